@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,22 +11,12 @@ import click
 
 from checkers.verdict import EXIT_CODES, Status
 from harness.room import not_stored
+from harness.shown import Shown
 from results.junit import write_junit
 from results.model import RunResults
 from results.store import RunStore
 
 Judge = Callable[[RunStore], RunResults]
-
-
-class Shown(enum.Enum):
-    """How much of a run and its judgement is printed."""
-
-    LINES = enum.auto()
-    """Progress on stderr; each check, the verdict and the report's path on stdout."""
-    QUIET = enum.auto()
-    """The path alone; of a lone history the verdict."""
-    JSON = enum.auto()
-    """One document on one line, without progress."""
 
 
 _COLOURS = {
@@ -75,7 +64,10 @@ def print_judgement(
     folder: Path | None = None,
     page: Path | None = None,
 ) -> int:
-    """Print a judgement as it is wanted; return its exit code. A lone history has no page."""
+    """Print a judgement and return its exit code. A lone history has no page.
+
+    Quiet: the page's path, of a lone history the verdict. JSON: on one line, as one of several.
+    """
     if shown is Shown.JSON:
         click.echo(json.dumps(_document(results, folder, page)))
         return EXIT_CODES[results.status]

@@ -16,7 +16,8 @@ from pathlib import Path
 import click
 
 from harness.errors import BatchError
-from harness.judgement import Shown, judge_and_report
+from harness.judgement import judge_and_report
+from harness.shown import Shown
 from harness.source import source_digest
 from harness.targets import act_on
 from results.model import RunResults

@@ -24,7 +24,7 @@ from harness.display import Display
 from harness.errors import bugs_kept_in, one_line
 from harness.final_reads import FinalReads
 from harness.interpreter import HarnessError
-from harness.judgement import Shown, judge_and_report
+from harness.judgement import judge_and_report
 from harness.live_figures import LiveFigures
 from harness.plan import Plan
 from harness.plan_backend import place_of
@@ -33,6 +33,7 @@ from harness.plan_system import request_of
 from harness.recorder import Recorder
 from harness.room import lack_of_room, run_broken_off
 from harness.run_phases import Run, conduct
+from harness.shown import Shown
 from results.engine import Engine
 from results.store import RunStore
 

@@ -7,7 +7,6 @@ Names and reasons come from files of unknown origin. In a terminal they are one 
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -21,9 +20,9 @@ VERSION = 1
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~-])")
 
 
-def to_json(decision: GateDecision) -> str:
-    """Return the decision as one JSON document: what each run is, and why it passes or not."""
-    document = {
+def to_document(decision: GateDecision) -> dict[str, Any]:
+    """Return the decision as a document: what each run is, and why it passes or not."""
+    return {
         "version": VERSION,
         "status": str(decision.status),
         "exit_code": decision.exit_code,
@@ -34,7 +33,6 @@ def to_json(decision: GateDecision) -> str:
             for found in decision.requirements
         ],
     }
-    return json.dumps(document, indent=1, allow_nan=False)
 
 
 def to_markdown(decision: GateDecision) -> str:

@@ -1,4 +1,4 @@
-"""`log dump` and `snapshot dump`: what a node wrote, as JSON lines on standard output.
+"""`log dump` and `snapshot dump`: what a node wrote, as JSON lines or one list on standard output.
 
 Every CRC is checked. Damage is one line on stderr, after all that is intact before it.
 """
@@ -6,22 +6,59 @@ Every CRC is checked. Damage is one line on stderr, after all that is intact bef
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cluster.node.log.partition_folder import DELETE_SUFFIX, FUTURE_SUFFIX
 from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
 from cluster.node.log.snapshot import CorruptSnapshotError, parse_snapshot, parse_snapshot_name
-from harness.errors import UsageError
+from harness.commands.options import shown_options
+from harness.errors import EXIT_USAGE, UsageError
 from harness.evidence import batch_records
 from harness.json_names import camel_case
 from harness.partition_evidence import data_records, partition_in, segments_in
+from harness.shown import Shown
 from harness.targets import for_each
 
 _PATH = click.Path(path_type=Path)
+_options = shown_options(
+    json="Print one list of all records.", quiet="Print no record: check them alone."
+)
+
+
+class _Records:
+    """Records on stdout, as they are read: of a log that fits in no memory, too."""
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+        self._any = False
+
+    def print(self, fields: dict[str, Any]) -> None:
+        """Print one."""
+        text = json.dumps(fields, ensure_ascii=True)
+        if self._shown is Shown.LINES:
+            click.echo(text)
+        elif self._shown is Shown.JSON:
+            click.echo(f"{',' if self._any else '['}\n{text}", nl=False)
+        self._any = True
+
+    def end(self, code: int) -> None:
+        """End the list; of nothing but errors there is none."""
+        if self._shown is Shown.JSON and (self._any or code == 0):
+            click.echo("\n]" if self._any else "[]")
+
+
+def _dumped(paths: Sequence[Path], dump: Callable[[Path, str, _Records], int], shown: Shown) -> int:
+    records, code = _Records(shown), EXIT_USAGE
+    try:
+        code = for_each(paths, lambda path, name: dump(path, name, records))
+    finally:
+        records.end(code)
+    return code
 
 
 @click.group()
@@ -31,14 +68,15 @@ def log() -> None:
 
 @log.command("dump")
 @click.argument("folders", type=_PATH, metavar="DIR...", nargs=-1, required=True)
-def dump_log(folders: tuple[Path, ...]) -> int:
+@_options
+def dump_log(folders: tuple[Path, ...], shown: Shown) -> int:
     """Print every record of the segments in DIR (a folder like __cluster_metadata-0, or topic-3).
 
     Any other folder, such as one of a run or a campaign, means all logs below it, of metadata and
     of data. With several logs, the field `log` of each line names the log. A damaged log does not
     stop the others.
     """
-    return for_each([log for folder in folders for log in _logs(folder)], _dump_log)
+    return _dumped([log for folder in folders for log in _logs(folder)], _dump_log, shown)
 
 
 def _logs(folder: Path) -> list[Path]:
@@ -53,7 +91,7 @@ def _logs(folder: Path) -> list[Path]:
     return found
 
 
-def _dump_log(folder: Path, name: str) -> int:
+def _dump_log(folder: Path, name: str, records: _Records) -> int:
     segments = segments_in(folder)
     next_offset = segments[0][0]
     own = folder.resolve()
@@ -63,7 +101,7 @@ def _dump_log(folder: Path, name: str) -> int:
         if base_offset < next_offset or (base_offset > next_offset and not of_data):
             raise UsageError(f"{path}: begins at offset {base_offset}, not {next_offset}")
         where = {"log": str(folder)} if name else {}
-        next_offset = _dump(path, base_offset, where, of_data=of_data)
+        next_offset = _dump(path, base_offset, where, records, of_data=of_data)
     return 0
 
 
@@ -74,15 +112,16 @@ def snapshot() -> None:
 
 @snapshot.command("dump")
 @click.argument("files", type=_PATH, metavar="FILE...", nargs=-1, required=True)
-def dump_snapshot(files: tuple[Path, ...]) -> int:
+@_options
+def dump_snapshot(files: tuple[Path, ...], shown: Shown) -> int:
     """Print every record of FILE (<end offset>-<epoch>.checkpoint), header and footer included.
 
     With several files, the field `snapshot` of each line names the file.
     """
-    return for_each(files, _dump_snapshot)
+    return _dumped(files, _dump_snapshot, shown)
 
 
-def _dump_snapshot(file: Path, name: str) -> int:
+def _dump_snapshot(file: Path, name: str, records: _Records) -> int:
     parsed = parse_snapshot_name(file.name)
     if parsed is None:
         raise UsageError(f"{file}: the name is not <20 digits>-<10 digits>.checkpoint")
@@ -92,25 +131,32 @@ def _dump_snapshot(file: Path, name: str) -> int:
         parse_snapshot(str(file), parsed[0], file.read_bytes())
     except CorruptSnapshotError as error:
         raise UsageError(str(error)) from error
-    _dump(file, 0, {"snapshot": str(file)} if name else {})
+    _dump(file, 0, {"snapshot": str(file)} if name else {}, records)
     return 0
 
 
-def _dump(path: Path, next_offset: int, where: dict[str, str], *, of_data: bool = False) -> int:
+def _dump(
+    path: Path,
+    next_offset: int,
+    where: dict[str, str],
+    records: _Records,
+    *,
+    of_data: bool = False,
+) -> int:
     """Print a file's records; returns the offset that follows the last. Raises UsageError.
 
-    `where` begins each line. Data may have gaps, where they were compacted.
+    `where` begins each record. Data may have gaps, where they were compacted.
     """
     position = 0
-    lines = _data_lines if of_data else _lines
+    fields_of = data_records if of_data else _metadata_records
     try:
         for header, batch in iter_batches(path.read_bytes(), gaps=of_data):
             skips = header.base_offset > next_offset and not of_data
             if header.base_offset < next_offset or skips:
                 found = f"offset {header.base_offset}, not {next_offset}"
                 raise UsageError(f"{path}: byte {position}: {found}")
-            for line in lines(header, batch, where):
-                click.echo(line)
+            for fields in fields_of(header, batch):
+                records.print({**where, **camel_case(fields)})
             position += header.size_bytes
             next_offset = header.next_offset
     except CorruptBatchError as error:
@@ -119,14 +165,8 @@ def _dump(path: Path, next_offset: int, where: dict[str, str], *, of_data: bool 
     return next_offset
 
 
-def _lines(header: BatchHeader, batch: bytes, where: dict[str, str]) -> Iterator[str]:
+def _metadata_records(header: BatchHeader, batch: bytes) -> Iterator[dict[str, Any]]:
     for record in batch_records("", header, batch):
         fields = asdict(record)
         del fields["node"]
-        fields["timestamp_ms"] = header.base_timestamp_ms
-        yield json.dumps({**where, **camel_case(fields)}, ensure_ascii=True)
-
-
-def _data_lines(header: BatchHeader, batch: bytes, where: dict[str, str]) -> Iterator[str]:
-    for fields in data_records(header, batch):
-        yield json.dumps({**where, **camel_case(fields)}, ensure_ascii=True)
+        yield {**fields, "timestamp_ms": header.base_timestamp_ms}

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from harness.commands.options import fresh_option
+from harness.commands.options import fresh_option, shown_options
 from harness.errors import UsageError
+from harness.shown import Shown, answer
 from harness.targets import each_once, find_runs, is_batch
 
 _FOLDER = click.Path(path_type=Path)
@@ -37,8 +38,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Judge from journals and nodes' files anew, and compare; of a batch, run the seeds again.",
 )
 @fresh_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
-@click.option("--quiet", "-q", is_flag=True, help="Print the decision alone.")
+@shown_options(json="Print one JSON document.", quiet="Print the decision alone.")
 @click.option("--github", is_flag=True, help="Print annotations for GitHub as well.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write one JUnit file over all runs.")
 @click.option(
@@ -51,8 +51,7 @@ def gate(
     summary: Path | None,
     *,
     fresh: bool,
-    as_json: bool,
-    quiet: bool,
+    shown: Shown,
     github: bool,
     **allowed: bool,
 ) -> int:
@@ -64,12 +63,10 @@ def gate(
     from harness.gating import gate_all  # noqa: PLC0415  (imports the simulated world)
     from harness.judged_before import JudgedBefore  # noqa: PLC0415
     from harness.policy.document import Policy, read_policy  # noqa: PLC0415  (imports pydantic)
-    from results.gate_output import to_annotations, to_json, to_markdown  # noqa: PLC0415
+    from results.gate_output import to_annotations, to_document, to_markdown  # noqa: PLC0415
 
-    if as_json and (quiet or github):
-        raise UsageError(
-            "--json prints a document alone; it goes with neither --quiet nor --github"
-        )
+    if shown is Shown.JSON and github:
+        raise UsageError("--json prints a document alone: it does not go with --github")
     policy = Policy() if policy_file is None else read_policy(policy_file)
     loosened = [name for name in ("allow_skipped", "allow_no_faults") if allowed[name]]
     if policy_file is not None and loosened:
@@ -93,11 +90,7 @@ def gate(
     if summary is not None:
         with summary.open("a", encoding="utf-8", errors="replace") as file:
             file.write(to_markdown(decision))
-    if as_json:
-        click.echo(to_json(decision))
-        return decision.exit_code
-    for line in decision.lines[-1:] if quiet else decision.lines:
-        click.echo(line)
+    answer(shown, to_document(decision), decision.lines, decision.lines[-1:])
     if github:
         for line in to_annotations(decision):
             click.echo(line)
@@ -114,7 +107,13 @@ def gate(
     metavar="FILE",
     help="Make a private key in FILE and its public key in FILE.pub, instead of signing.",
 )
-def sign(run_folders: tuple[Path, ...], key_file: Path | None, new_key: Path | None) -> int:
+@shown_options(
+    json="Print a list of what was signed, or the key's two files.",
+    quiet="Print nothing but the public key's file.",
+)
+def sign(
+    run_folders: tuple[Path, ...], key_file: Path | None, new_key: Path | None, shown: Shown
+) -> int:
     """Sign judged runs and batches of seeds with a key of yours, for a gate elsewhere.
 
     A folder that is neither means all that are below it. The gate trusts the public keys that its
@@ -127,11 +126,14 @@ def sign(run_folders: tuple[Path, ...], key_file: Path | None, new_key: Path | N
     if new_key is not None:
         if run_folders or key_file is not None:
             raise UsageError("--make-key makes a key and signs nothing")
-        click.echo(f"{make_key(new_key)}: name this file in a policy's signed_by")
+        public = str(make_key(new_key))
+        keys = {"private_key": str(new_key), "public_key": public}
+        answer(shown, keys, [f"{public}: name this file in a policy's signed_by"], [public])
         return 0
     if key_file is None or not run_folders:
         raise UsageError("give --key FILE and the runs to sign, or --make-key FILE")
     key = read_private_key(key_file)
+    signed = []
     for folder in each_once(find_runs(run_folders)):
         if is_batch(folder):
             from harness.sim.batch_signature import sign_batch  # noqa: PLC0415  (as `gate`)
@@ -139,5 +141,6 @@ def sign(run_folders: tuple[Path, ...], key_file: Path | None, new_key: Path | N
             sign_batch(folder, key)
         else:
             sign_run(RunStore(folder), key)
-        click.echo(f"signed {RunStore(folder).name}")
+        signed.append({"name": RunStore(folder).name, "folder": str(folder)})
+    answer(shown, signed, (f"signed {each['name']}" for each in signed))
     return 0

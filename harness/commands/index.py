@@ -6,20 +6,25 @@ from pathlib import Path
 
 import click
 
+from harness.commands.options import shown_options
 from harness.errors import UsageError
 from harness.room import not_stored
+from harness.shown import Shown, answer
 from results.catalogue import catalogue
 from results.index import write_index
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default="runs", metavar="[FOLDER]")
-def index(folder: Path) -> int:
+@shown_options(json="Print the page's path and the number of runs.", quiet="Print the path alone.")
+def index(folder: Path, shown: Shown) -> int:
     """Write FOLDER/index.html: workloads and faults, trends, and a link to each run's report."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder of runs")
+    entries = catalogue(folder)
     try:
-        click.echo(str(write_index(folder, catalogue(folder))))
+        page = str(write_index(folder, entries))
     except OSError as error:
         raise not_stored(folder, error) from error
+    answer(shown, {"page": page, "runs": len(entries)}, [page], [page])
     return 0

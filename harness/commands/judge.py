@@ -15,11 +15,12 @@ from checkers.history.foreign import Reading
 from checkers.history.json_text import JsonError, parse
 from checkers.linearizability import linearizable
 from checkers.registry import CheckSpec
-from harness.commands.options import fresh_option, spark_option
+from harness.commands.options import fresh_option, shown_options, spark_option
 from harness.errors import UsageError
 from harness.judged_before import JudgedBefore
-from harness.judgement import Shown, print_judgement
+from harness.judgement import print_judgement
 from harness.judging import judge_stored, judged_elsewhere, prefix_of, print_judged
+from harness.shown import Shown, answer
 from harness.targets import each_once, find_runs, for_each, is_batch
 from results.engine import Engine
 from results.pipeline import judge_file
@@ -106,9 +107,9 @@ _PATH = click.Path(path_type=Path)
 )
 @fresh_option
 @spark_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document a line, for each.")
-@click.option(
-    "--quiet", "-q", is_flag=True, help="Print paths of reports alone, verdicts of files."
+@shown_options(
+    json="Print a JSON document a line, for each.",
+    quiet="Print paths of reports alone, verdicts of files.",
 )
 def check(
     targets: tuple[Path, ...],
@@ -126,8 +127,7 @@ def check(
     more: tuple[str, ...],
     fresh: bool,  # noqa: FBT001  (as above)
     spark_master: str | None,
-    as_json: bool,  # noqa: FBT001  (as above)
-    quiet: bool,  # noqa: FBT001  (as above)
+    shown: Shown,
 ) -> int:
     """Judge stored runs again, or lone history files.
 
@@ -151,7 +151,6 @@ def check(
         "linearizable_keys": linearizable_keys,
         **dict(map(_named, more)),
     }
-    shown = Shown.JSON if as_json else Shown.QUIET if quiet else Shown.LINES
     reading = Reading(independent, refusals, nil_reads)
     options = {name: value for name, value in given.items() if value is not None}
     folders = [target for target in targets if target.is_dir()]
@@ -237,7 +236,8 @@ def _file_check(options: dict[str, Any]) -> CheckSpec:
 
 @click.command()
 @click.argument("run_folders", type=_PATH, metavar="RUN...", nargs=-1, required=True)
-def report(run_folders: tuple[Path, ...]) -> int:
+@shown_options(json="Print a list of the runs and their pages.", quiet="Print the paths alone.")
+def report(run_folders: tuple[Path, ...], shown: Shown) -> int:
     """Write the reports of judged runs again, and print their paths.
 
     A folder that is no run means all runs below it.
@@ -246,8 +246,15 @@ def report(run_folders: tuple[Path, ...]) -> int:
 
     def report_run(folder: Path, _: str) -> int:
         store = RunStore(folder)
-        write_report(store, store.read_results())
-        click.echo(str(store.report_path))
+        results = store.read_results()
+        write_report(store, results)
+        page = str(store.report_path)
+        if shown is not Shown.JSON:
+            click.echo(page)
+        written.append({"run": results.run, "folder": str(folder), "page": page})
         return 0
 
-    return for_each(_runs(run_folders), report_run)
+    written: list[dict[str, str]] = []
+    code = for_each(_runs(run_folders), report_run)
+    answer(shown, written, ())
+    return code

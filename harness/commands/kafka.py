@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import click
+from rich.console import Console
 
 from cluster.systems.kafka import fetch as kafka_fetch
+from harness.commands.options import shown_options
+from harness.shown import Shown, answer
 from harness.steps import Steps
 
 
@@ -20,12 +23,14 @@ def kafka() -> None:
     metavar="URL",
     help="Address of a Maven repository.  [default: the public one]",
 )
-def fetch(version: str, repository: str | None) -> None:
+@shown_options(json="Print the version and its folder.", quiet="Print the folder alone.")
+def fetch(version: str, repository: str | None, shown: Shown) -> int:
     """Fetch a release into the cache, about 55 MB, and print where it is.
 
     What has arrived is not fetched again: an interrupted fetch goes on where it was.
     """
-    steps = Steps()
+    steps = Steps(Console(stderr=True, quiet=shown is not Shown.LINES))
     with steps.shown(at_once=True):
-        home = kafka_fetch.fetch(version, repository, steps.step)
-    click.echo(home)
+        home = str(kafka_fetch.fetch(version, repository, steps.step))
+    answer(shown, {"version": version, "home": home}, [home], [home])
+    return 0

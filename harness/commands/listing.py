@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import click
 
 from cluster.mutants import MUTANTS
 from harness.campaigns import campaign_names, load, text_of
-from harness.commands.options import runs_option
+from harness.commands.options import json_option, runs_option
 from harness.errors import UsageError
+from harness.shown import print_document
 from nemeses.registry import FAULTS
 from workloads.registry import WORKLOADS
 
@@ -20,7 +20,7 @@ KINDS = ("runs", "systems", "workloads", "faults", "campaigns", "mutants")
 
 @click.command("list")
 @click.argument("kind", type=click.Choice(KINDS), default="runs")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @runs_option
 def list_(kind: str, runs: Path, *, as_json: bool) -> int:
     """List runs with their verdicts, or systems, workloads, faults, campaigns or mutants."""
@@ -39,7 +39,7 @@ def list_(kind: str, runs: Path, *, as_json: bool) -> int:
     }
     found = rows[kind]()
     if as_json:
-        click.echo(json.dumps([{"name": name, "title": title} for name, title in found], indent=1))
+        print_document([{"name": name, "title": title} for name, title in found])
         return 0
     for name, title in found:
         click.echo(f"{name:<14} {title}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -16,13 +16,14 @@ from cluster.backends.machine.mounts import heal, unmount
 from cluster.backends.registry import BACKENDS
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from cluster.backends.trials import abandoned_trials, remove_trial
-from harness.commands.options import runs_option
+from harness.commands.options import json_option, runs_option, shown_options
 from harness.doctor import examine, explained, shortcomings, tables
 from harness.errors import EXIT_USAGE
+from harness.shown import Shown, answer, print_document
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.option(
     "--backend",
     "backends",
@@ -38,7 +39,7 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
     """
     found = examine(backends or BACKENDS, inventory)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=1))
+        print_document(found.to_json())
     else:
         for what, probe in found.machine.items():
             click.echo(f"{'yes' if probe.possible else 'NO '}  {what}: {explained(probe)}")
@@ -66,76 +67,103 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
     is_flag=True,
     help="Runs of every folder, not of --runs alone.",
 )
-def cleanup(runs: Path, run_id: str | None, *, everywhere: bool) -> int:
+@shown_options(
+    json="Print a list of what was found, and whether it is gone.",
+    quiet="Print nothing but what stays, on stderr.",
+)
+def cleanup(runs: Path, run_id: str | None, *, everywhere: bool, shown: Shown) -> int:
     """Remove what killed runs left behind, and nothing else.
 
     Processes, containers, their networks, mounts, files on ssh hosts, folders of probes.
     """
     where = None if everywhere else runs
+    found = _Found(shown)
     leftovers = find_leftovers(where, run_id)
+    ending = {}
     for leftover in leftovers:
-        command = leftover.command or "?"
-        click.echo(f"ending {leftover.identity.pid} of run {leftover.run_id}: {command}")
+        command, pid = leftover.command or "?", str(leftover.identity.pid)
+        line = f"ending {pid} of run {leftover.run_id}: {command}"
+        ending[leftover.identity] = found.note(line, "process", pid, leftover.run_id)
     # A node's mounts and helpers end after the node: else it would log a failing disk.
     mounts = abandoned_mounts(where, run_id)
     for mount in mounts:
         heal(mount)
     clean(leftover for leftover in leftovers if not leftover.supports)
     contained = any(leftover.contained for leftover in leftovers)
-    things, stubborn = _clean_containers(where, run_id, contained=contained)
-    staying = []
+    _clean_containers(where, run_id, found, contained=contained)
     for mount in mounts:
-        click.echo(f"unmounting {mount.folder} of run {mount.run_id}")
+        name = str(mount.folder)
+        row = found.note(f"unmounting {name} of run {mount.run_id}", "mount", name, mount.run_id)
         if not unmount(mount):
-            staying.append(mount)
-            click.echo(f"kraftprobe: {mount.folder} stays mounted", err=True)
-    remaining = clean(leftovers)
-    for leftover in remaining:
-        click.echo(f"kraftprobe: process {leftover.identity.pid} does not end", err=True)
-    hosts, unclean = _clean_hosts(runs, run_id)
-    trials = [] if run_id is not None else abandoned_trials()
-    for folder in trials:
-        action = "removing" if remove_trial(folder) else "could not remove all of"
-        click.echo(f"{action} {folder}")
-    if not (leftovers or things or mounts or hosts or trials):
-        click.echo("nothing was left behind")
-    return EXIT_USAGE if remaining or stubborn or staying or unclean else 0
+            found.stays(row, f"{name} stays mounted")
+    for leftover in clean(leftovers):
+        found.stays(ending[leftover.identity], f"process {leftover.identity.pid} does not end")
+    _clean_hosts(runs, run_id, found)
+    for folder in [] if run_id is not None else abandoned_trials():
+        gone = remove_trial(folder)
+        action = "removing" if gone else "could not remove all of"
+        found.note(f"{action} {folder}", "folder", str(folder))["gone"] = gone
+    answer(shown, found.rows, [] if found.rows else ["nothing was left behind"])
+    return EXIT_USAGE if found.some_stay else 0
 
 
-def _clean_containers(runs: Path | None, run_id: str | None, *, contained: bool) -> tuple[int, int]:
-    """Remove what runs left in the docker engine; returns (found, not removed).
+class _Found:
+    """What was found: a row for each thing."""
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+        self.rows: list[dict[str, Any]] = []
+        self.some_stay = False
+
+    def note(self, line: str, kind: str, name: str, run: str | None = None) -> dict[str, Any]:
+        """Note a thing that is about to be removed; `line` says so. Returns its row."""
+        if self._shown is Shown.LINES:
+            click.echo(line)
+        self.rows.append({"kind": kind, "name": name, "run": run, "gone": True})
+        return self.rows[-1]
+
+    def stays(self, row: dict[str, Any], line: str) -> None:
+        """Report that a thing could not be removed."""
+        row["gone"], self.some_stay = False, True
+        click.echo(f"kraftprobe: {line}", err=True)
+
+
+def _clean_containers(
+    runs: Path | None, run_id: str | None, found: _Found, *, contained: bool
+) -> None:
+    """Remove what runs left in the docker engine.
 
     `contained`: processes of containers were found, so there must be containers.
     """
     if not engine_expected():
-        return 0, 0
+        return
     try:
         client = connect()
     except BackendError as error:
         again = "; then run cleanup again, since containers are left" if contained else ""
         click.echo(f"kraftprobe: containers were not examined: {error}{again}", err=True)
-        return 0, int(contained)
+        found.some_stay |= contained
+        return
     try:
-        things = find_things(client, runs, run_id)
-        for thing in things:
-            click.echo(f"removing {thing.kind} {thing.name} of run {thing.run_id}")
-        staying = remove_things(client, things)
+        rows = {}
+        for thing in find_things(client, runs, run_id):
+            line = f"removing {thing.kind} {thing.name} of run {thing.run_id}"
+            rows[thing] = found.note(line, thing.kind, thing.name, thing.run_id)
+        for thing in remove_things(client, list(rows)):
+            found.stays(rows[thing], f"{thing.kind} {thing.name} stays")
     finally:
         client.close()
-    for thing in staying:
-        click.echo(f"kraftprobe: {thing.kind} {thing.name} stays", err=True)
-    return len(things), len(staying)
 
 
-def _clean_hosts(runs: Path, run_id: str | None) -> tuple[int, int]:
-    """Clean the ssh hosts that runs used; returns (found, not cleaned)."""
+def _clean_hosts(runs: Path, run_id: str | None, found: _Found) -> None:
+    """Clean the ssh hosts that runs used."""
     hosts = list(abandoned_hosts(runs, run_id))
-    unclean = []
+    unclean = set()
     for host in hosts:
-        click.echo(f"cleaning {host.node} ({host.entry.where}) of run {host.run_id}")
+        line = f"cleaning {host.node} ({host.entry.where}) of run {host.run_id}"
+        row = found.note(line, "host", host.entry.where, host.run_id)
         if reason := clean_host(host):
-            click.echo(f"kraftprobe: {reason}", err=True)
-            unclean.append(host)
-    for stored in {host.stored for host in hosts} - {host.stored for host in unclean}:
+            found.stays(row, reason)
+            unclean.add(host.stored)
+    for stored in {host.stored for host in hosts} - unclean:
         stored.unlink()
-    return len(hosts), len(unclean)

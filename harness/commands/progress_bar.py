@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.colours import can_redraw
+from harness.shown import Shown
 
 LINE_EVERY_S = 30.0
 
@@ -33,10 +34,10 @@ class Bar:
 
 
 @contextmanager
-def progress_bar(what: str, total: float) -> Iterator[Bar]:
-    """Show progress on stderr while the block runs."""
-    console = Console(stderr=True)
+def progress_bar(what: str, total: float, shown: Shown) -> Iterator[Bar]:
+    """Show progress on stderr while the block runs, for a person."""
+    console = Console(stderr=True, quiet=shown is not Shown.LINES)
     columns = (TextColumn("{task.description}"), BarColumn())
     is_terminal = can_redraw(console)
     with Progress(*columns, TimeElapsedColumn(), console=console, disable=not is_terminal) as bar:
-        yield Bar(bar, what, total, lines=not is_terminal)
+        yield Bar(bar, what, total, lines=not is_terminal and shown is Shown.LINES)

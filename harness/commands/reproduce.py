@@ -8,11 +8,13 @@ from pathlib import Path
 import click
 
 from checkers.verdict import EXIT_CODES, Status
+from harness.commands.options import shown_options
 from harness.commands.progress_bar import progress_bar
 from harness.commands.shrink import can_write, out_option, shrink_to, time_option
 from harness.errors import UsageError
 from harness.interrupt import stopping
 from harness.plan import from_document
+from harness.shown import Shown, answer
 from harness.sim.reproduce import RedRun, Search, only, red_run, search
 from harness.targets import is_run
 from results.store import RunStore
@@ -31,7 +33,13 @@ _SHARE = 0.6
 )
 @out_option("RUN/reproduced.json")
 @time_option(600.0, "Seconds for the search and for shrinking together.")
-def reproduce(folder: Path, wanted: str | None, out: Path | None, limit_s: float) -> int:
+@shown_options(
+    json="Print what was found, or what was tried.",
+    quiet="Print the small plan's file; nothing where nothing is found.",
+)
+def reproduce(
+    folder: Path, wanted: str | None, out: Path | None, limit_s: float, shown: Shown
+) -> int:
     """Look for a failed run's violation in the simulated world, and print its story.
 
     The search starts from the run's plan and the faults of its journal and varies them. A plan that
@@ -48,20 +56,30 @@ def reproduce(folder: Path, wanted: str | None, out: Path | None, limit_s: float
         red = only(red, wanted)
     out = out or folder / "reproduced.json"
     can_write(out)
-    for fault in red.left_out:
-        click.echo(f"left out: {fault}, which no simulated world has")
+    if shown is Shown.LINES:
+        for fault in red.left_out:
+            click.echo(f"left out: {fault}, which no simulated world has")
     began = time.monotonic()
-    state = _searched(red, began, _SHARE * limit_s)
-    if state.found is None:
-        click.echo(_not_found(red, state, time.monotonic() - began))
-        return EXIT_CODES[Status.UNKNOWN]
+    state = _searched(red, began, _SHARE * limit_s, shown)
     spent_s = time.monotonic() - began
-    click.echo(f"{state.property} is violated in world {state.tried}, after {spent_s:.1f} s")
-    shrink_to(out, state.found, state.property, began, limit_s)
+    document = {
+        "found": state.found is not None,
+        "wanted": sorted(red.wanted),
+        "left_out": list(red.left_out),
+        "worlds": state.tried,
+        "others": dict(state.others),
+        "search_s": round(spent_s, 1),
+    }
+    if state.found is None:
+        answer(shown, document, [_not_found(red, state, spent_s)])
+        return EXIT_CODES[Status.UNKNOWN]
+    if shown is Shown.LINES:
+        click.echo(f"{state.property} is violated in world {state.tried}, after {spent_s:.1f} s")
+    shrink_to(out, state.found, state.property, began, limit_s, shown, document)
     return 0
 
 
-def _searched(red: RedRun, began: float, limit_s: float) -> Search:
+def _searched(red: RedRun, began: float, limit_s: float, shown: Shown) -> Search:
     stopped = False
 
     def stop() -> None:
@@ -71,12 +89,12 @@ def _searched(red: RedRun, began: float, limit_s: float) -> Search:
     def goes_on() -> bool:
         return not stopped and time.monotonic() - began < limit_s
 
-    with progress_bar("searching", limit_s) as shown, stopping(stop):
+    with progress_bar("searching", limit_s, shown) as bar, stopping(stop):
 
         def report(state: Search) -> None:
             others = "".join(f", {name} {count}" for name, count in state.others.items())
             spent_s = min(limit_s, time.monotonic() - began)
-            shown.at(spent_s, f"{state.tried} worlds tried{others}")
+            bar.at(spent_s, f"{state.tried} worlds tried{others}")
 
         report(Search())
         return search(red, goes_on, report)

@@ -14,12 +14,12 @@ import click
 
 from cluster.backends.registry import BACKENDS
 from harness.campaigns import load, read_document
-from harness.commands.options import runs_option, spark_option
+from harness.commands.options import runs_option, shown_options, spark_option
 from harness.errors import UsageError
 from harness.impossible_faults import settle
-from harness.judgement import Shown
 from harness.plan import EXPECTED_MAX, Plan, from_document
 from harness.run_to_verdict import Request, own_arguments, perform, repeat_command
+from harness.shown import Shown
 
 DEFAULT_CAMPAIGN = "smoke"
 _SEED_MAX = 2**31
@@ -114,15 +114,15 @@ _OF_PLAN = "  [default: the campaign's]"
 @runs_option
 @spark_option
 @click.option("--no-report", is_flag=True, help="Write no report.html.")
-@click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON document.")
-@click.option("--quiet", "-q", is_flag=True, help="Print the path of the report alone.")
+@shown_options(
+    json="Print the verdict as one JSON document.", quiet="Print the path of the report alone."
+)
 def run(
     runs: Path,
     spark_master: str | None,
     *,
     no_report: bool,
-    as_json: bool,
-    quiet: bool,
+    shown: Shown,
     skip_impossible: bool,
     build: str | None,
     **asked: Any,
@@ -140,7 +140,7 @@ def run(
         command=repeat_command(own_arguments(), plan.seed),
         spark_master=spark_master,
         with_report=not no_report,
-        shown=Shown.JSON if as_json else Shown.QUIET if quiet else Shown.LINES,
+        shown=shown,
         build=None if build is None else build.strip(),
     )
     return perform(request, datetime.now(UTC))

@@ -18,8 +18,9 @@ from rich.text import Text
 
 from checkers.verdict import Status
 from cluster.names import unknown
-from harness.commands.options import runs_option
+from harness.commands.options import json_option, runs_option, shown_options
 from harness.errors import EXIT_USAGE, UsageError
+from harness.shown import Shown, print_document
 from harness.targets import is_run
 from results.catalogue import DAMAGED, NOT_JUDGED, Entry, Filter, catalogue, entry_of
 from results.pruning import Removal, remove
@@ -30,7 +31,6 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _VERDICTS = (*(str(status) for status in Status), NOT_JUDGED, DAMAGED)
 _WIDTH = 10_000
 """No cell is cut: a terminal wraps what is too long for it, and a script gets it whole."""
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def _filters(command: _F) -> _F:
@@ -54,24 +54,23 @@ def runs() -> None:
 
 @runs.command("list")
 @_filters
-@_json_option
-@click.option("--quiet", "-q", is_flag=True, help="Print the folders of the runs alone.")
+@shown_options(json="Print JSON.", quiet="Print the folders of the runs alone.")
 @runs_option
-def list_(runs: Path, *, as_json: bool, quiet: bool, **wanted: Any) -> int:
+def list_(runs: Path, *, shown: Shown, **wanted: Any) -> int:
     """List runs: what ran, on which build, and with which verdict."""
     entries = catalogue(runs, Filter(**wanted))
-    if quiet and not as_json:
+    if shown is Shown.QUIET:
         for entry in entries:
             click.echo(entry.row.folder)
     else:
-        show_list(entries, runs, as_json=as_json)
+        show_list(entries, runs, as_json=shown is Shown.JSON)
     return 0
 
 
 def show_list(entries: Sequence[Entry], root: Path, *, as_json: bool) -> None:
     """Print runs as a table, or as JSON."""
     if as_json:
-        click.echo(json.dumps([entry.row.to_json() for entry in entries], indent=1))
+        print_document([entry.row.to_json() for entry in entries])
         return
     if not entries:
         click.echo(f"no runs in {root}")
@@ -89,7 +88,7 @@ def show_list(entries: Sequence[Entry], root: Path, *, as_json: bool) -> None:
 
 @runs.command()
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
-@_json_option
+@json_option
 def show(run: Path, *, as_json: bool) -> int:
     """Show one run: its figures, its build, and each of its checks."""
     entry = _entry(run)
@@ -103,7 +102,7 @@ def show(run: Path, *, as_json: bool) -> int:
                 for c in checks
             ],
         }
-        click.echo(json.dumps(document, indent=1))
+        print_document(document)
         return 0
     for name, value in entry.row.to_json().items():
         click.echo(f"{name:<18} {_shown(value)}")
@@ -115,7 +114,7 @@ def show(run: Path, *, as_json: bool) -> int:
 @runs.command()
 @click.argument("first", type=click.Path(path_type=Path), metavar="RUN")
 @click.argument("second", type=click.Path(path_type=Path), metavar="RUN")
-@_json_option
+@json_option
 def diff(first: Path, second: Path, *, as_json: bool) -> int:
     """Compare two runs: what differs in their plans, figures and checks.
 
@@ -128,7 +127,7 @@ def diff(first: Path, second: Path, *, as_json: bool) -> int:
         if left.get(name) != right.get(name)
     }
     if as_json:
-        click.echo(json.dumps(unlike, indent=1))
+        print_document(unlike)
         return 0
     width = max(map(len, unlike), default=0)
     for name, (before, after) in unlike.items():
@@ -150,7 +149,7 @@ def diff(first: Path, second: Path, *, as_json: bool) -> int:
     help="Keep the N newest of each campaign, of those that are chosen.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@_json_option
+@json_option
 @runs_option
 def prune(
     runs: Path, days: float | None, keep: int | None, *, yes: bool, as_json: bool, **wanted: Any
@@ -178,7 +177,7 @@ def prune(
         click.echo(f"kraftprobe: {line}", err=True)
     if as_json:
         rows = [{"folder": str(r.store.folder), "bytes": r.size_bytes} for r in found]
-        click.echo(json.dumps({"removed": rows, "refused": refused, "left": left}, indent=1))
+        print_document({"removed": rows, "refused": refused, "left": left})
     return EXIT_USAGE if refused else 0
 
 
@@ -222,7 +221,7 @@ def export(target: Path, table: str, runs: Path, **wanted: Any) -> int:
 @runs.command()
 @click.argument("sql", metavar="SQL")
 @_filters
-@_json_option
+@json_option
 @runs_option
 def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
     """Answer a query in SQL over the tables runs, checks, operations, events, records and figures.
@@ -235,7 +234,7 @@ def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
     found = answer(sql, catalogue(runs, Filter(**wanted)))
     rows = rows_of(found)
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        print_document(rows)
         return 0
     table = Table(*(escape(_shown(name)) for name in found.column_names), box=None)
     for row in rows:
@@ -254,7 +253,7 @@ def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
     help="What runs of one row have in common; may be repeated.",
 )
 @_filters
-@_json_option
+@json_option
 @runs_option
 def figures(runs: Path, by: tuple[str, ...], *, as_json: bool, **wanted: Any) -> int:
     """Show latency, unavailability and recovery of many runs, by the fault that was active.
@@ -291,7 +290,7 @@ def figures(runs: Path, by: tuple[str, ...], *, as_json: bool, **wanted: Any) ->
     help="A shift by less than this share is of no interest.",
 )
 @_filters
-@_json_option
+@json_option
 @runs_option
 def trend(
     runs: Path, baseline: Path, level: float, tolerance: float, *, as_json: bool, **wanted: Any
@@ -312,7 +311,7 @@ def trend(
 def _show(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     """Print rows of the same names as a table, or as JSON."""
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        print_document(rows)
         return
     if not rows:
         click.echo("no runs with figures")

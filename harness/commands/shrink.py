@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.campaigns import read_document
+from harness.commands.options import shown_options
 from harness.commands.progress_bar import progress_bar
 from harness.commands.sim import simulated
 from harness.errors import UsageError
 from harness.interrupt import stopping
 from harness.plan import Plan
+from harness.shown import Shown, answer
 from harness.sim.runner import run_plan
 from harness.sim.shrink import Progress, Shrinker
 from harness.sim.story import story_of
@@ -48,7 +50,10 @@ def time_option(default_s: float, bounded: str) -> Callable[[Any], Any]:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @out_option("<file>-small.json beside the given one")
 @time_option(300.0, "Seconds after which the smallest plan so far is kept.")
-def shrink(file: Path, out: Path | None, limit_s: float) -> int:
+@shown_options(
+    json="Print the small plan's file, property and story.", quiet="Print the small plan's file."
+)
+def shrink(file: Path, out: Path | None, limit_s: float, shown: Shown) -> int:
     """Shrink a failing plan and print its story.
 
     Ctrl-C stops shrinking and keeps the smallest plan so far.
@@ -59,7 +64,7 @@ def shrink(file: Path, out: Path | None, limit_s: float) -> int:
         raise UsageError(f"{file}: this plan violates nothing; there is nothing to shrink")
     out = out or file.with_name(f"{file.stem}-small.json")
     can_write(out)
-    shrink_to(out, plan, wanted, time.monotonic(), limit_s)
+    shrink_to(out, plan, wanted, time.monotonic(), limit_s, shown)
     return 0
 
 
@@ -71,29 +76,47 @@ def can_write(path: Path) -> None:
         path.unlink()
 
 
-def shrink_to(out: Path, plan: Plan, wanted: str, began: float, limit_s: float) -> None:
+def shrink_to(
+    out: Path,
+    plan: Plan,
+    wanted: str,
+    began: float,
+    limit_s: float,
+    shown: Shown,
+    before: Mapping[str, Any] | None = None,
+) -> None:
     """Shrink a plan until `limit_s` after `began` (monotonic), write it and print its story.
 
-    Raises KeyboardInterrupt after a signal, when the smallest plan so far is written.
+    `before`: what the document says of the search for the plan. Raises KeyboardInterrupt after a
+    signal, when the smallest plan so far is written.
     """
-    with progress_bar("shrinking", limit_s) as shown:
+    with progress_bar("shrinking", limit_s, shown) as bar:
 
         def report(progress: Progress) -> None:
             spent_s = min(limit_s, time.monotonic() - began)
             done = f"{progress.pass_name}: {progress.events} events, {progress.tried} tried"
-            shown.at(spent_s, f"{done}, {limit_s - spent_s:.0f} s left")
+            bar.at(spent_s, f"{done}, {limit_s - spent_s:.0f} s left")
 
         shrinker = Shrinker(wanted, began + limit_s, report)
         with stopping(shrinker.stop):
             small = shrinker.shrink(plan)
             write_small(small, shrinker, out)
-            for line in story_of(*shrinker.story):
-                click.echo(line)
-            click.echo(
-                f"{plan.events} events became {small.events} in "
-                f"{time.monotonic() - began:.1f} s, {shrinker.progress.tried} runs; "
-                f"the same property: {wanted}; kraftprobe replay {out}"
+            story = story_of(*shrinker.story)
+            document = {
+                **(before or {}),
+                "property": wanted,
+                "file": str(out),
+                "events_before": plan.events,
+                "events": small.events,
+                "runs": shrinker.progress.tried,
+                "seconds": round(time.monotonic() - began, 1),
+                "story": story,
+            }
+            last = (
+                f"{plan.events} events became {small.events} in {document['seconds']} s, "
+                f"{document['runs']} runs; the same property: {wanted}; kraftprobe replay {out}"
             )
+            answer(shown, document, [*story, last], [str(out)])
 
 
 def write_small(small: Plan, shrinker: Shrinker, out: Path) -> None:

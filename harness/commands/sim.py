@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find
 from cluster.values import whole_number
 from harness.campaigns import load, read_document
-from harness.commands.options import spark_option
+from harness.commands.options import shown_options, spark_option
 from harness.commands.progress_bar import progress_bar
 from harness.errors import UsageError
 from harness.interrupt import interruptible
 from harness.plan import Plan, in_simulation
+from harness.shown import Shown, answer
 from harness.sim.batch import (
     Batch,
     run_on_spark,
@@ -64,6 +65,10 @@ _SEED_MAX = 2**31
 )
 @click.option("--stop-at-first", is_flag=True, help="End a batch with the first seed that fails.")
 @spark_option
+@shown_options(
+    json="Print the verdict, or the summary of a batch, as one JSON document.",
+    quiet="Print the verdict alone, of a run or batch that is kept its file.",
+)
 def sim(
     seed: int | None,
     seeds: str | None,
@@ -74,6 +79,7 @@ def sim(
     spark_master: str | None,
     *,
     stop_at_first: bool,
+    shown: Shown,
 ) -> int:
     """Run simulated clusters in virtual time, from seeds or from a plan.
 
@@ -95,13 +101,13 @@ def sim(
             first, last, chosen, duration_ms, stop_at_first=stop_at_first, campaign=document
         )
         plan_of(plan, first, {})  # a plan that is none is refused before anything is stored
-        return _run_batch(plan, out, spark_master)
+        return _run_batch(plan, out, spark_master, shown)
     if campaign is not None:
         single = simulated(load(campaign), chosen)
     else:
         assert seed is not None, "one of the three is given"
         single = draw(seed, mutant=chosen, duration_ms=duration_ms)
-    return _run_single(single, out)
+    return _run_single(single, out, shown)
 
 
 @click.command()
@@ -112,7 +118,11 @@ def sim(
     metavar="DIR",
     help="Keep the run there, with its report.  [default: keep nothing]",
 )
-def replay(file: Path, out: Path | None) -> int:
+@shown_options(
+    json="Print the verdict as one JSON document.",
+    quiet="Print the verdict alone, of a run that is kept its file.",
+)
+def replay(file: Path, out: Path | None, shown: Shown) -> int:
     """Run a stored plan again in simulation and print its story.
 
     Exit code: that of its verdict; 2 when the file names a violated property that the replay does
@@ -120,39 +130,59 @@ def replay(file: Path, out: Path | None) -> int:
     """
     plan = simulated(read_document(file))
     if out is not None:
-        return _run_single(plan, out)
+        return _run_single(plan, out, shown)
     found = _found(read_document(file))
     wanted = None if found is None else str(found.get("property"))
     # Judge the recorded property alone: another may be violated earlier and would end the run.
     played, result = run(plan, None if wanted is None else frozenset({wanted}))
-    for line in story_of(played, result.violations[0] if result.violations else None):
-        click.echo(line)
+    story = story_of(played, result.violations[0] if result.violations else None)
+    if shown is Shown.LINES:
+        for line in story:
+            click.echo(line)
     if wanted is not None and wanted != result.property:
         raise UsageError(
             f"{file}: says that {wanted} was violated, but now it is "
             f"{result.property or 'nothing'}: node, simulator or checks have changed"
         )
-    _print_result(plan, result)
-    return EXIT_CODES[result.verdict]
+    return _print_result(plan, result, shown, {"story": story})
 
 
-def _run_single(plan: Plan, out: Path | None) -> int:
+def _run_single(plan: Plan, out: Path | None, shown: Shown) -> int:
     if out is not None:
-        return run_stored(plan, out)
-    result = run_plan(plan)
-    _print_result(plan, result)
-    return EXIT_CODES[result.verdict]
+        return run_stored(plan, out, shown)
+    return _print_result(plan, run_plan(plan), shown)
 
 
-def _print_result(plan: Plan, result: SimResult) -> None:
+def _print_result(
+    plan: Plan, result: SimResult, shown: Shown, more: Mapping[str, Any] | None = None
+) -> int:
+    """Print a result and return its exit code. `more`: further keys of the document."""
+    code, short = EXIT_CODES[result.verdict], []
+    if result.verdict is Status.UNDER_EXERCISED:
+        short = [str(anomaly["explanation"]) for anomaly in shortfalls(result.exercise)]
+    document = {
+        "campaign": plan.campaign,
+        "seed": plan.seed,
+        "mutant": plan.mutant,
+        "verdict": result.verdict.value,
+        "exit_code": code,
+        "violations": [violation.to_json() for violation in result.violations],
+        "too_little": short,
+        "statistics": dict(result.statistics),
+        **(more or {}),
+    }
+    answer(shown, document, _lines(plan, result, short), [result.verdict.value])
+    return code
+
+
+def _lines(plan: Plan, result: SimResult, short: Sequence[str]) -> Iterator[str]:
     figures = result.statistics
     for violation in result.violations:
-        click.echo(f"  {violation.property}: {violation.explanation}")
-    if result.verdict is Status.UNDER_EXERCISED:
-        for anomaly in shortfalls(result.exercise):
-            click.echo(f"  too little was tried: {anomaly['explanation']}")
+        yield f"  {violation.property}: {violation.explanation}"
+    for explanation in short:
+        yield f"  too little was tried: {explanation}"
     mutant = f" (MUTANT {plan.mutant}: a deliberately faulty node)" if plan.mutant else ""
-    click.echo(
+    yield (
         f"{_coloured(result.verdict)} {plan.campaign}: {figures.get('operations', 0)} operations "
         f"({figures.get('ok', 0)} ok), "
         f"{figures.get('faults', 0)} faults, {figures.get('simulated_s', 0):g} simulated seconds "
@@ -166,22 +196,22 @@ def _coloured(status: Status) -> str:
     )
 
 
-def _run_batch(plan: BatchPlan, out: Path | None, spark_master: str | None) -> int:
+def _run_batch(plan: BatchPlan, out: Path | None, spark_master: str | None, shown: Shown) -> int:
     of = "" if plan.campaign is None else f"{plan.campaign['campaign']}-"
     name = f"{of}seeds-{plan.first}-{plan.last}{plan.mutant or ''}"
     folder = out or Path("runs") / "sim" / name
     total = plan.last - plan.first
     with Batch(folder, plan) as batch:
         try:
-            _run_seeds(batch, total, spark_master)
+            _run_seeds(batch, total, spark_master, shown)
         except KeyboardInterrupt:
             click.echo(f"interrupted: {_so_far(batch)}", err=True)
             raise
         summary = batch.finish()
-    for line in lines_of(summary):
-        click.echo(line)
-    click.echo(str(folder / "summary.json"))
-    return EXIT_CODES[Status(summary["verdict"])]
+    code, file = EXIT_CODES[Status(summary["verdict"])], str(folder / "summary.json")
+    document = {"folder": str(folder), "exit_code": code, **summary}
+    answer(shown, document, [*lines_of(summary), file], [file])
+    return code
 
 
 def _so_far(batch: Batch) -> str:
@@ -190,12 +220,12 @@ def _so_far(batch: Batch) -> str:
     return f"{lines_of(batch.finish())[0]}; run it again to go on ({batch.folder})"
 
 
-def _run_seeds(batch: Batch, total: int, spark_master: str | None) -> None:
+def _run_seeds(batch: Batch, total: int, spark_master: str | None, shown: Shown) -> None:
     failing = len(batch.failures)
-    with progress_bar("seeds", total) as shown, interruptible():
+    with progress_bar("seeds", total, shown) as bar, interruptible():
 
         def show() -> None:
-            shown.at(len(batch.rows), f"{len(batch.rows)} of {total} seeds, {failing} failing")
+            bar.at(len(batch.rows), f"{len(batch.rows)} of {total} seeds, {failing} failing")
 
         def on_row(row: dict[str, Any]) -> None:
             nonlocal failing

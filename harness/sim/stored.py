@@ -19,6 +19,7 @@ from harness.judgement import judge_and_report
 from harness.plan import Plan
 from harness.plan_document import plan_document
 from harness.recorder import Journal
+from harness.shown import Shown
 from harness.sim.findings import SimResult
 from harness.sim.play import Played, play
 from harness.sim.runner import judge
@@ -39,7 +40,7 @@ class _Both:
         self.events.append(event)
 
 
-def run_stored(plan: Plan, folder: Path) -> int:
+def run_stored(plan: Plan, folder: Path, shown: Shown = Shown.LINES) -> int:
     """Run a plan into a new folder, judge and report; returns the exit code of the verdict.
 
     Raises UsageError when the folder is not empty.
@@ -54,7 +55,7 @@ def run_stored(plan: Plan, folder: Path) -> int:
     story = "\n".join(story_of(played, violation))
     (folder / "story.txt").write_text(story + "\n", encoding="utf-8")
     store.end_recording()
-    return judge_and_report(store, pipeline.judge, with_report=True)
+    return judge_and_report(store, pipeline.judge, with_report=True, shown=shown)
 
 
 def _play(plan: Plan, store: RunStore) -> tuple[Played, SimResult]:

@@ -1,7 +1,6 @@
 """What the gate says reaches programs and pages whole, and nothing in it is taken for markup."""
 
 import datetime as dt
-import json
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -10,7 +9,7 @@ from checkers.verdict import CheckResult, Status
 from results.facts import Facts
 from results.gate import GateEntry, Requirement, decide
 from results.gate_junit import render
-from results.gate_output import to_annotations, to_json, to_markdown
+from results.gate_output import to_annotations, to_document, to_markdown
 from results.model import RunResults
 
 HOSTILE = "<script>alert(1)</script> | [x](http://e) `c` **b** @all %0A::error::\x00\ud800"
@@ -48,7 +47,7 @@ def entry(
 
 def test_a_document_says_what_each_run_is_and_why_it_passes():
     requirement = Requirement("require any run", Status.UNDER_EXERCISED, "there is none")
-    document = json.loads(to_json(decide([entry()], [requirement])))
+    document = to_document(decide([entry()], [requirement]))
     assert (document["version"], document["status"], document["exit_code"]) == (
         1,
         "UNDER-EXERCISED",
@@ -66,7 +65,7 @@ def test_a_document_says_what_each_run_is_and_why_it_passes():
 
 def test_a_run_that_cannot_be_read_is_in_every_form():
     decision = decide([GateEntry("quick/x", Status.UNKNOWN, "quick/x: not judged: no results")])
-    assert json.loads(to_json(decision))["runs"][0]["facts"] is None
+    assert to_document(decision)["runs"][0]["facts"] is None
     assert "| UNKNOWN | quick/x |" in to_markdown(decision)
     case = ET.fromstring(render(decision)).find(".//testcase")
     assert case.get("classname") == "unreadable.gate"
