@@ -29,6 +29,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 
+from checkers.verdict import Status
+
 EXACT_MAX = 50
 """Runs of both sides for which counting takes well below a second."""
 _LEAST = 1e-3
@@ -52,6 +54,13 @@ class Comparison:
     def is_conclusive(self, level: float) -> bool:
         """Whether so many runs could have shown a difference at this level."""
         return self.p_min <= level
+
+    def status(self, level: float, tolerance: float, *, higher_is_worse: bool) -> Status:
+        """Return FAIL where the new runs are worse, UNKNOWN where so few could not show it."""
+        if not self.is_conclusive(level):
+            return Status.UNKNOWN
+        worse = self.is_regression(level, tolerance, higher_is_worse=higher_is_worse)
+        return Status.FAIL if worse else Status.PASS
 
     def is_regression(self, level: float, tolerance: float, *, higher_is_worse: bool) -> bool:
         """Whether the new runs are worse beyond noise, and by more than the tolerance."""
@@ -79,11 +88,14 @@ def compare(
     )
 
 
-def rank_sum_p(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Return the probability of a rank sum of `xs` as large as theirs, or larger."""
+def rank_sum_p(xs: Sequence[float], ys: Sequence[float], *, exact_max: int = EXACT_MAX) -> float:
+    """Return the probability of a rank sum of `xs` as large as theirs, or larger.
+
+    Exact up to `exact_max` numbers in all.
+    """
     ranks = _doubled_ranks([*xs, *ys])
     observed = sum(ranks[: len(xs)])
-    if len(ranks) > EXACT_MAX:
+    if len(ranks) > exact_max:
         return _by_normal(ranks, len(xs), observed)
     # ways[k][s]: in how many ways k of the ranks seen so far have the sum s.
     ways: list[dict[int, int]] = [{0: 1}, *({} for _ in xs)]

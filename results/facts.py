@@ -19,6 +19,7 @@ import numpy as np
 from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.run_input import RunInput
 from checkers.statistics import READS, figures_of
+from results.strata import Stratum
 
 _STARTED = re.compile(r"(\d{8}T\d{6}Z)-")
 _NS_PER_S = 1e9
@@ -69,9 +70,9 @@ class Facts:
         return self.builds[0] if self.builds else "of no known build"
 
     @property
-    def stratum(self) -> tuple[str, str | None, str, str, int | None]:
-        """Runs of one stratum did the same and can be compared."""
-        return self.campaign, self.workload, self.system, self.backend, self.nodes
+    def stratum(self) -> Stratum:
+        """What the run did."""
+        return Stratum(self.campaign, self.workload, self.system, self.backend, self.nodes)
 
 
 def facts_of(

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from checkers.verdict import Status
 from results.catalogue import DAMAGED, NOT_JUDGED, Entry, Row
 from results.files import StoreError, write_atomically
+from results.over_time import charts_of
 from results.pages import environment, template_text
 
 FILE = "index.html"
@@ -32,9 +33,6 @@ _VERDICTS = (
 )
 """Worst first."""
 _NO_FAULT = "no fault"
-TREND_MIN = 3
-"""Runs of one campaign from which on a trend is drawn."""
-_WIDTH, _HEIGHT = 320.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +45,6 @@ class Cell:
     """Verdict -> how many, worst first."""
     duration_s: float
     """How long clients acted in all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dot:
-    """One run in a trend, in SVG units."""
-
-    x: float
-    y: float
-    verdict: str
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """A figure over the runs of one campaign, oldest first."""
-
-    campaign: str
-    figure: str
-    highest: float
-    dots: tuple[Dot, ...]
 
 
 def write_index(folder: Path, entries: Sequence[Entry]) -> Path:
@@ -98,7 +76,8 @@ def render_index(folder: Path, entries: Sequence[Entry]) -> str:
             faults=sorted(faults, key=lambda fault: (fault == _NO_FAULT, fault)),
             matrix=_matrix(judged),
             flaky=_flaky(judged),
-            trends=[trend for figure in _FIGURES for trend in _trends(judged, figure)],
+            charts=charts_of(judged),
+            verdict_of=_verdict,
             runs=[(entry.row, _verdict(entry.row), _link(folder, entry)) for entry in entries],
             style=Markup(template_text("report.css")),  # noqa: S704  (our own file)
             script=Markup(template_text("index.js")),  # noqa: S704  (our own file)
@@ -150,44 +129,6 @@ def _flaky(rows: Iterable[Row]) -> list[tuple[str, str, int, int]]:
     return [
         (what, build, good, all_ - good) for what, build, good, all_ in found if 0 < good < all_
     ]
-
-
-_FIGURES = (
-    ("write_p99_ms", "p99 of writes, ms"),
-    ("unavailability_s", "longest time without an ok, s"),
-    ("recovery_s", "longest recovery from a fault, s"),
-)
-
-
-def _trends(rows: Iterable[Row], figure: tuple[str, str]) -> list[Trend]:
-    column, title = figure
-    groups: dict[str, list[tuple[Row, float]]] = {}
-    for row in rows:
-        value = getattr(row, column)
-        if row.started is not None and value is not None:
-            name = f"{row.campaign}, mutant {row.mutant}" if row.mutant else row.campaign
-            groups.setdefault(name, []).append((row, value))
-    return [
-        _trend(campaign, title, found)
-        for campaign, found in sorted(groups.items())
-        if len(found) >= TREND_MIN
-    ]
-
-
-def _trend(campaign: str, title: str, found: Sequence[tuple[Row, float]]) -> Trend:
-    ordered = sorted(found, key=lambda item: (str(item[0].started), item[0].run))
-    highest = max(value for _, value in ordered) or 1.0
-    step = (_WIDTH - 10) / (len(ordered) - 1)
-    dots = (
-        Dot(
-            5 + step * at,
-            _HEIGHT - 5 - (_HEIGHT - 10) * value / highest,
-            _verdict(row),
-            f"{row.run}, build {row.build}: {value:.2f}",
-        )
-        for at, (row, value) in enumerate(ordered)
-    )
-    return Trend(campaign, title, highest, tuple(dots))
 
 
 def _link(folder: Path, entry: Entry) -> str | None:

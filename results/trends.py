@@ -12,21 +12,23 @@ The figures are those of the catalogue, which are stored with the runs; the gate
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import pyarrow as pa
 
+from checkers.verdict import Status
 from results.catalogue import Entry, Row
 from results.comparison import compare
+from results.strata import Stratum, by_stratum
 
 FIGURES = ("write_p99_ms", "read_p99_ms", "unavailability_s", "recovery_s")
 """Of `results.catalogue`; higher is worse."""
 BY = ("campaign", "workload", "system", "build", "backend", "fault")
 """By what figures can be rolled up."""
-_STRATUM = ("campaign", "workload", "system", "backend", "nodes")
+_VERDICTS = {Status.FAIL: "worse", Status.PASS: "not worse", Status.UNKNOWN: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +52,16 @@ def trends(
     entries: Sequence[Entry], baseline: Sequence[Entry], *, level: float, tolerance: float
 ) -> list[Trend]:
     """Compare each figure of each kind of run that either side has."""
-    new, old = _strata(entries), _strata(baseline)
-    wanted = [(stratum, figure) for stratum in {**new, **old} for figure in FIGURES]
+    new, old = by_stratum(_measured(entries)), by_stratum(_measured(baseline))
     samples = [
         (
-            stratum,
+            f"{stratum}",
             figure,
-            _sample(new.get(stratum, ()), figure),
-            _sample(old.get(stratum, ()), figure),
+            new.get(stratum, {}).get(figure, []),
+            old.get(stratum, {}).get(figure, []),
         )
-        for stratum, figure in wanted
+        for stratum in {**new, **old}
+        for figure in FIGURES
     ]
     samples = [each for each in samples if each[2] or each[3]]
     return [_trend(*each, level / len(samples), tolerance) for each in samples]
@@ -103,36 +105,41 @@ def roll_up(
     ]
 
 
-def _strata(entries: Iterable[Entry]) -> dict[tuple[Any, ...], list[Row]]:
-    found: dict[tuple[Any, ...], list[Row]] = {}
+def _measured(entries: Iterable[Entry]) -> Iterator[tuple[Stratum, dict[str, float]]]:
     for row in (entry.row for entry in entries):
-        if row.mutant is None and row.verdict.partition(" WITHOUT ")[0] == "PASS":
-            found.setdefault(tuple(getattr(row, name) for name in _STRATUM), []).append(row)
-    return found
+        if is_observation(row):
+            yield stratum_of(row), figures_of(row)
 
 
-def _sample(rows: Iterable[Row], figure: str) -> list[float]:
-    found = (getattr(row, figure) for row in rows)
-    return [value for value in found if value is not None]
+def is_observation(row: Row) -> bool:
+    """Whether a run says something of a build: a PASS of a node that is not a mutant."""
+    return row.mutant is None and row.verdict.partition(" WITHOUT ")[0] == Status.PASS
+
+
+def stratum_of(row: Row) -> Stratum:
+    """Return what a run of the catalogue did."""
+    return Stratum(row.campaign, row.workload, row.system, row.backend, row.nodes)
+
+
+def figures_of(row: Row) -> dict[str, float]:
+    """Return the figures that a run has."""
+    found = {name: getattr(row, name) for name in FIGURES}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _trend(
-    stratum: tuple[Any, ...],
+    what: str,
     figure: str,
     new: Sequence[float],
     old: Sequence[float],
     level: float,
     tolerance: float,
 ) -> Trend:
-    campaign, workload, system, backend, nodes = stratum
-    what = f"{campaign}: {workload} on {nodes} nodes of {system}, {backend}"
     counts = what, figure, len(new), len(old)
     if not new or not old:
         return Trend(*counts, _median(new), _median(old), None, None, "unknown")
     found = compare(new, old, higher_is_worse=True)
-    verdict = "not worse" if found.is_conclusive(level) else "unknown"
-    if found.is_regression(level, tolerance, higher_is_worse=True):
-        verdict = "worse"
+    verdict = _VERDICTS[found.status(level, tolerance, higher_is_worse=True)]
     medians = found.new_median, found.baseline_median
     return Trend(*counts, *medians, found.ratio, found.p, verdict)
 

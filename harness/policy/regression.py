@@ -9,18 +9,16 @@ campaigns do not raise an alarm twenty times as often.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from checkers.verdict import Status
 from harness.policy.document import Baseline
 from harness.policy.requirements import each_once
 from results.comparison import Comparison, compare
-from results.facts import FIGURES, Facts
+from results.facts import FIGURES
 from results.gate import GateEntry, Requirement
 from results.refusals import one_line
-
-Stratum = tuple[str, str | None, str, str, int | None]
+from results.strata import Stratum, by_stratum
 
 
 def comparisons_of(
@@ -35,55 +33,54 @@ def comparisons_of(
     if again:
         sentence = f"{one_line(min(again))} is among the runs and in the baseline: nothing compares"
         return [Requirement("baseline", Status.UNKNOWN, sentence)]
-    old, new = _strata(earlier), _strata(entries)
+    old, new = by_stratum(_measured(earlier)), by_stratum(_measured(entries))
     if not new:
         return [Requirement("baseline", Status.UNKNOWN, "no run passes that could be compared")]
     names = [(stratum, figure) for stratum in new for figure in baseline.figures]
     level = baseline.level / len(names)
     return [
-        _compared(stratum, figure, new[stratum], old.get(stratum, []), baseline.tolerance, level)
+        _compared(
+            one_line(f"no regression of {figure} in {stratum}"),
+            figure,
+            new[stratum].get(figure, []),
+            old.get(stratum, {}).get(figure, []),
+            baseline.tolerance,
+            level,
+        )
         for stratum, figure in names
     ]
 
 
-def _strata(entries: Sequence[GateEntry]) -> dict[Stratum, list[Facts]]:
-    found: defaultdict[Stratum, list[Facts]] = defaultdict(list)
+def _measured(entries: Sequence[GateEntry]) -> Iterator[tuple[Stratum, Mapping[str, float]]]:
     for entry in each_once(entries):
         facts = entry.facts
         if entry.passed and facts is not None and facts.mutant is None and facts.figures:
-            found[facts.stratum].append(facts)
-    return dict(found)
+            yield facts.stratum, facts.figures
 
 
 def _compared(
-    stratum: Stratum,
+    name: str,
     figure: str,
-    new: Sequence[Facts],
-    old: Sequence[Facts],
+    new: Sequence[float],
+    old: Sequence[float],
     tolerance: float,
     level: float,
 ) -> Requirement:
-    campaign, workload, system, backend, nodes = stratum
-    of = f"campaign {campaign}, {workload} on {nodes} nodes of {system}, backend {backend}"
-    name = one_line(f"no regression of {figure} in {of}")
-    xs, ys = _figures(new, figure), _figures(old, figure)
-    if not xs and not ys:
+    if not new and not old:
         return Requirement(name, Status.PASS, "neither these runs nor the baseline have any")
-    if not xs or not ys:
-        lacking = "these runs have" if not xs else "the baseline has"
+    if not new or not old:
+        lacking = "these runs have" if not new else "the baseline has"
         return Requirement(name, Status.UNKNOWN, f"{lacking} none to compare")
     higher_is_worse = FIGURES[figure]
-    found = compare(xs, ys, higher_is_worse=higher_is_worse)
-    sentence = _sentence(found, len(xs), len(ys))
-    if not found.is_conclusive(level):
-        sentence += (
-            f"; so few runs can show no difference at the level {level:.2g}: "
-            f"{_runs_needed(level)} of each would"
-        )
-        return Requirement(name, Status.UNKNOWN, sentence)
-    if found.is_regression(level, tolerance, higher_is_worse=higher_is_worse):
-        return Requirement(name, Status.FAIL, f"{sentence}: worse beyond noise")
-    return Requirement(name, Status.PASS, f"{sentence}: not worse beyond noise")
+    found = compare(new, old, higher_is_worse=higher_is_worse)
+    status = found.status(level, tolerance, higher_is_worse=higher_is_worse)
+    ending = {
+        Status.PASS: ": not worse beyond noise",
+        Status.FAIL: ": worse beyond noise",
+        Status.UNKNOWN: f"; so few runs can show no difference at the level {level:.2g}: "
+        f"{_runs_needed(level)} of each would",
+    }[status]
+    return Requirement(name, status, f"{_sentence(found, len(new), len(old))}{ending}")
 
 
 def _sentence(found: Comparison, new: int, old: int) -> str:
@@ -99,7 +96,3 @@ def _runs_needed(level: float) -> int:
     while 1 / math.comb(2 * count, count) > level:
         count += 1
     return count
-
-
-def _figures(runs: Iterable[Facts], figure: str) -> list[float]:
-    return [facts.figures[figure] for facts in runs if figure in facts.figures]

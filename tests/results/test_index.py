@@ -88,10 +88,81 @@ def test_a_trend_goes_from_the_oldest_run_to_the_newest(tmp_path):
         for at, value in ((2, 40.0), (0, 10.0), (1, 20.0))
     ]
     page = render_index(tmp_path, runs)
-    assert "p99 of writes, ms, at most 40.00" in section(page, "trends")
+    (label,) = re.findall(r'aria-label="(p99.*?)"', page)
+    assert label == (
+        "p99 of writes, ms, of 3 runs, 2026-11-01 to 2026-11-03: first 10.00, last 40.00, median "
+        "20.00, highest 40.00; of one build, so there is no change to look for"
+    )
     titles = re.findall(r"<circle.*?<title>(.*?)</title>", page)
     assert titles == [f"r{at}, build 0.1.0: {ms}.00" for at, ms in ((0, 10), (1, 20), (2, 40))]
     assert section(render_index(tmp_path, runs[:2]), "trends") is None
+
+
+def daily(folder, builds, column="write_p99_ms", **fields):
+    """Runs a day apart: build -> the figure of each of its runs."""
+    values = [(build, value) for build, of in builds.items() for value in of]
+    day = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    return [
+        entry(
+            folder,
+            f"r{at}",
+            build=build,
+            started=day + dt.timedelta(days=at),
+            **{column: value, **fields},
+        )
+        for at, (build, value) in enumerate(values)
+    ]
+
+
+SLOWER = {"1": [10.0, 11.0, 12.0], "2": [10.5, 11.5, 12.5], "3": [20.0, 21.0, 22.0, 23.0, 24.0]}
+FASTER = dict(zip("123", reversed(SLOWER.values()), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("builds", "said"),
+    [
+        (SLOWER, ("worse p99 of writes, ms, campaign quick, register on 3 nodes of kraft, backend "
+                 "local: 1.96 times as high since build 3: median 22 of 5 runs, 11.25 of 6 before, "
+                 "p 0.0022")),
+        (FASTER, ("better p99 of writes, ms, campaign quick, register on 3 nodes of kraft, backend "
+                 "local: 0.51 times as high since build 2: median 11.25 of 6 runs, 22 of 5 before, "
+                 "p 0.0022")),
+    ],
+    ids=["slower", "faster"],
+)  # fmt: skip
+def test_a_change_beyond_noise_is_named_with_the_build_that_brought_it(tmp_path, builds, said):
+    assert said in section(render_index(tmp_path, daily(tmp_path, builds)), "trends")
+
+
+@pytest.mark.parametrize(
+    ("builds", "said"),
+    [
+        ({"1": [10.0, 12.0, 14.0, 11.0], "2": [13.0, 10.5, 12.5, 11.5]}, "no change beyond noise"),
+        ({"1": [10.0] * 8, "2": [10.5] * 8}, "no change beyond noise over 2 builds"),
+        ({"1": [10.0], "2": [20.0, 21.0]}, "3 runs are too few to show a change"),
+        ({"1": [10.0, 20.0, 30.0]}, "of one build"),
+    ],
+    ids=["noise", "within the tolerance", "too few", "one build"],
+)
+def test_where_no_change_can_be_shown_the_page_says_why(tmp_path, builds, said):
+    shown = section(render_index(tmp_path, daily(tmp_path, builds)), "trends")
+    assert "No figure changed by more than noise" in shown
+    assert said in shown
+
+
+def test_runs_of_other_kinds_have_charts_of_their_own_and_failed_ones_are_not_compared(tmp_path):
+    slower = daily(tmp_path, SLOWER)
+    others = daily(tmp_path, SLOWER, backend="docker", verdict="FAIL")
+    mutants = daily(tmp_path, SLOWER, mutant="M15")
+    page = render_index(tmp_path, [*slower, *others, *mutants])
+    assert re.findall(r"<h3>(.*?)</h3>", page) == [
+        "campaign quick, register on 3 nodes of kraft, backend docker",
+        "campaign quick, register on 3 nodes of kraft, backend local",
+        "campaign quick, register on 3 nodes of kraft, backend local, mutant M15",
+    ]
+    assert page.count("<strong>worse</strong>") == 1
+    assert page.count("<circle") == 3 * 11
+    assert text_of(page).count("mutants, and runs that did not pass, are not compared") == 2
 
 
 def test_kinds_of_faults_are_read_off_a_row(tmp_path):
