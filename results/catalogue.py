@@ -49,6 +49,7 @@ from results.store import RunStore, list_runs
 NOT_JUDGED = "not judged"
 DAMAGED = "damaged"
 _TEXT_MAX = 10_000
+_PATTERNS = ("campaign", "workload", "system", "backend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,23 +108,21 @@ class Filter:
     build: str | None = None
     """Of one of the names of the build."""
 
-    def takes(self, entry: Entry) -> bool:
+    def takes(self, row: Row, builds: Iterable[str]) -> bool:
         """Return whether a run is wanted."""
-        row = entry.row
         if self.verdict and row.verdict.partition(" WITHOUT ")[0] not in self.verdict:
             return False
         if self.build is not None:
-            if not any(fnmatchcase(name, self.build) for name in entry.builds):
+            if not any(fnmatchcase(name, self.build) for name in builds):
                 return False
-        named = ("campaign", "workload", "system", "backend")
-        patterns = ((getattr(self, name), getattr(row, name)) for name in named)
+        patterns = ((getattr(self, name), getattr(row, name)) for name in _PATTERNS)
         return all(pattern is None or fnmatchcase(text, pattern) for pattern, text in patterns)
 
 
 def catalogue(root: Path, wanted: Filter | None = None) -> list[Entry]:
     """List the runs below a folder, by campaign and run. No stored content raises."""
     found = (entry_of(store) for store in list_runs(root))
-    return [entry for entry in found if wanted is None or wanted.takes(entry)]
+    return [entry for entry in found if wanted is None or wanted.takes(entry.row, entry.builds)]
 
 
 def entry_of(store: RunStore) -> Entry:
@@ -210,6 +209,17 @@ assert RUNS_SCHEMA.names == [field.name for field in fields(Row)], "a column for
 def runs_table(entries: Iterable[Entry]) -> pa.Table:
     """Return the catalogue as a table."""
     return pa.Table.from_pylist([asdict(entry.row) for entry in entries], RUNS_SCHEMA)
+
+
+def row_from(table: pa.Table, folder: str) -> Row:
+    """Return the row of a stored table of one run, which lies elsewhere now.
+
+    Raises ValueError or pa.ArrowException where it is no such table.
+    """
+    (row,) = table.cast(RUNS_SCHEMA.with_metadata(table.schema.metadata)).to_pylist()
+    fields: dict[str, Any] = {n: _text(v) if isinstance(v, str) else v for n, v in row.items()}
+    fields |= {name: fields[name] or "?" for name in ("run", "verdict", *_PATTERNS, "build")}
+    return Row(**{**fields, "faults": fields["faults"] or "", "folder": _text(folder)})
 
 
 def checks_table(entries: Iterable[Entry]) -> pa.Table:

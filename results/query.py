@@ -12,7 +12,7 @@ extensions are switched off before it begins, and there is nothing that it could
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,12 @@ from results.tables import (
     RECORDS_SCHEMA,
 )
 
-_FILES = {
+STORED = {
     "operations": (OPERATIONS_FILE, OPERATIONS_SCHEMA),
     "events": (EVENTS_FILE, EVENTS_SCHEMA),
     "records": (RECORDS_FILE, RECORDS_SCHEMA),
 }
+"""By table: its file in a run's folder, and its columns."""
 
 
 class QueryError(ValueError):
@@ -42,34 +43,41 @@ class QueryError(ValueError):
 
 def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
     """Answer one query. Raises QueryError, also where DuckDB is not installed."""
+    tables = {"runs": runs_table(entries), "checks": checks_table(entries)}
+    stored: dict[str, list[Path]] = {}
+    for name, (file, schema) in STORED.items():
+        paths = [entry.store.parquet_path.resolve() / file for entry in entries]
+        stored[name] = [path for path in paths if path.is_file()]
+        if not stored[name]:
+            tables[name] = schema.empty_table()
+    return answer(sql, tables | figure_tables(entries if _names_any(sql) else ()), stored)
+
+
+def answer(
+    sql: str, tables: Mapping[str, Any], stored: Mapping[str, Sequence[Path]] | None = None
+) -> pa.Table:
+    """Answer a query over tables or data sets of Arrow, and stored files. Raises QueryError."""
     try:
         import duckdb  # noqa: PLC0415  (an extra: nothing else needs it)
     except ImportError as error:
         raise QueryError(
             "queries need DuckDB, which is not installed: pip install duckdb"
         ) from error
+    stored = stored or {}
     try:
         with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
-            connection.register("runs", runs_table(entries))
-            connection.register("checks", checks_table(entries))
-            for name, (file, schema) in _FILES.items():
-                paths = [str(entry.store.parquet_path.resolve() / file) for entry in entries]
-                stored = [path for path in paths if Path(path).is_file()]
-                if not stored:
-                    connection.register(name, schema.empty_table())
-                    continue
-                quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in stored)
-                connection.execute(
-                    f"CREATE VIEW {name} AS FROM read_parquet([{quoted}], union_by_name = true)"
-                )
-            for name, figures in figure_tables(entries if _names_any(sql) else ()).items():
-                connection.register(name, figures)
-            _lock(connection, entries)
+            for name, table in tables.items():
+                connection.register(name, table)
+            for name, paths in stored.items():
+                if paths:
+                    files = f"read_parquet([{_quoted(paths)}], union_by_name = true)"
+                    connection.execute(f"CREATE VIEW {name} AS FROM {files}")
+            _lock(connection, {path.parent for paths in stored.values() for path in paths})
             found = connection.sql(sql)
             if found is None:
                 raise QueryError("this is no query: it gives no table")
-            table: pa.Table = found.to_arrow_table()
-            return table
+            result: pa.Table = found.to_arrow_table()
+            return result
     except duckdb.Error as error:
         raise QueryError(" ".join(str(error).split())[:500]) from error
 
@@ -79,10 +87,13 @@ def _names_any(sql: str) -> bool:
     return any(name in sql.lower() for name in SCHEMAS)
 
 
-def _lock(connection: Any, entries: Sequence[Entry]) -> None:
-    """Let the connection read the tables of the runs, and no other file."""
-    folders = [str(entry.store.parquet_path.resolve()) + "/" for entry in entries]
-    quoted = ", ".join("'" + folder.replace("'", "''") + "'" for folder in folders)
+def _lock(connection: Any, folders: Iterable[Path]) -> None:
+    """Let the connection read files of these folders, and no other file."""
+    quoted = _quoted(f"{folder}/" for folder in folders)
     connection.execute(f"SET allowed_directories = [{quoted}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
+
+
+def _quoted(texts: Iterable[object]) -> str:
+    return ", ".join("'" + str(text).replace("'", "''") + "'" for text in texts)

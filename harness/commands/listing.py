@@ -28,7 +28,8 @@ def list_(kind: str, runs: Path, *, as_json: bool) -> int:
         from harness.commands.runs import show_list  # noqa: PLC0415  (imports what reads tables)
         from results.catalogue import catalogue  # noqa: PLC0415
 
-        show_list(catalogue(runs), runs, as_json=as_json)
+        named = [(entry.row, entry.store.name) for entry in catalogue(runs)]
+        show_list(named, str(runs), as_json=as_json)
         return 0
     rows: Mapping[str, Callable[[], list[tuple[str, str]]]] = {
         "systems": _systems,

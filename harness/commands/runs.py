@@ -22,7 +22,7 @@ from harness.commands.options import json_option, runs_option, shown_options
 from harness.errors import EXIT_USAGE, UsageError
 from harness.shown import Shown, print_document
 from harness.targets import is_run
-from results.catalogue import DAMAGED, NOT_JUDGED, Entry, Filter, catalogue, entry_of
+from results.catalogue import DAMAGED, NOT_JUDGED, Entry, Filter, Row, catalogue, entry_of
 from results.pruning import Removal, remove
 from results.store import RunStore
 from results.trends import BY, roll_up, trends
@@ -31,6 +31,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _VERDICTS = (*(str(status) for status in Status), NOT_JUDGED, DAMAGED)
 _WIDTH = 10_000
 """No cell is cut: a terminal wraps what is too long for it, and a script gets it whole."""
+_from_option = click.option(
+    "--from", "uri", metavar="URI", help="Of the runs exported to this place, instead of --runs."
+)
 
 
 def _filters(command: _F) -> _F:
@@ -55,32 +58,37 @@ def runs() -> None:
 @runs.command("list")
 @_filters
 @shown_options(json="Print JSON.", quiet="Print the folders of the runs alone.")
+@_from_option
 @runs_option
-def list_(runs: Path, *, shown: Shown, **wanted: Any) -> int:
+def list_(runs: Path, uri: str | None, *, shown: Shown, **wanted: Any) -> int:
     """List runs: what ran, on which build, and with which verdict."""
-    entries = catalogue(runs, Filter(**wanted))
-    if shown is Shown.QUIET:
-        for entry in entries:
-            click.echo(entry.row.folder)
+    if uri is not None:
+        from harness.exported import exported_runs  # noqa: PLC0415  (imports object stores)
+
+        _, found = exported_runs(uri, Filter(**wanted))
+        rows = [(run.row, f"{run.row.campaign}/{run.row.run}") for run in found]
     else:
-        show_list(entries, runs, as_json=shown is Shown.JSON)
+        rows = [(entry.row, entry.store.name) for entry in catalogue(runs, Filter(**wanted))]
+    if shown is Shown.QUIET:
+        for row, _ in rows:
+            click.echo(row.folder)
+    else:
+        show_list(rows, uri or str(runs), as_json=shown is Shown.JSON)
     return 0
 
 
-def show_list(entries: Sequence[Entry], root: Path, *, as_json: bool) -> None:
-    """Print runs as a table, or as JSON."""
+def show_list(rows: Sequence[tuple[Row, str]], where: str, *, as_json: bool) -> None:
+    """Print runs, each with its name, as a table, or as JSON."""
     if as_json:
-        print_document([entry.row.to_json() for entry in entries])
+        print_document([row.to_json() for row, _ in rows])
         return
-    if not entries:
-        click.echo(f"no runs in {root}")
+    if not rows:
+        click.echo(f"no runs in {where}")
         return
     columns = ("run", "workload", "system", "build", "backend", "nodes", "seed", "mutant")
     table = Table(*columns, "ok", "verdict", box=None)
-    for entry in entries:
-        row = entry.row
-        known: list[Any] = [getattr(row, name) for name in (*columns, "ok")]
-        known[0] = entry.store.name
+    for row, name in rows:
+        known: list[Any] = [name, *(getattr(row, column) for column in (*columns[1:], "ok"))]
         cells = [*("" if value is None else str(value) for value in known), row.verdict]
         table.add_row(*(Text(cell) for cell in cells))
     Console(width=_WIDTH, soft_wrap=True).print(table)
@@ -194,25 +202,48 @@ def _megabytes(size_bytes: int) -> str:
 
 
 @runs.command()
-@click.argument("target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
+@click.argument(
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="[FILE]",
+    required=False,
+)
+@click.option(
+    "--to",
+    "uri",
+    metavar="URI",
+    help="Put all tables of each run below this place: s3, gs, abfs or file.",
+)
 @click.option(
     "--table",
     type=click.Choice(["runs", "checks"]),
-    default="runs",
-    show_default=True,
-    help="A row for each run, or for each check of each run.",
+    help="A row for each run, or for each check of each run.  [default: runs]",
 )
 @_filters
 @runs_option
-def export(target: Path, table: str, runs: Path, **wanted: Any) -> int:
-    """Write the catalogue to a file: .parquet, .csv or .json (a list of objects)."""
+def export(
+    target: Path | None, uri: str | None, table: str | None, runs: Path, **wanted: Any
+) -> int:
+    """Write the catalogue to a file, or the tables of runs to an object store.
+
+    FILE ends in .parquet, .csv or .json (a list of objects). With --to, a run that is there already
+    is replaced.
+    """
     from harness.exporting import FORMATS, write_table  # noqa: PLC0415  (imports pyarrow's formats)
     from results.catalogue import checks_table, runs_table  # noqa: PLC0415
 
+    if (target is None) == (uri is None) or (uri is not None and table is not None):
+        raise UsageError("give a FILE, with --table or without, or --to URI")
+    if uri is not None:
+        from harness.exported import export_runs  # noqa: PLC0415  (imports object stores)
+
+        click.echo(export_runs(catalogue(runs, Filter(**wanted)), uri))
+        return 0
+    assert target is not None, "one of two is given"
     if target.suffix not in FORMATS:
         raise UsageError(f"{target}: {unknown('ending', target.suffix, FORMATS)}")
     entries = catalogue(runs, Filter(**wanted))
-    rows = runs_table(entries) if table == "runs" else checks_table(entries)
+    rows = checks_table(entries) if table == "checks" else runs_table(entries)
     write_table(rows, target)
     click.echo(f"{target}: {rows.num_rows} rows")
     return 0
@@ -222,8 +253,9 @@ def export(target: Path, table: str, runs: Path, **wanted: Any) -> int:
 @click.argument("sql", metavar="SQL")
 @_filters
 @json_option
+@_from_option
 @runs_option
-def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
+def query(sql: str, runs: Path, uri: str | None, *, as_json: bool, **wanted: Any) -> int:
     """Answer a query in SQL over the tables runs, checks, operations, events, records and figures.
 
     It runs in this process, by DuckDB (pip install duckdb), and needs no JVM.
@@ -231,7 +263,12 @@ def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
     from harness.exporting import rows_of  # noqa: PLC0415
     from results.query import query as answer  # noqa: PLC0415
 
-    found = answer(sql, catalogue(runs, Filter(**wanted)))
+    if uri is not None:
+        from harness.exported import query_exported  # noqa: PLC0415  (imports object stores)
+
+        found = query_exported(sql, uri, Filter(**wanted))
+    else:
+        found = answer(sql, catalogue(runs, Filter(**wanted)))
     rows = rows_of(found)
     if as_json:
         print_document(rows)
