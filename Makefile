@@ -41,16 +41,19 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv build *.egg-info
+	rm -rf .venv build *.egg-info checkers/linearizability/kernels/*.so
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "kraftprobe needs Python 3.11, 3.12 or 3.13 with its venv module (Debian: apt install python3-venv)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: $(VENV)/bin/python requirements.lock pyproject.toml
+# What the searches are compiled from, anew by pip where one of these has changed.
+COMPILED := setup.py $(wildcard checkers/linearizability/kernels/build.py checkers/linearizability/kernels/*.[ch])
+
+$(VENV)/.run: $(VENV)/bin/python requirements.lock pyproject.toml $(COMPILED)
 	$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.test: $(VENV)/bin/python requirements.lock pyproject.toml
+$(VENV)/.test: $(VENV)/bin/python requirements.lock pyproject.toml $(COMPILED)
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.run

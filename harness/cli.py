@@ -8,6 +8,7 @@ stderr. The traceback of an unexpected error goes to a file, which the line name
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -103,6 +104,7 @@ class _Commands(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         kwargs["standalone_mode"] = False
+        warnings.formatwarning = _as_a_line
         with guarded() as output, signals_interrupt():
             try:
                 ended = super().main(*args, **kwargs)
@@ -119,6 +121,10 @@ class _Commands(click.Group):
                 for line in lines:
                     click.echo(line, err=True)
         sys.exit(code)
+
+
+def _as_a_line(message: Warning | str, *_: object, **__: object) -> str:
+    return f"kraftprobe: {message}\n"
 
 
 def _reported(error: BaseException) -> tuple[int, *tuple[str, ...]]:

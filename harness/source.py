@@ -8,9 +8,11 @@ from pathlib import Path
 
 PACKAGES = ("checkers", "cluster", "extensions", "harness", "nemeses", "results", "workloads")
 
+_SOURCES = {".py", ".c", ".h"}
+
 
 def source_digest(*, data: bool = False) -> str:
-    """Return a digest of all Python sources of Kraftprobe, the first 16 hexadecimal digits.
+    """Return a digest of all sources of Kraftprobe, the first 16 hexadecimal digits.
 
     `data`: of all other files in its packages as well.
     """
@@ -19,8 +21,10 @@ def source_digest(*, data: bool = False) -> str:
         file = import_module(package).__file__
         assert file is not None, f"{package} is a package with a file"
         root = Path(file).parent
-        for path in sorted(root.rglob("*" if data else "*.py")):
-            if data and ("__pycache__" in path.parts or not path.is_file()):
+        for path in sorted(root.rglob("*")):
+            if "__pycache__" in path.parts or not path.is_file():
+                continue
+            if not data and path.suffix not in _SOURCES:
                 continue
             source = path.read_bytes()
             name = f"{package}/{path.relative_to(root).as_posix()}"

@@ -12,8 +12,6 @@ from benchmarks.checkers import peer
 from checkers import load_history, pair
 from checkers.history.columns import Columns, from_operations
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.kernels import load
-from checkers.linearizability.kernels.drive import warm
 from checkers.models import model_named
 
 ARCHIVE = Path(__file__).parents[2] / "tests" / "data" / "histories" / "porcupine.tar.gz"
@@ -37,10 +35,7 @@ def columns_of(path: Path) -> Columns:
 
 
 def ours(all_: list[tuple[str, str, bool, Columns]]) -> dict[str, float]:
-    """Milliseconds by name, medians of five, compiled searches warm; verdicts are asserted."""
-    kernels = load()
-    for algorithm in ("wgl", "frontier") if kernels is not None else ():
-        warm(kernels, algorithm)
+    """Milliseconds by name, medians of five; verdicts are asserted."""
     times = {}
     for name, model, right, columns in all_:
         taken = []

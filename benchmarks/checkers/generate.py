@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from checkers.history import INFINITY_NS, EventType, Operation
 from checkers.history.columns import FAIL, INFO, NO_PAIR, OK, Columns, Integers, from_operations
@@ -113,12 +112,12 @@ def _run(order, key, f, made, expected, hit, lost, unique):
     """Apply in order of the points: what each read saw, what each cas compared with, whether it
     was done. A cas of one of a few values compares with any of them, as Jepsen's does; one of
     values that are all different, with what is there in half of the cases."""
-    seen, done = np.full(len(order), -1), np.zeros(len(order), np.bool_)
-    _apply(order, key, f, made, expected, hit, lost, unique, seen, done)
-    return seen, expected, done
+    columns = [column.tolist() for column in (key, f, made, expected, hit, lost)]
+    seen, done = [-1] * len(order), [False] * len(order)
+    _apply(order.tolist(), *columns, unique, seen, done)
+    return np.array(seen), np.array(columns[3]), np.array(done)
 
 
-@njit(cache=True)
 def _apply(order, key, f, made, expected, hit, lost, unique, seen, done):
     state, older, at = -1, -1, -1
     for i in order:

@@ -7,10 +7,10 @@ the history, so few operations read those; of a log each read shows the record b
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from benchmarks.checkers.generate import intervals
 from checkers.history.columns import NO_PAIR, OK, Columns, Integers
@@ -66,7 +66,9 @@ def generate_typed(shape: Typed) -> Columns | LogColumns:
         inputs = np.where(reading, 0, 2)  # the code of the number 1
         output[order] = np.where(reading[order], np.cumsum(~reading[order]) + 1, 0)
     elif shape.model in ("queue", "stack"):
-        _run(order, reading, shape.model == "stack", output)
+        shown = [0] * n
+        _run(order.tolist(), reading.tolist(), shape.model == "stack", shown)
+        output[:] = shown
     else:
         values = [None, *range(n)]
         added = np.cumsum(~reading[order])
@@ -95,21 +97,14 @@ def generate_typed(shape: Typed) -> Columns | LogColumns:
     )
 
 
-@njit(cache=True)
 def _run(order, removing, newest, output):
     """Put in and take out in order; output: the code of what came out, 0 for nothing."""
-    values = np.empty(len(order), np.int64)
-    low = high = 0
+    values = deque()
     for i in order:
         if not removing[i]:
-            values[high] = i + 1
-            high += 1
-        elif low < high and newest:
-            high -= 1
-            output[i] = values[high]
-        elif low < high:
-            output[i] = values[low]
-            low += 1
+            values.append(i + 1)
+        elif values:
+            output[i] = values.pop() if newest else values.popleft()
 
 
 def _log(rng, begin, end, order):

@@ -64,7 +64,7 @@ def main() -> None:
 
     loaded_mb = _peak_mb()
     begun = time.perf_counter()
-    judged()  # compiles what is needed, or loads it
+    judged()  # loads what is needed
     warm_s = time.perf_counter() - begun
     times: list[float] = []
     cpu: list[float] = []

@@ -25,7 +25,8 @@ from checkers.linearizability.clusters import Judged, unique_keys
 from checkers.linearizability.dispatch import raced_outcome
 from checkers.linearizability.encoding import Encoded, encodable, encode
 from checkers.linearizability.kernels import Kernels, load
-from checkers.linearizability.kernels.drive import FOUND, warm
+from checkers.linearizability.kernels.drive import FOUND
+from checkers.linearizability.kernels.library import EncodedHistory, ViableStates
 from checkers.linearizability.outcome import Budget, Outcome
 from checkers.linearizability.race import race
 from checkers.linearizability.replay import verify_orders
@@ -96,8 +97,6 @@ def judge_columns(
     if len(shares) == 1:
         runs = [_proved(columns, model, threads, certificates=certificates)]
     else:
-        if (kernels := load()) is not None:
-            warm(kernels, "wgl")  # or each thread would compile it
         with ThreadPoolExecutor(len(shares)) as pool:
             runs = list(
                 pool.map(
@@ -204,7 +203,7 @@ class _Columns:
         """Rows in order, of the keys proved right."""
         self.wrong: set[int] = set()
         self.kernels: Kernels | None = None
-        """Once they are needed; to load them takes longer than they save."""
+        """Where some key was searched."""
         self.refused: str | None = None
         """Why the orders are not accepted; everything is judged singly then."""
 
@@ -243,17 +242,21 @@ class _Columns:
         if kernels is None:
             return
         self.kernels = kernels
-        warm(kernels, "wgl")
         part = self.encoded.select(np.array(left)) if len(left) < self.keys else self.encoded
         order = np.empty(len(part.code), np.int64)
         outcomes = np.empty((len(left), 3), np.int64)
-        table = kernels.wgl.table_of(part.viable)
+        history, viable = EncodedHistory(part), ViableStates(kernels, part.viable)
 
         def search(low: int, high: int) -> None:
-            kernels.wgl.run_keys(
-                part.bounds[low : high + 1],
-                *(part.code, part.a, part.b, part.info, part.invoke_ns, part.complete_ns),
-                *(table, part.initial, _STEPS_EACH, _BATCH_BYTES_MAX, order, outcomes[low:high]),
+            kernels.run_keys(
+                part,
+                (low, high),
+                history=history,
+                viable=viable,
+                steps_each=_STEPS_EACH,
+                bytes_max=_BATCH_BYTES_MAX,
+                order=order,
+                outcomes=outcomes,
             )
 
         threads = max(1, min(self.threads, len(left), len(order) // _SEARCH_MIN))

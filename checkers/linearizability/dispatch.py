@@ -8,11 +8,11 @@
 | any other register, with compare-and-set or without | `frontier` and `wgl` in turns |
 | everything else | `wgl` |
 
-Searches are compiled where Numba is there and the model becomes integers
+Searches are compiled (`linearizability.kernels`) where the model becomes integers
 (`linearizability.encoding`): registers and strings that are appended to. Short histories are first
-searched by the plain `wgl`, for a bounded number of configurations; up to a few hundred operations
-while nothing is compiled yet in this process. Without Numba it searches alone: the frontier is
-compiled only. Which of them it is changes no verdict.
+searched by the plain `wgl`, for a bounded number of configurations, which takes less time than to
+make them integers. Without the compiled library it searches alone: the frontier is compiled only.
+Which of them it is changes no verdict.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from checkers.history.columns import Columns, Int64s, from_operations
 from checkers.linearizability import chains, wgl
 from checkers.linearizability.clusters import Judged, unique_keys
 from checkers.linearizability.encoding import Encoded, encodable, encode, state_code
-from checkers.linearizability.kernels import load
-from checkers.linearizability.kernels.drive import is_warm
+from checkers.linearizability.kernels import load, why_not
 from checkers.linearizability.outcome import Budget, Outcome, Window
 from checkers.linearizability.race import SEARCHES, Raced, race
 from checkers.linearizability.rules import RULE_NAMES, rules_for
@@ -35,10 +34,8 @@ from checkers.verdict import Status
 
 ALGORITHMS = ("zones", "chains", *RULE_NAMES, "frontier", "wgl")
 
-_PLAIN = (40, 300)
-_PLAIN_COLD = (300, 5_000)
-"""Up to so many operations plain Python is tried first, for so many configurations: always, and
-while nothing is compiled in this process."""
+_PLAIN_OPERATIONS_MAX, _PLAIN_EXPLORED_MAX = 40, 300
+"""Up to so many operations plain Python is tried first, for so many configurations."""
 
 
 def dispatch(
@@ -71,7 +68,7 @@ def _refusal(algorithm: str, model: Model) -> str:
     if algorithm == "chains":
         return "chains need a register in which every value is made once, and nobody refused oddly"
     if algorithm == "frontier" and load() is None:
-        return "the frontier is compiled, and needs Numba"
+        return f"the frontier is compiled only, and {why_not()}"
     if algorithm == "frontier":
         return f"the frontier knows registers, not {model.name!r}"
     return f"the rule {algorithm!r} does not apply to this history of {model.name!r}"
@@ -165,19 +162,16 @@ def search(
     """Search relevant operations of one key, from the model's own state or any of `initial`."""
     if not encodable(model):
         return "wgl", wgl.search(kept, model, budget, initial)
-    budget.pause(load)
     kernels = load()
     if kernels is None:
         outcome = wgl.search(kept, model, budget, initial)
-        explanation = f"{outcome.explanation}; searched in plain Python, without Numba"
+        explanation = f"{outcome.explanation}; searched in plain Python: {why_not()}"
         return "wgl", replace(outcome, explanation=explanation)
     if not isinstance(model, Register):
         algorithms = ["wgl"]
-    cold = not any(is_warm(name) for name in algorithms)
-    operations_max, explored_max = _PLAIN_COLD if cold else _PLAIN
-    if "wgl" in algorithms and len(kept) <= operations_max:
-        outcome = wgl.search(kept, model, budget, initial, explored_max=explored_max)
-        if outcome.status is not Status.UNKNOWN or outcome.explored <= explored_max:
+    if "wgl" in algorithms and len(kept) <= _PLAIN_OPERATIONS_MAX:
+        outcome = wgl.search(kept, model, budget, initial, explored_max=_PLAIN_EXPLORED_MAX)
+        if outcome.status is not Status.UNKNOWN or outcome.explored <= _PLAIN_EXPLORED_MAX:
             return "wgl", outcome
     columns = from_operations(kept)
     encoded = encode(columns, model)

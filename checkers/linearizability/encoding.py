@@ -25,7 +25,7 @@ from checkers.models import CasRegister, KeyValue, Model, Register
 from checkers.models.registers import CAS_REFUSED
 
 READ, WRITE, CAS, NOT, APPEND = range(5)
-"""As in `linearizability.kernels.compiled`, which is not imported here since it needs Numba."""
+"""As in operations.h of `linearizability.kernels`."""
 
 IMPOSSIBLE = -1
 """A state that never is."""

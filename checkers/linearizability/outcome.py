@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from checkers.run_input import Cancelled, never
@@ -81,13 +80,6 @@ class Budget:
             raise BudgetExceededError(f"wall time limit of {limit_s:g} s")
         if self.cancelled():
             raise BudgetExceededError("cancellation")
-
-    def pause(self, work: Callable[[], object]) -> None:
-        """Do work that does not count: what is compiled once is not the history's fault."""
-        cpu_s, wall_s = time.process_time(), time.monotonic()
-        work()
-        self._cpu_deadline_s += time.process_time() - cpu_s
-        self._wall_deadline_s += time.monotonic() - wall_s
 
     def part(self, time_limit_s: float) -> Budget:
         """Return a budget for a part of the work, never beyond this one's own end."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from checkers.history.columns import Int64s
 from checkers.linearizability.encoding import APPEND, Encoded
@@ -28,7 +27,6 @@ from checkers.linearizability.kernels.drive import (
     FrontierRun,
     Run,
     WglRun,
-    warm,
 )
 from checkers.linearizability.outcome import Budget, BudgetExceededError
 from checkers.verdict import Status
@@ -79,7 +77,6 @@ def race(
     try:
         while runners:
             for runner in list(runners):
-                budget.pause(partial(warm, kernels, runner.name))
                 status = runner.turn(budget, budget.memory_limit_bytes // len(everyone))
                 if status == FOUND:
                     return _raced(Status.PASS, runner, everyone)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from checkers.history.columns import FAIL, INFO, OK, Bools, Columns, Int64s
 from checkers.linearizability.certificate import RefusedError
-from checkers.linearizability.kernels import Kernels
+from checkers.linearizability.kernels.library import Kernels, Replayed
 from checkers.models import KeyValue, Register
 from checkers.models.registers import CAS_REFUSED
 
@@ -37,8 +37,7 @@ def verify_orders(
 
     `order`: rows, grouped by key. `judged`: for each key whether it is among them; None: all. With
     `kernels` a register's orders are taken in one compiled loop, which says the same in a third of
-    the time: a fifth of judging many keys that are searched. Where nothing is, Numba is not loaded,
-    since its import takes 0.4 s and 110 MB.
+    the time: a fifth of judging many keys that are searched.
     """
     if judged is None:
         judged = np.ones(len(columns.keys), np.bool_)
@@ -70,24 +69,19 @@ def _replay(
     judged: Bools,
     refusals: Bools,
 ) -> None:
-    loop = kernels.replaying
     names = [*map(columns.function, ("read", "write", "cas")), columns.code(model.initial)]
-    wrong, row = loop.replay(
-        *(order.astype(np.int64, copy=False), judged, columns.key, columns.type, columns.f),
-        *(columns.error, refusals, columns.input, columns.expected, columns.output),
-        *(columns.invoke_ns, columns.complete_ns, np.array(names, np.int64)),
-    )
-    if wrong == loop.ACCEPTED:
+    wrong, row = kernels.replay(columns, order, judged, refusals, names)
+    if wrong == Replayed.ACCEPTED:
         return
-    if wrong == loop.TWICE:
+    if wrong == Replayed.TWICE:
         raise RefusedError(_TWICE)
     raise RefusedError(
         {
-            loop.MISSING: _MISSING,
-            loop.UNREAL: _UNREAL,
-            loop.MIXED: _MIXED,
-            loop.EARLY: _EARLY,
-            loop.UNFIT: _UNFIT,
+            Replayed.MISSING: _MISSING,
+            Replayed.UNREAL: _UNREAL,
+            Replayed.MIXED: _MIXED,
+            Replayed.EARLY: _EARLY,
+            Replayed.UNFIT: _UNFIT,
         }[wrong].format(columns.index[row])
     )
 

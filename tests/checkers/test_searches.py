@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -13,7 +12,7 @@ from checkers.history.columns import from_operations
 from checkers.linearizability import certificate, wgl
 from checkers.linearizability.dispatch import raced_outcome
 from checkers.linearizability.encoding import encode
-from checkers.linearizability.kernels import cache_folder, load
+from checkers.linearizability.kernels import load
 from checkers.linearizability.outcome import Budget
 from checkers.linearizability.race import race
 from checkers.models import model_named, relevant
@@ -185,13 +184,3 @@ def test_equal_indeterminate_writes_are_as_many_as_there_are(run):
         operations = history(lost)
         kept = sorted(relevant(operations, model), key=lambda o: (o.invoke_ns, o.index))
         assert run(kept, model).status is status
-
-
-def test_what_was_compiled_from_other_sources_is_not_used(tmp_path: Path):
-    """Numba looks at the file of a function alone, not at those that it imports."""
-    (tmp_path / "wgl.py").write_text("from compiled import mix\n")
-    (tmp_path / "compiled.py").write_text("mix = 1\n")
-    before = cache_folder(tmp_path)
-    assert cache_folder(tmp_path) == before
-    (tmp_path / "compiled.py").write_text("mix = 2\n")
-    assert cache_folder(tmp_path) != before

@@ -36,9 +36,7 @@ def modules_of(*arguments: str) -> tuple[int, set[str]]:
     return done.returncode, set(json.loads(done.stderr[done.stderr.rindex("[") :]))
 
 
-HEAVY = {
-    *("docker", "jinja2", "numba", "pandas", "paramiko", "py4j", "pydantic", "pyspark"),
-}
+HEAVY = {"docker", "jinja2", "pandas", "paramiko", "py4j", "pydantic", "pyspark"}
 OF_NODES = {"aiokafka", "cryptography", "kio"}
 
 

@@ -125,7 +125,7 @@ def test_other_code_judges_again(run, monkeypatch):
 
 
 def test_another_setting_judges_again(run, monkeypatch):
-    monkeypatch.setenv("KRAFTPROBE_NUMBA", "0")
+    monkeypatch.setenv("KRAFTPROBE_COMPILED", "0")
     assert JudgedBefore().recall(run) is None
 
 

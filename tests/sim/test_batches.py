@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import checkers
 import harness
 from checkers.verdict import Status
 from harness.cli import main
@@ -170,6 +171,17 @@ def test_every_source_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "__file__", str(package / "__init__.py"))
     assert source_digest() == before, "where it lies does not matter"
     (package / "sim" / "draw.py").write_text("")
+    assert source_digest() != before
+
+
+def test_sources_in_c_count_and_what_is_built_from_them_does_not(tmp_path, monkeypatch):
+    before = source_digest()
+    package = tmp_path / "checkers"
+    shutil.copytree(Path(checkers.__file__).parent, package)
+    monkeypatch.setattr(checkers, "__file__", str(package / "__init__.py"))
+    (package / "linearizability" / "kernels" / "searches.so").write_bytes(b"")
+    assert source_digest() == before
+    (package / "linearizability" / "kernels" / "wgl.c").write_text("")
     assert source_digest() != before
 
 

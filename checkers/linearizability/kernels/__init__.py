@@ -1,61 +1,60 @@
-"""Searches compiled by Numba: optional, loaded on first use, cached on disk.
+"""Searches in C, built when the package is installed (`kernels.build`), loaded on first use.
 
-Everything but the frontier works without: `load()` then returns None and plain Python judges. It is
-switched off by KRAFTPROBE_NUMBA=0. Compiling takes some ten seconds once; the cache lies beside the
-sources, in a folder of this very state of them, since Numba does not notice that a module which
-another one imports has changed; where that is read-only, where Numba finds a writable place
-(NUMBA_CACHE_DIR overrides); where there is none, each process compiles anew. Loading from the cache
-takes well under a second, most of it Numba's own import.
+Everything but the frontier works without: `load()` then returns None and plain Python judges, more
+slowly; a warning says once why and what to do, and so does the summary of each key that was
+searched. That is so where the library is missing, cannot be loaded, or was built from other sources
+than those that lie beside it. KRAFTPROBE_COMPILED=0 switches it off, without a warning.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
+import warnings
 from functools import cache
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
-from typing import NamedTuple
 
+from checkers.linearizability.kernels.build import LIBRARY, digest
+from checkers.linearizability.kernels.library import Kernels, LibraryError
 
-class Kernels(NamedTuple):
-    """The compiled modules."""
+__all__ = ["SWITCH", "Kernels", "load", "why_not"]
 
-    wgl: ModuleType
-    frontier: ModuleType
-    orders: ModuleType
-    replaying: ModuleType
+SWITCH = "KRAFTPROBE_COMPILED"
+"""Environment variable; "0" switches the library off."""
 
-
-SWITCH = "KRAFTPROBE_NUMBA"
-"""Environment variable; "0" switches the kernels off."""
-
-
-def cache_folder(sources: Path) -> Path:
-    """Return where what is compiled from these sources is kept."""
-    digest = hashlib.sha256()
-    for source in sorted(sources.glob("*.py")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return sources / "__pycache__" / f"numba-{digest.hexdigest()[:16]}"
+_TO_DO = "install the package again"
 
 
 @cache
-def _import() -> Kernels | None:
+def _loaded() -> Kernels | str:
+    """Return the library, or why there is none."""
     try:
-        numba = import_module("numba")
-        if "NUMBA_CACHE_DIR" not in os.environ:
-            numba.config.CACHE_DIR = str(cache_folder(Path(__file__).parent))
-        # Here, since numba takes 0.4 s to import.
-        wgl = import_module("checkers.linearizability.kernels.wgl")
-        frontier = import_module("checkers.linearizability.kernels.frontier")
-        orders = import_module("checkers.linearizability.kernels.orders")
-        replaying = import_module("checkers.linearizability.kernels.replaying")
-    except ImportError:
-        return None
-    return Kernels(wgl, frontier, orders, replaying)
+        kernels = Kernels(LIBRARY)
+    except LibraryError as error:
+        return f"{error}: {_TO_DO}"
+    if kernels.sources != digest():
+        return f"{LIBRARY} was built from other sources than those beside it: {_TO_DO}"
+    return kernels
+
+
+@cache
+def _warn(reason: str) -> None:
+    warnings.warn(f"searches run in plain Python: {reason}", RuntimeWarning, stacklevel=4)
 
 
 def load() -> Kernels | None:
-    """Return the compiled searches; None where Numba is missing or switched off."""
-    return None if os.environ.get(SWITCH) == "0" else _import()
+    """Return the compiled searches; None where they are missing or switched off."""
+    if os.environ.get(SWITCH) == "0":
+        return None
+    found = _loaded()
+    if isinstance(found, str):
+        _warn(found)
+        return None
+    return found
+
+
+def why_not() -> str:
+    """Say why `load` returns None."""
+    if os.environ.get(SWITCH) == "0":
+        return f"the compiled searches are switched off by {SWITCH}=0"
+    found = _loaded()
+    assert isinstance(found, str), "asked for where nothing was loaded"
+    return found

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
+from weakref import finalize
 
 import numpy as np
 
 from checkers.history.columns import Int64s
 from checkers.linearizability.encoding import APPEND, Encoded
-from checkers.linearizability.kernels import Kernels
+from checkers.linearizability.kernels.library import EncodedHistory, Kernels, ViableStates
 
 RUNNING, FOUND, NONE, MEMORY, DIED = range(5)
-"""As in `linearizability.kernels.compiled`, which is not imported here since it needs Numba."""
+"""More to do | an order was found | there is none | out of memory | nothing left, but some were
+thrown away; as in operations.h."""
 
 
 class Run(Protocol):
@@ -41,64 +43,76 @@ class Run(Protocol):
         ...
 
 
+class _Search:
+    """A search of the library, which is freed with this object."""
+
+    def __init__(self, kernels: Kernels, kind: str, *arguments: object) -> None:
+        self._kernels = kernels
+        self._kind = kind
+        self._at = kernels.call(f"{kind}_new", *arguments)
+        if self._at is None:
+            raise MemoryError
+        finalize(self, kernels.call, f"{kind}_free", self._at)
+
+    def run(self, *arguments: int) -> int:
+        status: int = self._kernels.call(f"{self._kind}_run", self._at, *arguments)
+        return status
+
+    def report(self, fields: int) -> list[int]:
+        report = np.zeros(fields, np.int64)
+        self._kernels.call(f"{self._kind}_report", self._at, report)
+        values: list[int] = report.tolist()
+        return values
+
+    def order(self, room: int) -> tuple[int, Int64s]:
+        """Return (what the library says, where it wrote the order)."""
+        order = np.empty(room, np.int64)
+        return self._kernels.call(f"{self._kind}_order", self._at, order), order
+
+
 class WglRun:
-    """`linearizability.kernels.wgl` on one key, from one state after another."""
+    """wgl.c on one key, from one state after another."""
 
     algorithm = "wgl"
 
     def __init__(self, kernels: Kernels, encoded: Encoded, states: Sequence[int]) -> None:
-        self._kernel = kernels.wgl
-        self._encoded = encoded
+        self._kernels = kernels
+        self._history = EncodedHistory(encoded)
+        self._viable = ViableStates(kernels, encoded.viable)
         self._states = list(states)
-        self._viable = kernels.wgl.table_of(encoded.viable)
         self._furthest = -1
         self._blocked = -1
-        self._explored_before = 0
+        self._explored_before = self._explored_now = self._depth = 0
         self.blocked_state: int | None = None
         self.status = NONE
         self._next_state()
 
     def _next_state(self) -> None:
-        if not self._states:
-            return
-        e = self._encoded
-        initial = self._states.pop(0)
-        self._search = self._kernel.begin(
-            e.code, e.a, e.b, e.invoke_ns, e.complete_ns, e.info, initial
-        )
-        self._memo = self._search[11]
-        self.status = RUNNING
+        if self._states:
+            pointers = self._history.pointer, self._viable.pointer
+            self._search = _Search(self._kernels, "wgl", *pointers, self._states.pop(0))
+            self.status = RUNNING
 
     @property
     def explored(self) -> int:
         """Configurations entered."""
-        return self._explored_before + int(self._search[9][self._kernel.EXPLORED])
+        return self._explored_before + self._explored_now
 
     def advance(self, steps: int, bytes_max: int) -> int:
         """Go on; a search that found nothing goes on from the next state, if there is one."""
-        e = self._encoded
-        self.status, self._memo = self._kernel.run(
-            *(e.code, e.a, e.b, e.info, self._viable),
-            *(self._search, self._memo, steps, bytes_max),
-        )
-        self._note_furthest()
+        self.status = self._search.run(steps, bytes_max)
+        self._depth, furthest, blocked, state, self._explored_now = self._search.report(5)
+        if furthest > self._furthest:
+            self._furthest, self._blocked, self.blocked_state = furthest, blocked, state
         if self.status == NONE and self._states:
-            self._explored_before = self.explored
+            self._explored_before += self._explored_now
+            self._explored_now = 0
             self._next_state()
         return self.status
 
-    def _note_furthest(self) -> None:
-        kernel, control = self._kernel, self._search[9]
-        if control[kernel.FURTHEST] > self._furthest:
-            self._furthest = int(control[kernel.FURTHEST])
-            self._blocked = int(control[kernel.BLOCKED])
-            self.blocked_state = int(control[kernel.BLOCKED_STATE])
-
     def order(self) -> Int64s:
         """Return positions in the order found."""
-        stack, control = self._search[8], self._search[9]
-        order: Int64s = stack[: control[self._kernel.DEPTH], 0].copy()
-        return order
+        return self._search.order(self._depth)[1]
 
     def blocked(self) -> int:
         """Return the operation that no order has completed so far."""
@@ -106,7 +120,7 @@ class WglRun:
 
 
 class FrontierRun:
-    """`linearizability.kernels.frontier` on one key of a register or compare-and-set register."""
+    """frontier.c on one key of a register or compare-and-set register."""
 
     algorithm = "frontier"
 
@@ -115,75 +129,39 @@ class FrontierRun:
     ) -> None:
         e = encoded
         assert APPEND not in e.code, "the frontier knows no appends"
-        self._kernel = kernels.frontier
-        self._encoded = e
         self.width_max = width_max
         self.blocked_state: int | None = None
         self.status = RUNNING
         known, codes = np.unique(np.concatenate([states, e.a, e.b]), return_inverse=True)
         at = len(states)
-        self._initial = codes[:at].astype(np.int64)
-        self._a = codes[at : at + len(e.a)].astype(np.int64)
-        self._b = codes[at + len(e.a) :].astype(np.int64)
-        self._fixed, self._moving, self._pools = self._kernel.begin(
-            *(e.code, self._a, self._b, e.invoke_ns, e.complete_ns, e.info),
-            *(self._initial, len(known)),
-        )
-        self._control: Any = self._moving[10]
+        a, b = codes[at : at + len(e.a)], codes[at + len(e.a) :]
+        self._history = EncodedHistory(e, a, b)
+        initial = np.ascontiguousarray(codes[:at], np.int64)
+        self._search = _Search(kernels, "frontier", self._history.pointer, initial, at, len(known))
 
     @property
     def explored(self) -> int:
         """Configurations expanded."""
-        return int(self._control[self._kernel.EXPLORED])
+        return self._search.report(3)[0]
 
     @property
     def truncated(self) -> bool:
         """Whether configurations were thrown away, so that dying out proves nothing."""
-        return bool(self._control[self._kernel.TRUNCATED])
+        return bool(self._search.report(3)[1])
 
     def advance(self, steps: int, bytes_max: int) -> int:
         """Go on for about `steps` configurations."""
-        self.status, self._pools = self._kernel.run(
-            *(self._encoded.code, self._a, self._b, self._fixed, self._moving, self._pools),
-            *(self.width_max, steps, bytes_max),
-        )
+        self.status = self._search.run(self.width_max, steps, bytes_max)
         return self.status
 
     def order(self) -> Int64s:
-        """Return positions in the order found; from the first of the initial states only."""
-        placed, events = self._kernel.placements(self._pools)
-        order: Int64s = self._kernel.weave(
-            *(self._encoded.code, self._a, self._b, self._encoded.info, self._fixed),
-            *(placed, events, self._initial[0]),
-        )
-        return order
+        """Return positions in the order found; from the first of the initial states only.
+
+        Empty where the library has none, which would be a fault: the verifier refuses it.
+        """
+        count, order = self._search.order(self._history.count)
+        return order[: max(0, count)]
 
     def blocked(self) -> int:
         """Return the operation at the return of which no configuration was left, or the next."""
-        entries, event = self._fixed[10], int(self._control[self._kernel.EVENT])
-        count = len(self._encoded.code)
-        later = entries[event:]
-        returns = later[later >= count]
-        return int(returns[0]) - count if len(returns) else -1
-
-
-def warm(kernels: Kernels, algorithm: str) -> None:
-    """Compile a search, or load it from the cache: seconds or a tenth of one, once a process."""
-    if algorithm in _WARM:
-        return
-    none, nothing = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-    empty = Encoded(none, none, none.astype(np.int8), none, none, nothing, none, none, 0, none)
-    run: Run = WglRun(kernels, empty, [0])
-    if algorithm == "frontier":
-        run = FrontierRun(kernels, empty, [0], 16)
-    run.advance(1, 1 << 20)
-    run.order()
-    _WARM.add(algorithm)
-
-
-_WARM: set[str] = set()
-
-
-def is_warm(algorithm: str) -> bool:
-    """Return whether a search is compiled in this process."""
-    return algorithm in _WARM
+        return self._search.report(3)[2]

@@ -3,7 +3,8 @@
 Each looks for an order, rows of the columns, by the theory in the plain rule's file, or
 says None. An order is not believed but verified (`linearizability.replay_types`), so a mistake here
 can only cost time. The plain rule stays for what finds no order that is accepted: it finds what is
-wrong, shows it in a small window, and needs no Numba. That is also what these are tested against.
+wrong, shows it in a small window, and needs no compiled library. That is also what these are
+tested against.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def arrange_queue(columns: Columns) -> Int64s | None:
         np.concatenate([span, values.moments])
         for span in (values.into_from, values.into_by, values.out_from, values.out_by)
     ]
-    order = kernels.orders.fifo(*times, *(sorted_order(span) for span in times))
+    order = kernels.fifo(times, [sorted_order(span) for span in times])
     if len(order) < len(times[0]):
         return None
     return _in_time(kernels, values, order)
@@ -40,8 +40,8 @@ def _in_time(kernels: Kernels, values: Values, order: Int64s) -> Int64s:
     # An empty moment holds back what comes out behind it, as the one that came out before does.
     latest = np.where(has_out, np.concatenate([values.out_from, values.moments])[order], 0)
     out_ns = np.maximum.accumulate(np.where(has_out | empty, np.maximum(latest, into_ns), 0))
-    at_left, at_right = kernels.orders.merged(
-        into_ns, segment, empty, out_ns[has_out], segment[has_out]
+    at_left, at_right = kernels.merged(
+        (into_ns, segment), empty, (out_ns[has_out], segment[has_out])
     )
     result = np.empty(len(at_left) + len(at_right), np.int64)
     result[at_left] = np.concatenate([values.into, values.empties])[order]
@@ -59,7 +59,7 @@ def arrange_stack(columns: Columns) -> Int64s | None:
     sure = sure[sorted_order(values.into_by[sure])]
     begin, end = values.into_by[sure], values.out_from[sure]
     points = np.unique(np.concatenate([begin, end]))
-    word = kernels.orders.nested(
+    word = kernels.nested(
         np.searchsorted(points, values.into_from[sure], side="left"),
         np.searchsorted(points, begin),
         np.searchsorted(points, end),

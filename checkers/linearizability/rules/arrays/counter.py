@@ -30,13 +30,13 @@ def arrange(columns: Columns) -> Int64s | None:
     latest = np.maximum.accumulate(begin[reads])
     due = np.searchsorted(latest, end[adds], side="right")
     released = np.searchsorted(begin[adds], earliest, side="right")
-    order, placed = kernels.orders.places(due, released, wanted)
-    if placed < 0:
+    placed = kernels.places(due, released, wanted)
+    if placed is None:
         return None
-    before, behind = adds[order[:placed]], np.ones(len(adds), np.bool_)
-    behind[order[:placed]] = False
+    before, behind = adds[placed], np.ones(len(adds), np.bool_)
+    behind[placed] = False
     behind &= columns.type[adds] == OK
-    result = np.empty(placed + len(reads), np.int64)
+    result = np.empty(len(placed) + len(reads), np.int64)
     at_read = wanted + np.arange(len(reads))
     free = np.ones(len(result), np.bool_)
     free[at_read] = False

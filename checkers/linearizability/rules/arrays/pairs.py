@@ -27,8 +27,8 @@ def sorted_order(keys: Int64s) -> Int64s:
     never = keys >= INFINITY_NS
     if kernels is not None:
         some = np.flatnonzero(~never)
-        found: Int64s = kernels.orders.nearly_sorted(keys[some])
-        if len(found) == len(some):
+        found = kernels.nearly_sorted(keys[some])
+        if found is not None:
             return np.concatenate([some[found], np.flatnonzero(never)])
     return np.argsort(keys, kind="stable")
 
