@@ -381,7 +381,9 @@ const chart = (function () {
     });
   }
   new ResizeObserver(draw).observe(element);
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  for (const media of ["(prefers-color-scheme: dark)", "print"]) {
+    window.matchMedia(media).addEventListener("change", draw);
+  }
 
   function take(loaded) {
     known = loaded;

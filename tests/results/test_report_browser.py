@@ -1,6 +1,10 @@
 """The report in a real browser: everything that matters can be seen, nothing goes wrong."""
 
+import datetime as dt
+import threading
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 from factory import make_run
@@ -8,9 +12,10 @@ from playwright.sync_api import sync_playwright
 
 from checkers.history import pair
 from results.catalogue import catalogue
-from results.index import write_index
+from results.index import render_index, write_index
 from results.pipeline import judge
 from results.report import write_report
+from results.serving import RunServer
 
 pytestmark = pytest.mark.browser
 
@@ -294,3 +299,116 @@ def test_on_a_narrow_screen_no_word_of_a_table_is_broken(browser, stored):
     assert cells
     assert {cell.evaluate(LINES_OF) for cell in cells} == {1}
     page.close()
+
+
+PAPER_PX = 703
+"""Width of A4 without the margins of a printed page."""
+CUT = """() => Array.from(document.querySelectorAll("main *"))
+  .filter(element => element.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map(element => element.tagName + " " + element.textContent.slice(0, 40))"""
+INTERACTIVE = "button[data-move], input, select, #compare, a.zoom, .tip"
+
+
+def printed(page):
+    """Show it as on paper, of somebody whose screen is dark."""
+    page.set_viewport_size({"width": PAPER_PX, "height": 1000})
+    page.emulate_media(media="print", color_scheme="dark")
+    return page
+
+
+def inks(page, *selectors):
+    """Colours of text and of what is behind it."""
+    found = "e => [getComputedStyle(e).color, getComputedStyle(e).backgroundColor]"
+    return {tuple(page.locator(selector).first.evaluate(found)) for selector in selectors}
+
+
+BLACK_ON_PAPER = ("rgb(0, 0, 0)", "rgba(0, 0, 0, 0)")
+
+
+def test_a_printed_report_is_black_on_white_and_nothing_is_cut(browser, stored):
+    page, problems, _ = opened(browser, stored, color_scheme="dark")
+    drawn(page)
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    printed(page)
+    assert inks(page, "header.verdict", "#verdict", ".chip", ".check p") <= {BLACK_ON_PAPER}
+    assert inks(page, "body") == {("rgb(0, 0, 0)", "rgb(255, 255, 255)")}
+    eventually(page, f"({PAINTED})(['--leader'])[0]")
+    assert page.locator(INTERACTIVE).locator("visible=true").count() == 0
+    assert page.locator("#controls .dot.ok").is_visible(), "the legend of the chart stays"
+    assert page.evaluate(CUT) == []
+    page.emulate_media(media="screen", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
+    eventually(page, f"({PAINTED})(['--leader'])[0]")
+    assert problems == []
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a run that passed and one that failed, and their reports."""
+    root = tmp_path_factory.mktemp("folder")
+    for name, options in (("good", {}), ("bad", {"stale_reads": 1, "mutant": "M15"})):
+        store = make_run(root, run=name, **options)
+        write_report(store, judge(store))
+    return root
+
+
+def test_a_printed_index_is_black_on_white_and_nothing_is_cut(browser, folder):
+    entries = catalogue(folder)
+    day = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    many = [
+        replace(
+            entry,
+            row=replace(
+                entry.row,
+                run=f"{day + dt.timedelta(days=n):%Y%m%dT%H%M%SZ}-seed{n}-ab{n:02}",
+                started=day + dt.timedelta(days=n),
+                build=f"4.3.1, image sha256:{'0123456789abcdef' * 4}",
+                faults="disk-stall 12, clock-skew 2, partition 3",
+                mutant=None,
+            ),
+        )
+        for n in range(4)
+        for entry in entries
+    ]
+    path = folder / "many.html"
+    path.write_text(render_index(folder, many))
+    page = browser.new_page(color_scheme="dark")
+    page.goto(path.as_uri())
+    printed(page)
+    assert inks(page, "h1", ".chip", "#runs td") <= {BLACK_ON_PAPER}
+    assert page.locator("figure.trend circle").count() >= 3
+    assert page.locator(INTERACTIVE).locator("visible=true").count() == 0
+    assert page.evaluate(CUT) == []
+    page.close()
+
+
+def test_the_served_pages_lead_from_the_index_to_each_report_and_file(browser, folder):
+    with RunServer(folder, 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            page = browser.new_page()
+            problems, answers = [], {}
+            page.on("console", lambda m: problems.append(m.text))
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.on("response", lambda answer: answers.update({answer.url: answer.status}))
+            for verdict in ("PASS", "FAIL"):
+                page.goto(server.url)
+                page.click(f"#runs tr:has(.chip:text-is('{verdict}')) a")
+                drawn(page)
+                assert page.inner_text("#verdict") == verdict
+                for link in page.locator("a[href]").all():
+                    target = link.get_attribute("href")
+                    if target.startswith("#"):
+                        assert page.locator(target).count() == 1, target
+                    else:
+                        page.goto(urljoin(page.url, target))
+                        page.go_back()
+            assert len(answers) >= 3
+            assert set(answers.values()) == {200}
+            assert problems == []
+            page.close()
+        finally:
+            server.shutdown()
+            thread.join()
