@@ -32,8 +32,12 @@ TABLE = (
     Shape("r", 100, 1_000_000, U),
     Shape("kv", 10, 1_000, U),
     Shape("kv", 10, 10_000, U, keys=10),
+    Shape("kv", 50, 10_000, U, keys=100),
+    Shape("r", 10, 20_000, 5, keys=2000),
+    Shape("c", 10, 20_000, 5, keys=2000),
+    Shape("kv", 10, 20_000, U, keys=2000),
 )
-"""`--quick`: every row of the first measurements."""
+"""`--quick`: every row of the first measurements, and many tiny keys."""
 
 POWERS = (4, 5, 6, 7)
 GROWTH: dict[str, tuple[Shape | Typed, ...]] = {

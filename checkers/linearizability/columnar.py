@@ -25,8 +25,7 @@ from checkers.linearizability.clusters import Judged, unique_keys
 from checkers.linearizability.dispatch import raced_outcome
 from checkers.linearizability.encoding import Encoded, encodable, encode
 from checkers.linearizability.kernels import Kernels, load
-from checkers.linearizability.kernels.drive import FOUND
-from checkers.linearizability.kernels.library import EncodedHistory, ViableStates
+from checkers.linearizability.kernels.drive import FOUND, KeySearch
 from checkers.linearizability.outcome import Budget, Outcome
 from checkers.linearizability.race import race
 from checkers.linearizability.replay import verify_orders
@@ -86,7 +85,8 @@ def judge_columns(
         "memory_limit_mb": memory_limit_mb,
         "cancelled": cancelled,
     }
-    if algorithm is not None or not encodable(model):
+    unhashed = isinstance(model, KeyValue) and load() is None  # the library makes the hashes
+    if algorithm is not None or not encodable(model) or unhashed:
         return [
             _arranged(part, model, algorithm, certificates=certificates)
             or linearizable.judge(part.operations(), model, algorithm=algorithm, **limits)
@@ -161,30 +161,30 @@ def _arranged(
         rule.verify(part, order)
     except RefusedError:
         return None
-    return _passed(part, order, part.keys[part.key[0]], rule.name, certificates=certificates)
+    key, placed = part.keys[part.key[0]], len(order)
+    shown = part.index[order] if certificates else None
+    return _passed(key, rule.name, len(part), placed, placed, shown)
 
 
 def _passed(
-    columns: Columns,
-    order: Int64s,
     key: str | None,
     algorithm: str,
-    *,
-    certificates: bool,
-    operations: int | None = None,
-    explored: int | None = None,
+    operations: int,
+    placed: int,
+    explored: int,
+    linearization: Int64s | None,
 ) -> CheckResult:
-    """Return a key's result: the order, rows of the columns, was accepted."""
-    count = len(columns) if operations is None else operations
+    """Return the result of a key with an accepted order, which is shown where it is given."""
+    proof = None if linearization is None else {"linearization": linearization.tolist()}
     return CheckResult(
         linearizable.NAME,
         Status.PASS,
-        f"linearizable: {len(order)} of {count} operations placed in order",
+        f"linearizable: {placed} of {operations} operations placed in order",
         key=key,
         algorithm=algorithm,
-        operations=count,
-        certificate={"linearization": columns.index[order].tolist()} if certificates else None,
-        statistics={"explored": len(order) if explored is None else explored},
+        operations=operations,
+        certificate=proof,
+        statistics={"explored": explored},
     )
 
 
@@ -196,9 +196,9 @@ class _Columns:
         self.certificates = certificates
         self.encoded = encode(columns, model)
         self.keys = len(self.encoded.bounds) - 1
-        self.algorithm: dict[int, str] = {}
-        """Of each key that is proved right."""
-        self.explored: dict[int, int] = {}
+        self.algorithm: list[str | None] = [None] * self.keys
+        """Of each key, None: it is not proved right."""
+        self.explored = [0] * self.keys
         self.orders: list[Int64s] = []
         """Rows in order, of the keys proved right."""
         self.wrong: set[int] = set()
@@ -237,28 +237,14 @@ class _Columns:
 
     def easy(self) -> None:
         """Search what is left for a few steps each, in one call."""
-        left = [k for k in range(self.keys) if k not in self.algorithm and k not in self.wrong]
+        left = [k for k, name in enumerate(self.algorithm) if name is None and k not in self.wrong]
         kernels = load() if len(left) > 1 else None
         if kernels is None:
             return
         self.kernels = kernels
         part = self.encoded.select(np.array(left)) if len(left) < self.keys else self.encoded
-        order = np.empty(len(part.code), np.int64)
-        outcomes = np.empty((len(left), 3), np.int64)
-        history, viable = EncodedHistory(part), ViableStates(kernels, part.viable)
-
-        def search(low: int, high: int) -> None:
-            kernels.run_keys(
-                part,
-                (low, high),
-                history=history,
-                viable=viable,
-                steps_each=_STEPS_EACH,
-                bytes_max=_BATCH_BYTES_MAX,
-                order=order,
-                outcomes=outcomes,
-            )
-
+        keys = KeySearch(kernels, part, _STEPS_EACH, _BATCH_BYTES_MAX)
+        order, outcomes, search = keys.order, keys.outcomes, keys.run
         threads = max(1, min(self.threads, len(left), len(order) // _SEARCH_MIN))
         cuts = _cuts(part.bounds, threads)
         if len(cuts) == 2:
@@ -268,23 +254,25 @@ class _Columns:
                 others = pool.map(search, cuts[1:-1], cuts[2:])
                 search(*cuts[:2])
                 list(others)
-        found = outcomes[:, 0] == FOUND
         self.orders.append(part.rows[order[order >= 0]])
-        for k in np.flatnonzero(found).tolist():
-            self.algorithm[left[k]] = "wgl"
-            self.explored[left[k]] = int(outcomes[k, 2])
+        for k, (status, _, explored) in zip(left, outcomes.tolist(), strict=True):
+            if status == FOUND:
+                self.algorithm[k], self.explored[k] = "wgl", explored
 
     def results(self, limits: dict[str, Any]) -> Iterator[CheckResult]:
         """Judge what is not proved, and give every key its result."""
         refused = self.refused
         order = np.concatenate(self.orders) if self.orders else np.empty(0, np.int64)
-        places = self._places(order)
+        placed = np.bincount(self.columns.key[order], minlength=self.keys).tolist()
+        shown = self._shown(order) if self.certificates else {}
         _, bounds = self.columns.by_key()
-        for k, (low, high) in enumerate(pairwise(bounds.tolist())):
+        keys = zip(self.columns.keys, self.algorithm, pairwise(bounds.tolist()), strict=True)
+        for k, (key, name, (low, high)) in enumerate(keys):
             if low == high:
                 continue
-            if refused is None and k in self.algorithm:
-                yield self._right(k, high - low, order[slice(*places[k])])
+            if refused is None and name is not None:
+                count, explored = high - low, self.explored[k]
+                yield _passed(key, name, count, placed[k], explored, shown.get(k))
                 continue
             part = self.columns.take(self._rows(k))
             kernels = load() if refused is None and k not in self.wrong else None
@@ -306,30 +294,19 @@ class _Columns:
         order = np.concatenate(self.orders)
         try:
             assert isinstance(self.model, Register | KeyValue)
-            proved = np.zeros(len(self.columns.keys), np.bool_)
-            proved[list(self.algorithm)] = True
+            proved = np.array([name is not None for name in self.algorithm], np.bool_)
             verify_orders(self.columns, self.model, order, proved, self.kernels)
         except RefusedError as error:
             self.refused = str(error)
 
-    def _places(self, order: Int64s) -> dict[int, tuple[int, int]]:
-        if not len(order):
-            return dict.fromkeys(self.algorithm, (0, 0))
-        key = self.columns.key[order]
-        cuts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1], [True]])).tolist()
-        found = {int(key[low]): (low, high) for low, high in pairwise(cuts)}
-        return {k: found.get(k, (0, 0)) for k in self.algorithm}
-
-    def _right(self, k: int, operations: int, order: Int64s) -> CheckResult:
-        return _passed(
-            self.columns,
-            order,
-            self.columns.keys[k],
-            self.algorithm[k],
-            certificates=self.certificates,
-            operations=operations,
-            explored=self.explored.get(k, 0),
-        )
+    def _shown(self, order: Int64s) -> dict[int, Int64s]:
+        """Return the operations of each key that is proved right, in its order."""
+        key, index = self.columns.key[order], self.columns.index[order]
+        first = np.concatenate([[True], key[1:] != key[:-1]])[: len(key)]
+        starts = np.flatnonzero(first)
+        parts = np.split(index, starts)[1:]
+        found = dict(zip(key[starts].tolist(), parts, strict=True))
+        return dict.fromkeys(range(self.keys), index[:0]) | found
 
     def _searched(
         self, kernels: Kernels, k: int, part: Columns, limits: dict[str, Any]
@@ -350,8 +327,10 @@ class _Columns:
                 verify_orders(part, self.model, inside)
             except RefusedError:
                 return linearizable.judge(part.operations(), self.model, **limits)
-            self.algorithm[k], self.explored[k] = raced.algorithm, raced.explored
-            return self._right(k, len(part), rows)
+            key, shown = self.columns.keys[k], self.columns.index[rows]
+            proof = shown if self.certificates else None
+            count = len(part), len(rows), raced.explored
+            return _passed(key, raced.algorithm, *count, proof)
         operations = part.operations()
         model = self.model.prepare(operations)
         kept = relevant(operations, model)

@@ -1,9 +1,9 @@
 """Registers, compare-and-set and appended strings as integers: what the compiled searches take.
 
 An operation becomes `code`, `a` (what it needs the state to be) and `b` (what it makes of it); a
-state is an integer: the code of a value or, of a string that is appended to, a hash of 62 bits (two
-polynomials modulo primes). Two strings with one hash could make a verdict wrong; its certificate,
-which knows no hashes, is refused then.
+state is an integer: the code of a value or, of a string that is appended to, a hash of 62 bits
+(strings.c of `linearizability.kernels`). Two strings with one hash could make a verdict wrong; its
+certificate, which knows no hashes, is refused then.
 
 Left out are what `checkers.models.relevant` leaves out and indeterminate operations that can
 explain nothing: a cas [a, a]; a write or cas of a value that no read and no cas of the key needs
@@ -12,15 +12,24 @@ explain nothing: a cas [a, a]; a write or cas of a value that no read and no cas
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.history.columns import FAIL, INFO, NO_PAIR, Bools, Columns, Int8s, Int64s
+from checkers.history import Value
+from checkers.history.columns import (
+    FAIL,
+    INFO,
+    NO_PAIR,
+    Bools,
+    Columns,
+    Int8s,
+    Int32s,
+    Int64s,
+)
+from checkers.linearizability.kernels import Kernels, load
 from checkers.models import CasRegister, KeyValue, Model, Register
 from checkers.models.registers import CAS_REFUSED
 
@@ -32,9 +41,6 @@ IMPOSSIBLE = -1
 
 DEAD = -2
 """The state of every string of which no read shows an extension."""
-
-_PRIMES = (2**31 - 1, 2**31 - 19)
-_BASES = (1_000_003, 1_500_450_271)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +59,7 @@ class Encoded:
     complete_ns: Int64s
     initial: int
     viable: Int64s
-    """States that can still be seen: of appended strings, the prefixes of all that was read."""
+    """Strings that can still be seen, prefixes of what was read, as a table of hashes."""
 
     def part(self, k: int) -> Encoded:
         """Return one group as a history of its own."""
@@ -106,15 +112,9 @@ def encode(columns: Columns, model: Model) -> Encoded:
     write, cas = code == WRITE, code == CAS
     a = np.where(code == READ, columns.output, columns.expected).astype(np.int64)
     b = np.where(write | cas, columns.input, IMPOSSIBLE).astype(np.int64)
-    viable = np.zeros(0, np.int64)
+    viable = np.full(2, -1, np.int64)
     if isinstance(model, KeyValue):
-        a, b = _hashed(columns, code)
-        viable = _prefixes(
-            [str(columns.values[c]) for c in np.unique(columns.output[code == READ])]
-        )
-        written = np.flatnonzero(write)
-        place = np.minimum(np.searchsorted(viable, b[written]), len(viable) - 1)
-        b[written[viable[place] != b[written]]] = DEAD
+        a, b, viable = _hashed(columns, code, model.initial)
     else:
         idle = cas & (a == b)
         code[idle & info] = -1
@@ -189,103 +189,88 @@ def _drop_useless(columns: Columns, code: Int8s, a: Int64s, b: Int64s, info: Boo
     code[candidates[~useful]] = -1
 
 
-_BATCH = 1 << 20
-"""Characters that are hashed together; more would take more memory and no less time."""
-
-
 def _hash(text: str) -> int:
     hashes, _ = _hashes([text])
     return int(hashes[0])
 
 
 def _hashes(texts: Sequence[str]) -> tuple[Int64s, Int64s]:
-    """Return (hash, base to the power of the length) of each, each two residues in one integer.
-
-    h(s) is the sum of (c + 1) * base ** (what is behind c). All texts stand one behind another, so
-    that sums up to each place, of (c + 1) / base ** place, give the hash of any part.
-    """
-    if len(texts) > 1 and sum(map(len, texts)) > _BATCH:
-        half = len(texts) // 2
-        parts = _hashes(texts[:half]), _hashes(texts[half:])
-        return np.concatenate([h for h, _ in parts]), np.concatenate([f for _, f in parts])
-    points, ends = _points(texts)
-    lengths = np.diff(ends)
-    hashes, factors = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64)
-    for prime, base in zip(_PRIMES, _BASES, strict=True):
-        powers = _powers(prime, base, len(points) + 1)
-        sums = _sums(points, prime, base)
-        part = (sums[ends[1:]] - sums[ends[:-1]]) % prime * powers[np.maximum(ends[1:] - 1, 0)]
-        hashes = hashes << 31 | part % prime
-        factors = factors << 31 | powers[lengths]
-    return hashes, factors
+    """Return (hash, factor) of each text; see strings.c."""
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    hashes, _, begins = _all_prefixes(texts)
+    factors = _kernels().factors(1 + int(lengths.max(initial=0)))
+    return _of_prefixes(hashes, begins, lengths), factors[lengths]
 
 
-def _points(texts: Sequence[str]) -> tuple[Int64s, Int64s]:
-    """Return (code points of all texts, where each begins; one more than texts)."""
+def _kernels() -> Kernels:
+    kernels = load()
+    assert kernels is not None, "strings are encoded for the library only, which hashes them"
+    return kernels
+
+
+def _all_prefixes(texts: Sequence[str]) -> tuple[Int64s, NDArray[np.uint32], Int64s]:
+    """Return (hashes of what ends with each code point, code points, where each text begins)."""
     joined = "".join(texts).encode("utf-32-le", "surrogatepass")
-    ends = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=ends[1:])
-    return np.frombuffer(joined, np.uint32).astype(np.int64), ends
+    points: NDArray[np.uint32] = np.frombuffer(joined, np.uint32)
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    begins = np.concatenate([np.zeros(1, np.int64), ends])[: len(texts)]
+    return _kernels().prefix_hashes(points, ends), points, begins
 
 
-def _sums(points: Int64s, prime: int, base: int) -> Int64s:
-    """Return the sums of (c + 1) / base ** place before each place, modulo the prime."""
-    inverse = _powers(prime, pow(base, -1, prime), len(points))[: len(points)]
-    sums = np.zeros(len(points) + 1, np.int64)
-    np.cumsum((points + 1) * inverse % prime, out=sums[1:])
-    return sums % prime
+def _of_prefixes(hashes: Int64s, begins: Int64s, lengths: Int64s) -> Int64s:
+    """Return the hashes of prefixes of such lengths of texts that begin there; of "" it is 0."""
+    if not len(hashes):
+        return np.zeros(len(lengths), np.int64)
+    return np.where(lengths > 0, hashes[np.maximum(begins + lengths - 1, 0)], 0)
 
 
-def _prefixes(texts: list[str]) -> Int64s:
-    """Return the hashes of all prefixes of the texts, each once."""
-    texts = sorted(set(texts))
-    longest = [text for text, next_one in pairwise([*texts, ""]) if not next_one.startswith(text)]
-    found = [np.zeros(1, np.int64)]
-    while longest:
-        count = 1 + bisect_right(list(accumulate(map(len, longest))), _BATCH)
-        found.append(_all_prefixes(longest[:count]))
-        longest = longest[count:]
-    return np.unique(np.concatenate(found))
+def _seen(texts: Sequence[str], endings: set[str]) -> tuple[Int64s, Int64s]:
+    """Return (hash of each text, those of all prefixes of them that operations can leave).
+
+    `endings`: the last characters of all that is put or appended; what ends otherwise never is.
+    Most texts are prefixes of others, and only the longest are hashed.
+    """
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    longest: list[str] = []
+    place = np.zeros(len(texts), np.int64)
+    behind = None
+    for i in reversed(order):
+        if behind is None or not behind.startswith(texts[i]):
+            longest.append(texts[i])
+        behind = texts[i]
+        place[i] = len(longest) - 1
+    hashes, points, begins = _all_prefixes(longest)
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    can_be = np.zeros(1 + int(points.max(initial=0)), np.bool_)
+    can_be[[ord(c) for c in endings if c and ord(c) < len(can_be)]] = True
+    known = np.append(hashes[can_be[points]], 0)
+    return _of_prefixes(hashes, begins[place] if len(begins) else place, lengths), known
 
 
-def _all_prefixes(texts: Sequence[str]) -> Int64s:
-    points, ends = _points(texts)
-    lengths = np.diff(ends)
-    begin = np.repeat(ends[:-1], lengths)
-    inside = np.arange(len(points)) - begin
-    hashes = np.zeros(len(points), np.int64)
-    for prime, base in zip(_PRIMES, _BASES, strict=True):
-        powers = _powers(prime, base, len(points) + 1)
-        sums = _sums(points, prime, base)
-        part = (sums[1:] - sums[begin]) % prime * powers[begin + inside] % prime
-        hashes = hashes << 31 | part
-    return hashes
+def _hashed(columns: Columns, code: Int8s, initial: str) -> tuple[Int64s, Int64s, Int64s]:
+    """Return `a` and `b` of strings, and the table of those that can still be seen."""
+    values = columns.values
+    read, effect = code == READ, (code == WRITE) | (code == APPEND)
+    shown, given = _codes_in(columns.output[read], values), _codes_in(columns.input[effect], values)
+    texts = [values[c] for c in given]
+    own, seen = _seen([str(values[c]) for c in shown], {text[-1:] for text in (*texts, initial)})
+    table = _kernels().table_of(seen)
+    hashes, factors = _hashes(texts)
+    of_value = np.full((len(values), 2), IMPOSSIBLE, np.int64)
+    of_value[given, 0], of_value[given, 1] = hashes, factors
+    a, b = of_value[columns.input, 0], of_value[columns.input, 1]
+    written = np.flatnonzero(code == WRITE)
+    put = a[written]
+    b[written] = np.where(_kernels().look_up(table, put), put, DEAD)
+    of_value[shown, 0] = own
+    a[read] = of_value[columns.output[read], 0]
+    b[read] = IMPOSSIBLE
+    return a, b, table
 
 
-_POWERS: dict[tuple[int, int], Int64s] = {}
-
-
-def _powers(prime: int, base: int, count: int) -> Int64s:
-    """Return powers from 0 on, at least `count` of them, by doubling what is known."""
-    known = _POWERS.get((prime, base), np.ones(1, np.int64))
-    while len(known) < count:
-        known = np.concatenate([known, known * pow(base, len(known), prime) % prime])
-    _POWERS[prime, base] = known
-    return known
-
-
-def _hashed(columns: Columns, code: Int8s) -> tuple[Int64s, Int64s]:
-    used = np.zeros(len(columns.values), np.bool_)
-    used[columns.input] = True
-    used[columns.output] = True
-    wanted = np.flatnonzero(used).tolist()
-    texts = [columns.values[code] for code in wanted]
-    kept = [kind is str for kind in map(type, texts)]
-    hashes, factors = _hashes([text for text, kept_ in zip(texts, kept, strict=True) if kept_])
-    values = np.full((len(columns.values), 2), IMPOSSIBLE, np.int64)
-    at = np.array(wanted, np.int64)[kept]
-    values[at, 0], values[at, 1] = hashes, factors
-    read = code == READ
-    a = np.where(read, values[columns.output, 0], values[columns.input, 0])
-    b = np.where(code == WRITE, values[columns.input, 0], values[columns.input, 1])
-    return a, b
+def _codes_in(codes: Int32s, values: Sequence[Value]) -> list[int]:
+    """Return the codes that are among these, each once."""
+    used = np.zeros(len(values), np.bool_)
+    used[codes] = True
+    found: list[int] = np.flatnonzero(used).tolist()
+    return found

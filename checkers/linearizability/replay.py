@@ -110,24 +110,24 @@ def _verify_placed(
 
 def _verify_strings(columns: Columns, model: KeyValue, order: NDArray[np.integer]) -> None:
     """Replay gets, puts and appends; strings are compared as they are."""
-    put, append = columns.function("put"), columns.function("append")
-    values, state, at = columns.values, model.initial, -1
-    steps = zip(
-        *(column[order].tolist() for column in (columns.key, columns.f)),
-        *(column[order].tolist() for column in (columns.input, columns.output)),
-        strict=True,
-    )
-    for place, (key, f, given, shown) in enumerate(steps):
-        if key != at:
-            state, at = model.initial, key
-        if f in (put, append):
-            text = values[given]
-            if not isinstance(text, str):
-                raise RefusedError(f"operation {columns.index[order[place]]} has no text")
-            state = text if f == put else state + text
-        elif values[shown] != state:
-            row = int(order[place])
-            raise RefusedError(_UNFIT.format(columns.index[row]))
+    put, values = columns.function("put"), columns.values
+    f = columns.f[order]
+    effect = (f == put) | (f == columns.function("append"))
+    operand = np.where(effect, columns.input[order], columns.output[order]).tolist()
+    key = columns.key[order].tolist()
+    state, at = model.initial, -1
+    steps = zip(key, effect.tolist(), (f == put).tolist(), operand, strict=True)
+    for place, (of_key, makes, replaces, code) in enumerate(steps):
+        if of_key != at:
+            state, at = model.initial, of_key
+        text = values[code]
+        if not makes:
+            if text != state:
+                raise RefusedError(_UNFIT.format(columns.index[order[place]]))
+        elif type(text) is not str:
+            raise RefusedError(f"operation {columns.index[order[place]]} has no text")
+        else:
+            state = text if replaces else state + text
 
 
 def verify_times(columns: Columns, order: NDArray[np.integer]) -> None:

@@ -202,16 +202,18 @@ def believes_a_narrow_frontier_that_died(patch):
 
 @mutant
 def takes_every_string_for_unseen(patch):
-    patch.setattr(encoding, "_prefixes", lambda texts: np.zeros(1, np.int64))
+    seen = encoding._seen
+    patch.setattr(
+        encoding, "_seen", lambda texts, ends: (seen(texts, ends)[0], np.zeros(1, np.int64))
+    )
 
 
 @mutant
 def hashes_strings_by_their_length(patch):
-    def hashes(texts):
-        lengths = np.array([len(text) for text in texts], np.int64)
-        return lengths, lengths
+    def of_prefixes(hashes, begins, lengths):
+        return lengths
 
-    patch.setattr(encoding, "_hashes", hashes)
+    patch.setattr(encoding, "_of_prefixes", of_prefixes)
 
 
 def test_the_battery_finds_nothing_in_a_sound_checker():

@@ -132,14 +132,3 @@ def test_what_never_gets_the_processor_ends_as_well(clocks):
     clocks["wall"] += 2.1 * WALL_FACTOR
     with pytest.raises(BudgetExceededError, match=r"^wall time limit of 40 s"):
         budget.spend()
-
-
-def test_compiling_counts_on_neither_clock(clocks):
-    budget = Budget(2.0)
-
-    def compile_for_long():
-        clocks["cpu"] += 30.0
-        clocks["wall"] += 3000.0
-
-    budget.pause(compile_for_long)
-    budget.spend()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import byref
 from typing import Protocol
 from weakref import finalize
 
 import numpy as np
+from numpy.typing import NDArray
 
 from checkers.history.columns import Int64s
 from checkers.linearizability.encoding import APPEND, Encoded
-from checkers.linearizability.kernels.library import EncodedHistory, Kernels, ViableStates
+from checkers.linearizability.kernels.library import History, Kernels, Viable, right
 
 RUNNING, FOUND, NONE, MEMORY, DIED = range(5)
 """More to do | an order was found | there is none | out of memory | nothing left, but some were
@@ -41,6 +43,52 @@ class Run(Protocol):
     def blocked(self) -> int:
         """Return the position of the operation at which the furthest order ends, -1: none yet."""
         ...
+
+
+_OPERATIONS_MAX = 1 << 29
+"""Of one history; the library counts in 32 bits."""
+
+
+class _Encoded:
+    """Encoded operations as the library takes them; codes of states may be others than there."""
+
+    def __init__(self, encoded: Encoded, a: Int64s | None = None, b: Int64s | None = None) -> None:
+        e = encoded
+        self.count = len(e.code)
+        if self.count >= _OPERATIONS_MAX:
+            raise MemoryError(f"{self.count} operations of one history")
+        self._arrays = (
+            right(e.code, np.int8),
+            *(right(e.a if a is None else a), right(e.b if b is None else b)),
+            *(right(e.invoke_ns), right(e.complete_ns), right(e.info, np.bool_)),
+        )
+        self._viable = right(e.viable)
+        self.pointer = byref(History(self.count, *(x.ctypes.data for x in self._arrays)))
+        self.viable = byref(Viable(self._viable.ctypes.data, len(self._viable)))
+
+
+class KeySearch:
+    """The first search of many keys, each for a few steps; for what is easy."""
+
+    def __init__(self, kernels: Kernels, encoded: Encoded, steps_each: int, bytes_max: int) -> None:
+        """`steps_each`: for each operation of a key."""
+        self._kernels = kernels
+        self._encoded = encoded
+        self._pointers = _Encoded(encoded)
+        self._limits = steps_each, bytes_max
+        self.order = np.empty(len(encoded.code), np.int64)
+        """Positions, of each key that is right in its own place; -1 elsewhere."""
+        self.outcomes: NDArray[np.int64] = np.empty((len(encoded.bounds) - 1, 3), np.int64)
+        """Of each key: status, operations placed, configurations entered."""
+
+    def run(self, low: int, high: int) -> None:
+        """Search the keys from `low` up to `high`; see wgl.c."""
+        self._kernels.call(
+            "wgl_run_keys",
+            *(self._pointers.pointer, right(self._encoded.bounds[low : high + 1]), high - low),
+            *(self._pointers.viable, self._encoded.initial, *self._limits),
+            *(self.order, self.outcomes[low:high]),
+        )
 
 
 class _Search:
@@ -77,8 +125,7 @@ class WglRun:
 
     def __init__(self, kernels: Kernels, encoded: Encoded, states: Sequence[int]) -> None:
         self._kernels = kernels
-        self._history = EncodedHistory(encoded)
-        self._viable = ViableStates(kernels, encoded.viable)
+        self._history = _Encoded(encoded)
         self._states = list(states)
         self._furthest = -1
         self._blocked = -1
@@ -89,7 +136,7 @@ class WglRun:
 
     def _next_state(self) -> None:
         if self._states:
-            pointers = self._history.pointer, self._viable.pointer
+            pointers = self._history.pointer, self._history.viable
             self._search = _Search(self._kernels, "wgl", *pointers, self._states.pop(0))
             self.status = RUNNING
 
@@ -135,7 +182,7 @@ class FrontierRun:
         known, codes = np.unique(np.concatenate([states, e.a, e.b]), return_inverse=True)
         at = len(states)
         a, b = codes[at : at + len(e.a)], codes[at + len(e.a) :]
-        self._history = EncodedHistory(e, a, b)
+        self._history = _Encoded(e, a, b)
         initial = np.ascontiguousarray(codes[:at], np.int64)
         self._search = _Search(kernels, "frontier", self._history.pointer, initial, at, len(known))
 

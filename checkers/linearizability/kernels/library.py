@@ -17,10 +17,6 @@ from numpy.ctypeslib import ndpointer
 from numpy.typing import NDArray
 
 from checkers.history.columns import Bools, Columns, Int64s
-from checkers.linearizability.encoding import Encoded
-
-OPERATIONS_MAX = 1 << 29
-"""Of one history; the library counts in 32 bits."""
 
 
 class LibraryError(Exception):
@@ -40,7 +36,7 @@ class Replayed(IntEnum):
     NO_MEMORY = 7
 
 
-class _History(Structure):
+class History(Structure):
     """struct history (operations.h)."""
 
     _fields_ = (
@@ -49,7 +45,7 @@ class _History(Structure):
     )
 
 
-class _Viable(Structure):
+class Viable(Structure):
     """struct viable (operations.h)."""
 
     _fields_ = (("table", c_void_p), ("slots", c_int64))
@@ -104,11 +100,15 @@ class _Columns(Structure):
 _int64s = ndpointer(np.int64, ndim=1, flags="C_CONTIGUOUS")
 _outcomes = ndpointer(np.int64, ndim=2, flags="C_CONTIGUOUS")
 _bools = ndpointer(np.bool_, ndim=1, flags="C_CONTIGUOUS")
-_history, _viable = POINTER(_History), POINTER(_Viable)
+_points = ndpointer(np.uint32, ndim=1, flags="C_CONTIGUOUS")
+_history, _viable = POINTER(History), POINTER(Viable)
 
 _FUNCTIONS: dict[str, tuple[type[Any] | None, tuple[Any, ...]]] = {
     "digest_of_sources": (c_char_p, ()),
+    "prefix_hashes": (None, (_points, _int64s, c_int64, _int64s)),
+    "factors": (None, (c_int64, _int64s)),
     "table_of": (None, (_int64s, c_int64, _int64s, c_int64)),
+    "look_up": (None, (_viable, _int64s, c_int64, _bools)),
     "wgl_new": (c_void_p, (_history, _viable, c_int64)),
     "wgl_free": (None, (c_void_p,)),
     "wgl_run": (c_int32, (c_void_p, c_int64, c_int64)),
@@ -132,7 +132,7 @@ _FUNCTIONS: dict[str, tuple[type[Any] | None, tuple[Any, ...]]] = {
 }
 
 
-def _right(array: NDArray[Any], kind: type[Any] = np.int64) -> NDArray[Any]:
+def right(array: NDArray[Any], kind: type[Any] = np.int64) -> NDArray[Any]:
     """Return the array, or a copy, as the library takes it."""
     return np.ascontiguousarray(array, kind)
 
@@ -150,32 +150,6 @@ class _Held:
     def __init__(self, kind: type[Structure], arrays: Sequence[NDArray[Any]], *rest: int) -> None:
         self.arrays = arrays
         self.pointer = byref(kind(*(array.ctypes.data for array in arrays), *rest))
-
-
-class EncodedHistory:
-    """Encoded operations as the library takes them; codes of states may be others than there."""
-
-    def __init__(self, encoded: Encoded, a: Int64s | None = None, b: Int64s | None = None) -> None:
-        e = encoded
-        self.count = len(e.code)
-        if self.count >= OPERATIONS_MAX:
-            raise MemoryError(f"{self.count} operations of one history")
-        self._arrays = (
-            _right(e.code, np.int8),
-            *(_right(e.a if a is None else a), _right(e.b if b is None else b)),
-            *(_right(e.invoke_ns), _right(e.complete_ns), _right(e.info, np.bool_)),
-        )
-        self.pointer = byref(_History(self.count, *(x.ctypes.data for x in self._arrays)))
-
-
-class ViableStates:
-    """The states that can still be seen, as a table of hashes."""
-
-    def __init__(self, kernels: Kernels, hashes: Int64s) -> None:
-        slots = 1 << max(1, (2 * len(hashes) - 1).bit_length())
-        self._table = np.empty(slots, np.int64)
-        kernels.call("table_of", _right(hashes), len(hashes), self._table, slots)
-        self.pointer = byref(_Viable(self._table.ctypes.data, slots))
 
 
 class Kernels:
@@ -198,10 +172,35 @@ class Kernels:
         """Call a function of the library."""
         return getattr(self._library, name)(*arguments)
 
+    def prefix_hashes(self, points: NDArray[np.uint32], ends: Int64s) -> Int64s:
+        """Return the hash of what ends with each code point; `ends`: of each text."""
+        hashes = np.empty(len(points), np.int64)
+        self.call("prefix_hashes", right(points, np.uint32), right(ends), len(ends), hashes)
+        return hashes
+
+    def factors(self, count: int) -> Int64s:
+        """Return the factors of strings of 0, 1, ... code points."""
+        powers = np.empty(count, np.int64)
+        self.call("factors", count, powers)
+        return powers
+
+    def table_of(self, hashes: Int64s) -> Int64s:
+        """Return hashes as the table in which the library looks them up."""
+        table = np.empty(1 << max(1, (2 * len(hashes) - 1).bit_length()), np.int64)
+        self.call("table_of", right(hashes), len(hashes), table, len(table))
+        return table
+
+    def look_up(self, table: Int64s, hashes: Int64s) -> Bools:
+        """Say of each hash whether it is in the table."""
+        found = np.empty(len(hashes), np.bool_)
+        viable = Viable(table.ctypes.data, len(table))
+        self.call("look_up", byref(viable), right(hashes), len(hashes), found)
+        return found
+
     def nearly_sorted(self, keys: Int64s) -> Int64s | None:
         """Return the stable order of keys that are nearly sorted; None when they are not."""
         order, scratch = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-        found = self.call("nearly_sorted", _right(keys), len(keys), order, scratch)
+        found = self.call("nearly_sorted", right(keys), len(keys), order, scratch)
         return order if found else None
 
     def fifo(self, times: Sequence[Int64s], orders: Sequence[Int64s]) -> Int64s:
@@ -210,7 +209,7 @@ class Kernels:
         `times`: when each went in at the earliest and the latest, and came out; `orders` of these.
         """
         spans = [
-            _Held(_Spans, [_right(x) for x in (*times[at : at + 2], *orders[at : at + 2])])
+            _Held(_Spans, [right(x) for x in (*times[at : at + 2], *orders[at : at + 2])])
             for at in (0, 2)
         ]
         count = len(times[0])
@@ -225,9 +224,9 @@ class Kernels:
 
         Both are sorted by (time, segment).
         """
-        sides = [_Held(_Timed, [_right(x) for x in side], len(side[0])) for side in (into, out)]
+        sides = [_Held(_Timed, [right(x) for x in side], len(side[0])) for side in (into, out)]
         at_into, at_out = (np.empty(len(side[0]), np.int64) for side in (into, out))
-        pointers = sides[0].pointer, _right(empty, np.bool_), sides[1].pointer
+        pointers = sides[0].pointer, right(empty, np.bool_), sides[1].pointer
         self.call("merged", *pointers, at_into, at_out)
         return at_into, at_out
 
@@ -237,8 +236,8 @@ class Kernels:
         See orders.c.
         """
         order = np.empty(len(due), np.int64)
-        reads = _right(released), _right(wanted)
-        placed = self.call("places", _right(due), len(due), *reads, len(wanted), order)
+        reads = right(released), right(wanted)
+        placed = self.call("places", right(due), len(due), *reads, len(wanted), order)
         return None if placed == -1 else order[: _room(placed)]
 
     def nested(
@@ -246,7 +245,7 @@ class Kernels:
     ) -> Int64s:
         """Nest values in words `push x, word, pop x`; see nested.c."""
         held = _Held(
-            _Values, [_right(x) for x in (into_from, begin, end, out_by)], len(begin), points
+            _Values, [right(x) for x in (into_from, begin, end, out_by)], len(begin), points
         )
         order = np.empty(2 * len(begin), np.int64)
         return order[: _room(self.call("nested", held.pointer, order))]
@@ -265,36 +264,15 @@ class Kernels:
         whether a compare-and-set that failed with it was refused; `names`: the codes of read, write
         and cas, and of the first value.
         """
-        arrays = [_right(getattr(columns, name), kind) for name, kind in _COLUMNS.items()]
-        arrays.append(_right(refusals, np.bool_))
+        arrays = [right(getattr(columns, name), kind) for name, kind in _COLUMNS.items()]
+        arrays.append(right(refusals, np.bool_))
         pointers = (array.ctypes.data for array in arrays)
         table = _Columns(len(columns), len(judged), *pointers, *map(int, names))
         where = c_int64(0)
-        rows = _right(order)
+        rows = right(order)
         status = self.call(
-            "replay", byref(table), rows, len(rows), _right(judged, np.bool_), byref(where)
+            "replay", byref(table), rows, len(rows), right(judged, np.bool_), byref(where)
         )
         if status == Replayed.NO_MEMORY:
             raise MemoryError
         return Replayed(status), where.value
-
-    def run_keys(
-        self,
-        encoded: Encoded,
-        cuts: tuple[int, int],
-        *,
-        history: EncodedHistory,
-        viable: ViableStates,
-        steps_each: int,
-        bytes_max: int,
-        order: Int64s,
-        outcomes: NDArray[np.int64],
-    ) -> None:
-        """Search the keys from one cut to another; see wgl.c."""
-        low, high = cuts
-        self.call(
-            "wgl_run_keys",
-            *(history.pointer, _right(encoded.bounds[low : high + 1]), high - low),
-            *(viable.pointer, encoded.initial, steps_each, bytes_max),
-            *(order, outcomes[low:high]),
-        )

@@ -2,47 +2,6 @@
 
 #include <string.h>
 
-static const uint64_t PRIME_1 = 2147483647, PRIME_2 = 2147483629;
-
-/* Two polynomial hashes, h(s + t) = h(s) * base ** len(t) + h(t), 31 bits each: no product of two of
-   them and no sum of that and a third exceeds 63 bits. A string of which no read shows an extension
-   is as good as any other such: DEAD. */
-int64_t appended(int64_t state, int64_t hash, int64_t factor, const struct viable *viable)
-{
-    const uint64_t low_bits = UINT64_C(0x7FFFFFFF);
-    if (state == DEAD) {
-        return DEAD;
-    }
-    uint64_t s = (uint64_t)state & INT64_MAX, h = (uint64_t)hash & INT64_MAX;
-    uint64_t f = (uint64_t)factor & INT64_MAX;
-    uint64_t high = ((s >> 31) * (f >> 31) + (h >> 31)) % PRIME_1;
-    uint64_t low = ((s & low_bits) * (f & low_bits) + (h & low_bits)) % PRIME_2;
-    int64_t after = (int64_t)(high << 31 | low);
-    uint64_t mask = (uint64_t)viable->slots - 1;
-    for (uint64_t at = mix((uint64_t)after) & mask; viable->table[at] != -1; at = (at + 1) & mask) {
-        if (viable->table[at] == after) {
-            return after;
-        }
-    }
-    return DEAD;
-}
-
-/* Fill an open-addressed table, of a power of two slots that is more than the hashes. */
-EXPORT void table_of(const int64_t *hashes, int64_t count, int64_t *table, int64_t slots)
-{
-    uint64_t mask = (uint64_t)slots - 1;
-    for (int64_t k = 0; k < slots; k++) {
-        table[k] = -1;
-    }
-    for (int64_t k = 0; k < count; k++) {
-        uint64_t at = mix((uint64_t)hashes[k]) & mask;
-        while (table[at] != -1 && table[at] != hashes[k]) {
-            at = (at + 1) & mask;
-        }
-        table[at] = hashes[k];
-    }
-}
-
 /* Sort operations by completion, stably. Returns false where they are too far from order. */
 static bool insertion_sorted(const struct history *h, int32_t *returns, int32_t *found)
 {

@@ -51,7 +51,8 @@ static inline uint64_t mix(uint64_t x)
     return z ^ (z >> 31);
 }
 
-/* The state after appending to a string (see `step`). */
+/* The state after appending to a string: DEAD is as good as any of which no read shows an extension
+   (strings.c). */
 int64_t appended(int64_t state, int64_t hash, int64_t factor, const struct viable *viable);
 
 /* Apply an operation: returns whether it is legal, and the state after it. */
