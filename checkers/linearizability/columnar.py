@@ -22,10 +22,10 @@ from checkers.history.columns import Columns, Int64s
 from checkers.linearizability import chains, linearizable
 from checkers.linearizability.certificate import RefusedError
 from checkers.linearizability.clusters import Judged, unique_keys
+from checkers.linearizability.compiled import FOUND, KeySearch
 from checkers.linearizability.dispatch import raced_outcome
 from checkers.linearizability.encoding import Encoded, encodable, encode
 from checkers.linearizability.kernels import Kernels, load
-from checkers.linearizability.kernels.drive import FOUND, KeySearch
 from checkers.linearizability.outcome import Budget, Outcome
 from checkers.linearizability.race import race
 from checkers.linearizability.replay import verify_orders

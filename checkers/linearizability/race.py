@@ -16,9 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from checkers.history.columns import Int64s
-from checkers.linearizability.encoding import APPEND, Encoded
-from checkers.linearizability.kernels import Kernels
-from checkers.linearizability.kernels.drive import (
+from checkers.linearizability.compiled import (
     DIED,
     FOUND,
     MEMORY,
@@ -28,6 +26,8 @@ from checkers.linearizability.kernels.drive import (
     Run,
     WglRun,
 )
+from checkers.linearizability.encoding import APPEND, Encoded
+from checkers.linearizability.kernels import Kernels
 from checkers.linearizability.outcome import Budget, BudgetExceededError
 from checkers.verdict import Status
 
