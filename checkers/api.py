@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from checkers.history import Event, HistoryError, Operation, pair
+from checkers.history import Event, Operation, pair
 from checkers.history.columns import Columns
+from checkers.history.files import load_judged
 from checkers.history.foreign import Reading, judged
 from checkers.history.formats import load
 from checkers.linearizability import linearizable
@@ -121,23 +122,10 @@ def check_by(
 def _read(
     path: str | Path, reading: Reading, *, columnar: bool
 ) -> tuple[Columns | Sequence[Operation], Sequence[str]]:
-    """Read a file into columns, or into operations where the model or the missing Arrow wants it.
-
-    Arrow is loaded here, since it takes a tenth of a second, and whoever judges operations in
-    memory needs none of it: it is no requirement of the distribution porcupine-py.
-    """
+    """Read a file into columns, or into operations where the model wants it."""
     if columnar:
-        try:
-            from checkers.history.column_files import load_judged  # noqa: PLC0415
-        except ModuleNotFoundError as missing:
-            if (missing.name or "").partition(".")[0] != "pyarrow":
-                raise
-            if Path(path).suffix == ".parquet":
-                reason = "Parquet is read by the package pyarrow, which is not installed"
-                raise HistoryError(f"{path}: {reason}") from missing
-        else:
-            file = load_judged(path, reading)
-            return file.judged, file.notes
+        file = load_judged(path, reading)
+        return file.judged, file.notes
     return judged(load(path, independent=reading.independent), reading)
 
 

@@ -21,7 +21,6 @@ from harness.shown import Shown
 from harness.source import source_digest
 from harness.targets import act_on
 from results.model import RunResults
-from results.pipeline import judge
 from results.store import RunStore
 
 _source_digest = cache(source_digest)
@@ -48,6 +47,8 @@ def prefix_of(name: str) -> str:
 
 def judged_elsewhere(folder: Path, shown: Shown = Shown.LINES) -> str:
     """Judge one run among several, and return what that would print."""
+    from results.pipeline import judge  # noqa: PLC0415  (imports Arrow)
+
     out, err = io.StringIO(), io.StringIO()
     coloured = click.Context(click.Command("check"), color=True)
     with coloured.scope(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

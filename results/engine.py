@@ -16,11 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from results import spark_jobs
 from results.digests import files_below
 from results.jvm import JvmError
 from results.model import RunResults
-from results.pipeline import judge
 from results.session import Spark, SparkError, SparkHandle
 from results.store import RunStore
 
@@ -54,6 +52,7 @@ class Engine:
         self, store: RunStore, *, problems: Sequence[str] = (), untrusted: Collection[str] = ()
     ) -> RunResults:
         """Judge a run as `results.pipeline.judge` does; it raises the same but SparkError."""
+        from results.pipeline import judge  # noqa: PLC0415  (imports Arrow, as below)
 
         def with_spark(handle: SparkHandle) -> RunResults:
             return judge(store, handle, problems=problems, untrusted=untrusted)
@@ -75,6 +74,8 @@ class Engine:
             return {}
         tasks = list(_tasks(sorted(shared, key=lambda f: (-sizes[f], f)), sizes))
         places = [[folder.absolute() for folder in task] for task in tasks]
+
+        from results import spark_jobs  # noqa: PLC0415
 
         def with_spark(handle: SparkHandle) -> list[list[str]]:
             return spark_jobs.spread(

@@ -16,50 +16,35 @@ over what is in memory already. Many runs are judged side by side, each by
 
 from __future__ import annotations
 
-import datetime as dt
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
-
-import numpy as np
 
 from checkers import exercised
 from checkers.assisted import resolve
 from checkers.coverage import coverage
 from checkers.evidence import Evidence, run_clock
 from checkers.extent import COLLECTED, Extent, extent_of, within
-from checkers.history import INFINITY_NS, NEMESIS, Event, HistoryError
-from checkers.history.column_files import ColumnFile, load_judged
-from checkers.history.columns import KINDS, Columns
-from checkers.history.foreign import Reading, judged
-from checkers.history.formats import load
+from checkers.history import NEMESIS, Event
 from checkers.history.recorded import notes_of
-from checkers.linearizability import linearizable
-from checkers.linearizability.certificates import certificate_lines
-from checkers.linearizability.columnar import check_columns
 from checkers.recovered import torn_too_far
 from checkers.registry import (
     Cancelled,
     CheckSpec,
-    KeyCheck,
     RunInput,
     check_keys,
     find_check,
-    merge,
     never,
-    noted,
-    reading_for,
-    run_check,
 )
-from checkers.verdict import CheckResult, Status, worst
+from checkers.verdict import CheckResult, Status
 from results import spark_jobs
 from results.effect_jobs import effect_auditor
 from results.evidence_files import LoadedEvidence
-from results.files import StoreError, write_atomically
+from results.files import StoreError
+from results.judged import check_each, results_of, write_certificates
 from results.memory import give_back
-from results.model import NOT_RECORDED, PLAN_FIELDS, Recording, RunResults, as_stored, counts_of
+from results.model import NOT_RECORDED, Recording, RunResults, counts_of
 from results.session import SparkHandle
 from results.store import RunStore
 from results.tables import (
@@ -122,17 +107,17 @@ def judge(
     give_back()
     run = RunInput(events, operations, evidence, extent)
     if spark is None:
-        checks, proofs, times_s = _check(run, specs, cancelled, check_keys)
+        checks, proofs, times_s = check_each(run, specs, cancelled, check_keys)
     else:
         by_spark = spark_jobs.key_checker(spark.spark, store.parquet_path / OPERATIONS_FILE)
         audit = spark_jobs.log_auditor(spark.spark, store.parquet_path / RECORDS_FILE)
         effects = effect_auditor(spark.spark, store.parquet_path)
         by_jobs = replace(run, audit=audit, audit_effects=effects)
-        checks, proofs, times_s = _check(by_jobs, specs, cancelled, by_spark)
+        checks, proofs, times_s = check_each(by_jobs, specs, cancelled, by_spark)
     checks += _unreadable([*problems, *loaded.problems, *unplaced]) + _changed(recording)
     if extent.shortcoming:
         checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))
-    results = _results(name.run, plan, checks, times_s, spark=spark, began=began)
+    results = results_of(name.run, plan, checks, times_s, spark=spark, began=began)
     statistics = {**counts_of(run), "dropped_bytes": dropped_bytes}
     statistics["coverage"] = coverage(run)
     resolved = resolve(run.operations, run.evidence if extent.closed else None)
@@ -146,98 +131,6 @@ def judge(
         write_certificates(store.certificates_path, proofs)
         store.write_results(results)
     return results
-
-
-def judge_file(
-    path: Path,
-    specs: Sequence[CheckSpec],
-    *,
-    reading: Reading | None = None,
-    certificates: Path | None = None,
-    cancelled: Cancelled = never,
-) -> RunResults:
-    """Judge a lone history file of any format of `checkers.history.formats`, in this process.
-
-    Nothing is stored but the certificates of the keys, where a path is given, and there is no
-    evidence. `reading`: what the caller knows of the file. Raises HistoryError, CheckError, and
-    OSError when the certificates cannot be written.
-    """
-    reading = reading or Reading()
-    began = time.monotonic()
-    for spec in specs:
-        find_check(spec)
-    if all(spec.name == linearizable.NAME for spec in specs):
-        file = _columns(path, reading)
-        watch = _Stopwatch()
-        each = []
-        for spec in specs:
-            each.append(_judge_columns(file.judged, spec, path, cancelled, certificates))
-            watch.lap()
-        times_s, notes = watch.laps_s, file.notes
-        checks = [merge(linearizable.NAME, keys) for keys in each]
-        proofs = [key for keys in each for key in keys]
-        statistics = _column_statistics(file.columns)
-    else:
-        history = load(path, independent=reading.independent)
-        operations, notes = history.operations, history.notes
-        found = [find_check(spec) for spec in specs]
-        if all(isinstance(check, KeyCheck) for check in found):
-            kept, more = judged(history, reading_for(found, reading))
-            operations, notes = kept, tuple(more)
-        run = RunInput(history.events, operations, None)
-        checks, proofs, times_s = _check(run, specs, cancelled, check_keys)
-        statistics = counts_of(run)
-    checks = [noted(check, notes) for check in checks]
-    if certificates is not None:
-        write_certificates(certificates, proofs)
-    checks += _nothing_ok(statistics)
-    results = _results(path.name, {}, checks, times_s, spark=None, began=began)
-    return replace(results, statistics=statistics)
-
-
-def _columns(path: Path, reading: Reading) -> ColumnFile:
-    try:
-        return load_judged(path, reading)
-    except HistoryError as error:
-        message = str(error)
-        raise HistoryError(
-            message if message.startswith(str(path)) else f"{path}: {message}"
-        ) from error
-
-
-def _judge_columns(
-    columns: Columns, spec: CheckSpec, path: Path, cancelled: Cancelled, certificates: Path | None
-) -> list[CheckResult]:
-    """Judge the keys of a lone file; an operation that the model does not know is a wrong file."""
-    if not len(columns):
-        return []
-    try:
-        return check_columns(
-            columns, spec.options, cancelled, certificates=certificates is not None
-        )
-    except HistoryError as error:
-        raise HistoryError(f"{path}: {error}") from error
-
-
-def _column_statistics(columns: Columns) -> dict[str, Any]:
-    """Return what `counts_of` does; without the number of events."""
-    counts = np.bincount(columns.type, minlength=len(KINDS)).tolist()
-    ended = columns.complete_ns[columns.complete_ns < INFINITY_NS]
-    latest = max(int(ended.max(initial=0)), int(columns.invoke_ns.max(initial=0)))
-    return {
-        "operations": len(columns),
-        "by_type": {kind.value: count for kind, count in zip(KINDS, counts, strict=True)},
-        "keys": len(np.unique(columns.key)),
-        "duration_ns": latest,
-    }
-
-
-def write_certificates(path: Path, results: Sequence[CheckResult]) -> None:
-    """Store the proof of each key's verdict, whole or not at all. Raises OSError."""
-    try:
-        write_atomically(path, "".join(certificate_lines(results)).encode("ascii"))
-    except OSError as error:  # it names a file that nobody asked for
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def check_specs(plan: Mapping[str, Any], where: str) -> list[CheckSpec]:
@@ -268,75 +161,6 @@ def _with_floor(spec: CheckSpec, plan: Mapping[str, Any], where: str) -> CheckSp
         return CheckSpec(spec.name, exercised.options_of(plan, spec.options))
     except ValueError as error:
         raise StoreError(f"{where}: {error}") from error
-
-
-_Checked = tuple[list[CheckResult], list[CheckResult], list[float]]
-"""Results in the order of the plan, those of single keys, and how many seconds each check took."""
-
-
-class _Stopwatch:
-    """Measures how long one check after the other takes, in seconds."""
-
-    def __init__(self) -> None:
-        self.laps_s: list[float] = []
-        self._last = time.monotonic()
-
-    def lap(self) -> None:
-        now = time.monotonic()
-        self.laps_s.append(now - self._last)
-        self._last = now
-
-
-KeyChecker = Callable[[KeyCheck, CheckSpec, RunInput, Cancelled], list[CheckResult]]
-"""`checkers.registry.check_keys`, or what does the same elsewhere."""
-
-
-def _check(
-    run: RunInput, specs: Sequence[CheckSpec], cancelled: Cancelled, by_keys: KeyChecker
-) -> _Checked:
-    """Judge by every check."""
-    watch = _Stopwatch()
-    checks: list[CheckResult] = []
-    proofs: list[CheckResult] = []
-    for spec in specs:
-        check = find_check(spec)
-        if isinstance(check, KeyCheck):
-            by_key = by_keys(check, spec, run, cancelled)
-            proofs += by_key
-            checks.append(check.merge(by_key))
-        else:
-            checks.append(run_check(spec, run, cancelled))
-        watch.lap()
-    return checks, proofs, watch.laps_s
-
-
-def _results(
-    name: str,
-    plan: Mapping[str, Any],
-    checks: Sequence[CheckResult],
-    times_s: Sequence[float],
-    *,
-    spark: SparkHandle | None,
-    began: float,
-) -> RunResults:
-    plain = tuple(as_stored(check) for check in checks)
-    engine = None
-    if spark is not None:
-        engine = {"version": spark.version, "master": spark.master, "jvm": spark.jvm.version}
-    return RunResults(
-        status=worst(check.status for check in plain),
-        checks=plain,
-        statistics={},
-        run=name,
-        plan={field: plan[field] for field in PLAN_FIELDS if field in plan},
-        inputs={},
-        judged_with={"spark": engine},
-        judging={
-            "at": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "duration_s": round(time.monotonic() - began, 3),
-            "checks_s": [round(time_s, 6) for time_s in times_s],
-        },
-    )
 
 
 def _evidence_or_none(
@@ -380,14 +204,6 @@ def _uncollected(events: Sequence[Event]) -> list[str]:
         if isinstance(value, dict)
         for problem in value.get("problems") or ()
     ]
-
-
-def _nothing_ok(statistics: Mapping[str, Any]) -> list[CheckResult]:
-    """Of a lone file no more can be asked: it has no plan that would say what to expect."""
-    if statistics["by_type"]["ok"]:
-        return []
-    summary = "no operation was ok, so there was nothing to judge"
-    return [CheckResult(exercised.NAME, Status.UNDER_EXERCISED, summary)]
 
 
 def _unreadable(problems: Sequence[str]) -> list[CheckResult]:

@@ -25,7 +25,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkers.evidence import FinalRead, LogRecord, PartitionLog, Snapshot
 from checkers.history import Event
@@ -33,10 +33,12 @@ from results import digests, evidence_files
 from results.digests import FileDigest, Step, digest_of, files_below, read_chain
 from results.evidence_files import LoadedEvidence
 from results.files import StoreError, read_json_object, write_json
-from results.ingest import RunHistory, read_history
 from results.journal import JournalWriter, read_journal
 from results.model import Recording, RunResults
-from results.tables import RunName
+
+if TYPE_CHECKING:
+    from results.ingest import RunHistory
+    from results.tables import RunName
 
 __all__ = ["RunStore", "StoreError", "StoredHistory", "list_runs"]
 
@@ -228,6 +230,8 @@ class RunStore:
 
         Raises HistoryError when the journal is damaged, StoreError when there is none.
         """
+        from results.ingest import read_history  # noqa: PLC0415  (imports Arrow)
+
         try:
             return read_history(self.journal_path, name)
         except FileNotFoundError:

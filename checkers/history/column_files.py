@@ -5,14 +5,13 @@ Journals (`history.jsonl`) are parsed by `history.journal_columns`, EDN by `hist
 sorting.
 
 Whatever is not plain (another format, a damaged line, events that do not pair) goes the slow way
-through `history.formats` and `history.pair`, which name what is wrong.
+(`history.files`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,25 +32,21 @@ from checkers.history.arrow import (
     taken,
 )
 from checkers.history.columns import (
-    FAIL,
     FUNCTIONS_MAX,
     INFO,
     KINDS,
     NO_END,
     NO_PAIR,
-    OK,
     Columns,
     Fields,
     Int64s,
     Rest,
     Table,
     check_columns,
-    from_operations,
 )
 from checkers.history.edn import read_all
 from checkers.history.edn_lines import EDN_MARK, MARK, NotPlainError
-from checkers.history.foreign import READS, Reading, left_out, plain, shows_nothing
-from checkers.history.formats import load
+from checkers.history.foreign import plain
 from checkers.history.journal_columns import EVENTS, blocks_of, journal_table
 from checkers.history.json_text import JsonError, parse
 
@@ -75,59 +70,25 @@ _REST = ("node", "offset", "epoch")
 """Fields that are looked up where they are wanted."""
 
 
-def load_columns(path: str | Path, *, independent: bool = False) -> Columns:
-    """Read a history file, of any format that `load_history` knows, or a run's Parquet file.
+def read(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool] | None:
+    """Return the columns of a file, notes, and whether it is foreign; None where it is not plain.
 
-    Raises HistoryError.
+    Raises HistoryError for Parquet that cannot be read.
     """
-    return _loaded_file(path, independent=independent)[0]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnFile:
-    """A file in columns."""
-
-    columns: Columns
-    """All client operations."""
-    judged: Columns
-    """Without those that show nothing, by the file's format or by what the caller said."""
-    notes: tuple[str, ...] = ()
-
-
-def load_judged(path: str | Path, reading: Reading) -> ColumnFile:
-    """Read a history file for a check of its operations. Raises HistoryError."""
-    columns, notes, is_foreign = _loaded_file(path, independent=reading.independent)
-    no_refusals, no_nil = shows_nothing(reading, is_foreign=is_foreign)
-    failed = (columns.type == FAIL) & no_refusals
-    reads = [code for code, name in enumerate(columns.functions) if name in READS]
-    unknown = (columns.type == OK) & (columns.output == 0) & np.isin(columns.f, reads) & no_nil
-    kept = columns
-    if failed.any() or unknown.any():
-        kept = columns.take(np.flatnonzero(~(failed | unknown)))
-    more = left_out(int(failed.sum()), int(unknown.sum()))
-    return ColumnFile(columns, kept, (*notes, *more))
-
-
-def _loaded_file(path: str | Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool]:
-    """Return the columns of a file, notes, and whether it is foreign."""
-    if Path(path).suffix == ".parquet" and not independent:
+    if path.suffix == ".parquet" and not independent:
         try:
-            return from_table(_stored(Path(path))), (), False
+            return from_table(_stored(path)), (), False
         except (NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH) as error:
             raise HistoryError(f"{path}: cannot be read: {_line(error)}") from error
     try:
-        if _is_edn(Path(path)):
-            read = [*edn_lines.read_table(Path(path), independent=independent)]
-            return from_events(read.pop(0))[0], read.pop(), True
+        if _is_edn(path):
+            found = [*edn_lines.read_table(path, independent=independent)]
+            return from_events(found.pop(0))[0], found.pop(), True
         if not independent:
-            return from_events(journal_table(blocks_of(Path(path))))[0], (), False
+            return from_events(journal_table(blocks_of(path)))[0], (), False
     except (NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH):
         pass  # the slow way knows more, or says what is wrong
-    history = load(path, independent=independent)
-    try:
-        return from_operations(history.operations), history.notes, history.is_foreign
-    except HistoryError as error:
-        raise HistoryError(f"{path}: {error}") from error
+    return None
 
 
 def _is_edn(path: Path) -> bool:

@@ -23,7 +23,7 @@ from harness.judging import judge_stored, judged_elsewhere, prefix_of, print_jud
 from harness.shown import Shown, answer
 from harness.targets import each_once, find_runs, for_each, is_batch
 from results.engine import Engine
-from results.pipeline import judge_file
+from results.lone_files import judge_file
 from results.store import RunStore
 
 _TRANSACTIONS = "transactions-"

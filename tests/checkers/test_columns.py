@@ -9,11 +9,18 @@ import pytest
 
 from checkers import HistoryError, load_history, pair
 from checkers.history import INFINITY_NS, Event, EventType
-from checkers.history.column_files import load_columns
 from checkers.history.columns import Integers, check_columns, from_operations
+from checkers.history.files import load_columns
 from results.tables import RunName, events_table, operations_table
 from tests.checkers.histories import FAIL, FIRST_WORLDS, INFO, op, random_history, read, write
 from tests.checkers.test_corpus_verdicts import JUDGED, expected, folder  # noqa: F401  (fixture)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_files_by_arrow_too():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("checkers.history.files.SMALL_BYTES", -1)
+        yield
 
 
 def several(seed, kind):

@@ -15,10 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers import HistoryError, Status, check, load_history
-from checkers.history.column_files import load_columns
 from checkers.history.edn import read_all
+from checkers.history.files import load_columns
 from checkers.history.formats import load
 from tests.mutations import HUGE, mutated
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_files_by_arrow_too():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("checkers.history.files.SMALL_BYTES", -1)
+        yield
+
 
 ROOT = Path(__file__).parents[2]
 EDN = b"""{:index 0, :time 1, :process 0, :type :invoke, :f :write, :value 1}
@@ -101,7 +109,7 @@ def test_a_null_outside_of_any_event_is_refused_and_ends_no_process(tmp_path, pl
     data = b"null" + data if place == b"null{" else data.replace(b"}\n{", place, 1)
     path = tmp_path / "history"
     path.write_bytes(data)
-    program = f"from checkers.history.column_files import load_columns; load_columns({str(path)!r})"
+    program = f"from checkers.history.files import load_columns; load_columns({str(path)!r})"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
     )

@@ -102,7 +102,7 @@ def test_a_judgement_that_cannot_be_stored_is_no_verdict(tmp_path, monkeypatch, 
     store = make_run(tmp_path, duration_s=6)
     if name == "history.parquet":
         monkeypatch.setattr("results.pipeline.write_tables", _no_tables)
-    for module in ("files", "pipeline", "junit", "report", "store"):
+    for module in ("files", "judged", "pipeline", "junit", "report", "store"):
         monkeypatch.setattr(f"results.{module}.write_atomically", unwritable(name), raising=False)
     checked = kraftprobe("check", store.folder)
     assert (checked.exit_code, checked.stdout) == (2, "")

@@ -15,7 +15,8 @@ from checkers.models import model_named
 from checkers.registry import CheckError, CheckSpec, RunInput, judged_operations
 from checkers.verdict import Status
 from results.digests import digest_of, read_chain
-from results.pipeline import judge, judge_file
+from results.lone_files import judge_file
+from results.pipeline import judge
 from results.store import StoreError
 from results.tables import (
     EVENTS_FILE,

@@ -1,0 +1,88 @@
+"""History files of every size as columns: by Arrow, or line by line.
+
+Arrow (`history.column_files`) reads a million operations in seconds, but takes a tenth of a second
+and 45 MB before it reads anything, so small files do without, and all files where pyarrow is not
+installed: it is no requirement of the distribution porcupine-py. The slow way through
+`history.formats` and `history.pair` also reads what is not plain, and names what is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from checkers.history import HistoryError
+from checkers.history.columns import FAIL, OK, Columns, from_operations
+from checkers.history.foreign import READS, Reading, left_out, shows_nothing
+from checkers.history.formats import load
+
+SMALL_BYTES = 1 << 16
+"""Files up to this are read line by line in less time than Arrow is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFile:
+    """A file in columns."""
+
+    columns: Columns
+    """All client operations."""
+    judged: Columns
+    """Without those that show nothing, by the file's format or by what the caller said."""
+    notes: tuple[str, ...] = ()
+
+
+def load_columns(path: str | Path, *, independent: bool = False) -> Columns:
+    """Read a history file, of any format that `load_history` knows, or a run's Parquet file.
+
+    Raises HistoryError.
+    """
+    return _read(Path(path), independent=independent)[0]
+
+
+def load_judged(path: str | Path, reading: Reading) -> ColumnFile:
+    """Read a history file for a check of its operations. Raises HistoryError."""
+    columns, notes, is_foreign = _read(Path(path), independent=reading.independent)
+    no_refusals, no_nil = shows_nothing(reading, is_foreign=is_foreign)
+    failed = (columns.type == FAIL) & no_refusals
+    reads = [code for code, name in enumerate(columns.functions) if name in READS]
+    unknown = (columns.type == OK) & (columns.output == 0) & np.isin(columns.f, reads) & no_nil
+    kept = columns
+    if failed.any() or unknown.any():
+        kept = columns.take(np.flatnonzero(~(failed | unknown)))
+    more = left_out(int(failed.sum()), int(unknown.sum()))
+    return ColumnFile(columns, kept, (*notes, *more))
+
+
+def _read(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool]:
+    """Return the columns of a file, notes, and whether it is foreign."""
+    if path.suffix == ".parquet" or not _is_small(path):
+        found = _by_arrow(path, independent=independent)
+        if found is not None:
+            return found
+    history = load(path, independent=independent)
+    try:
+        return from_operations(history.operations), history.notes, history.is_foreign
+    except HistoryError as error:
+        raise HistoryError(f"{path}: {error}") from error
+
+
+def _is_small(path: Path) -> bool:
+    try:
+        return path.stat().st_size <= SMALL_BYTES
+    except OSError:  # the reader says what is wrong
+        return True
+
+
+def _by_arrow(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool] | None:
+    try:
+        from checkers.history import column_files  # noqa: PLC0415  (see above)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "pyarrow":
+            raise
+        if path.suffix == ".parquet":
+            reason = "Parquet is read by the package pyarrow, which is not installed"
+            raise HistoryError(f"{path}: {reason}") from missing
+        return None
+    return column_files.read(path, independent=independent)
