@@ -12,6 +12,7 @@ line would let a check judge evidence with a hole in it.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -151,8 +152,8 @@ def _read_log(path: Path, node: str) -> list[LogRecord]:
                 offset=_integer(fields, "offset"),
                 epoch=_integer(fields, "epoch"),
                 batch_crc=_integer(fields, "batch_crc"),
-                kind=_string(fields, "kind"),
-                value=_mapping(fields, "value"),
+                kind=sys.intern(_string(fields, "kind")),
+                value=_shared(_mapping(fields, "value")),
             )
         except ValueError as error:
             raise StoreError(f"{path}, line {number}: {error}") from error
@@ -293,8 +294,8 @@ def _trace_event(path: Path, node: str, number: int, fields: dict[str, Any]) -> 
             node=node,
             incarnation=_integer(fields, "n"),
             time_ns=_integer(fields, "t"),
-            event=_string(fields, "e"),
-            fields={name: v for name, v in fields.items() if name not in _TRACE_HEADER},
+            event=sys.intern(_string(fields, "e")),
+            fields=_shared({name: v for name, v in fields.items() if name not in _TRACE_HEADER}),
             world_ns=_integer(fields, "w") if "w" in fields else None,
         )
     except ValueError as error:
@@ -321,6 +322,11 @@ def _parse(line: bytes) -> dict[str, Any] | None:
         return None
     value.pop(FIELD, None)
     return value
+
+
+def _shared(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields with names that all lines share: copies are a third of what evidence takes."""
+    return {sys.intern(name): value for name, value in fields.items()}
 
 
 def _integer(fields: Mapping[str, Any], name: str) -> int:
