@@ -160,13 +160,10 @@ def _names(name: RunName, rows: int) -> dict[str, pa.Array]:
     return {key: pa.DictionaryArray.from_arrays(zeros, texts([text])) for key, text in of.items()}
 
 
-def _json_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _json_texts(column: pa.ChunkedArray) -> pa.DictionaryArray:
     """Return values as JSON text, which are JSON text after the mark and else plain text."""
-    chunks = [
-        pa.DictionaryArray.from_arrays(chunk.indices, _as_json(chunk.dictionary))
-        for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, type=column.type)
+    whole = column.unify_dictionaries().combine_chunks()
+    return pa.DictionaryArray.from_arrays(whole.indices, _as_json(whole.dictionary))
 
 
 def _as_json(values: pa.StringArray) -> pa.StringArray:

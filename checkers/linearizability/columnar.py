@@ -110,12 +110,14 @@ def judge_columns(
 def _shares(columns: Columns, threads: int) -> list[slice | NDArray[np.intp]]:
     """Return the rows of about as many operations for each processor; no key is split.
 
-    In order of keys. NumPy and the kernels leave the interpreter's lock alone meanwhile.
+    In order of keys. NumPy and the kernels leave the interpreter's lock alone meanwhile. Beside a
+    key with nearly all operations nothing is left for another thread.
     """
-    count = min(threads, len(columns) // _SHARE_MIN, len(columns.keys))
-    if count < 2:
-        return [slice(None)]
     sizes = np.bincount(columns.key, minlength=len(columns.keys))
+    rest = len(columns) - int(sizes.max(initial=0))
+    count = min(threads, len(columns) // _SHARE_MIN, len(columns.keys))
+    if count < 2 or rest < _SHARE_MIN:
+        return [slice(None)]
     bounds = np.concatenate([[0], np.cumsum(sizes)])
     cuts = _cuts(bounds, count)
     if np.any(columns.key[1:] < columns.key[:-1]):

@@ -172,6 +172,17 @@ def test_threads_change_nothing(kind, in_order_of_keys, monkeypatch):
         assert shared == searched == alone
 
 
+def test_beside_a_key_with_nearly_all_operations_there_is_no_second_thread(monkeypatch):
+    monkeypatch.setattr(columnar, "_SHARE_MIN", 5)
+    operations = many_keys(1, "register", keys=12)
+    even, hot = (
+        from_operations(found)
+        for found in (operations, [replace(o, key=f"{n > 2}") for n, o in enumerate(operations)])
+    )
+    assert len(hot.keys) > 1
+    assert [len(columnar._shares(columns, 2)) for columns in (even, hot)] == [2, 1]
+
+
 def test_orders_that_are_wrong_are_noticed_and_every_key_is_judged_anew(monkeypatch):
     honest = chains.judge
 

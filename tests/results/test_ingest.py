@@ -12,7 +12,7 @@ from checkers.history.event_columns import EventColumns
 from checkers.history.recorded import Recorded
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
-from results import tables
+from results import ingest, tables
 from results.ingest import read_history
 from results.journal import JournalWriter, encode_event, read_journal
 from results.model import counts_of
@@ -76,6 +76,19 @@ def test_the_size_of_blocks_does_not_matter(tmp_path, monkeypatch, block_bytes):
     monkeypatch.setattr(journal_columns, "_BLOCK_BYTES", block_bytes)
     history = same_as_line_by_line(journal(tmp_path / "history.jsonl", VALUES))
     assert len(history.operations) == 2 * len(VALUES) + 1
+
+
+def test_distinct_values_become_json_once_however_many_blocks_there_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal_columns, "_BLOCK_BYTES", 300)
+    converted = []
+    as_json = ingest._as_json
+    monkeypatch.setattr(
+        ingest, "_as_json", lambda values: converted.append(len(values)) or as_json(values)
+    )
+    path = journal(tmp_path / "history.jsonl", [f"v{n}" for n in range(50)])
+    history = read_history(path, RUN)
+    assert len(history.events) > 200
+    assert sorted(converted) == [2, 101]  # processes; values of the client and of the notes
 
 
 def test_a_process_may_have_a_name(tmp_path):
