@@ -11,6 +11,7 @@ import pytest
 
 from checkers.linearizability import kernels
 from checkers.linearizability.kernels import build, load, why_not
+from harness import toolkit_image
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +26,11 @@ def anew(monkeypatch):
 
 def test_what_is_loaded_was_built_from_the_sources_beside_it():
     assert load().sources == build.digest()
+
+
+def test_the_image_of_the_toolkit_holds_it():
+    held = {path.name: data for path, (data, _) in toolkit_image._files()}
+    assert held[build.LIBRARY.name] == build.LIBRARY.read_bytes()
 
 
 def test_every_source_and_its_name_count(monkeypatch, tmp_path):

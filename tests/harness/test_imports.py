@@ -67,6 +67,25 @@ def test_judging_a_small_history_imports_nothing_of_nodes_reports_or_tables(tmp_
     assert not ours & (HEAVY | OF_NODES | {"nemeses", "pyarrow", "workloads"})
 
 
+PEAK = """
+import atexit, sys
+from pathlib import Path
+from harness.cli import main
+def peak():
+    status = Path("/proc/self/status").read_text()
+    print(next(line for line in status.splitlines() if "VmHWM" in line).split()[1], file=sys.stderr)
+atexit.register(peak)
+main(sys.argv[1:])
+"""
+
+
+def test_judging_a_small_history_takes_at_most_60_mb():
+    file = ROOT / "tests/data/histories/example.edn"
+    command = [sys.executable, "-c", PEAK, "check", str(file), "--model", "cas-register"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stderr) <= 60 * 1024
+
+
 @pytest.mark.parametrize("kind", ["workloads", "faults", "campaigns", "mutants"])
 def test_listing_what_a_plan_can_name_checks_no_plan(kind):
     code, modules = modules_of("list", kind)
