@@ -39,6 +39,8 @@ SLOW = (
     "harness/test_ci_templates.py",
     "harness/test_imports.py",
     "harness/test_pytest_plugin.py",
+    "harness/test_scripts.py::test_a_batch_of_seeds",
+    "harness/test_scripts.py::test_from_a_failed_run_to_a_replayed_story",
     "harness/test_output.py",
     "harness/test_impossible_faults.py",
     "harness/test_cli.py::test_doctor_prints_its_findings_as_json",
