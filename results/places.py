@@ -29,7 +29,6 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, quote, urlsplit, urlunsplit
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -45,7 +44,7 @@ from results.catalogue import (
 )
 from results.fault_figures import SCHEMAS, figure_tables
 from results.files import StoreError
-from results.query import STORED, answer
+from results.query import STORED, answer, files_as_table
 
 SCHEMES: Final = ("file", "s3", "gs", "gcs", "abfs", "abfss")
 _RUNS: Final = "runs"
@@ -163,16 +162,15 @@ def exported(place: Place, wanted: Filter) -> tuple[list[Exported], list[str]]:
 
 
 def query(sql: str, runs: Sequence[Exported], place: Place) -> pa.Table:
-    """Answer a query over exported runs. Raises QueryError, and StoreError for a damaged file."""
+    """Answer a query over exported runs. Raises QueryError, and StoreError."""
     tables: dict[str, Any] = {
         _RUNS: pa.Table.from_pylist([asdict(run.row) for run in runs], RUNS_SCHEMA)
     }
     with _one_line_errors(place):
         for name, schema in _TABLES.items():
-            plain = pa.schema([(field.name, _plain(field.type)) for field in schema])
             files = [run.files[name] for run in runs if name in run.files]
-            tables[name] = ds.dataset(files, plain, format="parquet", filesystem=place.filesystem)
-        return answer(sql, tables)
+            tables[name] = files_as_table(files, schema, place.filesystem)
+    return answer(sql, tables)
 
 
 def _exported(place: Place, folder: str, sizes: Mapping[str, int]) -> Exported | str:
@@ -220,10 +218,6 @@ def _in_region(parts: SplitResult) -> SplitResult:
     if region is None:
         return parts
     return parts._replace(query="&".join(filter(None, (parts.query, f"region={quote(region)}"))))
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _bare(parts: SplitResult) -> str:

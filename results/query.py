@@ -6,17 +6,19 @@
 | `operations`, `events`, `records` | of all these runs (`results.tables`), read where they lie |
 | `latencies`, `windows`, `recoveries` | by active fault (`results.fault_figures`) |
 
-A query reads these tables and nothing else: files beside the runs, the network and the loading of
-extensions are switched off before it begins, and there is nothing that it could change.
+A query reads these tables and nothing else. Arrow reads their files, so that DuckDB needs none:
+files, the network and the loading of extensions are switched off before the query begins. A folder
+that DuckDB may read it may write as well (`COPY ... TO`, `ATTACH`), so it is allowed none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 
 from results.catalogue import Entry, checks_table, runs_table
 from results.fault_figures import SCHEMAS, figure_tables
@@ -43,42 +45,42 @@ class QueryError(ValueError):
 
 def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
     """Answer one query. Raises QueryError, also where DuckDB is not installed."""
-    tables = {"runs": runs_table(entries), "checks": checks_table(entries)}
-    stored: dict[str, list[Path]] = {}
+    tables: dict[str, Any] = {"runs": runs_table(entries), "checks": checks_table(entries)}
     for name, (file, schema) in STORED.items():
-        paths = [entry.store.parquet_path.resolve() / file for entry in entries]
-        stored[name] = [path for path in paths if path.is_file()]
-        if not stored[name]:
-            tables[name] = schema.empty_table()
-    return answer(sql, tables | figure_tables(entries if _names_any(sql) else ()), stored)
+        paths = [entry.store.parquet_path.absolute() / file for entry in entries]
+        files = [str(path) for path in paths if path.is_file()]
+        tables[name] = files_as_table(files, schema, pafs.LocalFileSystem())
+    return answer(sql, tables | figure_tables(entries if _names_any(sql) else ()))
 
 
-def answer(
-    sql: str, tables: Mapping[str, Any], stored: Mapping[str, Sequence[Path]] | None = None
-) -> pa.Table:
-    """Answer a query over tables or data sets of Arrow, and stored files. Raises QueryError."""
+def files_as_table(
+    files: Sequence[str], schema: pa.Schema, filesystem: pafs.FileSystem
+) -> ds.Dataset:
+    """Return Parquet files as one table with these columns, which is read when it is asked."""
+    plain = pa.schema([(field.name, _plain(field.type)) for field in schema])
+    return ds.dataset(files, plain, format="parquet", filesystem=filesystem)
+
+
+def answer(sql: str, tables: Mapping[str, Any]) -> pa.Table:
+    """Answer a query over tables and data sets of Arrow. Raises QueryError."""
     try:
         import duckdb  # noqa: PLC0415  (an extra: nothing else needs it)
     except ImportError as error:
         raise QueryError(
             "queries need DuckDB, which is not installed: pip install duckdb"
         ) from error
-    stored = stored or {}
     try:
         with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
             for name, table in tables.items():
                 connection.register(name, table)
-            for name, paths in stored.items():
-                if paths:
-                    files = f"read_parquet([{_quoted(paths)}], union_by_name = true)"
-                    connection.execute(f"CREATE VIEW {name} AS FROM {files}")
-            _lock(connection, {path.parent for paths in stored.values() for path in paths})
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
             found = connection.sql(sql)
             if found is None:
                 raise QueryError("this is no query: it gives no table")
             result: pa.Table = found.to_arrow_table()
             return result
-    except duckdb.Error as error:
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
         raise QueryError(" ".join(str(error).split())[:500]) from error
 
 
@@ -87,13 +89,5 @@ def _names_any(sql: str) -> bool:
     return any(name in sql.lower() for name in SCHEMAS)
 
 
-def _lock(connection: Any, folders: Iterable[Path]) -> None:
-    """Let the connection read files of these folders, and no other file."""
-    quoted = _quoted(f"{folder}/" for folder in folders)
-    connection.execute(f"SET allowed_directories = [{quoted}]")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-
-
-def _quoted(texts: Iterable[object]) -> str:
-    return ", ".join("'" + str(text).replace("'", "''") + "'" for text in texts)
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind

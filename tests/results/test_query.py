@@ -66,6 +66,35 @@ def test_what_is_no_query_of_these_tables_is_one_line(entries, tmp_path, sql):
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY (SELECT 1) TO '{tables}/operations.parquet' (FORMAT parquet)",
+        "COPY (SELECT 1) TO '{tables}/x.parquet'; SELECT 1",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{tables}/x.csv'",
+        "ATTACH '{tables}/x.db' AS x; CREATE TABLE x.t AS SELECT 1; SELECT 1",
+        "SELECT * FROM read_parquet('{tables}/operations.parquet')",
+        "SELECT * FROM read_text('{tables}/../plan.json')",
+    ],
+)
+def test_a_query_neither_writes_nor_opens_files_of_a_run(entries, sql):
+    tables = entries[0].store.parquet_path
+    before = {path: path.read_bytes() for path in tables.iterdir()}
+    with pytest.raises(QueryError):
+        query(sql.format(tables=tables), entries)
+    assert {path: path.read_bytes() for path in tables.iterdir()} == before
+
+
+def test_a_damaged_table_is_one_line(tmp_path):
+    judge(make_run(tmp_path, duration_s=20, rate_per_s=20))
+    (entry,) = catalogue(tmp_path)
+    path = entry.store.parquet_path / "operations.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(QueryError, match=r"operations\.parquet") as refused:
+        query("SELECT count(f) FROM operations", [entry])
+    assert "\n" not in str(refused.value)
+
+
 def test_without_duckdb_a_line_says_what_to_install(entries, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(QueryError, match="pip install duckdb"):
