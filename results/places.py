@@ -90,6 +90,8 @@ def place_of(uri: str) -> Place:
     if parts.scheme not in SCHEMES:
         hint = "such as s3://bucket/folder or file:///folder"
         raise StoreError(f"{_bare(parts)!r}: a place is a URI of {', '.join(SCHEMES)}, {hint}")
+    if parts.fragment:
+        raise StoreError(f"{_bare(parts)}: what is behind '#' would be left out; '#' is '%23'")
     named = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
     secret = any(word in name.lower() for name in named for word in _SECRETS)
     if password is not None or secret or (parts.scheme == "s3" and parts.username is not None):

@@ -194,6 +194,7 @@ def test_a_run_that_nobody_judged_is_exported_with_its_row_alone(tmp_path):
         ("http://[::1/runs", "this is no URI"),
         ("file:runs", "cannot be relative"),
         ("file://host/runs", "Unsupported hostname"),
+        ("file:///tmp/a#b", "file:///tmp/a: what is behind '#' would be left out"),
         ("s3://", "it names no bucket or folder"),
         (f"s3://anybody:{SECRET}@bucket/runs", "s3://bucket/runs: give credentials by the"),
         (f"s3://bucket/runs?secret_key={SECRET}", "give credentials by the environment"),
