@@ -61,9 +61,10 @@ class Examination:
         }
 
 
-def examine(backends: Iterable[str] = BACKENDS, inventory: str | None = None) -> Examination:
+def examine(backends: Iterable[str], inventory: str | None, steps: Steps) -> Examination:
     """Try everything on these backends in turn; takes seconds for each."""
-    return Examination(examine_machine(), {name: _backend(name, inventory) for name in backends})
+    tried = {name: _backend(name, inventory, steps) for name in backends}
+    return Examination(examine_machine(), tried)
 
 
 def examine_machine() -> dict[str, Probe]:
@@ -128,14 +129,14 @@ def _probe_json(probe: Probe) -> dict[str, Any]:
     return {"possible": probe.possible, "reason": probe.reason, "remedy": probe.remedy}
 
 
-def _backend(name: str, inventory: str | None) -> Tried:
+def _backend(name: str, inventory: str | None, steps: Steps) -> Tried:
     document: dict[str, Any] = {"campaign": "doctor", "backend": name, "nodes": _NODES}
     document |= {"faults": [], "seed": 1}
     if name == "ssh" and inventory is None:
         nowhere = Probe(possible=False, reason=_NO_INVENTORY, remedy=_INVENTORY_REMEDY)
         return Tried(nowhere, {}, dict.fromkeys(FAULTS, nowhere))
     document["inventory"] = inventory
-    return try_backend(from_document(document), tuple(FAULTS), Steps())
+    return try_backend(from_document(document), tuple(FAULTS), steps)
 
 
 def _python() -> Probe:

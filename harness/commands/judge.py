@@ -189,7 +189,7 @@ def check(
             return print_judgement(results, prefix_of(name), shown)
 
         code = for_each(chosen, judge_target)
-    if before.line:
+    if before.line and shown is Shown.LINES:
         click.echo(before.line, err=True)
     return code
 

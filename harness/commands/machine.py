@@ -20,6 +20,7 @@ from harness.commands.options import json_option, runs_option, shown_options
 from harness.doctor import examine, explained, shortcomings, tables
 from harness.errors import EXIT_USAGE
 from harness.shown import Shown, answer, print_document
+from harness.steps import Steps
 
 
 @click.command()
@@ -37,7 +38,8 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
 
     Exit code 0 when campaigns can run on one of the backends here, else 2.
     """
-    found = examine(backends or BACKENDS, inventory)
+    steps = Steps(Console(stderr=True, quiet=as_json))
+    found = examine(backends or BACKENDS, inventory, steps)
     if as_json:
         print_document(found.to_json())
     else:

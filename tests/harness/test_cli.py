@@ -334,6 +334,17 @@ def test_doctor_shows_every_fault_and_the_command_that_brings_what_is_missing(mo
     assert result.stdout.splitlines()[-1] == last_line
 
 
+def test_doctor_shows_its_steps_but_where_a_document_is_asked_for(monkeypatch):
+    def stepping(_plan, _kinds, steps):
+        with steps.shown(at_once=True):
+            steps.step("probing")
+        return Tried(Probe(possible=True, reason=""), {}, {})
+
+    monkeypatch.setattr(doctor, "try_backend", stepping)
+    assert "probing" in kraftprobe("doctor", "--backend", "local").stderr
+    assert kraftprobe("doctor", "--backend", "local", "--json").stderr == ""
+
+
 def test_doctor_ends_in_2_where_no_campaign_can_run(monkeypatch):
     nowhere = Tried(Probe(possible=False, reason="no processes here"), {}, {})
     monkeypatch.setattr(doctor, "try_backend", lambda *_: nowhere)

@@ -61,6 +61,7 @@ def test_check_judges_the_same_files_once_and_prints_the_same(made, run):
     assert both.stdout.splitlines()[0] == f"factory/a: {fresh.stdout.splitlines()[0]}"
     assert "1 judged now; 1 judged before by the same code from the same files" in both.stderr
     assert "judged before" not in fresh.stderr
+    assert [check(run, form).stderr for form in ("--quiet", "--json")] == ["", ""]
 
 
 def append(name, data=b"\n"):
