@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from checkers.history.columns import Int64s
 from checkers.linearizability.encoding import APPEND, Encoded
-from checkers.linearizability.kernels.library import History, Kernels, Viable, right
+from checkers.linearizability.kernels.library import (
+    History,
+    Kernels,
+    Viable,
+    refuse_beyond_32_bits,
+    right,
+)
 
 RUNNING, FOUND, NONE, MEMORY, DIED = range(5)
 """More to do | an order was found | there is none | out of memory | nothing left, but some were
@@ -45,18 +51,13 @@ class Run(Protocol):
         ...
 
 
-_OPERATIONS_MAX = 1 << 29
-"""Of one history; the library counts in 32 bits."""
-
-
 class _Encoded:
     """Encoded operations as the library takes them; codes of states may be others than there."""
 
     def __init__(self, encoded: Encoded, a: Int64s | None = None, b: Int64s | None = None) -> None:
         e = encoded
         self.count = len(e.code)
-        if self.count >= _OPERATIONS_MAX:
-            raise MemoryError(f"{self.count} operations of one history")
+        refuse_beyond_32_bits(self.count)
         self._arrays = (
             right(e.code, np.int8),
             *(right(e.a if a is None else a), right(e.b if b is None else b)),
@@ -172,7 +173,12 @@ class FrontierRun:
     algorithm = "frontier"
 
     def __init__(
-        self, kernels: Kernels, encoded: Encoded, states: Sequence[int], width_max: int
+        self,
+        kernels: Kernels,
+        encoded: Encoded,
+        states: Sequence[int],
+        width_max: int,
+        bytes_max: int,
     ) -> None:
         e = encoded
         assert APPEND not in e.code, "the frontier knows no appends"
@@ -184,7 +190,8 @@ class FrontierRun:
         a, b = codes[at : at + len(e.a)], codes[at + len(e.a) :]
         self._history = _Encoded(e, a, b)
         initial = np.ascontiguousarray(codes[:at], np.int64)
-        self._search = _Search(kernels, "frontier", self._history.pointer, initial, at, len(known))
+        begin = self._history.pointer, initial, at, len(known), bytes_max
+        self._search = _Search(kernels, "frontier", *begin)
 
     @property
     def explored(self) -> int:
@@ -207,6 +214,8 @@ class FrontierRun:
         Empty where the library has none, which would be a fault: the verifier refuses it.
         """
         count, order = self._search.order(self._history.count)
+        if count == -2:
+            raise MemoryError
         return order[: max(0, count)]
 
     def blocked(self) -> int:

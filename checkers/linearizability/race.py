@@ -38,6 +38,8 @@ _CHUNK = {"wgl": 20_000, "frontier": 400}
 """Steps between two looks at the budget; some milliseconds."""
 _FIRST_TURN = {"wgl": (8, 2_000), "frontier": (1, 200)}
 """Steps of the first turn: so many for each operation, and so many more."""
+_BYTES_MAX = 1 << 62
+"""The library counts in 64 bits."""
 _TURN_FACTOR, _STUCK_FACTOR = 4, 2
 """How much longer the next turn is: of one that got further in the history, or did not."""
 
@@ -68,18 +70,22 @@ def race(
     """Search one key; `states`: those in which it may begin."""
     runners: list[_Runner] = []
     if "wgl" in algorithms:
-        runners.append(_Runner("wgl", encoded, [lambda: WglRun(kernels, encoded, states)]))
+        runners.append(_Runner("wgl", encoded, [lambda _: WglRun(kernels, encoded, states)]))
     if "frontier" in algorithms and APPEND not in encoded.code:
         widths = [_frontier(kernels, encoded, states, width) for width in _WIDTHS]
         runners.append(_Runner("frontier", encoded, widths))
     exceeded = f"memory limit of {budget.memory_limit_bytes / (1 << 20):g} MB"
     everyone = list(runners)
+    bytes_max = min(budget.memory_limit_bytes // len(everyone), _BYTES_MAX)
     try:
         while runners:
             for runner in list(runners):
-                status = runner.turn(budget, budget.memory_limit_bytes // len(everyone))
-                if status == FOUND:
-                    return _raced(Status.PASS, runner, everyone)
+                try:
+                    status = runner.turn(budget, bytes_max)
+                    if status == FOUND:
+                        return _raced(Status.PASS, runner, everyone)
+                except MemoryError:
+                    status = MEMORY
                 if status == NONE:
                     return _raced(Status.FAIL, runner, everyone)
                 if status == MEMORY:
@@ -92,14 +98,14 @@ def race(
 
 def _frontier(
     kernels: Kernels, encoded: Encoded, states: Sequence[int], width: int
-) -> Callable[[], Run]:
-    return lambda: FrontierRun(kernels, encoded, states, width)
+) -> Callable[[int], Run]:
+    return lambda bytes_max: FrontierRun(kernels, encoded, states, width, bytes_max)
 
 
 class _Runner:
     """One search, with the wider ones that follow when it dies out."""
 
-    def __init__(self, name: str, encoded: Encoded, makers: Sequence[Callable[[], Run]]) -> None:
+    def __init__(self, name: str, encoded: Encoded, makers: Sequence[Callable[[int], Run]]) -> None:
         self.name = name
         self._encoded = encoded
         self._makers = list(makers)
@@ -131,7 +137,7 @@ class _Runner:
         while left > 0 and status == RUNNING:
             budget.spend()
             if self.run is None:
-                self.run = self._makers.pop(0)()
+                self.run = self._makers.pop(0)(bytes_max)
             chunk = min(left, _CHUNK[self.name])
             status = self.run.advance(chunk, bytes_max)
             left -= chunk

@@ -1,16 +1,21 @@
-"""The compiled library: which is used, how its absence shows, and that nothing in it is undefined."""
+"""The compiled library: which is used, how its absence shows, and that it does nothing that C forbids."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from checkers.linearizability import kernels
+from checkers.linearizability.compiled import WglRun
+from checkers.linearizability.encoding import Encoded
 from checkers.linearizability.kernels import build, load, why_not
+from checkers.linearizability.kernels.library import OPERATIONS_MAX, right
 from harness import toolkit_image
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +56,24 @@ def damaged(patch, folder):
     patch.setattr(kernels, "LIBRARY", folder / "searches.so")
 
 
+def cut_short(patch, folder):
+    """As a full disk or an interrupted copy leaves it; to load it would kill the process."""
+    whole = build.LIBRARY.read_bytes()
+    (folder / "searches.so").write_bytes(whole[: len(whole) // 2])
+    patch.setattr(kernels, "LIBRARY", folder / "searches.so")
+
+
+def a_folder(patch, folder):
+    """Something that cannot be read, for root as well."""
+    (folder / "searches.so").mkdir()
+    patch.setattr(kernels, "LIBRARY", folder / "searches.so")
+
+
+def unreadable_sources(patch, folder):
+    (folder / "a.c").mkdir()
+    patch.setattr(build, "FOLDER", folder)
+
+
 def another(patch, folder):
     """A library, and not ours."""
     other = next(Path(sys.modules["numpy"].__file__).parent.rglob("*.so"))
@@ -67,6 +90,9 @@ def stale(patch, folder):
     [
         (missing, "searches.so is missing"),
         (damaged, "searches.so cannot be loaded"),
+        (cut_short, "searches.so is cut short"),
+        (a_folder, "searches.so cannot be loaded .*Is a directory"),
+        (unreadable_sources, "Is a directory: .*a.c"),
         (another, "searches.so cannot be loaded"),
         (stale, "searches.so was built from other sources than those beside it"),
     ],
@@ -75,7 +101,49 @@ def test_a_library_that_cannot_be_used_is_reported_with_what_to_do(anew, tmp_pat
     spoil(anew, tmp_path)
     with pytest.warns(RuntimeWarning, match=rf"plain Python: .*{reason}.*: install the package"):
         assert load() is None
-    assert reason in why_not()
+    assert re.search(reason, why_not())
+
+
+@pytest.mark.parametrize("length", [0, 5, 63, 64, 4096, -1])
+def test_a_part_of_the_library_is_refused_wherever_it_ends(anew, tmp_path, length):
+    (tmp_path / "searches.so").write_bytes(build.LIBRARY.read_bytes()[:length])
+    anew.setattr(kernels, "LIBRARY", tmp_path / "searches.so")
+    with pytest.warns(RuntimeWarning, match="plain Python"):
+        assert load() is None
+
+
+def test_arrays_are_passed_where_the_library_may_read_them():
+    odd = np.frombuffer(bytes(8 * 5 + 1), np.int64, offset=1)
+    assert not odd.flags.aligned
+    assert right(odd).flags.aligned
+    assert right(np.arange(6)[::2]).flags.c_contiguous
+    aligned = np.arange(6)
+    assert right(aligned) is aligned
+    with pytest.raises(TypeError, match="ALIGNED"):
+        load().call("factors", 5, odd)
+
+
+class Interrupted(np.ndarray):
+    """Ctrl-C is pressed while this array is on its way."""
+
+    @property
+    def ctypes(self):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_between_two_calls_stays_one():
+    with pytest.raises(KeyboardInterrupt):
+        load().call("factors", 5, np.zeros(5, np.int64).view(Interrupted))
+
+
+def test_more_than_32_bits_count_are_refused():
+    many = np.broadcast_to(np.int64(0), OPERATIONS_MAX)  # which takes no memory
+    with pytest.raises(MemoryError, match="536870912 operations"):
+        load().nested(many, many, many, many, 1)
+    none = np.zeros(0, np.int64)
+    encoded = Encoded(many, none, many, many, many, many, many, many, 0, none)
+    with pytest.raises(MemoryError, match="536870912 operations"):
+        WglRun(load(), encoded, [0])
 
 
 def test_switching_it_off_is_no_reason_to_warn(anew):

@@ -11,7 +11,12 @@ import pytest
 from checkers import Status, check
 from checkers.history.columns import from_operations
 from checkers.linearizability.columnar import judge_columns
+from checkers.linearizability.compiled import WglRun
+from checkers.linearizability.encoding import encode
+from checkers.linearizability.kernels import load
 from checkers.linearizability.linearizable import judge
+from checkers.linearizability.outcome import Budget
+from checkers.linearizability.race import race
 from checkers.models import model_named
 from tests.checkers.histories import op, read, write
 
@@ -95,6 +100,37 @@ def test_the_memory_that_is_really_used_stays_near_the_limit(algorithm, compiled
     before_mb, after_mb, status, summary = json.loads(done.stdout)
     assert (status, "limit" in summary) == ("UNKNOWN", True)
     assert after_mb - before_mb < 2 * 48
+
+
+def crowd_of_writes(count):
+    """All writes at the same time, every value twice, and a read of what nobody wrote."""
+    writes = [write(i, i // 2, i, 1_000_000 + i) for i in range(count)]
+    return [*writes, read(count, -1, 500_000, 10_000_000)]
+
+
+def test_a_frontier_that_would_begin_beyond_the_limit_does_not_begin():
+    """Its masks have a bit for each pair of an open operation and a value: 28 MB here."""
+    columns = from_operations(crowd_of_writes(12_000))
+    model = model_named("register")
+    encoded = encode(columns, model)
+    raced = race(load(), encoded, [encoded.initial], Budget(60.0, 1 << 24), ["frontier"])
+    assert (raced.status, raced.explored) == (Status.UNKNOWN, 0)
+    assert raced.exceeded == "memory limit of 16 MB"
+
+
+def test_a_limit_beyond_all_memory_is_no_limit():
+    model, history = model_named("cas-register"), explosion(30)
+    found = [judge(history, model, memory_limit_mb=mb).status for mb in (1024, 1 << 45)]
+    assert found == [Status.FAIL, Status.FAIL]
+
+
+def test_a_search_looks_at_its_budget_while_it_looks_through_a_crowd():
+    """Steps in which all operations are candidates: 20,000 of them took seconds."""
+    columns = from_operations(crowd_of_writes(20_000))
+    encoded = encode(columns, model_named("register"))
+    run = WglRun(load(), encoded, [encoded.initial])
+    run.advance(2_000, 1 << 30)
+    assert 0 < run.explored < 200
 
 
 WITHOUT = """

@@ -28,10 +28,10 @@ def _loaded() -> Kernels | str:
     """Return the library, or why there is none."""
     try:
         kernels = Kernels(LIBRARY)
-    except LibraryError as error:
+        if kernels.sources != digest():
+            return f"{LIBRARY} was built from other sources than those beside it: {_TO_DO}"
+    except (LibraryError, OSError) as error:
         return f"{error}: {_TO_DO}"
-    if kernels.sources != digest():
-        return f"{LIBRARY} was built from other sources than those beside it: {_TO_DO}"
     return kernels
 
 

@@ -184,6 +184,9 @@ static bool double_pools(struct frontier *f)
 static bool make_room(struct frontier *f)
 {
     if (f->nodes_used == f->nodes_room) {
+        if (f->nodes_room > INT32_MAX / 2) {
+            return false; /* a node is named in 32 bits */
+        }
         struct node *nodes = realloc(f->nodes, 2 * (size_t)f->nodes_room * sizeof *nodes);
         if (nodes == NULL) {
             return false;

@@ -2,6 +2,9 @@
 
 #include <stdlib.h>
 
+/* Rows for which pools have room at first. */
+enum { ROWS_FIRST = 64 };
+
 EXPORT void frontier_free(struct frontier *f)
 {
     if (f == NULL) {
@@ -179,7 +182,16 @@ static bool begin_open(struct frontier *f, int32_t class_count, int64_t values)
     return true;
 }
 
-static bool begin(struct frontier *f, const int64_t *states, int64_t state_count, int64_t values)
+/* Bytes of what grows with the product of two numbers: masks of every state, and the first rows. */
+static double product_bytes(const struct frontier *f, int64_t state_count, int64_t values)
+{
+    double masks = 3.0 * (double)values * (double)f->shape.words;
+    double rows = (double)(2 * ROWS_FIRST + (state_count > ROWS_FIRST ? state_count : ROWS_FIRST));
+    return 8.0 * (masks + rows * (double)(f->shape.width + 1));
+}
+
+static bool begin(struct frontier *f, const int64_t *states, int64_t state_count, int64_t values,
+                  int64_t bytes_max)
 {
     if (!begin_time(f)) {
         return false;
@@ -191,9 +203,11 @@ static bool begin(struct frontier *f, const int64_t *states, int64_t state_count
     }
     f->shape.words = most_open(f) / BITS + 1;
     f->shape.width = MASKS + 2 * f->shape.words + counters;
-    if (!begin_open(f, class_count, values) ||
-        !pool_resize(&f->rows, &f->shape, state_count > 64 ? state_count : 64) ||
-        !pool_resize(&f->done, &f->shape, 64) || !pool_resize(&f->waiting, &f->shape, 64)) {
+    if (product_bytes(f, state_count, values) > (double)bytes_max ||
+        !begin_open(f, class_count, values) ||
+        !pool_resize(&f->rows, &f->shape, state_count > ROWS_FIRST ? state_count : ROWS_FIRST) ||
+        !pool_resize(&f->done, &f->shape, ROWS_FIRST) ||
+        !pool_resize(&f->waiting, &f->shape, ROWS_FIRST)) {
         return false;
     }
     for (int64_t j = 0; j < state_count; j++) {
@@ -209,15 +223,16 @@ static bool begin(struct frontier *f, const int64_t *states, int64_t state_count
     return true;
 }
 
-/* A frontier that begins in any of some states; NULL where there is no memory. All that operations
-   need and make, and the states, are small numbers below `values`. The arrays must outlive it. */
+/* A frontier that begins in any of some states; NULL where there is no memory, or where it would take
+   more than `bytes_max` already. All that operations need and make, and the states, are small numbers
+   below `values`. The arrays must outlive it. */
 EXPORT struct frontier *frontier_new(const struct history *history, const int64_t *states,
-                                     int64_t state_count, int64_t values)
+                                     int64_t state_count, int64_t values, int64_t bytes_max)
 {
     struct frontier *f = calloc(1, sizeof *f);
     if (f != NULL) {
         f->history = *history;
-        if (!begin(f, states, state_count, values)) {
+        if (!begin(f, states, state_count, values, bytes_max)) {
             frontier_free(f);
             return NULL;
         }

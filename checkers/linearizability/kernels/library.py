@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from ctypes import CDLL, POINTER, Structure, byref, c_bool, c_char_p, c_int32, c_int64, c_void_p
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from struct import unpack_from
+from typing import Any, Final
 
 import numpy as np
 from numpy.ctypeslib import ndpointer
@@ -97,10 +98,12 @@ class _Columns(Structure):
     )
 
 
-_int64s = ndpointer(np.int64, ndim=1, flags="C_CONTIGUOUS")
-_outcomes = ndpointer(np.int64, ndim=2, flags="C_CONTIGUOUS")
-_bools = ndpointer(np.bool_, ndim=1, flags="C_CONTIGUOUS")
-_points = ndpointer(np.uint32, ndim=1, flags="C_CONTIGUOUS")
+_LAYOUT: Final = ("C_CONTIGUOUS", "ALIGNED")
+_int64s = ndpointer(np.int64, ndim=1, flags=_LAYOUT)
+_outcomes = ndpointer(np.int64, ndim=2, flags=_LAYOUT)
+_bools = ndpointer(np.bool_, ndim=1, flags=_LAYOUT)
+_points = ndpointer(np.uint32, ndim=1, flags=_LAYOUT)
+_ARRAYS = {_int64s, _outcomes, _bools, _points}
 _history, _viable = POINTER(History), POINTER(Viable)
 
 _FUNCTIONS: dict[str, tuple[type[Any] | None, tuple[Any, ...]]] = {
@@ -118,7 +121,7 @@ _FUNCTIONS: dict[str, tuple[type[Any] | None, tuple[Any, ...]]] = {
         None,
         (_history, _int64s, c_int64, _viable, *(c_int64,) * 3, _int64s, _outcomes),
     ),
-    "frontier_new": (c_void_p, (_history, _int64s, c_int64, c_int64)),
+    "frontier_new": (c_void_p, (_history, _int64s, *(c_int64,) * 3)),
     "frontier_free": (None, (c_void_p,)),
     "frontier_run": (c_int32, (c_void_p, c_int64, c_int64, c_int64)),
     "frontier_report": (None, (c_void_p, _int64s)),
@@ -132,9 +135,30 @@ _FUNCTIONS: dict[str, tuple[type[Any] | None, tuple[Any, ...]]] = {
 }
 
 
+OPERATIONS_MAX = 1 << 29
+"""Of one history: the library counts them, twice, in 32 bits."""
+
+
+def refuse_beyond_32_bits(count: int) -> None:
+    """Raise MemoryError for as many operations, or values, as the library cannot count."""
+    if count >= OPERATIONS_MAX:
+        raise MemoryError(f"{count} operations of one history")
+
+
 def right(array: NDArray[Any], kind: type[Any] = np.int64) -> NDArray[Any]:
     """Return the array, or a copy, as the library takes it."""
-    return np.ascontiguousarray(array, kind)
+    return np.require(array, kind, _LAYOUT)
+
+
+def _is_cut_short(data: bytes) -> bool:
+    """Say whether an ELF file (of 64 bits) ends before its table of sections, the last thing in it.
+
+    Loading it would kill the process (SIGBUS).
+    """
+    if len(data) < 64 or data[:5] != b"\x7fELF\2":
+        return False  # what is no such file, or not even its header, is refused in good order
+    (table,), (size, count) = unpack_from("=Q", data, 40), unpack_from("=HH", data, 58)
+    return len(data) < int(table) + int(size) * int(count)
 
 
 def _room(count: int) -> int:
@@ -156,21 +180,27 @@ class Kernels:
     """The loaded library. Raises LibraryError."""
 
     def __init__(self, path: Path) -> None:
-        if not path.exists():
-            raise LibraryError(f"{path} is missing")
         try:
+            if _is_cut_short(path.read_bytes()):
+                raise LibraryError(f"{path} is cut short")
             self._library = CDLL(str(path))
             for name, (result, arguments) in _FUNCTIONS.items():
                 function = getattr(self._library, name)
-                function.restype, function.argtypes = result, arguments
+                function.restype = result
+                function.argtypes = [c_void_p if x in _ARRAYS else x for x in arguments]
+        except FileNotFoundError as error:
+            raise LibraryError(f"{path} is missing") from error
         except (OSError, AttributeError) as error:
             raise LibraryError(f"{path} cannot be loaded ({error})") from error
         self.sources: str = self.call("digest_of_sources").decode()
         """The digest of the sources that it was built from."""
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call a function of the library."""
-        return getattr(self._library, name)(*arguments)
+        """Call a function of the library. Raises TypeError for an array that it does not take."""
+        # Not left to ctypes, which makes an ArgumentError of any exception here, also of Ctrl-C.
+        pairs = zip(_FUNCTIONS[name][1], arguments, strict=True)
+        given = [kind.from_param(x).data if kind in _ARRAYS else x for kind, x in pairs]
+        return getattr(self._library, name)(*given)
 
     def prefix_hashes(self, points: NDArray[np.uint32], ends: Int64s) -> Int64s:
         """Return the hash of what ends with each code point; `ends`: of each text."""
@@ -244,6 +274,7 @@ class Kernels:
         self, into_from: Int64s, begin: Int64s, end: Int64s, out_by: Int64s, points: int
     ) -> Int64s:
         """Nest values in words `push x, word, pop x`; see nested.c."""
+        refuse_beyond_32_bits(len(begin))
         held = _Held(
             _Values, [right(x) for x in (into_from, begin, end, out_by)], len(begin), points
         )

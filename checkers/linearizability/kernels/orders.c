@@ -58,11 +58,11 @@ EXPORT int64_t fifo(const struct spans *into, const struct spans *out, int64_t c
                     int64_t *order)
 {
     int8_t *free_ends = calloc(2 * (size_t)count + 1, 1);
-    int8_t *done = free_ends + count;
-    int64_t placed = 0, next_into = 0, next_out = 0, first_into = 0, first_out = 0;
     if (free_ends == NULL) {
         return -1;
     }
+    int8_t *done = free_ends + count;
+    int64_t placed = 0, next_into = 0, next_out = 0, first_into = 0, first_out = 0;
     while (placed < count) {
         while (done[into->by_by[first_into]]) {
             first_into++;

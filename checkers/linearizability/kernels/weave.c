@@ -96,7 +96,7 @@ static int64_t woven(const struct frontier *f, struct woven *w, int64_t *order)
    Gap g lies after placement g (gap 0 before the first); it is open from the event of placement g
    to that of the next. An open read goes to the first gap with a state that meets it, a write to the
    first one before another write, or in which its value is there anyway. Returns how many operations
-   stand in it; -1 when some operation has no gap, which would be a fault of the frontier, or when
+   stand in it; -1 when some operation has no gap, which would be a fault of the frontier, -2 when
    there is no memory. */
 EXPORT int64_t frontier_order(const struct frontier *f, int64_t *order)
 {
@@ -106,7 +106,7 @@ EXPORT int64_t frontier_order(const struct frontier *f, int64_t *order)
     }
     int64_t *room = calloc((size_t)(5 * m + n + 8), sizeof *room);
     if (room == NULL) {
-        return -1;
+        return -2;
     }
     struct woven w = {
         m, room, room + m, room + 2 * m, room + 3 * m + 1, room + 3 * m + 1 + n,

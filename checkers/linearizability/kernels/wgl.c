@@ -23,6 +23,9 @@
 static const int64_t PUT_KEY = INT64_C(1) << 35, UNSEEN_KEY = INT64_C(1) << 36;
 static const int64_t INDETERMINATE_KEY = INT64_C(1) << 40, NO_KEY = INT64_C(1) << 62;
 
+/* As many operations are looked at in one step. */
+enum { LOOKS_A_STEP = 1024 };
+
 struct placement {
     int64_t state; /* before it */
     int64_t key;
@@ -213,6 +216,7 @@ struct choice {
     int64_t key;
     bool pure; /* it changes nothing, so there is no alternative to it */
     bool done; /* nothing is left to place */
+    int64_t looked; /* at so many operations and classes */
 };
 
 /* Find the next candidate after `last`: an operation that may come next. */
@@ -221,8 +225,8 @@ static struct choice choose(struct wgl *w)
     const struct history *h = &w->history;
     int32_t n = h->count, entry = w->following[2 * n];
     bool strings = w->viable.slots > 2;
-    struct choice best = {-1, NO_KEY, false, false};
-    for (; entry < n; entry = w->following[entry]) {
+    struct choice best = {-1, NO_KEY, false, false, 0};
+    for (; entry < n; entry = w->following[entry], best.looked++) {
         int8_t code = h->code[entry];
         if (code == READ || code == NOT) {
             if ((h->a[entry] == w->state) == (code == READ)) {
@@ -255,7 +259,7 @@ static struct choice choose(struct wgl *w)
         return best;
     }
     int64_t first = w->last + 1 - INDETERMINATE_KEY;
-    for (int64_t k = first > 0 ? first : 0; k < w->class_count; k++) {
+    for (int64_t k = first > 0 ? first : 0; k < w->class_count; k++, best.looked++) {
         int32_t place = w->starts[k] + w->used[k];
         if (place >= w->starts[k + 1]) {
             continue;
@@ -333,12 +337,14 @@ static int remember(struct wgl *w, int32_t i, int64_t after, int64_t bytes_max)
     return RUNNING;
 }
 
-/* Go on for at most `steps` steps; returns the status. */
+/* Go on for about `steps` steps; returns the status. A step that looks at many operations counts as
+   many: the caller would wait too long. */
 static int run(struct wgl *w, int64_t steps, int64_t bytes_max)
 {
     const struct history *h = &w->history;
-    while (steps-- > 0) {
+    while (steps > 0) {
         struct choice chosen = choose(w);
+        steps -= 1 + chosen.looked / LOOKS_A_STEP;
         if (chosen.done) {
             return FOUND;
         }
