@@ -24,6 +24,7 @@ SLOW = (
     "checkers/test_arrays.py::test_the_verifier_in_columns_agrees_with_the_plain_one",
     "checkers/test_arrays.py::test_repeated_values_make_no_rule_in_columns_wrong",
     "checkers/test_kernels.py::test_nothing_in_it_is_undefined_and_the_compiler_warns_of_nothing",
+    "checkers/test_kernels.py::test_where_memory_runs_out_no_verdict_is_wrong_and_all_memory_is_freed",
     "checkers/test_limits.py::test_everything_works_without_the_compiled_library",
     "checkers/test_limits.py::test_the_memory_that_is_really_used_stays_near_the_limit",
     "checkers/test_linearizable_oracle.py::test_no_counterexample_to_the_verdict_is_found",

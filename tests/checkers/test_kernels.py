@@ -212,3 +212,37 @@ def test_nothing_in_it_is_undefined_and_the_compiler_warns_of_nothing(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def sanitizer():
+    """Return gcc's AddressSanitizer, to be loaded first; skip where there is none."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        pytest.skip("gcc is not there, whose AddressSanitizer this needs")
+    asked = [gcc, "-print-file-name=libasan.so"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(found).is_file():
+        pytest.skip("gcc has no AddressSanitizer (Debian: libasan8)")
+    return gcc, found
+
+
+def test_where_memory_runs_out_no_verdict_is_wrong_and_all_memory_is_freed(tmp_path):
+    """Also, AddressSanitizer ends the process where the library reads or writes what is not its."""
+    gcc, preloaded = sanitizer()
+    flags = ["-std=c99", "-O1", "-g", "-fPIC", "-shared", "-fsanitize=address"]
+    flags += [f'-DSOURCES="{build.digest()}"', "-include", str(ROOT / "tests/checkers/failing.h")]
+    sources = [path for path in build.sources() if path.suffix == ".c"]
+    library = tmp_path / "searches.so"
+    subprocess.run([gcc, *flags, "-o", library, *sources], check=True)
+    options = {"ASAN_OPTIONS": "detect_leaks=0", "LD_PRELOAD": preloaded}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.checkers.starved", library],
+        cwd=ROOT,
+        env=os.environ | options,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "'MemoryError'" in done.stdout.splitlines()[-1]
+    assert "'UNKNOWN'" in done.stdout.splitlines()[-1]
