@@ -244,6 +244,10 @@ class Quorum:
             self.led.add((node, epoch))
         elif fields.get("state") == "Candidate":
             self.stood.add((node, epoch))
+        elif fields.get("state") == "Resigned" and (node, epoch) in self.stood:
+            # Its file named it as leader; a kill came before it traced that.
+            if node_name(fields["leader_id"]) == node:
+                self.led.add((node, epoch))
 
     def _leader_change(self, node: str, fields: Fields) -> None:
         del node

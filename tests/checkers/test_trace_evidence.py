@@ -16,6 +16,7 @@ from tests.checkers.run_evidence import (
     good_trace,
     high_watermark,
     state,
+    trace,
     with_trace,
 )
 
@@ -72,6 +73,20 @@ def test_a_node_hears_of_leaders_and_candidates_from_themselves(named):
     states = {**states, "n2": {**states["n2"], **written}}
     run = replace(run, evidence=replace(run.evidence, quorum_states=states))
     assert judged(run) == (Status.UNKNOWN, {"heard-of"})
+
+
+def test_a_leader_killed_between_its_file_and_its_trace_may_be_heard_of():
+    start = {"node_id": 1, "mutant": None, "directory_id": "d1"}
+    stood = [state(2, voted=1, name="Candidate"), ("start", start, 1), recovered(6)]
+    resigned = state(2, leader=1, name="Resigned")
+    n1 = trace("n1", *stood, (*resigned, 1), begin_ns=len(good_trace("n1")))
+    n2 = trace("n2", state(2, leader=1), begin_ns=len(good_trace("n1")) + len(n1))
+    traces = {node: good_trace(node) for node in ("n1", "n2", "n3")}
+    traces["n1"], traces["n2"] = traces["n1"] + n1, traces["n2"] + n2
+    states = good_run().evidence.quorum_states
+    later = {"leaderEpoch": 2, "leaderId": 1, "votedId": -1}
+    states = {**states, "n1": {**states["n1"], **later}, "n2": {**states["n2"], **later}}
+    assert judged(good_run(traces=traces, quorum_states=states)) == (Status.PASS, set())
 
 
 def test_what_was_appended_may_be_flushed_and_fetched():
