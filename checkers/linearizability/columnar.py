@@ -36,6 +36,7 @@ from checkers.verdict import CheckResult, Status
 
 _STEPS_EACH = 8
 """Steps for each operation of a key, before it counts as hard."""
+_STRING_TURNS = 2
 _BATCH_BYTES_MAX = 1 << 26
 _ARRAYS_MIN = 200
 """From so many operations of a key on arrays are faster than objects."""
@@ -278,10 +279,8 @@ class _Columns:
                 continue
             part = self.columns.take(self._rows(k))
             kernels = load() if refused is None and k not in self.wrong else None
-            if kernels is not None:
-                yield self._searched(kernels, k, part, limits)
-            else:
-                yield linearizable.judge(part.operations(), self.model, **limits)
+            result = None if kernels is None else self._searched(kernels, k, part, limits)
+            yield result or linearizable.judge(part.operations(), self.model, **limits)
 
     def _rows(self, k: int) -> slice | NDArray[np.intp]:
         """Return the rows of a key, which grow."""
@@ -312,13 +311,17 @@ class _Columns:
 
     def _searched(
         self, kernels: Kernels, k: int, part: Columns, limits: dict[str, Any]
-    ) -> CheckResult:
-        """Race over one hard key."""
+    ) -> CheckResult | None:
+        """Race over one hard key; None where it is to be judged as objects.
+
+        Strings are searched for some turns: what their parts are then says more, mostly all.
+        """
         budget = Budget(
             limits["time_limit_s"], int(limits["memory_limit_mb"] * (1 << 20)), limits["cancelled"]
         )
         encoded = self.encoded.part(k)
-        raced = race(kernels, encoded, [encoded.initial], budget)
+        turns = _STRING_TURNS if isinstance(self.model, KeyValue) else None
+        raced = race(kernels, encoded, [encoded.initial], budget, turns=turns)
         if raced.status is Status.PASS:
             assert raced.order is not None
             assert isinstance(self.model, Register | KeyValue)
@@ -328,11 +331,13 @@ class _Columns:
             try:
                 verify_orders(part, self.model, inside)
             except RefusedError:
-                return linearizable.judge(part.operations(), self.model, **limits)
+                return None
             key, shown = self.columns.keys[k], self.columns.index[rows]
             proof = shown if self.certificates else None
             count = len(part), len(rows), raced.explored
             return _passed(key, raced.algorithm, *count, proof)
+        if turns is not None:
+            return None
         operations = part.operations()
         model = self.model.prepare(operations)
         kept = relevant(operations, model)

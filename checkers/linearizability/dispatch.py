@@ -4,6 +4,7 @@
 |---|---|
 | a register, every value written once | `zones` |
 | a register with compare-and-set, every value made once | `chains` |
+| strings that are appended to, all texts that gets show written once | `chains` |
 | a model with a rule of its own, if its assumptions hold | that rule (`linearizability.rules`) |
 | any other register, with compare-and-set or without | `frontier` and `wgl` in turns |
 | everything else | `wgl` |
@@ -22,14 +23,14 @@ from dataclasses import replace
 
 from checkers.history import Operation, seconds
 from checkers.history.columns import Columns, Int64s, from_operations
-from checkers.linearizability import chains, wgl
+from checkers.linearizability import chains, strings, wgl
 from checkers.linearizability.clusters import Judged, unique_keys
 from checkers.linearizability.encoding import Encoded, encodable, encode, state_code
 from checkers.linearizability.kernels import load, why_not
 from checkers.linearizability.outcome import Budget, Outcome, Window
 from checkers.linearizability.race import SEARCHES, Raced, race
 from checkers.linearizability.rules import RULE_NAMES, rules_for
-from checkers.models import CasRegister, Model, Register, State, relevant
+from checkers.models import CasRegister, KeyValue, Model, Register, State, relevant
 from checkers.verdict import Status
 
 ALGORITHMS = ("zones", "chains", *RULE_NAMES, "frontier", "wgl")
@@ -66,7 +67,10 @@ def _refusal(algorithm: str, model: Model) -> str:
     if algorithm == "zones":
         return "zones need a register in which every written value is unique"
     if algorithm == "chains":
-        return "chains need a register in which every value is made once, and nobody refused oddly"
+        return (
+            "chains need a register in which every value is made once and nobody refused oddly, or "
+            "strings that can be taken apart in one way into texts that were written once"
+        )
     if algorithm == "frontier" and load() is None:
         return f"the frontier is compiled only, and {why_not()}"
     if algorithm == "frontier":
@@ -78,13 +82,16 @@ def _unique(
     kept: Sequence[Operation], model: Model, algorithm: str | None
 ) -> tuple[str, Outcome] | None:
     name = "zones" if type(model) is Register else "chains"
-    if not isinstance(model, Register) or not encodable(model) or algorithm not in (None, name):
+    if not encodable(model) or algorithm not in (None, name):
         return None
     columns = from_operations(kept)
-    encoded = encode(columns, model)
-    if not has_unique_values(encoded, len(columns.values)):
-        return None
-    judged = chains.judge(encoded, len(columns.values))
+    if isinstance(model, KeyValue):
+        judged = strings.judge(kept, model)
+    else:
+        encoded = encode(columns, model)
+        if not has_unique_values(encoded, len(columns.values)):
+            return None
+        judged = chains.judge(encoded, len(columns.values))
     if judged is None or judged.undecided:
         return None
     return name, judged_outcome(judged, 0, columns, kept, model)
@@ -123,7 +130,16 @@ _EXPLANATIONS = {
     "stale-cas": "a value was still there after a compare-and-set had replaced it",
     "stale-read": "two values must each have been there before the other",
     "refused-cas": "a compare-and-set was refused although the value was there all the time",
+    "torn-append": "a text that was appended once is shown behind two strings",
 }
+_OF_STRINGS = {
+    "forked-cas": (
+        "forked-append",
+        "two texts were each appended to one string that was made once",
+    ),
+    "stale-cas": ("stale-get", "a string was still there after something had been appended to it"),
+}
+"""Names and explanations where a register stands for a string."""
 
 
 def _wrong_outcome(
@@ -136,20 +152,30 @@ def _wrong_outcome(
         for o in kept
         if o.index in shown
     )
-    explanation = f"{_EXPLANATIONS[found.kind]}: operation {', operation '.join(described)}"
+    kind, explanation = found.kind, _EXPLANATIONS[found.kind]
+    if isinstance(model, KeyValue):
+        kind, explanation = _OF_STRINGS.get(kind, (kind, explanation))
+    explanation += f": operation {', operation '.join(described)}"
     if found.times_ns:
         f, s, other_f, other_s = map(seconds, found.times_ns)
         explanation += f" (one by {f} and at {s} or later, the other by {other_f} and at {other_s})"
     groups = {model.group(o) for o in kept if o.index in shown and model.has_effect(o)}
     groups |= {model.group(o) for o in kept if o.index in shown} - {None}
     every = found.kind == "refused-cas"  # which any value that is left out might explain
+    horizon_ns = None
+    if isinstance(model, KeyValue):  # a single put may begin what all appends belong to
+        got_ns = [o.complete_ns for o in kept if o.index in shown and not model.has_effect(o)]
+        horizon_ns = max(got_ns, default=None)
     inside = [
         o.index
         for o in kept
         if o.index in shown
         or (model.has_effect(o) and (every or model.group(o) in groups | {None}))
+        if horizon_ns is None or o.invoke_ns <= horizon_ns
     ]
-    return Outcome(Status.FAIL, explanation, kind=found.kind, window=Window(tuple(inside)))
+    return Outcome(
+        Status.FAIL, explanation, kind=kind, window=Window(tuple(inside), None, horizon_ns)
+    )
 
 
 def search(

@@ -12,7 +12,7 @@ chunks of some milliseconds the budget is looked at: time, memory, cancellation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from checkers.history.columns import Int64s
@@ -66,8 +66,10 @@ def race(
     states: Sequence[int],
     budget: Budget,
     algorithms: Sequence[str] = SEARCHES,
+    *,
+    turns: int | None = None,
 ) -> Raced:
-    """Search one key; `states`: those in which it may begin."""
+    """Search one key; `states`: those in which it may begin; `turns`: of each search, None: any."""
     runners: list[_Runner] = []
     if "wgl" in algorithms:
         runners.append(_Runner("wgl", encoded, [lambda _: WglRun(kernels, encoded, states)]))
@@ -78,22 +80,31 @@ def race(
     everyone = list(runners)
     bytes_max = min(budget.memory_limit_bytes // len(everyone), _BYTES_MAX)
     try:
-        while runners:
-            for runner in list(runners):
-                try:
-                    status = runner.turn(budget, bytes_max)
-                    if status == FOUND:
-                        return _raced(Status.PASS, runner, everyone)
-                except MemoryError:
-                    status = MEMORY
-                if status == NONE:
-                    return _raced(Status.FAIL, runner, everyone)
-                if status == MEMORY:
-                    runners.remove(runner)
+        for runner in _in_turns(runners, turns):
+            try:
+                status = runner.turn(budget, bytes_max)
+                if status == FOUND:
+                    return _raced(Status.PASS, runner, everyone)
+            except MemoryError:
+                status = MEMORY
+            if status == NONE:
+                return _raced(Status.FAIL, runner, everyone)
+            if status == MEMORY:
+                runners.remove(runner)
+        if runners:
+            exceeded = f"{turns} turns"
     except BudgetExceededError as error:
         exceeded = str(error)
     furthest = max(everyone, key=_Runner.reached)
     return _raced(Status.UNKNOWN, furthest, everyone, exceeded)
+
+
+def _in_turns(runners: Sequence[_Runner], turns: int | None) -> Iterator[_Runner]:
+    """Go through those that are left, again and again."""
+    done = 0
+    while runners and done != turns:
+        yield from list(runners)
+        done += 1
 
 
 def _frontier(

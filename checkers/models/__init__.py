@@ -10,13 +10,14 @@ from checkers.history.values import freeze
 from checkers.models.accounts import Accounts
 from checkers.models.base import Model, NondeterministicModel, State, relevant
 from checkers.models.brokers import Broker
-from checkers.models.collections import GrowingSet, KeyValue
+from checkers.models.collections import GrowingSet
 from checkers.models.config import Config
 from checkers.models.counters import Counter, ProducerIds, UniqueIds
 from checkers.models.lists import ListAppend, Log
 from checkers.models.queues import Mutex, Queue, Stack, UnorderedQueue
 from checkers.models.registers import CasRegister, Register
 from checkers.models.several import MultiRegister
+from checkers.models.strings import KeyValue
 from checkers.models.topics import Topics
 from checkers.names import nearest
 

@@ -13,7 +13,14 @@ from checkers.linearizability.outcome import Window
 from checkers.models import model_named, relevant
 from checkers.registry import CheckSpec, RunInput, check_keys, find_check, run_check
 from tests.checkers import histories, test_rules  # the latter registers its worlds
-from tests.checkers.histories import op, random_history, read, write
+from tests.checkers.histories import (
+    FIRST_WORLDS,
+    op,
+    random_history,
+    read,
+    repeated_strings,
+    write,
+)
 from tests.checkers.more_worlds import RULED, paired_history
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.run_evidence import good_log, record, with_log
@@ -61,6 +68,18 @@ KNOWN = {
         [write(0, 1, 0, 1), _cas(1, [1, 2], 5, 6, type=EventType.FAIL)],
         "cas-register",
         FAIL,
+    ),
+    "strings, searched": (repeated_strings("ab"), "kv", PASS),
+    "strings, one of them wrong": (repeated_strings("ba"), "kv", FAIL),
+    "append of nothing": (
+        [
+            op(0, "append", (0, 1), input="a"),
+            op(1, "get", (2, 3), output="a"),
+            op(2, "append", (4, 5), input=""),
+            op(3, "get", (6, 7), output="a"),
+        ],
+        "kv",
+        PASS,
     ),
     "two classes": (
         [
@@ -225,9 +244,10 @@ def _whole_runs() -> Iterator[str]:
 
 
 def _random() -> Iterator[str]:
-    kinds = ["register", "unique-register", "cas-register", "kv", "set", "config", "topics"]
+    kinds = ["register", "unique-register", "cas-register", "kv", "unique-kv"]
+    kinds += ["set", "config", "topics"]
     for kind in [*kinds, *(f"unique {name}" for name in RULED), "any queue", "any counter"]:
-        name = "register" if kind == "unique-register" else kind.split()[-1]
+        name = kind.removeprefix("unique-") if kind in FIRST_WORLDS else kind.split()[-1]
         world = histories.WORLDS[kind]
         for case in range(CASES):
             rnd = Random(f"battery-{kind}-{case}")

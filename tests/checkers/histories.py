@@ -28,6 +28,19 @@ def read(index: int, value: Any, begin: int, end: int | None, **fields: Any) -> 
     return op(index, "read", (begin, end), output=value, **fields)
 
 
+def repeated_strings(last: str) -> list[Operation]:
+    """More than plain Python searches, of texts that come again and again."""
+    made = [
+        [
+            op(3 * n, "put", (6 * n, 6 * n + 1), input="a"),
+            op(3 * n + 1, "append", (6 * n + 2, 6 * n + 3), input="b"),
+            op(3 * n + 2, "get", (6 * n + 4, 6 * n + 5), output="ab"),
+        ]
+        for n in range(20)
+    ]
+    return [*(o for three in made for o in three), op(60, "get", (120, 121), output=last)]
+
+
 def random_history(
     rnd: Random, kind: str | type[World], *, size_max: int = 6
 ) -> tuple[list[Operation], bool]:
@@ -147,6 +160,25 @@ class KvWorld(World):
         return self.rnd.choice(["", "a", "b", "ab", "ba", "aa"])
 
 
+class UniqueKvWorld(KvWorld):
+    """Every text once: letters, or words of which some are made of others, or one that is empty."""
+
+    def __init__(self, rnd: Random) -> None:
+        super().__init__(rnd)
+        words = ["a", "b", "ab", "ba", "aa", "bab", "abb", "c", ""]
+        self.texts = rnd.choice(["abcdefghi", "abcdefghi", rnd.sample(words, len(words))])
+
+    def draw(self, index: int) -> tuple[str, Any]:
+        f, _ = super().draw(index)
+        return f, None if f == "get" else self.texts[index]
+
+    def any_result(self, operation: Operation) -> Any:
+        if operation.f != "get":
+            return operation.output
+        texts = self.rnd.sample(list(self.texts[:6]), self.rnd.randint(0, 3))
+        return self.rnd.choice(["".join(texts), self.state])
+
+
 class SetWorld(World):
     state: frozenset[int] = frozenset()
 
@@ -221,6 +253,7 @@ WORLDS = {
     "cas-register": CasWorld,
     "unique-cas-register": UniqueCasWorld,
     "kv": KvWorld,
+    "unique-kv": UniqueKvWorld,
     "set": SetWorld,
     "config": ConfigWorld,
     "topics": TopicsWorld,

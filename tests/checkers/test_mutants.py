@@ -12,12 +12,12 @@ from checkers.cycles import list_append, search
 from checkers.history import EventType
 from checkers.linearizability import certificate, dispatch, walk, wgl
 from checkers.linearizability.rules import counter, ladder, lists, log, offsets, queue, sets, stack
-from checkers.models import base
+from checkers.models import base, parts, strings
 from checkers.models.base import Model, relevant
-from checkers.models.collections import KeyValue
 from checkers.models.config import Config
 from checkers.models.counters import ProducerIds
 from checkers.models.registers import CasRegister, Register
+from checkers.models.strings import KeyValue
 from checkers.models.topics import Topics
 from checkers.verdict import Status
 from tests.checkers.battery import battery
@@ -302,6 +302,24 @@ def drops_all_but_one_configuration_of_a_state(patch):
 @mutant
 def calls_all_strings_indistinct(patch):
     patch.setattr(KeyValue, "indistinct", lambda self, operations: lambda state: "")
+
+
+@mutant
+def takes_texts_that_come_twice_for_one(patch):
+    patch.setattr(parts, "Counter", lambda texts: dict.fromkeys(texts, 1))
+
+
+@mutant
+def takes_a_string_apart_in_the_first_of_two_ways(patch):
+    patch.setattr(parts._Reached, "ways", property(lambda self: 1, lambda self, ways: None))
+
+
+@mutant
+def makes_a_write_of_an_append_of_nothing(patch):
+    parts_of = strings.parts_of
+    patch.setattr(
+        strings, "parts_of", lambda got, first, texts: parts_of(got, first, [*filter(None, texts)])
+    )
 
 
 @mutant

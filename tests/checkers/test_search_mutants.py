@@ -21,7 +21,7 @@ from checkers.linearizability.outcome import Budget
 from checkers.models import model_named, relevant
 from checkers.verdict import Status
 from tests.checkers import test_arrays, test_mutants
-from tests.checkers.histories import FAIL, op, random_history, write
+from tests.checkers.histories import FAIL, op, random_history, repeated_strings, write
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.oracles import frontier
 from tests.checkers.test_searches import crowd
@@ -40,6 +40,10 @@ def battery() -> Iterator[str]:
     (helped,) = judge_columns(from_operations(HELPED), model_named("cas-register"))
     if helped.status is not Status.PASS:
         yield helped.summary
+    for last, truth_of_all in (("ab", Status.PASS), ("ba", Status.FAIL)):
+        (strings,) = judge_columns(from_operations(repeated_strings(last)), model_named("kv"))
+        if strings.status is not truth_of_all:
+            yield strings.summary
     for seed in range(400):
         for kind in ("unique-cas-register", "cas-register", "unique-register", "register", "kv"):
             rnd = Random(seed)
