@@ -47,6 +47,7 @@ from checkers.history.columns import (
 from checkers.history.edn import read_all
 from checkers.history.edn_lines import EDN_MARK, MARK, NotPlainError
 from checkers.history.foreign import plain
+from checkers.history.formats import refuse_device
 from checkers.history.journal_columns import EVENTS, blocks_of, journal_table
 from checkers.history.json_text import JsonError, parse
 
@@ -81,6 +82,7 @@ def read(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], bo
         except (NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH) as error:
             raise HistoryError(f"{path}: cannot be read: {_line(error)}") from error
     try:
+        refuse_device(path)
         if _is_edn(path):
             found = [*edn_lines.read_table(path, independent=independent)]
             return from_events(found.pop(0))[0], found.pop(), True

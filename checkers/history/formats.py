@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from stat import S_ISBLK, S_ISCHR
 from typing import Any, TypeGuard
 
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, HistoryError, pair
@@ -59,6 +60,7 @@ def load(path: str | Path, *, independent: bool = False) -> History:
 def _read(path: str | Path, *, independent: bool) -> tuple[Sequence[Event], History | None]:
     """Return the events of a file; of a foreign one also the whole history."""
     try:
+        refuse_device(path)
         text = Path(path).read_bytes().decode("utf-8")
     except OSError as error:
         raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
@@ -72,6 +74,13 @@ def _read(path: str | Path, *, independent: bool) -> tuple[Sequence[Event], Hist
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error
     return history.events, history
+
+
+def refuse_device(path: str | Path) -> None:
+    """Raise HistoryError for /dev/zero and its like, OSError where there is nothing."""
+    mode = Path(path).stat().st_mode
+    if S_ISCHR(mode) or S_ISBLK(mode):
+        raise HistoryError(f"{path}: a device, which may have no end; give a file or a pipe")
 
 
 def _foreign_forms(text: str) -> Iterable[Any] | None:

@@ -144,6 +144,14 @@ def test_what_is_read_is_judged(folder, data, model):
     assert result.status in set(Status)
 
 
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
+def test_a_device_is_refused_and_not_read(device):
+    with pytest.raises(HistoryError, match="a device"):
+        load_history(device)
+    with pytest.raises(HistoryError, match="a device"):
+        load_columns(device)
+
+
 def test_a_text_that_is_not_utf_8_is_refused(folder):
     event = (
         b'{"index":0,"time_ns":1,"process":0,"type":"invoke","f":"write","value":1,"node":"n?"}\n'
