@@ -156,7 +156,13 @@ def measured_ways(each: int, arguments: argparse.Namespace) -> dict[str, list[Me
         found: dict[str, list[Measured]] = {way: [] for way in ways}
         for _ in range(arguments.rounds):
             for way, (command, folder) in ways.items():
-                found[way].append(measured(command, folder))
+                one = measured(command, folder)
+                print(
+                    f"{way}: {one.seconds:.1f} s, {one.cpu_s:.1f} CPU s",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                found[way].append(one)
     return found
 
 
