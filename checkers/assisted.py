@@ -73,6 +73,9 @@ def resolve(operations: Sequence[Operation], evidence: Evidence | None) -> Resol
     unresolved = Resolved(operations, {}, 0, 0)
     if evidence is None or any(node not in evidence.logs for node in evidence.nodes):
         return unresolved
+    unsure = {row: wanted for row, kind, wanted in _left(operations) if kind is EventType.INFO}
+    if not unsure:
+        return unresolved
     evidence, _ = well_formed(evidence)
     committed = _committed_end(evidence)
     found = _records(evidence, committed)
@@ -80,9 +83,6 @@ def resolve(operations: Sequence[Operation], evidence: Evidence | None) -> Resol
         return unresolved
     offsets, anywhere = found
     whole = _whole(evidence)
-    unsure = {row: wanted for row, kind, wanted in _left(operations) if kind is EventType.INFO}
-    if not unsure:
-        return unresolved
     acknowledged = (wanted for _, kind, wanted in _left(operations) if kind is EventType.OK)
     whole = whole and all(_matching(wanted, anywhere) for wanted in acknowledged)
     asked = set(unsure.values())

@@ -50,9 +50,10 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ OPERATIONS_SCHEMA = _schema(
     "complete_ns:i error:s node:s offset:i epoch:i end_index:i"
 )
 RECORDS_SCHEMA = _schema("campaign:s run:s node:s offset:i epoch:i batch_crc:i kind:s value:t")
+_AT_ONCE = 1 << 14
+"""Records of which the values are texts of Python at one time."""
 _JSON = frozenset({"process", "value", "input", "output"})
 
 
@@ -114,29 +117,39 @@ def operations_table(name: RunName, operations: Sequence[Operation]) -> pa.Table
 
 def records_table(name: RunName, logs: Mapping[str, Sequence[LogRecord]]) -> pa.Table:
     """Return the records of all logs as a table, by offset and then in the order of the nodes."""
-    records = [record for log in logs.values() for record in log]
-    records.sort(key=lambda record: record.offset)  # stable: the nodes keep their order
-    kinds = list(dict.fromkeys(record.kind for record in records))
+    records = sorted(chain.from_iterable(logs.values()), key=attrgetter("offset"))
+    kinds = list(dict.fromkeys(record.kind for record in records))  # sorted: nodes keep their order
     kind_of, node_of = ({text: n for n, text in enumerate(each)} for each in (kinds, logs))
-    rows = [(r.offset, r.epoch, r.batch_crc, node_of[r.node], kind_of[r.kind]) for r in records]
-    offset, epoch, crc, node, kind = np.array(rows, np.int64).reshape(-1, 5).T
+
+    def column(values: Iterable[int]) -> Int64s:
+        return np.fromiter(values, np.int64, len(records))
+
     coded_as = {"campaign": [name.campaign], "run": [name.run], "node": [*logs], "kind": kinds}
-    codes = {"node": node, "kind": kind}
-    columns: dict[str, pa.Array] = {
+    codes = {
+        "node": column(node_of[record.node] for record in records),
+        "kind": column(kind_of[record.kind] for record in records),
+    }
+    starts = range(0, max(1, len(records)), _AT_ONCE)
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
         **{
             field: pa.DictionaryArray.from_arrays(
-                integers(codes.get(field, np.zeros(len(rows))).astype(np.int32)),
+                integers(codes.get(field, np.zeros(len(records))).astype(np.int32)),
                 texts([_sound(text) for text in known]),
             )
             for field, known in coded_as.items()
         },
-        "offset": integers(offset),
-        "epoch": integers(epoch),
-        "batch_crc": integers(crc),
-        "value": texts([json.dumps(record.value, separators=(",", ":")) for record in records]),
+        **{
+            f: integers(column(map(attrgetter(f), records)))
+            for f in ("offset", "epoch", "batch_crc")
+        },
+        "value": pa.chunked_array([_values(records[at : at + _AT_ONCE]) for at in starts]),
     }
     ordered = [columns[field] for field in RECORDS_SCHEMA.names]
     return pa.Table.from_arrays(ordered, schema=RECORDS_SCHEMA)
+
+
+def _values(records: Sequence[LogRecord]) -> pa.Array:
+    return texts([json.dumps(record.value, separators=(",", ":")) for record in records])
 
 
 def _sound(text: str) -> str:
