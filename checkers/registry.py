@@ -58,25 +58,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkers import (
-    agreement,
-    answers,
-    assisted,
-    cycles,
-    durability,
-    exercised,
-    growth,
-    isr,
-    jepsen,
-    logs,
-    monitor,
-    records,
-    replica_logs,
-    sessions,
-    snapshots,
-    statistics,
-    voter_changes,
-)
+from checkers import cycles, growth, jepsen, logs, sessions
+from checkers.evidence import assisted
 from checkers.history import Operation
 from checkers.history.columns import Columns
 from checkers.history.foreign import Reading
@@ -85,7 +68,17 @@ from checkers.invariants import stored as invariants
 from checkers.linearizability import linearizable
 from checkers.linearizability.columnar import check_columns
 from checkers.names import nearest
+from checkers.nodes import (
+    agreement,
+    durability,
+    isr,
+    records,
+    replica_logs,
+    snapshots,
+    voter_changes,
+)
 from checkers.run_input import Cancelled, RunInput, asked_for, never
+from checkers.runs import answers, exercised, monitor, statistics
 from checkers.verdict import ALLOWED, COUNTS, PROMISE, CheckResult, Status, worst
 from extensions import Registry
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from checkers.effects import EffectAudit, audit_effects
 from checkers.evidence import Evidence
-from checkers.extent import WHOLE, Extent
+from checkers.evidence.effects import EffectAudit, audit_effects
+from checkers.evidence.extent import WHOLE, Extent
+from checkers.evidence.log_audit import LogAudit, audit_logs
 from checkers.history import Event, EventType, Operation
 from checkers.history.columns import FAIL
 from checkers.history.recorded import Recorded, notes_of
-from checkers.log_audit import LogAudit, audit_logs
 
 Cancelled = Callable[[], bool]
 """Asked regularly by every check that may take long; True makes it end in UNKNOWN."""
@@ -56,7 +56,7 @@ class RunInput:
     operations: Sequence[Operation]
     """`history.pair(events)`: client operations in order of invocation."""
     evidence: Evidence | None = None
-    """What the nodes left behind, as far as the journal covers it (`checkers.extent.within`); None
+    """What the nodes left behind, as far as the journal covers it (`evidence.extent.within`); None
     for a history that came without it."""
     extent: Extent = WHOLE
     """How far the journal reaches."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from checkers.coverage import cells
-from checkers.standings import Standings
+from checkers.evidence.standings import Standings
+from checkers.runs.coverage import cells
 from cluster.values import valueclass
 from harness.verbs import is_fault
 
@@ -46,7 +46,7 @@ def begun(at_ms: float, place: tuple[int, int], kind: str, standings: Standings)
 
 
 def coverage(acts: Iterable[Act]) -> dict[str, int]:
-    """Count the cells (`checkers.coverage`) of the faults that acted."""
+    """Count the cells (`checkers.runs.coverage`) of the faults that acted."""
     found: Counter[str] = Counter()
     for act in acts:
         if is_fault(act.kind) and not act.undone:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from checkers.standings import Standings
+from checkers.evidence.standings import Standings
 from cluster.backends.base import Link
 from harness.conditions import Cast, candidates
 from harness.strands import Step

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.standings import Standings
+from checkers.evidence.standings import Standings
 from harness.strands import Condition
 
 

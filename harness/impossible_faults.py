@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from checkers import exercised
+from checkers.runs import exercised
 from cluster.backends.base import Probe
 from harness.errors import ImpossibleError
 from harness.fault_probes import try_faults

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Any
 
-from checkers.agreement import may_be_ended, storage_failed
 from checkers.history import NEMESIS, Event, EventType
+from checkers.nodes.agreement import may_be_ended, storage_failed
 from cluster.values import valueclass
 from harness.generators.base import NANOSECONDS
 

@@ -157,7 +157,7 @@ class NemesisClient:
         await asyncio.sleep(max(0.0, self._not_before_s.pop(entry, now_s) - now_s))
         healed = await drive.heal(self._view, opened)
         if healed.detail.get("ended_early") and opened.verified:
-            self._bites[op.f] -= 1  # as `checkers.exercised` counts it
+            self._bites[op.f] -= 1  # as `checkers.runs.exercised` counts it
         if healed.verified:
             del self._open[entry]
         return _completion(healed, "heal", entry)

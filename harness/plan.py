@@ -32,7 +32,7 @@ line that names the place, and for an unknown name the nearest known one.
 
 A plan's default expectation is a quarter of the operations that its rate would give; with strands,
 which may run without a stream of operations, it is the floor. No plan can expect less than the
-floor (`checkers.exercised`).
+floor (`checkers.runs.exercised`).
 
 A plan decides a simulated run: the same plan gives the same run, event by event, on every machine.
 Nothing is drawn when it runs except *micro-randomness* (latencies, time-outs, what of an unsynced
@@ -54,7 +54,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from checkers import exercised
+from checkers.runs import exercised
 from cluster.backends.registry import BACKENDS, DOCKER, SIM
 from cluster.backends.sim.settings import SimSettings
 from cluster.names import unknown
@@ -218,7 +218,7 @@ class Plan:
         return workload_named(self.workload, self.workload_options)
 
     def judged_by(self) -> dict[str, Any]:
-        """Return the document that decides what a run must have tried (`checkers.exercised`)."""
+        """Return the document that decides what a run must have tried (`checkers.runs.exercised`)."""
         return self.to_json() | ({} if self.kind.is_led else {"leaderless": True})
 
     def to_json(self) -> dict[str, Any]:

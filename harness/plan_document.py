@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from checkers import answers, durability, exercised, records
+from checkers.nodes import durability, records
 from checkers.registry import CheckSpec, find_check
+from checkers.runs import answers, exercised
 from harness.errors import is_expected, one_line
 from harness.plan import Plan, from_document
 from harness.versions import versions

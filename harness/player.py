@@ -17,8 +17,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from checkers.evidence.standings import Standings
 from checkers.history import EventType
-from checkers.standings import Standings
 from harness.acts import Act, begun
 from harness.choosing import choose, links_of, parameters_of
 from harness.conditions import Outcomes

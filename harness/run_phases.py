@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from random import Random
 from typing import Any
 
-from checkers import answers
 from checkers.evidence import FINAL_READS
 from checkers.history import EventType
+from checkers.runs import answers
 from cluster.backends.base import Backend, BackendError, ClientNetwork
 from cluster.client.admin_client import Client
 from cluster.node.ports import Clock, Endpoint

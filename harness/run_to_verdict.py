@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from checkers.agreement import NO_SPACE
-from checkers.extent import COLLECTED
+from checkers.evidence.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
+from checkers.nodes.agreement import NO_SPACE
 from cluster.systems.base import System
 from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Protocol
 
-from checkers.standings import Standings
+from checkers.evidence.standings import Standings
 from harness.conditions import Cast, Outcomes, holds
 from harness.plan import Plan
 from harness.strands import Condition, Step, Strand

@@ -13,8 +13,8 @@ import asyncio
 import json
 from typing import Any
 
-from checkers.standings import DEAD, Standings
-from checkers.trace_fields import wrong_field
+from checkers.evidence.standings import DEAD, Standings
+from checkers.evidence.trace_fields import wrong_field
 from cluster.backends.base import Backend, BackendError, NodeState
 from cluster.systems.base import Layout, TraceReader
 

@@ -53,7 +53,7 @@ class NodeFault:
     variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Other parameters that it chooses from."""
     may_end_node: ClassVar[bool] = False
-    """Whether a correct node may end itself over it (`checkers.agreement` excuses such a death)."""
+    """Whether a correct node may end itself over it (`nodes.agreement` excuses such a death)."""
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):

@@ -36,9 +36,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.exercised import NAME as EXERCISED
-from checkers.statistics import NAME as STATISTICS
-from checkers.statistics import READS
+from checkers.runs.exercised import NAME as EXERCISED
+from checkers.runs.statistics import NAME as STATISTICS
+from checkers.runs.statistics import READS
 from checkers.verdict import CheckResult
 from results.facts import builds_of, started_of
 from results.files import StoreError

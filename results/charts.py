@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from checkers.faults import FaultSpan, Reign, fault_spans, reigns
 from checkers.history import Event, Operation
 from checkers.history.recorded import end_of, notes_of
+from checkers.runs.faults import FaultSpan, Reign, fault_spans, reigns
 from results.pages import shorten
 from results.points import Floats, percentiles, throughput
 

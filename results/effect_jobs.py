@@ -2,7 +2,7 @@
 
 Row groups of operations and of records are read where tasks run, and shuffled by key into buckets,
 as many as there are row groups of operations: a bucket has all operations and all effects of its
-keys, and `checkers.effects` judges it as it does a whole run in this process.
+keys, and `checkers.evidence.effects` judges it as it does a whole run in this process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.effects import (
+from checkers.evidence import LogRecord
+from checkers.evidence.effects import (
     RULES,
     EffectAudit,
     Effects,
@@ -26,8 +27,7 @@ from checkers.effects import (
     effects_of,
     merged,
 )
-from checkers.evidence import LogRecord
-from checkers.evidence_result import Anomaly
+from checkers.evidence.evidence_result import Anomaly
 from checkers.history import Operation
 from checkers.history.arrow import coded, integers, numbers
 from checkers.history.column_files import from_table

@@ -18,7 +18,7 @@ import numpy as np
 
 from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.run_input import RunInput
-from checkers.statistics import READS, figures_of
+from checkers.runs.statistics import READS, figures_of
 from results.strata import Stratum
 
 _STARTED = re.compile(r"(\d{8}T\d{6}Z)-")

@@ -30,13 +30,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from checkers.faults import fault_spans
 from checkers.history import INFINITY_NS, Event
 from checkers.history.arrow import coded, numbers
 from checkers.history.columns import Int64s
 from checkers.history.event_columns import EventColumns
-from checkers.statistics import NAME as STATISTICS
-from checkers.statistics import READS
+from checkers.runs.faults import fault_spans
+from checkers.runs.statistics import NAME as STATISTICS
+from checkers.runs.statistics import READS
 from results.catalogue import Entry
 from results.facts import load_end_ns
 from results.files import StoreError

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkers import exercised
 from checkers.history import HistoryError
 from checkers.history.recorded import span_of
 from checkers.registry import CheckError, RunInput, run_check
+from checkers.runs import exercised
 from checkers.verdict import EXIT_CODES, CheckResult, Status, worst
 from results.facts import Facts, facts_of
 from results.files import StoreError

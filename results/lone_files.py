@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from checkers import exercised
 from checkers.history import INFINITY_NS, HistoryError
 from checkers.history.columns import KINDS, Columns
 from checkers.history.files import ColumnFile, load_judged
@@ -30,6 +29,7 @@ from checkers.registry import (
     noted,
     reading_for,
 )
+from checkers.runs import exercised
 from checkers.verdict import CheckResult, Status
 from results.judged import Stopwatch, check_each, results_of, write_certificates
 from results.model import RunResults, counts_of

@@ -7,7 +7,7 @@ from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from checkers.assisted import OPEN_END_NS
+from checkers.evidence.assisted import OPEN_END_NS
 from checkers.history import seconds
 
 _TEXT_MAX = 2_000

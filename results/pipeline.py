@@ -21,14 +21,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from checkers import exercised
-from checkers.assisted import resolve
-from checkers.coverage import coverage
 from checkers.evidence import Evidence, run_clock
-from checkers.extent import COLLECTED, Extent, extent_of, within
+from checkers.evidence.assisted import resolve
+from checkers.evidence.extent import COLLECTED, Extent, extent_of, within
+from checkers.evidence.recovered import torn_too_far
 from checkers.history import NEMESIS, Event
 from checkers.history.recorded import notes_of
-from checkers.recovered import torn_too_far
 from checkers.registry import (
     Cancelled,
     CheckSpec,
@@ -37,6 +35,8 @@ from checkers.registry import (
     find_check,
     never,
 )
+from checkers.runs import exercised
+from checkers.runs.coverage import coverage
 from checkers.verdict import CheckResult, Status
 from results import spark_jobs
 from results.effect_jobs import effect_auditor

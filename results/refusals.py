@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from checkers import answers, exercised, monitor, statistics
 from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.runs import answers, exercised, monitor, statistics
 from checkers.verdict import CheckResult, Status
 from results.digests import Chain, FileDigest, digest_of, files_below, read_chain
 from results.model import RunResults, as_stored, counts_of, skipped_faults

@@ -21,11 +21,11 @@ from typing import Any
 from jinja2 import TemplateError
 from markupsafe import Markup
 
-from checkers.coverage import PHASES
 from checkers.evidence import Evidence, run_clock
-from checkers.faults import FaultSpan, Reign, fault_spans, phases, reigns
 from checkers.history import Event, Operation
 from checkers.history.recorded import by_index, end_of, notes_of
+from checkers.runs.coverage import PHASES
+from checkers.runs.faults import FaultSpan, Reign, fault_spans, phases, reigns
 from checkers.verdict import ALLOWED, CheckResult, Status
 from results.charts import BARS_MAX, over_time
 from results.files import StoreError, write_atomically
@@ -228,7 +228,7 @@ def _figures(results: RunResults) -> Mapping[str, Any]:
 
 
 def _coverage(results: RunResults) -> list[tuple[str, str, list[int]]]:
-    """Return (fault, role, how often in each phase): cells of `checkers.coverage` as rows."""
+    """Return (fault, role, how often in each phase): cells of `checkers.runs.coverage` as rows."""
     found = results.statistics.get("coverage")
     counts = found if isinstance(found, dict) else {}
     rows: dict[tuple[str, str], list[int]] = {}

@@ -20,10 +20,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.assisted import Change, changed
+from checkers.evidence.assisted import Change, changed
+from checkers.evidence.log_audit import Found, LogAudit, LogFindings, Logs, audit_range, merged
 from checkers.history.column_files import from_table
 from checkers.history.recorded import Recorded
-from checkers.log_audit import Found, LogAudit, LogFindings, Logs, audit_range, merged
 from checkers.registry import (
     CheckSpec,
     KeyCheck,

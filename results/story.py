@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
-from checkers.assisted import OPEN_END_NS
 from checkers.evidence import Evidence, TraceEvent
-from checkers.faults import NO_FAULT, active_between, fault_spans
+from checkers.evidence.assisted import OPEN_END_NS
+from checkers.evidence.standings import Standings
+from checkers.evidence.trace_fields import well_formed
 from checkers.history import NEMESIS, Event, EventType, Operation, seconds
 from checkers.history.recorded import by_index, notes_of
-from checkers.standings import Standings
-from checkers.trace_fields import well_formed
+from checkers.runs.faults import NO_FAULT, active_between, fault_spans
 from checkers.verdict import CheckResult, Status
 from results.narration import (
     CLIENT,

@@ -36,7 +36,7 @@ holds some `ROWS_TOGETHER` rows, or one key with more.
 covers their logs: `campaign`, `run`, `node`, `offset`, `epoch` (of its batch), `batch_crc` (CRC-32C
 of its batch; int64), `kind` (as `checkers.evidence.LogRecord` has it) and `value` (JSON text). Its
 rows stand by offset, and within an offset by node. No offset lies in two row groups, so that a row
-group is a piece of work for the audit of the logs (`checkers.log_audit`).
+group is a piece of work for the audit of the logs (`checkers.evidence.log_audit`).
 
 Values are JSON text because they have no type in common: a register's value is a string, a
 topic's is an object, a final read's is a list of names. Texts are dictionary-encoded.
@@ -63,11 +63,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from checkers.evidence import LogRecord
+from checkers.evidence.log_audit import LogColumns
 from checkers.history import Event, EventType, Operation
 from checkers.history.arrow import coded, integers, numbers, taken, texts
 from checkers.history.columns import Int64s
 from checkers.history.event_columns import event_of
-from checkers.log_audit import LogColumns
 
 EVENTS_FILE = "events.parquet"
 OPERATIONS_FILE = "operations.parquet"

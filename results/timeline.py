@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkers.assisted import OPEN_END_NS
-from checkers.faults import FaultSpan, Reign
+from checkers.evidence.assisted import OPEN_END_NS
 from checkers.history import INFINITY_NS, seconds
+from checkers.runs.faults import FaultSpan, Reign
 
 WIDTH = 1000
 LEFT = 90

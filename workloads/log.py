@@ -15,7 +15,7 @@ What is read in the end is each partition whole, at its leader first and then at
 
 Which of a partition's leaders answered is known: each lead is confirmed by a request that only the
 leader of this very epoch answers, before anything is sent there (`workloads.log_client`). Judged by
-`checkers.logs` and `checkers.isr`.
+`checkers.logs` and `checkers.nodes.isr`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ stays out, unless something else lets it in.
 
 An answer to a change comes when the new set is committed. Every register must be linearizable
 whatever the voters, and the sets must follow each other by one voter and hold every change that was
-answered (`checkers.voter_changes`).
+answered (`checkers.nodes.voter_changes`).
 """
 
 from __future__ import annotations

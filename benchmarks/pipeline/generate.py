@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.pipeline.nodes import CLOCK, NODES, PREFIX, Effect, write_nodes
 from checkers.evidence import FINAL_READS, PHASE
-from checkers.extent import COLLECTED
+from checkers.evidence.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
 from checkers.history.sealed import seal
 from results.journal import encode_event

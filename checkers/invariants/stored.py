@@ -2,8 +2,8 @@
 
 The traces are merged into one order (`checkers.invariants.merge`) and fed to the same folds that
 watch a simulated world. Then, as the run is over, each node's LeaderChange and VotersRecords, what
-a comparison of the logs found (`checkers.log_audit`) and its quorum-state file. Beside the folds:
-no leader goes on without a majority that fetches (`led-alone`, `checkers.leader_age`), which needs
+a comparison of the logs found (`evidence.log_audit`) and its quorum-state file. Beside the folds:
+no leader goes on without a majority that fetches (`led-alone`, `nodes.leader_age`), which needs
 times.
 
 *Doubts.* A trace may end anywhere: at a kill, at a full disk, or where a file was cut between two
@@ -35,10 +35,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from checkers import leader_age
-from checkers.agreement import hit_by_ending_fault
 from checkers.evidence import Evidence, TraceEvent
-from checkers.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.log_audit import LogAudit
+from checkers.evidence.trace_fields import LEADER_CHANGE, VOTERS, incomplete, well_formed
 from checkers.invariants.elections import MonotonicEpoch, OneVote
 from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Invariant, Order
@@ -48,10 +48,10 @@ from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.sight import Fields
 from checkers.invariants.traces import TRACES, Appended, KeptState, SnapshotsKept
 from checkers.invariants.watcher import Violation, Watcher
-from checkers.log_audit import LogAudit
+from checkers.nodes import leader_age
+from checkers.nodes.agreement import hit_by_ending_fault
+from checkers.nodes.trace_order import disordered, not_started
 from checkers.run_input import Cancelled, RunInput, never
-from checkers.trace_fields import LEADER_CHANGE, VOTERS, incomplete, well_formed
-from checkers.trace_order import disordered, not_started
 from checkers.verdict import CheckResult
 
 NAME = "invariants"

@@ -70,12 +70,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.faults import fault_spans
 from checkers.history import EventType, HistoryError
 from checkers.logs.columns import Log, RepeatedError, log_of
 from checkers.logs.explain import Anomaly, explained
 from checkers.logs.rules import Facts, Promise, anomalies, unread
 from checkers.run_input import Cancelled, RunInput, never
+from checkers.runs.faults import fault_spans
 from checkers.verdict import ALLOWED, PROMISE, CheckResult, Status
 
 NAME = "log"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.faults import FaultSpan, active_between, named_faults
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.logs.columns import NONE
 from checkers.logs.rules import Facts, Found
+from checkers.runs.faults import FaultSpan, active_between, named_faults
 
 Anomaly = dict[str, Any]
 FAULTS_MAX = 4

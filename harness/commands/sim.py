@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from checkers.exercised import shortfalls
 from checkers.history.json_text import shown as quoted
+from checkers.runs.exercised import shortfalls
 from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find
 from cluster.values import whole_number

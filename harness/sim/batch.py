@@ -14,7 +14,7 @@ another folder. One process at a time runs a batch.
 
 The verdict of a batch is the worst verdict of its seeds, except that a seed that is UNDER-EXERCISED
 (a quiet seed: a small world, mostly without a leader) does not decide. Instead the floor of
-`checkers.exercised` applies to the totals: the finished seeds together must reach the sum of their
+`runs.exercised` applies to the totals: the finished seeds together must reach the sum of their
 floors, and every kind of fault that any of them planned must have taken effect in at least one.
 Otherwise, if no seed failed, the batch is UNDER-EXERCISED. The summary always counts and lists the
 quiet seeds.

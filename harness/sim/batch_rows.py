@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.exercised import shortfalls
+from checkers.runs.exercised import shortfalls
 from checkers.verdict import Status
 from harness.errors import PlanError
 from harness.sim.chunks import SCHEMA, VERSION, BatchPlan, Row, plan_of

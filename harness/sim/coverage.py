@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from checkers.coverage import PHASES
+from checkers.runs.coverage import PHASES
 from harness.sim.draw import PLAIN, Steer
 
 ROLES = ("leader", "follower")

@@ -51,7 +51,7 @@ class SimResult:
     faults: tuple[str, ...] = ()
     """Kinds of fault that acted, sorted."""
     exercise: Mapping[str, Any] = field(default_factory=dict)
-    """`statistics` of `checkers.exercised`; empty if the harness failed."""
+    """`statistics` of `checkers.runs.exercised`; empty if the harness failed."""
 
     @property
     def property(self) -> str | None:

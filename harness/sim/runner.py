@@ -10,10 +10,11 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from checkers import answers, durability, exercised
 from checkers.evidence import Evidence, FinalRead, run_clock
 from checkers.history import EventType, pair
+from checkers.nodes import durability
 from checkers.registry import CheckSpec, RunInput, find_check, run_check
+from checkers.runs import answers, exercised
 from checkers.verdict import Status, worst
 from harness import evidence
 from harness.acts import coverage

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from checkers import exercised
+from checkers.runs import exercised
 from checkers.verdict import Status, worst
 from harness.sim import coverage
 from harness.sim.chunks import VERSION, BatchPlan, Row

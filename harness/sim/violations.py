@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from checkers.evidence.standings import Standings
 from checkers.history import EventType
-from checkers.standings import Standings
 from cluster.backends.base import Death
 from cluster.backends.sim.scheduler import Scheduler
 from harness.recorder import Recorder

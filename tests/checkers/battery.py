@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from checkers import Status, check, cycles, growth, sessions
-from checkers.assisted import resolve
+from checkers.evidence.assisted import resolve
 from checkers.history import EventType
 from checkers.linearizability import certificate, walk
 from checkers.linearizability.certificates import certificate_lines, verify_lines

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from checkers import Status, load_history, pair
-from checkers.assisted import OPEN_END_NS, resolve
+from checkers.evidence.assisted import OPEN_END_NS, resolve
 from checkers.history import EventType
 from checkers.linearizability.linearizable import judge
 from checkers.models import model_named

@@ -1,9 +1,9 @@
 """Which fault hit which role in which phase, counted from a journal and traces."""
 
-from checkers.coverage import coverage
 from checkers.evidence import Evidence, RunClock, TraceEvent
 from checkers.history import NEMESIS, Event, EventType
 from checkers.run_input import RunInput
+from checkers.runs.coverage import coverage
 
 CLOCK = "boot 1"
 INVOKE, OK, INFO = EventType.INVOKE, EventType.OK, EventType.INFO

@@ -2,9 +2,9 @@
 
 import pytest
 
-from checkers.exercised import can_depose, options_of, shortfalls, total
 from checkers.history import NEMESIS, Event, EventType, pair
 from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.runs.exercised import can_depose, options_of, shortfalls, total
 from checkers.verdict import Status
 
 OK, INFO = EventType.OK, EventType.INFO

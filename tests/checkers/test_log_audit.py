@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers.evidence import LogRecord
-from checkers.log_audit import LogColumns, audit_logs, audit_range, columns_of_logs, merged
+from checkers.evidence.log_audit import LogColumns, audit_logs, audit_range, columns_of_logs, merged
 
 NODES = ("n1", "n2", "n3")
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from checkers import assisted, growth, log_audit, registry, sessions
+from checkers import growth, registry, sessions
 from checkers.cycles import list_append, search
+from checkers.evidence import assisted, log_audit
 from checkers.history import EventType
 from checkers.linearizability import certificate, dispatch, walk, wgl
 from checkers.linearizability.rules import counter, ladder, lists, log, offsets, queue, sets, stack

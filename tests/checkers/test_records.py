@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from checkers.answered import untraced
 from checkers.evidence import FINAL_READS, RunClock, TraceEvent
-from checkers.extent import Extent
+from checkers.evidence.extent import Extent
 from checkers.history import NEMESIS, Event, EventType, Operation
+from checkers.nodes.answered import untraced
 from checkers.registry import CheckSpec, run_check
 from checkers.verdict import Status
 from tests.checkers.run_evidence import final_reads, good_run, leader_change, record

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.evidence import Snapshot
+from checkers.nodes.snapshots import differences, image_of
 from checkers.registry import CheckSpec, run_check
-from checkers.snapshots import differences, image_of
 from checkers.verdict import Status
 from cluster.node.controller.image_writer import frozen_copy, image_records
 from cluster.node.controller.records import record_to_json

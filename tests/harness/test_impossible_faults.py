@@ -5,8 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from checkers.exercised import options_of
 from checkers.registry import CheckSpec
+from checkers.runs.exercised import options_of
 from cluster.backends import local
 from cluster.backends.base import Ability, BackendError, Probe
 from cluster.backends.cleanup import find_leftovers

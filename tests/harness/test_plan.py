@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from checkers import coverage, exercised
-from checkers.exercised import SHARE_MIN
+from checkers.runs import coverage, exercised
+from checkers.runs.exercised import SHARE_MIN
 from harness.campaigns import campaign_names, load, read_document
 from harness.errors import PlanError
 from harness.plan import from_document

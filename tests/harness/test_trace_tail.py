@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from checkers.standings import DEAD
+from checkers.evidence.standings import DEAD
 from cluster.backends.base import NodeState
 from cluster.systems.kafka.kind import KIND as KAFKA
 from cluster.systems.kraft import KIND as KRAFT

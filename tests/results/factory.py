@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from checkers.evidence import FINAL_READS, FinalRead, LogRecord
-from checkers.exercised import options_of
 from checkers.history import NEMESIS, Event, EventType
 from checkers.history.sealed import seal
+from checkers.runs.exercised import options_of
 from results.store import RunStore
 
 PREFIX = "kraftprobe.register."

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.evidence import FINAL_READS, WORLD_CLOCK
-from checkers.extent import extent_of
+from checkers.evidence.extent import extent_of
 from checkers.history import NEMESIS, Event, EventType, HistoryError
 from checkers.history.sealed import seal
 from checkers.verdict import Status

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.effects import RULES, audit_effects, merged
 from checkers.evidence import LogRecord
+from checkers.evidence.effects import RULES, audit_effects, merged
 from checkers.history import INFINITY_NS, EventType, Operation
 from results import tables
 from results.effect_jobs import effects_in, judged, operations_of

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from factory import make_run
 
-from checkers.faults import fault_spans
+from checkers.runs.faults import fault_spans
 from harness.cli import main
 from results.catalogue import catalogue
 from results.fault_figures import SCHEMAS, figure_tables

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from factory import make_run
 
-from checkers.log_audit import audit_logs
+from checkers.evidence.log_audit import audit_logs
 from results import spark_jobs, tables
 from results.pipeline import judge
 from results.session import SparkError

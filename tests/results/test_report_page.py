@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from factory import NODES, SECOND, make_run
 
-from checkers.assisted import OPEN_END_NS
-from checkers.faults import fault_spans, phases, reigns
+from checkers.evidence.assisted import OPEN_END_NS
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, pair
+from checkers.runs.faults import fault_spans, phases, reigns
 from checkers.verdict import CheckResult, Status
 from results import report
 from results.charts import over_time

@@ -1,7 +1,7 @@
 """For every model: the order of the servers' offsets, verified rather than trusted.
 
 Where the server says at which offset it put each write (or the nodes' logs say it,
-`checkers.assisted`), the order of the writes is known. It is replayed through the model; each
+`evidence.assisted`), the order of the writes is known. It is replayed through the model; each
 operation without effect stands at the earliest place at which it is legal and that real time
 allows. If all find their place, this is a linearization, whatever the offsets were worth: PASS.
 Otherwise the offsets, or the earliest places, may have been the wrong choice, and nothing is

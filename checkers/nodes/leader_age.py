@@ -28,7 +28,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.evidence_result import Anomaly
+from checkers.evidence.evidence_result import Anomaly
 from checkers.history import NEMESIS, Event
 
 SLACK_MS = 1_000.0

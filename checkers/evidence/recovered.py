@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.trace_fields import well_formed
+from checkers.evidence.trace_fields import well_formed
 
 
 def disks(trace: Sequence[TraceEvent]) -> Iterator[list[TraceEvent]]:

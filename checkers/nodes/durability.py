@@ -23,7 +23,7 @@ default; `functions` and `refusals` (`checkers.run_input.asked_for`), since what
 shows or refuses proves no presence or absence at that time.
 
 A node without a final read makes the verdict UNKNOWN, and so does what only an operation behind the
-end of a journal that was cut off may explain (`checkers.extent`). Complexity: O(operations + nodes
+end of a journal that was cut off may explain (`evidence.extent`). Complexity: O(operations + nodes
 x keys x operations of the key).
 """
 
@@ -35,8 +35,8 @@ from dataclasses import replace
 from typing import Any
 
 from checkers.evidence import Evidence, FinalRead
-from checkers.evidence_result import doubtful
-from checkers.final_states import (
+from checkers.evidence.evidence_result import doubtful
+from checkers.evidence.final_states import (
     Anomaly,
     counter_anomaly,
     list_anomaly,

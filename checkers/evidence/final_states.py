@@ -1,4 +1,4 @@
-"""Which final state the history of one key allows, rule by rule (see `checkers.durability`).
+"""Which final state the history of one key allows, rule by rule (see `checkers.nodes.durability`).
 
 Every rule takes the operations of one key and what one node serves for it in the end, and returns
 None or one anomaly that names the operations at fault.

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any, Final
 
 from checkers.evidence import Evidence, Snapshot
-from checkers.evidence_result import Anomaly, evidence_result
+from checkers.evidence.evidence_result import Anomaly, evidence_result
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult
 

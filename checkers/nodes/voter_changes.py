@@ -20,10 +20,10 @@ from itertools import pairwise
 from typing import Any
 
 from checkers.evidence import LogRecord
-from checkers.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.trace_fields import VOTERS
 from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.run_input import Cancelled, RunInput, never
-from checkers.trace_fields import VOTERS
 from checkers.verdict import CheckResult
 
 NAME = "voter-changes"

@@ -3,7 +3,7 @@
 From the nodes' final logs and their traces (that the logs are equal where they must be is judged by
 `checkers.invariants.stored`):
 
-- every log is contiguous and its epochs never decrease (`checkers.log_audit`);
+- every log is contiguous and its epochs never decrease (`checkers.evidence.log_audit`);
 - what any node announced as committed is in the final logs of a majority of the voters;
 - no node ended itself because an invariant broke, and none died unasked. A node whose storage
   failed may end, if the nemesis journaled a fault on it that may do that: one whose detail says
@@ -24,11 +24,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.log_audit import LogFindings
+from checkers.evidence.trace_fields import well_formed
 from checkers.history import NEMESIS, Event, seconds
-from checkers.log_audit import LogFindings
 from checkers.run_input import Cancelled, RunInput, never
-from checkers.trace_fields import well_formed
 from checkers.verdict import CheckResult
 
 NAME = "log-agreement"

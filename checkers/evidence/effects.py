@@ -32,7 +32,7 @@ from typing import Any, Final
 import numpy as np
 
 from checkers.evidence import LogRecord
-from checkers.evidence_result import Anomaly
+from checkers.evidence.evidence_result import Anomaly
 from checkers.history import Operation
 from checkers.history.columns import FAIL, OK, Bools, Columns, Int64s
 from checkers.history.recorded import columns_of

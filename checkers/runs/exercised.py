@@ -33,7 +33,7 @@ that these were all: then nothing that was asked for has been tried.
 
 | key | meaning |
 |---|---|
-| `ok`, `reads`, `writes` | operations of clients that were ok; `checkers.statistics.READS` read |
+| `ok`, `reads`, `writes` | operations of clients that were ok; `runs.statistics.READS` read |
 | `faults_planned` | kinds of fault that had to bite, sorted |
 | `faults_tried`, `faults_verified` | kind -> injections that completed, and that bit |
 | `leader_changes` | how often a leader of a later epoch was seen |
@@ -52,7 +52,7 @@ from typing import Any
 from checkers.history import NEMESIS, Event, EventType
 from checkers.history.recorded import tally
 from checkers.run_input import Cancelled, RunInput, never
-from checkers.statistics import READS
+from checkers.runs.statistics import READS
 from checkers.verdict import CheckResult, Status
 
 NAME = "exercised"

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.evidence_result import Anomaly
+from checkers.evidence.evidence_result import Anomaly
 
 Decided = Mapping[tuple[str, int, int], Collection[frozenset[int]]]
 """The ISRs by topic name, partition and partition epoch; several where the name had several ids."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from checkers.evidence import Evidence, LogRecord
-from checkers.snapshots import Image
+from checkers.nodes.snapshots import Image
 
 _CHANGES = ("PartitionRecord", "PartitionChangeRecord")
 

@@ -5,17 +5,17 @@ the journal (what clients were answered), the nodes' logs, and the final reads.
 
 - *Answers and logs.* Every acknowledged operation left its record in the newest of the final logs,
   and every committed record of a client's key is of an operation that may have had an effect
-  (`checkers.effects`).
+  (`checkers.evidence.effects`).
 - *Logs and final reads.* A node's final read shows each cell and topic as the log has it at some
   offset from the sentinel's on (`harness.final_reads`): what a node serves is the replay of the
   committed log (KIP-631). Cells are those of names that begin with `kraftprobe.`.
-- *Answers and traces*, of systems that trace their answers: see `checkers.answered`.
+- *Answers and traces*, of systems that trace their answers: see `checkers.nodes.answered`.
 
 Needs: logs that reach back to offset 0, or to a snapshot that is there: of what such a snapshot
 holds, the last values are known only, so that operations before it are not judged, and the result
 says so. What it cannot see: effects that leave no record; operations of a workload without a rule;
 a change alike in journal, logs, traces and final reads. A record of an operation that the journal
-of a prefix lacks is a doubt (`checkers.extent`). Complexity: O(records + operations + keys).
+of a prefix lacks is a doubt (`evidence.extent`). Complexity: O(records + operations + keys).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from checkers.answered import untraced
-from checkers.effects import CELLS, LOST, RULES, cell_of
 from checkers.evidence import FINAL_READS, Evidence, FinalRead, LogRecord
-from checkers.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.effects import CELLS, LOST, RULES, cell_of
+from checkers.evidence.evidence_result import Anomaly, evidence_result, without
 from checkers.history import NEMESIS
-from checkers.in_sync import announced_end
+from checkers.nodes.answered import untraced
+from checkers.nodes.in_sync import announced_end
+from checkers.nodes.snapshots import Image, image_of
 from checkers.run_input import Cancelled, RunInput, never
-from checkers.snapshots import Image, image_of
 from checkers.verdict import CheckResult
 
 NAME = "records"

@@ -33,7 +33,7 @@ def evidence_result(
 ) -> CheckResult:
     """Anomalies: FAIL. Else doubts, evidence missing, cancelled: UNKNOWN. Else nothing: UNDER.
 
-    `doubts` would be anomalies if the journal were whole (`checkers.extent`), or the traces of the
+    `doubts` would be anomalies if the journal were whole (`evidence.extent`), or the traces of the
     nodes that they name as `unseen`.
     """
     kinds = Counter(str(anomaly["kind"]) for anomaly in anomalies)

@@ -1,7 +1,7 @@
 """ISR and ELR in the metadata log: who may lead a partition, and who is remembered (KIP-966).
 
 Every PartitionRecord and PartitionChangeRecord is a decision of a controller, so the log alone
-shows whether it was allowed: it is added up record by record (`checkers.snapshots.Image`), and each
+shows whether it was allowed: it is added up record by record (`nodes.snapshots.Image`), and each
 partition is compared with what it was. Epochs of changes are not in the records: replicas count
 them, and `snapshots` compares what they counted.
 
@@ -24,7 +24,7 @@ them, and `snapshots` compares what they counted.
 - `fenced-into-isr`: a broker that is in the ISR since this batch, and fenced at the end of it
   (KIP-841; ValidControllerState).
 - `change-of-nothing`: a change of a partition that was never created.
-- `isr-not-decided`: a broker acts by another ISR than this (`checkers.isr_heard`, from traces).
+- `isr-not-decided`: a broker acts by another ISR than this (`nodes.isr_heard`, from traces).
 
 `elr-forgotten` is also what keeps ISR and ELR together as large as min.insync.replicas, once they
 were (MinIsrRecoveryQuorum).
@@ -43,11 +43,11 @@ from itertools import takewhile
 from typing import Any, Final
 
 from checkers.evidence import LogRecord
-from checkers.evidence_result import Anomaly, evidence_result, without
-from checkers.in_sync import begun, longest_log
-from checkers.isr_heard import malformed, not_decided
+from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.nodes.in_sync import begun, longest_log
+from checkers.nodes.isr_heard import malformed, not_decided
+from checkers.nodes.snapshots import Image, Key, Value
 from checkers.run_input import Cancelled, RunInput, never
-from checkers.snapshots import Image, Key, Value
 from checkers.verdict import CheckResult
 
 NAME = "isr"
@@ -130,7 +130,7 @@ class _Replay:
         self.decisions = 0
         self.elections = 0
         self.isrs: dict[tuple[str, int, int], set[frozenset[int]]] = {}
-        """See `checkers.isr_heard.Decided`."""
+        """See `checkers.nodes.isr_heard.Decided`."""
         self._unclean = unclean
         self._joined: list[tuple[Key, int, LogRecord]] = []
         """Brokers that came into an ISR in this batch."""

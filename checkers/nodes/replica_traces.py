@@ -10,7 +10,7 @@ when a follower cuts its log. From these alone:
 - `truncated-committed`: no follower cuts below its own high watermark.
 
 A high watermark that a broker knows is a lower bound of what is committed, so each is real; times
-are not compared. Assumes what `checkers.replica_logs` does, and that no topic is deleted and made
+are not compared. Assumes what `nodes.replica_logs` does, and that no topic is deleted and made
 again, as epochs begin anew then. Complexity: O(events x epochs of a partition).
 """
 
@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.evidence_result import Anomaly
+from checkers.evidence.evidence_result import Anomaly
 
 LEADS, FOLLOWS, CUTS = "replica-leader", "replica-follower", "replica-truncated"
 _NUMBERS = {

@@ -1,6 +1,6 @@
 """Which fault hit nodes of which role in which phase of the protocol: what a run has tried.
 
-A cell is `fault/role of the target/phase` (`checkers.standings`), counted once for each role that
+A cell is `fault/role of the target/phase` (`evidence.standings`), counted once for each role that
 an injection which bit hit; a fault of no node has the role `-`. A stored run is counted from its
 journal and its nodes' traces, where these can be placed on the journal's axis; a node whose process
 a fault ended is dead from then on until its trace says that it starts. Nothing here judges.
@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from checkers.evidence.standings import Standings
+from checkers.evidence.trace_fields import well_formed
 from checkers.history import NEMESIS, Event, EventType
 from checkers.run_input import RunInput
-from checkers.standings import Standings
-from checkers.trace_fields import well_formed
 
 PHASES = ("steady", "catching-up", "establishing", "electing")
 """Of the protocol: with a leader, behind it, before its epoch is committed, without one."""

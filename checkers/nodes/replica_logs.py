@@ -16,10 +16,10 @@ From the logs of partitions that were decoded after the last stop:
 - `acknowledged-missing`: a replica in sync has each record that was acknowledged with acks=all, or
   that a consumer read, at its offset.
 
-And from what brokers traced of these partitions (`checkers.replica_traces`): `two-leaders`,
+And from what brokers traced of these partitions (`checkers.nodes.replica_traces`): `two-leaders`,
 `epoch-back`, `leader-incomplete`, `truncated-committed`.
 
-*In sync* are the members of ISR and ELR at the end (`checkers.in_sync`), and replicas that answered
+*In sync* are the members of ISR and ELR at the end (`nodes.in_sync`), and replicas that answered
 a `poll-all` after the heal, for what was done before that was invoked: it showed the log whole, and
 nothing may be lost any more. A replica may have any amount of records above what is committed, or
 lack any amount of them; with acks=1 an acknowledged record that nobody read is owed by nobody.
@@ -43,13 +43,13 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from checkers.evidence import DataBatch, Evidence, PartitionLog
-from checkers.evidence_result import Anomaly, evidence_result
-from checkers.faults import active_between, fault_spans, named_faults, phases
+from checkers.evidence.evidence_result import Anomaly, evidence_result
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
-from checkers.in_sync import in_sync_at_end
 from checkers.logs.columns import POLL, POLL_ALL, SEND
-from checkers.replica_traces import malformed, trace_anomalies
+from checkers.nodes.in_sync import in_sync_at_end
+from checkers.nodes.replica_traces import malformed, trace_anomalies
 from checkers.run_input import Cancelled, RunInput, never
+from checkers.runs.faults import active_between, fault_spans, named_faults, phases
 from checkers.verdict import CheckResult
 
 NAME = "replica-logs"
