@@ -117,6 +117,7 @@ KNOWN = {
             op(0, "put", (0, 1), input="a", offset=9),
             op(1, "put", (2, 3), input="b", offset=3),
             op(2, "get", (4, 5), output="b"),
+            op(3, "put", (6, 7), input="b", offset=10),  # twice, so that chains do not judge
         ],
         "kv",
         PASS,
