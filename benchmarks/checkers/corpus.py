@@ -21,7 +21,11 @@ MODELS = {"cas-register": "cas-register", "kv-append": "kv"}
 def histories(folder: Path) -> list[tuple[str, str, bool, Columns]]:
     """(name, model, is it right, columns) of every judged history."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+        for member in archive:
+            if member.isfile():
+                kept = folder / member.name
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_bytes(archive.extractfile(member).read())
     expected = json.loads((folder / "expected.json").read_text())
     return [
         (name, MODELS[known["model"]], known["valid"], columns_of(folder / known["file"]))

@@ -45,10 +45,12 @@ KEYS = documented()
 
 
 def kraftprobe(*arguments, code=0):
-    """Return stdout; with --json or --quiet there is no progress."""
+    """Return stdout; with --json or --quiet there is no progress, only what went wrong."""
     result = CliRunner().invoke(main, [str(part) for part in arguments], prog_name="kraftprobe")
     assert result.exit_code == code, result.output
-    assert code == 2 or result.stderr == ""
+    said = result.stderr.splitlines()
+    no_engine = "kraftprobe: containers were not examined: "  # by `cleanup`, where none runs
+    assert code == 2 or all(line.startswith(no_engine) for line in said)
     return result.stdout
 
 
