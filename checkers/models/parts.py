@@ -64,7 +64,7 @@ def parts_of(got: Sequence[str], first: Sequence[str], appended: Sequence[str]) 
     is gone through once. O(total length of what is new in each, times the number of lengths).
     """
     begins, texts = Counter(first), Counter(appended)
-    lengths = sorted(set(map(len, texts)))
+    first_lengths, lengths = (sorted(set(map(len, each))) for each in (begins, texts))
     if "" in texts or len(lengths) > _LENGTHS_MAX:
         return None
     parts = Parts()
@@ -73,7 +73,7 @@ def parts_of(got: Sequence[str], first: Sequence[str], appended: Sequence[str]) 
     for string in sorted(set(got)):
         known = -1 if last is None else _shared(last, string)
         reached = {place: at for place, at in reached.items() if place <= known}
-        _reach(reached, string, known, (begins, texts), lengths)
+        _reach(reached, string, known, (begins, texts), (first_lengths, lengths))
         last, end = string, reached.get(len(string))
         if end is not None and end.ways > 1:
             return None
@@ -101,19 +101,19 @@ def _reach(
     string: str,
     known: int,
     texts: tuple[Counter[str], Counter[str]],
-    lengths: Sequence[int],
+    lengths: tuple[Sequence[int], Sequence[int]],
 ) -> None:
     """Add the places behind `known`, up to which `reached` has all."""
-    begins, appended = texts
-    for length in {length for length in map(len, begins) if known < length <= len(string)}:
+    (begins, appended), (first_lengths, lengths_appended) = texts, lengths
+    for length in first_lengths:
         text = string[:length]
-        if text in begins:
+        if known < length <= len(string) and text in begins:
             reached[length] = _Reached(begins[text], -1, text)
-    left = [place for place in reached if place > known - max(lengths, default=0)]
+    left = [place for place in reached if place > known - max(lengths_appended, default=0)]
     heapify(left)
     while left:
         place = heappop(left)
-        for end in [place + length for length in lengths]:
+        for end in [place + length for length in lengths_appended]:
             if not known < end <= len(string) or string[place:end] not in appended:
                 continue
             if end not in reached:
