@@ -13,6 +13,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, NoReturn
 
+from extensions.plain_files import no_repeats, read_plain
+
 BYTES_MAX = 1_000_000
 """Of a document that a person writes."""
 
@@ -26,10 +28,7 @@ def read_document(
     refused, since readers disagree which of both counts, and so are numbers that are not finite.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(bytes_max + 1)
-        if len(data) > bytes_max:
-            raise error(f"{path}: longer than {bytes_max} bytes")
+        data = read_plain(path, bytes_max)
         document = _parsed(data.decode("utf-8"), path.suffix)
     except OSError as failure:
         raise error(f"{path}: {failure.strerror}") from failure
@@ -52,16 +51,8 @@ def _parsed(text: str, suffix: str) -> Any:
 def parse_json(text: str) -> Any:
     """Parse JSON. Raises ValueError, also for repeated keys, and RecursionError."""
     return json.loads(
-        text, object_pairs_hook=_no_repeats, parse_constant=_no_constant, parse_float=_finite
+        text, object_pairs_hook=no_repeats, parse_constant=_no_constant, parse_float=_finite
     )
-
-
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is repeated")
-    return table
 
 
 def _no_constant(name: str) -> NoReturn:

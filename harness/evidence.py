@@ -48,8 +48,9 @@ from cluster.systems.base import Layout
 from cluster.systems.kinds import SystemKind
 from cluster.systems.registry import system_named
 from cluster.values import valueclass
+from extensions.plain_files import read_plain
 from harness.json_names import camel_case
-from harness.partition_evidence import decode_partitions, intact_batch_in
+from harness.partition_evidence import SEGMENT_BYTES_MAX, decode_partitions, intact_batch_in
 from harness.room import lack_of_room
 from results.store import RunStore
 
@@ -115,7 +116,7 @@ def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
     store.write_partition_logs(node, decode_partitions(node, folders))
     path = folder / QUORUM_STATE
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
+        state = json.loads(read_plain(path, SEGMENT_BYTES_MAX).decode("utf-8"))
     except FileNotFoundError:
         raise EvidenceError(f"there is no {QUORUM_STATE} file") from None
     except ValueError as error:
@@ -158,7 +159,7 @@ def decode_log(node: str, folder: Path) -> DecodedLog:
     for number, (base_offset, path) in enumerate(segments):
         if base_offset != next_offset:
             raise EvidenceError(f"{path}: begins at offset {base_offset}, not {next_offset}")
-        data = path.read_bytes()
+        data = read_plain(path, SEGMENT_BYTES_MAX)
         position = 0
         try:
             for header, batch in iter_batches(data):
@@ -188,7 +189,7 @@ def decode_snapshots(node: str, folder: Path) -> list[Snapshot]:
         try:
             records = [
                 (record.kind, record.value)
-                for header, batch in iter_batches(path.read_bytes())
+                for header, batch in iter_batches(read_plain(path, SEGMENT_BYTES_MAX))
                 for record in batch_records(node, header, batch)
             ]
         except CorruptBatchError as error:
@@ -241,7 +242,7 @@ def _check_durable(folder: Path, records: Sequence[LogRecord], end_offset: int) 
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_plain(path, SEGMENT_BYTES_MAX)
     except FileNotFoundError:
         return b""
 

@@ -23,7 +23,7 @@ from cluster.values import valueclass
 from harness import evidence
 from harness.plan_document import derive
 from results.digests import digest_of, files_below, read_chain
-from results.files import StoreError
+from results.files import StoreError, write_json
 from results.model import RunResults
 from results.refusals import lacking_check
 from results.store import RunStore
@@ -82,11 +82,11 @@ def made_anew(store: RunStore) -> Iterator[tuple[RunStore, list[Difference]]]:
     with tempfile.TemporaryDirectory(prefix="kraftprobe-again-") as place:
         folder = Path(place) / store.folder.resolve().name
         folder.mkdir()
-        copy = RunStore(folder)
-        for path in (store.plan_path, store.journal_path):
-            if path.is_file():
-                (folder / path.name).symlink_to(path.resolve())
-        for node in store.node_names(store.plan()):
+        copy, plan = RunStore(folder), store.plan()
+        write_json(copy.plan_path, plan)
+        if store.journal_path.is_file():
+            copy.journal_path.symlink_to(store.journal_path.resolve())
+        for node in store.node_names(plan):
             _link_node(store.node_path(node), copy.node_path(node))
         nodes = _nodes_with_logs(store)
         layout = evidence.layout_of(copy)

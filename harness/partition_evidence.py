@@ -25,8 +25,11 @@ from cluster.node.log.records import (
     inflated,
 )
 from cluster.node.log.segment import segment_base_offset
+from extensions.plain_files import read_plain
 
 METADATA_TOPIC: Final = "__cluster_metadata"
+SEGMENT_BYTES_MAX: Final = 1 << 31
+"""A segment has at most log.segment.bytes, an int32."""
 _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _MAGIC_BYTE: Final = 16
@@ -141,7 +144,7 @@ def intact_batch_in(data: bytes) -> bool:
 def _offsets(path: Path) -> Mapping[TopicPartition, int]:
     """Read a file of offsets; one that is not there, or not whole, says nothing."""
     try:
-        return decode_offsets(path.read_bytes())
+        return decode_offsets(read_plain(path, SEGMENT_BYTES_MAX))
     except (FileNotFoundError, ValueError):
         return {}
 
@@ -155,7 +158,7 @@ def _decode(directory: Path) -> tuple[int, int, list[DataBatch]]:
         if base_offset < next_offset:
             raise _DamageError(f"{path.name} begins at offset {base_offset}, below {next_offset}")
         next_offset = base_offset
-        data, position = path.read_bytes(), 0
+        data, position = read_plain(path, SEGMENT_BYTES_MAX), 0
         while position < len(data):
             try:
                 size_bytes = batch_size_bytes(data, position)

@@ -29,13 +29,13 @@ import enum
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results.files import StoreError, read_bounded
+from extensions.plain_files import open_plain
+from results.files import StoreError, parse_json, read_bounded
 
 FILE = "digests.jsonl"
 _BYTES_MAX = 1 << 26
@@ -83,18 +83,20 @@ def digest_of(path: Path) -> FileDigest:
     A link is no file: what it points to can change without the run's folder.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_plain(path, follow=False) as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            return FileDigest(file.tell(), sha256)
     except OSError:
         return FileDigest(None, None)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        return FileDigest(None, None)
-    with os.fdopen(fd, "rb") as file:
-        try:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError:
-            return FileDigest(None, None)
-        return FileDigest(file.tell(), sha256)
+
+
+def differs(path: Path, recorded: FileDigest) -> bool:
+    """Whether a file is not what was recorded. One of another size is not read for that."""
+    try:
+        size_bytes = path.lstat().st_size
+    except OSError:
+        size_bytes = None
+    return size_bytes != recorded.size_bytes or digest_of(path) != recorded
 
 
 def read_chain(path: Path) -> Chain:
@@ -173,7 +175,7 @@ def files_below(folder: Path) -> Iterator[str]:
 
 def _fields(line: bytes, where: str) -> dict[str, Any]:
     try:
-        fields = json.loads(line.decode("ascii"))
+        fields = parse_json(line.decode("ascii"))
         step = Step(fields["step"])
     except (ValueError, RecursionError, TypeError, KeyError) as error:
         raise StoreError(f"{where}: it is no line of this file") from error

@@ -28,6 +28,7 @@ from checkers.evidence import (
     TraceEvent,
 )
 from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
+from extensions.plain_files import lines_of
 from results.files import StoreError, write_atomically
 
 LOG_FILE = "log.jsonl"
@@ -35,6 +36,8 @@ SNAPSHOTS_FILE = "snapshots.jsonl"
 PARTITION_LOGS_FILE = "partition-logs.jsonl"
 QUORUM_STATE_FILE = "quorum-state.json"
 STATE_FILE = "state.jsonl"
+_EVIDENCE_LINE_BYTES_MAX = 1 << 28
+"""A line may hold all that a node served, or a whole log of a partition."""
 _TRACE_LINE = b'{"t":'
 """How every line of a trace begins."""
 _AFTER_TORN = ("start", "fatal")
@@ -268,7 +271,8 @@ def _read_trace(path: Path, node: str) -> list[TraceEvent]:
     """
     events: list[TraceEvent] = []
     torn: list[int] = []
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+    for number, ended_line in enumerate(lines_of(path), start=1):
+        line = ended_line.removesuffix(b"\n")
         if not line:
             continue
         fields = _parse(line)
@@ -303,7 +307,9 @@ def _trace_event(path: Path, node: str, number: int, fields: dict[str, Any]) -> 
 
 
 def _objects(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+    lines = lines_of(path, line_bytes_max=_EVIDENCE_LINE_BYTES_MAX)
+    for number, ended_line in enumerate(lines, start=1):
+        line = ended_line.removesuffix(b"\n")
         if not line:
             continue
         fields = _parse(line)

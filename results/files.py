@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from extensions.plain_files import no_repeats, read_plain
+
 _JSON_BYTES_MAX = 1 << 28
 """A larger document is none that was written here."""
 
@@ -61,22 +63,20 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def read_bounded(path: Path, bytes_max: int) -> bytes:
-    """Return a file's content. Raises StoreError when it is missing, unreadable or too large."""
+    """Return a plain file's content. Raises StoreError when there is none, or it is too large."""
     try:
-        with path.open("rb") as file:
-            data = file.read(bytes_max + 1)
+        return read_plain(path, bytes_max, follow=False)
     except FileNotFoundError:
         raise StoreError(f"{path}: there is no such file") from None
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from error
-    if len(data) > bytes_max:
-        raise StoreError(f"{path}: it is larger than {bytes_max >> 20} MiB")
-    return data
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON of finite numbers only. Raises ValueError, RecursionError."""
-    return json.loads(text, parse_constant=_finite, parse_float=_finite)
+    """Parse JSON of finite numbers, no key twice. Raises ValueError, RecursionError."""
+    return json.loads(
+        text, object_pairs_hook=no_repeats, parse_constant=_finite, parse_float=_finite
+    )
 
 
 def _finite(text: str) -> float:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from checkers.verdict import Status
+from extensions.plain_files import open_plain
 from results.catalogue import DAMAGED, NOT_JUDGED, Entry, Row
 from results.files import StoreError, write_atomically
 from results.over_time import charts_of
@@ -54,7 +55,7 @@ def write_index(folder: Path, entries: Sequence[Entry]) -> Path:
     """
     path = folder / FILE
     if path.exists():
-        with path.open("rb") as file:
+        with open_plain(path, follow=False) as file:
             if _MARK not in file.read(_MARK_WITHIN):
                 raise StoreError(f"{path}: this is not an index of ours, so it stays as it is")
     write_atomically(path, render_index(folder, entries).encode("utf-8"))

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeGuard
@@ -29,6 +28,7 @@ from typing import Any, Self, TypeGuard
 from checkers.history import Event, EventType, HistoryError, seconds
 from checkers.history.json_text import JsonError, parse, shown
 from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
+from extensions.plain_files import lines_of
 
 _FIELDS = frozenset(Event.__slots__)
 _OPTIONAL_STRINGS = ("key", "error", "node")
@@ -135,13 +135,14 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
     events: list[Event] = []
     dropped_bytes = 0
     last_time_ns = 0
-    for number, line, ended in _lines(path.read_bytes()):
+    for number, ended_line in enumerate(lines_of(path), start=1):
+        line = ended_line.removesuffix(b"\n")
         try:
             event = decode_event(line)
         except HistoryError as error:
             # A JSON object is never a proper prefix of another, so a last line without newline
             # that parses is whole; one that only lacks its end is torn.
-            if not ended and may_be_torn(line, LINE):
+            if line is ended_line and may_be_torn(line, LINE):
                 dropped_bytes = len(line)
                 break
             raise HistoryError(f"{path}, line {number}: {error}") from error
@@ -198,19 +199,6 @@ def decode_event(line: bytes) -> Event:
         offset=fields.get("offset"),
         epoch=fields.get("epoch"),
     )
-
-
-def _lines(data: bytes) -> Iterator[tuple[int, bytes, bool]]:
-    """Each line of the file: its number from 1, its bytes, and whether a newline ended it."""
-    position = 0
-    number = 1
-    while position < len(data):
-        end = data.find(b"\n", position)
-        ended = end >= 0
-        stop = end if ended else len(data)
-        yield number, data[position:stop], ended
-        position = stop + 1
-        number += 1
 
 
 def _natural(fields: dict[str, Any], name: str) -> int:

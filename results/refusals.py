@@ -8,6 +8,8 @@ whether what can be counted in the journal is what the results say. docs/gate.md
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -15,7 +17,8 @@ from typing import Any
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.runs import answers, exercised, monitor, statistics
 from checkers.verdict import CheckResult, Status
-from results.digests import Chain, FileDigest, digest_of, files_below, read_chain
+from extensions.plain_files import lines_of
+from results.digests import Chain, FileDigest, differs, files_below, read_chain
 from results.model import RunResults, as_stored, counts_of, skipped_faults
 from results.pipeline import check_specs
 from results.store import RunStore
@@ -77,16 +80,15 @@ def _traced_mutants(store: RunStore) -> set[str]:
     """Name the mutants that nodes said they were when they started."""
     found = set()
     for path in sorted(store.nodes_path.glob("*/trace.jsonl")):
-        with path.open("rb") as lines:
-            for line in lines:
-                if b'"start"' not in line:
-                    continue
-                try:
-                    event = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue  # judging says what is wrong with a trace
-                if isinstance(event, dict) and event.get("e") == "start" and event.get("mutant"):
-                    found.add(one_line(str(event["mutant"]), 40))
+        for line in lines_of(path):
+            if b'"start"' not in line:
+                continue
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                continue  # judging says what is wrong with a trace
+            if isinstance(event, dict) and event.get("e") == "start" and event.get("mutant"):
+                found.add(one_line(str(event["mutant"]), 40))
     return found
 
 
@@ -99,7 +101,7 @@ def _changed(store: RunStore, results: RunResults) -> str | None:
         return f"{one_line(reason)}: the run was changed after it was recorded; run it again"
     expected = {store.results_path.name, store.certificates_path.name}
     for name in sorted(expected):
-        if chain.judged.get(name) != digest_of(store.folder / name):
+        if differs(store.folder / name, chain.judged.get(name, FileDigest(None, None))):
             return f"{name} is not what judging stored; judge the run again"
     if results.recording.head != chain.head or not results.recording.ended:
         return "what was judged is not what is recorded here; judge the run again"
@@ -113,12 +115,12 @@ def _changed(store: RunStore, results: RunResults) -> str | None:
 
 def _changed_file(store: RunStore, chain: Chain) -> str | None:
     for name, recorded in chain.files.items():
-        found = digest_of(store.folder / name)
+        path = store.folder / name
         if recorded.sha256 is None:
             return f"{name} could not be read when it was recorded"
-        if found != recorded:
-            gone = found.sha256 is None
-            return f"{name} is {'missing or no file' if gone else 'not what was recorded'}"
+        if differs(path, recorded):
+            plain = stat.S_ISREG(path.lstat().st_mode) if os.path.lexists(path) else False
+            return f"{name} is {'not what was recorded' if plain else 'missing or no file'}"
     for name in files_below(store.nodes_path):
         if f"nodes/{name}" not in chain.files:
             return f"nodes/{name} was not there when the run was recorded"

@@ -31,7 +31,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from results.digests import Chain, digest_of, read_chain
+from results.digests import Chain, differs, read_chain
 from results.files import StoreError, read_bounded, read_json_object, write_json
 from results.store import RunStore
 
@@ -102,7 +102,7 @@ def sign(store: RunStore, key: Ed25519PrivateKey) -> None:
     if not chain.ended:
         raise StoreError(f"{store.name}: it was not recorded to its end; such a run is not signed")
     for name, known in (*chain.files.items(), *chain.judged.items()):
-        if digest_of(store.folder / name) != known:
+        if differs(store.folder / name, known):
             raise StoreError(f"{store.name}: {name} is not what was recorded; it is not signed")
     message = _message(store, chain)
     if message is None:

@@ -29,6 +29,7 @@ from checkers.history.edn_lines import MARK, NotPlainError
 from checkers.history.formats import event_from_json
 from checkers.history.json_text import JsonError, parse
 from checkers.history.sealed import FIELD, is_changed
+from extensions import plain_files
 
 _NUMBER = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PLAIN = rf'"(process|value)":({_NUMBER}|null|true|false|\[[^\[\]{{}}"]*\])'
@@ -71,9 +72,7 @@ def journal_table(blocks: Iterable[bytes]) -> pa.Table:
 
 def blocks_of(path: Path) -> Iterator[bytes]:
     """Read a file some megabytes of whole lines at a time. Raises OSError."""
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            yield block + file.readline()
+    return plain_files.blocks_of(path, _BLOCK_BYTES)
 
 
 def _block(data: bytes) -> pa.Table:

@@ -13,6 +13,8 @@ import math
 import sys
 from typing import Any, NoReturn
 
+from extensions.plain_files import no_repeats
+
 DEPTH_MAX = 100
 """Lists and objects nested deeper than this are no value of a history."""
 _SHOWN_MAX = 80
@@ -25,7 +27,9 @@ class JsonError(ValueError):
 def parse(text: str) -> Any:
     """Return the value that a JSON text holds. Raises JsonError."""
     try:
-        value = json.loads(text, parse_constant=_no_constant, parse_float=finite)
+        value = json.loads(
+            text, object_pairs_hook=_no_repeats, parse_constant=_no_constant, parse_float=finite
+        )
     except JsonError:
         raise
     except (json.JSONDecodeError, RecursionError) as error:
@@ -56,6 +60,13 @@ def shown(value: object) -> str:
     """Return a value for a message, cut to a line."""
     text = ascii(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    try:
+        return no_repeats(pairs)
+    except ValueError as error:
+        raise JsonError(str(error)) from None
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -38,6 +38,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from checkers.verdict import Status
+from extensions.plain_files import read_plain
 from harness.errors import BatchError
 from harness.sim import coverage
 from harness.sim.chunks import (
@@ -57,6 +58,7 @@ from results.session import one_line_errors
 WAVE = 100
 CHUNK = 4
 _REPORT_S = 1.0
+_REQUEST_BYTES_MAX = 1 << 24
 """Interval of looking for rows that workers have stored."""
 
 
@@ -105,7 +107,7 @@ class Batch:
             raise BatchError(f"{self.folder}: another process is running this batch") from error
         path, asked = self.folder / "batch.json", self.plan.to_json()
         self._code = asked["code"]
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_plain(path, _REQUEST_BYTES_MAX).decode("utf-8", errors="replace")
         if not text:
             path.write_text(json.dumps(asked) + "\n", encoding="utf-8")
         else:

@@ -19,11 +19,12 @@ from checkers.verdict import Status
 from harness.errors import PlanError
 from harness.sim.chunks import SCHEMA, VERSION, BatchPlan, Row, plan_of
 from harness.sim.summary import summarise
-from results.files import StoreError, parse_json, read_json_object
+from results.files import StoreError, parse_json, read_bounded, read_json_object
 
 _FIGURES = ("operations", "faults", "simulated_s", "cpu_s")
 _SUMMED = ("verdict", "verdicts", "seeds", "mutant", "code", "operations", "faults", "exercise")
 """Keys of a summary that do not depend on the wording of any version of the code."""
+_CHUNK_BYTES_MAX = 1 << 28
 _COUNTS = ("ok", "reads", "writes", "leader_changes")
 
 
@@ -114,17 +115,7 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
 def _rows(folder: Path, plan: BatchPlan) -> dict[int, Row]:
     rows: dict[int, Row] = {}
     for path in sorted((folder / "results").glob("*.parquet")):
-        try:
-            if pq.read_metadata(path).num_rows > plan.last - plan.first:
-                raise StoreError(f"{path}: it holds more rows than the batch has seeds")
-            table = pq.read_table(path)
-        except (pa.ArrowException, ValueError, TypeError) as error:
-            if isinstance(error, StoreError):
-                raise
-            raise StoreError(f"{path}: it cannot be read ({type(error).__name__})") from error
-        if not table.schema.equals(SCHEMA):
-            raise StoreError(f"{path}: its columns are not those of a batch")
-        for row in table.to_pylist():
+        for row in _table(path, plan.last - plan.first).to_pylist():
             if row["seed"] in rows:
                 raise StoreError(f"{path}: seed {row['seed']} is there twice")
             rows[row["seed"]] = row
@@ -137,6 +128,29 @@ def _rows(folder: Path, plan: BatchPlan) -> dict[int, Row]:
         odd = next(seed for seed in rows if seed is None or not plan.first <= seed < plan.last)
         raise StoreError(f"{folder}: seed {odd} is not one of {plan.first}..{plan.last}")
     return rows
+
+
+def _table(path: Path, rows_max: int) -> pa.Table:
+    """Read a chunk's rows. Raises StoreError."""
+    try:
+        file = pq.ParquetFile(pa.BufferReader(read_bounded(path, _CHUNK_BYTES_MAX)))
+        if file.metadata.num_rows > rows_max:
+            raise StoreError(f"{path}: it holds more rows than the batch has seeds")
+        if _unpacked_bytes(file.metadata) > _CHUNK_BYTES_MAX:
+            raise StoreError(f"{path}: unpacked it is larger than {_CHUNK_BYTES_MAX >> 20} MiB")
+        table = file.read()
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"{path}: it cannot be read ({type(error).__name__})") from error
+    if not table.schema.equals(SCHEMA):
+        raise StoreError(f"{path}: its columns are not those of a batch")
+    return table
+
+
+def _unpacked_bytes(metadata: pq.FileMetaData) -> int:
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return sum(int(group.total_byte_size) for group in groups)
 
 
 def _check_row(row: Row) -> None:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from checkers.verdict import Status
 from cluster.values import valueclass
+from extensions.plain_files import lines_of, open_plain
 from harness.errors import BatchError
 from harness.plan import Plan, in_simulation
 from harness.sim import coverage
@@ -151,7 +152,8 @@ def store_rows(folder: Path, rows: Sequence[Row]) -> None:
 def read_finished(path: Path) -> list[Row]:
     """Read the rows of a finished chunk. Raises BatchError."""
     try:
-        table = pq.read_table(path)
+        with open_plain(path) as file:
+            table = pq.read_table(file)
         if not table.schema.equals(SCHEMA) or table.column("seed").null_count:
             raise BatchError(f"{path}: {NO_RESULTS}")
         return list(table.to_pylist())
@@ -165,7 +167,7 @@ def read_unfinished(path: Path) -> list[Row]:
     Raises BatchError for a JSON line that is no row.
     """
     rows: list[Row] = []
-    for line in path.read_bytes().splitlines():
+    for line in lines_of(path):
         try:
             row = json.loads(line.decode("utf-8"))
         except (ValueError, RecursionError):
