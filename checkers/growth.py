@@ -13,7 +13,7 @@ What is promised of each key, where reads come from a broker's own image:
 | model | state | grows by | shown by |
 |---|---|---|---|
 | `list-append` | a list | `append` | `read` |
-| `counter` | how many increments there were | `increment` | `read` |
+| `counter` | the sum of equal increments | `add`, `increment` | `read` |
 | `broker` | the epoch of a broker id | `register` | controllers: `register`, `heartbeat`, `fence` |
 
 Theorem, for lists and counters: the promise holds exactly when no node goes back and the history is
@@ -23,7 +23,8 @@ beginning of the longest, which holds no element twice; each of its elements was
 any read that shows it ended; and no element stands behind one that was asked for after its own
 acknowledgement, nor is missing where such a one is there. Of a counter: a read shows at most as
 many as were asked for before it ended (placed in order of invocation, the first n increments are
-those that a read of n needs).
+those that a read of n needs). Increments of different amounts, or below zero, are not judged: which
+of them a sum stands for is a search (`linearizable` with the model `counter` makes it).
 
 Of a broker: the epochs that one controller answers with never go back, so that it takes no word
 from an incarnation that it has replaced; no two incarnations have one epoch; who asks to be fenced
@@ -45,6 +46,7 @@ from typing import Any
 from checkers.history import INFINITY_NS, EventType, HistoryError, Operation
 from checkers.history.values import freeze
 from checkers.models.collections import read_list
+from checkers.models.counters import Counter
 from checkers.run_input import Cancelled, never
 from checkers.verdict import PROMISE, CheckResult, Status
 
@@ -65,7 +67,7 @@ def check_key(
     key = operations[0].key if operations else None
     rule, promise = MODELS[str(options["model"])]
     known = [o for o in operations if o.type is not EventType.FAIL]
-    reason = "cancelled" if cancelled() else _unjudgeable(known)
+    reason = "cancelled" if cancelled() else _unjudgeable(known, str(options["model"]))
     if reason is not None:
         return CheckResult(NAME, Status.UNKNOWN, reason, key=key, operations=len(operations))
     wrong = rule(known)
@@ -82,8 +84,12 @@ def check_key(
     )
 
 
-def _unjudgeable(operations: Iterable[Operation]) -> str | None:
+def _unjudgeable(operations: Sequence[Operation], model: str) -> str | None:
     """Return why nothing can be said of these operations; None if it can."""
+    if model == "counter":
+        amounts = _amounts(operations) - {0}
+        if len(amounts) > 1 or min(amounts, default=1) < 0:
+            return f"the amounts {', '.join(map(str, sorted(amounts)))} are not all one above zero"
     elements: set[Hashable] = set()
     for operation in operations:
         if operation.type is EventType.OK and operation.node is None:
@@ -162,12 +168,19 @@ def _out_of_order(
     return None
 
 
+def _amounts(operations: Iterable[Operation]) -> set[int]:
+    counter = Counter()
+    return {counter.amount(o) for o in operations if o.f != "read"}
+
+
 def _judge_counter(operations: Sequence[Operation]) -> Anomaly | None:
-    increments = sorted(o.invoke_ns for o in operations if o.f == "increment")
+    counter = Counter()
+    increments = sorted(o.invoke_ns for o in operations if o.f != "read" and counter.has_effect(o))
+    amount = max(_amounts(operations), default=0) or 1
     reads = [(read, _whole(read, read.output)) for read in _reads(operations)]
     for read, count in reads:
-        possible = bisect_right(increments, read.complete_ns)
-        if not 0 <= count <= possible:
+        possible = amount * bisect_right(increments, read.complete_ns)
+        if not 0 <= count <= possible or count % amount:
             explanation = (
                 f"operation {read.index} read {count}, when {possible} increments had been asked "
                 "for that can have had an effect"

@@ -11,7 +11,7 @@ the one that was invoked last:
 
 | outcome | when |
 |---|---|
-| stable | the last read that shows it was invoked after the last that lacks it |
+| stable | the last read that lacks it was not invoked after the last that shows it |
 | lost | the last that lacks it was invoked after it was known, and after the last that shows it |
 | never read | neither: no read that began after it was known |
 
@@ -27,7 +27,8 @@ first two, and means the second: its comparison is the wrong way round. What it 
 milliseconds is compared here as it is.)
 
 Intervals are closed: a read that was invoked at the very time at which an element became known does
-not have to show it. O(all elements of all reads).
+not have to show it, and of two reads that were invoked at one time neither is the later. O(all
+elements of all reads).
 """
 
 from __future__ import annotations
@@ -67,9 +68,9 @@ class Element:
 
     @property
     def is_stable(self) -> bool:
-        """Whether it was seen by whichever read was invoked last."""
+        """Whether no read was invoked later than one that shows it and lacks it."""
         present, absent = self.last_present, self.last_absent
-        return present is not None and (absent is None or _begun(absent) < _begun(present))
+        return present is not None and (absent is None or absent.invoke_ns <= present.invoke_ns)
 
     @property
     def is_late(self) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkers.history.columns import FAIL, OK, Columns, Int64s, Integers
+from checkers.models.counters import ADDING
 
 Rows = NDArray[np.intp]
 NONE = -1
@@ -137,23 +138,23 @@ def _among(numbers: Int64s, flat: list[int]) -> Int64s | None:
 def amounts(columns: Columns, adds: Rows) -> Int64s | None:
     """Return what each addition adds; None unless all are whole numbers from 0 on."""
     added = np.ones(len(adds), np.int64)
-    adding = columns.f[adds] == columns.function("add")
-    if not np.all(adding | (columns.f[adds] == columns.function("increment"))):
+    adding, up, down = (columns.f[adds] == columns.function(f) for f in ADDING)
+    given = adding | (columns.input[adds] != 0)  # an increment of no amount is of 1
+    amounts_read = integers(columns, columns.input[adds[given]])
+    if amounts_read is None or not np.all(adding | up | down):
         return None
-    amounts_read = integers(columns, columns.input[adds[adding]])
-    if amounts_read is None or np.any(amounts_read < 0):
-        return None
-    added[adding] = amounts_read
-    return added
+    added[given] = amounts_read
+    added[down] *= -1
+    return None if np.any(added < 0) else added
 
 
 def append_offsets(columns: Columns, appends: Rows) -> Int64s | None:
     """Return the offset that each append returned, NONE: none; None unless all are offsets.
 
-    The field `offset` of an operation, where it has one, else its output.
+    The field `offset` of an operation, where it has one, else its output if it is `ok`.
     """
     found = np.full(len(appends), NONE, np.int64)
-    answered = columns.output[appends] != 0
+    answered = (columns.output[appends] != 0) & (columns.type[appends] == OK)
     offsets = integers(columns, columns.output[appends[answered]])
     if offsets is None or np.any(offsets < 0):
         return None

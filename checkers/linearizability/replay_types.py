@@ -16,6 +16,7 @@ from checkers.history.columns import FAIL, INFO, OK, Bools, Columns, Int64s
 from checkers.linearizability.certificate import RefusedError
 from checkers.linearizability.decoded import Shown, amounts, append_offsets, integers, shown, starts
 from checkers.linearizability.replay import verify_times
+from checkers.models.counters import ADDING
 from checkers.models.queues import EMPTY_ERRORS
 
 _LONG_READ = 2_000
@@ -71,7 +72,7 @@ def verify_counter(columns: Columns, order: Int64s) -> None:
     """Every read returns the sum of the additions before it."""
     reading = columns.f == columns.function("read")
     nothing = np.zeros(len(columns), np.bool_)
-    _verify_placed(columns, order, ("read", "add", "increment"), nothing, ~reading)
+    _verify_placed(columns, order, ("read", *ADDING), nothing, ~reading)
     adds = np.flatnonzero(~reading & (columns.type != FAIL))
     added, read = amounts(columns, adds), reading[order]
     total = integers(columns, columns.output[order[read]])

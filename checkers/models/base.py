@@ -13,8 +13,9 @@ hooks say what a checker may do with an operation before it searches:
   other operations show several groups at once (a read of a set shows every element), `project`
   takes the groups that are left out from what they show.
 
-Indeterminate operations (`info`) reach `step` with an output that is unknown (None or the argument)
-or, in a window cut out of a history, the one that they later had. `step` describes the case in
+Indeterminate operations (`info`) reach `step` without an output: what the completion of one says
+(its argument again, as Jepsen's clients do; a guess) is no observation. Only in a window cut out of
+a history they have the output with which they completed `ok` later. `step` describes the case in
 which they took effect; that they never do is the checker's business, so a step that would change
 nothing may be refused.
 """
@@ -22,6 +23,7 @@ nothing may be refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from dataclasses import replace
 
 from checkers.history import EventType, Operation
 from checkers.history.values import freeze
@@ -174,7 +176,7 @@ class NondeterministicModel(Model):
 def relevant(operations: Sequence[Operation], model: Model) -> list[Operation]:
     """Return what a checker has to place: `ok` operations, observations, and `info` with effect.
 
-    Sorted by invocation (ties by index).
+    Sorted by invocation (ties by index). Whatever an `info` says of a result is taken from it.
     """
     kept: list[Operation] = []
     for operation in operations:
@@ -184,7 +186,9 @@ def relevant(operations: Sequence[Operation], model: Model) -> list[Operation]:
             seen = model.observation(operation)
             if seen is not None:
                 kept.append(seen)
-        elif model.has_effect(operation):
-            kept.append(operation)
+        else:
+            unknown = operation if operation.output is None else replace(operation, output=None)
+            if model.has_effect(unknown):
+                kept.append(unknown)
     kept.sort(key=lambda operation: (operation.invoke_ns, operation.index))
     return kept

@@ -1,6 +1,7 @@
 """A counter, unique identifiers, and producer id blocks.
 
-- `counter`: `add n` (any whole number), `increment` (1), `decrement` (1), and `read`.
+- `counter`: `add n` and `increment n` add any whole number n, `decrement n` takes it away (of no
+  amount, an increment and a decrement are of 1), and `read`.
 - `unique-ids`: `generate` returns an identifier that no other `generate` returns.
 - `producer-ids`: `allocate` returns a block `[first id, length]` above all blocks before it, as
   Kafka's ProducerIdControlManager does (KIP-730). Gaps are allowed: a block may have been allocated
@@ -15,6 +16,8 @@ from checkers.history import EventType, HistoryError, Operation
 from checkers.history.values import freeze
 from checkers.models.base import Model, State
 from checkers.models.registers import unknown_function
+
+ADDING = ("add", "increment", "decrement")
 
 
 class Counter(Model):
@@ -35,14 +38,15 @@ class Counter(Model):
 
     def amount(self, operation: Operation) -> int:
         """Return what an addition adds. Raises HistoryError when that is no whole number."""
-        if operation.f in ("increment", "decrement"):
-            return 1 if operation.f == "increment" else -1
-        if operation.f != "add":
+        if operation.f not in ADDING:
             raise unknown_function(self, operation)
         amount = operation.input
-        if not isinstance(amount, int) or isinstance(amount, bool):
-            raise HistoryError(f"operation {operation.index}: {amount!r} cannot be added")
-        return amount
+        if amount is None and operation.f != "add":
+            amount = 1
+        if type(amount) is not int:
+            problem = f"a counter counts whole numbers, and cannot {operation.f} {amount!r}"
+            raise HistoryError(f"operation {operation.index}: {problem}")
+        return -amount if operation.f == "decrement" else amount
 
     def has_effect(self, operation: Operation) -> bool:
         """Everything but a read, and an addition of nothing."""

@@ -1,7 +1,8 @@
 """A list that is appended to and read as a whole, and a log with offsets.
 
 - `list-append`: `append v`, and `read`, which returns the whole list.
-- `log`: `append v` returns the offset of the record; `read from` returns records
+- `log`: `append v` returns the offset of the record (an acknowledged one; an indeterminate one has
+  an offset only in the field of that name); `read from` returns records
   `[[offset, value], ...]` from the offset `from` on (None: from the beginning), as many as it likes
   but none left out between them; `read-all from` returns all up to the end. Offsets grow and may
   have gaps (control records take offsets).
@@ -16,7 +17,7 @@ from dataclasses import replace
 
 from checkers.history import EventType, HistoryError, Operation
 from checkers.history.values import freeze
-from checkers.models.base import Model, NondeterministicModel, State
+from checkers.models.base import Model, NondeterministicModel, State, relevant
 from checkers.models.collections import read_list, without_elements
 from checkers.models.registers import unknown_function
 
@@ -92,7 +93,7 @@ class Log(Model):
             if operation.f in ("read", "read-all") and operation.type is EventType.OK:
                 for offset, value in records(operation):
                     free.setdefault(value, set()).add(offset)
-        appends = [o for o in operations if o.f == "append" and o.type is not EventType.FAIL]
+        appends = [o for o in relevant(operations, self) if o.f == "append"]
         for append in appends:
             returned = self.offset(append)
             if returned is not None:

@@ -67,7 +67,8 @@ def _execute(rnd: Random, world: World, index: int, point: int) -> Operation:
     if rnd.random() < 0.3:
         if rnd.random() < 0.5:
             world.run(f, argument, index)
-        return op(index, f, (begin, None), input=argument)
+        said = rnd.choice([None, argument])  # what an `info` says is no observation
+        return op(index, f, (begin, None), input=argument, output=said)
     if rnd.random() < 0.05:
         return op(index, f, (begin, end), input=argument, type=FAIL, error="not_controller")
     result, kind, error = world.run(f, argument, index)

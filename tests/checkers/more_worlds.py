@@ -50,6 +50,11 @@ class UniqueSetWorld(ListWorld):
         return result
 
 
+def amount(f, argument):
+    value = 1 if argument is None else argument
+    return -value if f == "decrement" else value
+
+
 class CounterWorld(World):
     state = 0
     amounts = (1, 2)
@@ -57,12 +62,15 @@ class CounterWorld(World):
     def draw(self, index):
         if self.rnd.random() < 0.5:
             return "read", None
-        return "add", self.rnd.choice(self.amounts)
+        amount = self.rnd.choice(self.amounts)
+        spellings = [("add", amount), ("increment", amount), ("decrement", -amount)]
+        spellings += {1: [("increment", None)], -1: [("decrement", None)]}.get(amount, [])
+        return self.rnd.choice(spellings)
 
     def run(self, f, argument, index):
         if f == "read":
             return self.state, OK, None
-        self.state += argument
+        self.state += amount(f, argument)
         return None, OK, None
 
     def any_result(self, operation):
@@ -243,7 +251,14 @@ def _list(operations):
 
 def _counter(operations):
     def step(state, o):
-        return (o.output == state, state) if o.f == "read" else (True, state + o.input)
+        return (
+            (o.output == state, state)
+            if o.f == "read"
+            else (
+                True,
+                state + amount(o.f, o.input),
+            )
+        )
 
     yield 0, step
 
@@ -314,8 +329,9 @@ def _log(operations):
     Between, below and above all offsets that are known there is room for as many as there are.
     """
     unplaced = [o for o in operations if o.f == "append" and o.type is not FAIL]
-    unplaced = [o for o in unplaced if o.output is None]
-    known = {r[0] for o in operations if o.f.startswith("read") and o.output for r in o.output}
+    unplaced = [o for o in unplaced if o.output is None or o.type is INFO]
+    reads = [o for o in operations if o.f.startswith("read") and o.type is OK]
+    known = {record[0] for o in reads for record in o.output}
     shown = sorted(known)
     known |= {o.output for o in operations if o.f == "append" and o.type is OK and o.output}
     known |= {o.input for o in operations if o.f.startswith("read") and o.input}

@@ -118,7 +118,8 @@ def _topics(operations: list[Operation]) -> Iterator[tuple[Any, Step]]:
     if len(set(known.values())) < len(known):
         return
     unknown = [o.index for o in creates if o.index not in known]
-    shown = {o.output["id"] for o in operations if o.f == "describe" and o.output}
+    seen = [o.output for o in operations if o.f == "describe" and o.type is EventType.OK]
+    shown = {topic["id"] for topic in seen if topic}
     free = sorted(shown - set(known.values()))
     for ids in product([None, *free], repeat=len(unknown)):
         named = [i for i in ids if i is not None]

@@ -181,6 +181,9 @@ def test_registrations_are_linearizable_by_themselves():
 
 
 def test_what_cannot_be_judged_is_unknown():
+    for amounts in ([1, 2], [-1], [1, 1, -1]):
+        grown = [increment(10 * i, 10 * i + 9, input=n) for i, n in enumerate(amounts)]
+        assert verdict([*grown, read(1, 90, 99)], COUNTS) is Status.UNKNOWN
     assert verdict([A, append("a", 10, 19)], LISTS) is Status.UNKNOWN
     assert verdict([A, read([], 10, 19, node=None)], LISTS) is Status.UNKNOWN
     check = find_check(CheckSpec("growth", COUNTS))
@@ -195,7 +198,8 @@ def test_the_promise_is_in_the_summary():
 
 def lagging(rnd, of_lists):
     """A history of nodes that lag, spoilt now and then; and its shape for the brute force."""
-    f = "append" if of_lists else "increment"
+    f = "append" if of_lists else rnd.choice(["add", "increment"])
+    amount = rnd.choice([1, 3])
     state, shown, operations = [], {"n1": 0, "n2": 0}, []
     for index in range(rnd.randint(3, 6)):
         point = 4 * index + rnd.randint(0, 6)
@@ -206,7 +210,8 @@ def lagging(rnd, of_lists):
             if not lost or rnd.random() < 0.5:
                 state.append(index)
             end = None if lost else end
-            operations.append(op(index, f, (begin, end), input=index, node=node))
+            given = index if of_lists else amount
+            operations.append(op(index, f, (begin, end), input=given, node=node))
             continue
         shown[node] = rnd.randint(shown[node], len(state))
         if rnd.random() < 0.15:
@@ -216,7 +221,7 @@ def lagging(rnd, of_lists):
             rnd.shuffle(value)
         if rnd.random() < 0.1:
             value = rnd.sample(range(6), rnd.randint(0, 3))
-        output = value if of_lists else len(value)
+        output = value if of_lists else amount * len(value) + (rnd.random() < 0.1)
         operations.append(op(index, "read", (begin, end), output=output, node=node))
     return operations
 
@@ -224,8 +229,6 @@ def lagging(rnd, of_lists):
 def keeps_promise(operations, of_lists):
     """Is it linearizable when reads began with the run, and does no node show less than before?"""
     began = [replace(o, invoke_ns=-10) if o.f == "read" else o for o in operations]
-    if not of_lists:
-        began = [replace(o, f="add", input=1) if o.f != "read" else o for o in began]
     reads = [o for o in operations if o.f == "read"]
     amount = len if of_lists else int
     return oracle.is_linearizable(began, "list-append" if of_lists else "counter") and not any(

@@ -1,5 +1,6 @@
 """Jepsen's checks of whole histories: right ones, wrong ones, crashes, and brute force."""
 
+from dataclasses import replace
 from itertools import combinations, permutations
 from random import Random
 
@@ -237,6 +238,16 @@ def test_a_read_that_is_concurrent_with_an_addition_need_not_show_it():
     assert judged(history, "set-full")[2]["lost"] == 0
 
 
+def test_of_reads_that_began_at_one_time_neither_is_the_later():
+    history = [op(0, "add", (0, 1), input=1)]
+    both = [op(1, "read", (5, 6), output=[1]), op(2, "read", (5, 6), output=[])]
+    for reads in (both, [replace(both[1], index=1), replace(both[0], index=2)]):
+        status, _, counts = judged([*history, *reads], "set-full")
+        assert (status, counts["lost"], counts["stale"]) == (PASS, 0, 1)
+    later = [*history, both[0], op(2, "read", (7, 8), output=[])]
+    assert judged(later, "set-full")[1] == {"lost"}
+
+
 def test_an_element_twice_in_a_read_is_duplicated():
     assert judged(in_a_row(add(1), all_of(1, 1)), "set-full")[1] == {"duplicated"}
 
@@ -261,12 +272,11 @@ def jepsen_outcome(history, value):
     adds = [o.complete_ns for o in history if o.f == "add" and o.input == value and o.type is OK]
     known = min([*adds, *(r.complete_ns for r in reads if value in r.output)], default=None)
     late = [r for r in reads if known is not None and r.invoke_ns > known]
-    place = {r.index: (r.invoke_ns, r.index) for r in reads}
-    present = [place[r.index] for r in reads if value in r.output]
-    absent = [place[r.index] for r in reads if value not in r.output]
-    if present and (not absent or max(absent) < max(present)):
+    present = [r.invoke_ns for r in reads if value in r.output]
+    absent = [r.invoke_ns for r in reads if value not in r.output]
+    if present and (not absent or max(absent) <= max(present)):
         return "stable", any(value not in r.output for r in late)
-    lost = absent and any(place[r.index] == max(absent) for r in late)
+    lost = absent and any(r.invoke_ns == max(absent) for r in late)
     return ("lost" if lost else "never-read"), False
 
 

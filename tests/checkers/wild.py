@@ -31,7 +31,7 @@ def wild_history(rnd: Random, kind: str, size: int) -> list[Operation]:
         begin = rnd.randint(0, BEGIN_MAX)
         end: int | None = begin + rnd.randint(0, LENGTH_MAX)
         if fields.get("type", OK) is OK and rnd.random() < 0.15:
-            fields |= {"type": INFO, "output": None}
+            fields |= {"type": INFO, "output": rnd.choice([None, fields.get("output"), value])}
             end = None
         drawn.append((begin, end, fields))
     drawn.sort(key=lambda item: item[0])
@@ -78,7 +78,7 @@ def _set(rnd: Random, value: Any) -> dict[str, Any]:
 
 def _counter(rnd: Random, value: Any) -> dict[str, Any]:
     if rnd.random() < 0.6:
-        return {"f": "add", "input": min(value, 3)}
+        return {"f": rnd.choice(["add", "increment"]), "input": min(value, 3)}
     return {"f": "read", "output": rnd.randint(0, 5)}
 
 
