@@ -72,7 +72,7 @@ class Part:
                 f="",
                 key=None,
                 input=operation.input,
-                output=PENDING if operation.return_ is None else operation.output,
+                output=None if operation.return_ is None else operation.output,
                 type=EventType.INFO if operation.return_ is None else EventType.OK,
                 invoke_ns=rank[operation.call],
                 complete_ns=INFINITY_NS if operation.return_ is None else rank[operation.return_],
@@ -139,7 +139,8 @@ class _Checked(models.Model):
         assert isinstance(state, StateKey)
         if self._limits.passed():  # here as well: a step may take long
             raise BudgetExceededError("time limit")
-        result: Any = self._model.step(state.state, operation.input, operation.output)
+        output = PENDING if operation.type is EventType.INFO else operation.output
+        result: Any = self._model.step(state.state, operation.input, output)
         state.check_unchanged()
         if not isinstance(result, tuple) or len(result) != 2:
             raise ModelError(f"step returned {result!r:.100}, not (whether it is legal, new state)")
