@@ -28,7 +28,7 @@ JEPSEN: dict[str, tuple[str, dict[str, Any]]] = {
 """Jepsen's checkers, and the check that is meant, or comes nearest."""
 _CYCLES = ("G0", "G1c", "G-single", "G-nonadjacent", "G2")
 _G1 = ("G0", "G1a", "G1b", "G1c", "incompatible-order", "future-read", "dirty-update")
-ASKED = {"G1": _G1, "G2": _CYCLES[2:]}
+ASKED = {"G1": _G1, "G2": _CYCLES[2:], "internal": ("internal", "non-repeatable-read")}
 """What Elle looks for beside an anomaly itself when it is asked for it."""
 KEYS = ("linearizable-keys?", "sequential-keys?", "wfr-keys?", "transaction-order")
 """Options of Elle that say what is known of versions."""

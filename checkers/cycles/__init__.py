@@ -5,37 +5,39 @@
 
 | consistency | forbidden |
 |---|---|
-| `read-uncommitted` | G0 |
-| `read-committed` | and G1a, G1b, G1c, future-read (a cycle of one transaction), dirty-update |
-| `update-atomic` | and lost-update |
-| `consistent-view` | G-single, beside what read-committed forbids |
-| `snapshot-isolation` | and lost-update, G-nonadjacent |
+| every level | garbage, internal, duplicate, append-order, cyclic-versions |
+| `read-uncommitted` | and G0 |
+| `read-committed` | and G1a, G1b, G1c, incompatible-order, future-read, dirty-update |
+| `read-atomic` | and fractured-read, non-repeatable-read |
+| `consistent-view` | G-single and these, beside what read-committed forbids |
+| `snapshot-isolation` | and lost-update, G-nonadjacent, no-snapshot-order |
 | `repeatable-read`, `serializable` | and G2, write-skew, no-serial-order |
-| `strong-session-...` of all but the last but one | these, also with the order within processes |
+| `strong-session-...` of some | these, also with the order within processes |
 | `strong-...`, `strict-serializable` (default) | these, also in real time |
 
-`checkers.cycles.levels` has all of Elle's levels. What contradicts every one of them (garbage,
-internal, duplicate, incompatible or cyclic versions) is always forbidden. Other anomalies that were
-seen are counted in the statistics, which also name the weakest levels that are violated, the others
-that therefore are, and the strongest that are kept.
+`checkers.cycles.levels` has all of Elle's levels. **PASS needs a proof** (`levels.proven`): the
+dependencies are complete for the level and have no forbidden cycle, or an order of all transactions
+(of all snapshots and commits, for snapshot isolation) was found that explains every read
+(`checkers.cycles.serial`). Without one the verdict is UNKNOWN: a bound was met, or the level is
+none of those above (`levels.NOT_LOOKED_FOR`), and the history keeps no stronger one. That there is
+no such order is `no-serial-order`, or `no-snapshot-order`. The statistics count all anomalies, and
+name the weakest levels that are violated, the others that therefore are, and the strongest that are
+proven.
 
 What a caller knows of the versions of registers are options of Elle's names: `wfr_keys` (assumed
 unless it is said to be false, or the level is a form of read-uncommitted), `sequential_keys`,
-`linearizable_keys`, `transaction_order`.
+`linearizable_keys`, `transaction_order`. Of lists reads show the order, so they are refused there.
 
-For registers, and the serializable levels, an order of all transactions is looked for once no cycle
-is there (`checkers.cycles.serial`): an order is a proof that the history is right, that there is
-none is `no-serial-order`. At a bound neither is known; the statistic `serial_order` says which it
-was. Where values were written twice to a key, that alone decides, so a bound makes it UNKNOWN; of a
-weaker level such a history is UNKNOWN unless an order was found.
+A completion that is not of its transaction (another micro-operation, more, fewer) is a FAIL
+(`foreign-reply`): nothing follows from what else it says.
 
-What it cannot see: predicates (phantoms in Adya's sense); versions of registers that nobody read
-and of which the order is not known, at weaker levels than serializability; anomalies among
-transactions that all ended in `info`; more than one cycle in a component for each name. It refuses
-(UNKNOWN) where an element was appended twice.
+What it cannot see: predicates (phantoms in Adya's sense); anomalies among transactions that all
+ended in `info`; more than one cycle in a component for each name. It refuses (UNKNOWN) where an
+element was appended twice. Of registers where values were written twice to a key nothing but an
+order is a proof, and of a level that neither has an order the verdict is UNKNOWN.
 
 Complexity: O(n c + edges) for n transactions of c clients, plus a breadth-first search for each
-edge of a component until a cycle is found; for registers see `checkers.cycles.serial`.
+edge of a component until a cycle is found; for orders see `checkers.cycles.serial`.
 """
 
 from __future__ import annotations
@@ -49,95 +51,125 @@ from checkers.cycles.levels import (
     ALIASES,
     ALWAYS,
     FORBIDDEN,
+    NOT_LOOKED_FOR,
+    SERIALIZABLE,
+    SNAPSHOT,
     also_violated,
     elle_name,
+    implied_by,
     named,
-    strongest_satisfied,
+    proof_of,
+    proven,
+    strongest,
     weakest_violated,
 )
 from checkers.cycles.list_append import NotUniqueError
 from checkers.cycles.rw_register import Assumptions
-from checkers.cycles.search import cycle_anomaly, cycles, process_edges, realtime_edges
-from checkers.cycles.serial import Answer, Serial, explain
+from checkers.cycles.search import (
+    cycle_anomaly,
+    cycles,
+    fractured,
+    process_edges,
+    realtime_edges,
+)
+from checkers.cycles.serial import Answer, Serial, explain, explain_snapshots
 from checkers.cycles.transactions import (
     Anomaly,
     Dependencies,
+    ReplyError,
     Transaction,
     anomaly,
     transactions,
     write_skews,
 )
-from checkers.history import EventType
+from checkers.history import EventType, HistoryError
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult, Status
 
 NAME = "transactions"
 MODELS = ("list-append", "rw-register")
+OF_REGISTERS = ("wfr_keys", "sequential_keys", "linearizable_keys", "transaction_order")
+"""Options that say what is known of versions, which lists show themselves."""
 ANOMALIES_MAX = 50
 
 
 def validate(options: Mapping[str, Any]) -> None:
-    """Raise ValueError for an unknown model or consistency."""
+    """Raise ValueError for an unknown model or consistency, and options of another model."""
     for name, known in (("model", MODELS), ("consistency", (*FORBIDDEN, *ALIASES))):
         given = options.get(name)
         if given is not None and given not in known:
             raise ValueError(f"unknown {name} {given!r}; known: {', '.join(known)}")
+    given = [name for name in OF_REGISTERS if options.get(name) is not None]
+    if given and (options.get("model") or MODELS[0]) == MODELS[0]:
+        raise ValueError(
+            f"{given[0].replace('_', '-')} is for rw-register alone: "
+            f"reads of lists show the order of versions"
+        )
     for end, place in (options.get("transaction_order") or {}).items():
         if not str(end).isdecimal() or isinstance(place, bool | str | list | dict | None):
             raise ValueError(f"transaction_order has {place!r} for {end!r}, not a number for one")
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
-    """Search a history of transactions for anomalies. Raises HistoryError for other operations."""
-    model = options.get("model") or "list-append"
+    """Search a history of transactions for anomalies, and for a proof that there is none."""
+    model = options.get("model") or MODELS[0]
     consistency = named(str(options.get("consistency") or "strict-serializable"))
     writer = list_append.WRITER if model == "list-append" else rw_register.WRITER
-    history = transactions(run.operations, writer)
     try:
+        history = transactions(run.operations, writer)
         if model == "list-append":
             inferred = list_append.infer(history)
         else:
             inferred = rw_register.infer(history, _assumptions(options, consistency))
-    except NotUniqueError as error:
+    except ReplyError as error:
+        return _foreign_reply(error, model, len(run.operations))
+    except (HistoryError, NotUniqueError) as error:
         summary = f"nothing can be inferred: {error}"
         return CheckResult(NAME, Status.UNKNOWN, summary, algorithm=model)
-    order = [*process_edges(inferred.transactions), *realtime_edges(inferred.transactions)]
+    orders = [*process_edges(inferred.transactions), *realtime_edges(inferred.transactions)]
     found = [
         *inferred.anomalies,
-        *cycles([*inferred.edges, *order], inferred.transactions, cancelled),
+        *cycles([*inferred.edges, *orders], inferred.transactions, cancelled),
+        *fractured(inferred.edges, inferred.atomic, inferred.transactions),
         *write_skews(inferred.edges, inferred.transactions),
     ]
+    kept = _proven(found, inferred, model, set())
     forbidden = (*ALWAYS, *FORBIDDEN[consistency])
     serial = None
-    if model == "rw-register" and not any(anomaly["kind"] in forbidden for anomaly in found):
-        serial, more = _serial(history, inferred, consistency, cancelled)
+    by = proof_of(consistency)
+    if consistency not in kept and not any(anomaly["kind"] in forbidden for anomaly in found):
+        serial, more = _serial(history, inferred, by, model, cancelled)
         found += more
+        kept = _proven(found, inferred, model, {by} if serial.answer is Answer.ORDER else set())
     wrong = [anomaly for anomaly in found if anomaly["kind"] in forbidden]
     counts = Counter(str(anomaly["kind"]) for anomaly in found)
     committed = sum(t.type is EventType.OK for t in history)
-    doubt = "cancelled" if cancelled() else _doubt(inferred, serial)
     status = Status.PASS
     summary = (
         f"{committed} transactions, {len(inferred.edges)} dependencies, none breaks {consistency}"
+        + (f": {implied_by(consistency, kept)} implies it" if consistency in NOT_LOOKED_FOR else "")
     )
     if wrong:
         status = Status.FAIL
         kinds = ", ".join(sorted({str(anomaly["kind"]) for anomaly in wrong}))
         summary = f"not {consistency}: {kinds}; first: {wrong[0]['explanation']}"
-    elif doubt is not None:
-        status, summary = Status.UNKNOWN, doubt
+    elif cancelled():
+        status, summary, kept = Status.UNKNOWN, "cancelled", frozenset()
+    elif consistency not in kept:
+        status, summary = Status.UNKNOWN, _doubt(inferred, serial, consistency)
     elif not committed:
         status, summary = Status.UNDER_EXERCISED, "no transaction committed"
     statistics: dict[str, Any] = {
         "anomalies_by_kind": dict(sorted(counts.items())),
-        "anomaly_types": sorted(map(elle_name, counts)),
+        "anomaly_types": sorted(set(map(elle_name, counts))),
         "weakest_violated": weakest_violated(counts),
         "also_violated": also_violated(counts),
-        "strongest_satisfied": strongest_satisfied(counts),
+        "strongest_satisfied": strongest(kept),
         "edges": len(inferred.edges),
     }
     if serial is not None:
-        statistics["serial_order"] = serial.answer.name.lower()
+        order = "serial_order" if by in SERIALIZABLE else "snapshot_order"
+        statistics[order] = serial.answer.name.lower()
     return CheckResult(
         NAME,
         status,
@@ -148,6 +180,36 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         statistics=statistics,
         certificate={"order": list(serial.order)} if serial is not None and serial.order else None,
     )
+
+
+def _foreign_reply(error: ReplyError, model: str, operations: int) -> CheckResult:
+    """Return the verdict on a history with a completion that is not of its transaction."""
+    summary = f"foreign-reply: {error}"
+    found = {"kind": "foreign-reply", "explanation": str(error)}
+    found["operations"] = [error.operation.index]  # type: ignore[assignment]
+    is_missing = error.operation.output is None
+    return CheckResult(
+        NAME,
+        Status.UNKNOWN if is_missing else Status.FAIL,
+        summary,
+        algorithm=model,
+        operations=operations,
+        anomalies=(found,),
+    )
+
+
+def _proven(
+    found: Sequence[Anomaly], inferred: Dependencies, model: str, orders: set[str]
+) -> frozenset[str]:
+    """Return the levels that are proven; of unclear values by orders of transactions alone."""
+    kinds = {str(anomaly["kind"]) for anomaly in found}
+    is_list = model == "list-append"
+    kept = proven(kinds, is_total=inferred.is_total, is_list=is_list, found=orders)
+    if inferred.unclear:
+        kept = proven(ALWAYS, is_total=False, is_list=False, found=orders)
+    if strongest(kept) and "read-atomic" in strongest(kept) and inferred.partly_read() is not None:
+        kept -= {"read-atomic", "monotonic-atomic-view"}
+    return kept
 
 
 def _assumptions(options: Mapping[str, Any], consistency: str) -> Assumptions:
@@ -168,55 +230,61 @@ def _assumptions(options: Mapping[str, Any], consistency: str) -> Assumptions:
 
 
 def _serial(
-    history: Sequence[Transaction], inferred: Dependencies, consistency: str, cancelled: Cancelled
-) -> tuple[Serial | None, list[Anomaly]]:
-    """Look for an order of all transactions; returns it, and what is wrong where there is none."""
-    orders = orders_of(consistency)
-    is_forbidden = "no-serial-order" in FORBIDDEN[consistency]
-    if not is_forbidden and not inferred.unclear:
-        return None, []
+    history: Sequence[Transaction],
+    inferred: Dependencies,
+    level: str,
+    model: str,
+    cancelled: Cancelled,
+) -> tuple[Serial, list[Anomaly]]:
+    """Look for the order that proves a level; returns it, and what is wrong where there is none."""
+    must = list(inferred.transactions.values())
     optional = []
     if inferred.unclear:
         optional = [
             t for t in history if t.type is EventType.INFO and t.index not in inferred.transactions
         ]
-    every = {**inferred.transactions, **{t.index: t for t in optional}}
+    if model == "list-append":
+        must = list_append.as_registers(must)
+    find = explain if level in SERIALIZABLE else explain_snapshots
+    base = "no-serial-order" if level in SERIALIZABLE else "no-snapshot-order"
+    every = {t.index: t for t in (*must, *optional)}
     ordered = {"process": process_edges, "realtime": realtime_edges}
+    orders = {**SERIALIZABLE, **SNAPSHOT}[level]
     for count in (len(orders), *range(len(orders))):
         edges = [e for name in orders[:count] for e in ordered[name](every)]
-        serial = explain(
-            inferred.transactions.values(), optional, [*inferred.edges, *edges], cancelled
-        )
+        serial = find(must, optional, [*inferred.edges, *edges], cancelled)
         if count == len(orders):
             asked = serial
-            if serial.answer is not Answer.NONE or not is_forbidden:
+            if serial.answer is not Answer.NONE:
                 return serial, []
         if serial.answer is Answer.NONE:
-            kind = "-".join(["no-serial-order", *orders[:count][-1:]])
-            worst = kind, serial
+            worst = "-".join([base, *orders[:count][-1:]]), serial
             if count < len(orders):
                 break
     kind, serial = worst
     if serial.cycle:
         return asked, [cycle_anomaly(kind, serial.cycle, inferred.transactions)]
     involved = [t for t in inferred.transactions.values() if t.steps]
-    what = f"no order of the {len(involved)} transactions explains what they read: all were tried"
-    return asked, [anomaly(kind, what, *involved[:ANOMALIES_MAX])]
+    of = "" if level in SERIALIZABLE else "snapshots and commits of "
+    what = f"no order of {of}the {len(involved)} transactions explains what they read"
+    return asked, [anomaly(kind, f"{what}: all were tried", *involved[:ANOMALIES_MAX])]
 
 
-def orders_of(consistency: str) -> tuple[str, ...]:
-    """Return which orders of transactions a level keeps, from the weakest."""
-    if consistency.startswith("strong-session-"):
-        return ("process",)
-    is_strict = consistency.startswith("strong-") or consistency == "strict-serializable"
-    return ("process", "realtime") if is_strict else ()
-
-
-def _doubt(inferred: Dependencies, serial: Serial | None) -> str | None:
-    """Return why nothing wrong means nothing; None where it means that nothing is."""
-    if not inferred.unclear or serial is None or serial.answer is Answer.ORDER:
-        return None
-    what = "and no order of all transactions was found within bounds"
-    if serial.answer is Answer.NONE:
-        what = "it is not serializable, and of a weaker level nothing more can be inferred"
-    return f"{inferred.unclear} values were written more than once to a key: {what}"
+def _doubt(inferred: Dependencies, serial: Serial | None, consistency: str) -> str:
+    """Return why nothing wrong means nothing."""
+    half = inferred.partly_read()
+    if consistency == "read-atomic" and half is not None:
+        return f"whether that is read-atomic depends on what an append is a write of: {half}"
+    by = proof_of(consistency)
+    what = "all transactions" if by in SERIALIZABLE else "all snapshots and commits"
+    twice = ""
+    if inferred.unclear:
+        twice = f"{inferred.unclear} values were written more than once to a key: "
+    if serial is not None and serial.answer is Answer.OPEN:
+        return f"{twice}no order of {what} was found within bounds, so {consistency} is not proven"
+    if consistency in NOT_LOOKED_FOR:
+        return (
+            f"{consistency} is not looked for by what defines it: nothing was found that breaks "
+            f"it, and the history does not keep {by}, which would imply it"
+        )
+    return f"{twice}it is not {by}, and nothing else would prove {consistency}"

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-ALWAYS = ("garbage", "internal", "duplicate", "incompatible-order", "cyclic-versions")
-"""What contradicts every level here; Elle leaves some of it to the stronger ones."""
+ALWAYS = ("garbage", "internal", "duplicate", "append-order", "cyclic-versions")
+"""What contradicts every level here, since no history of Adya's can have it: values that nobody
+wrote, a read behind own writes that does not show them, versions in two orders. Elle leaves some of
+it to the stronger ones, and has one name, internal, for `internal` and `non-repeatable-read`."""
 
 _ORDERS = ("process", "realtime")
 _STRONGER = {
@@ -31,6 +33,9 @@ _STRONGER = {
     "G-nonadjacent": ("G2", "G-nonadjacent-predicate"),
     "G2": ("G2-predicate",),
     "no-serial-order": ("G2",),
+    "no-snapshot-order": ("G-nonadjacent",),
+    "non-repeatable-read": ("fractured-read",),
+    "fractured-read": ("G-single",),
     "incompatible-order": ("G1a",),
     "dirty-update": ("G1a",),
     "future-read": ("G1c",),
@@ -42,6 +47,7 @@ what is forbidden of all data is forbidden of items."""
 _CYCLES = (
     *("G0", "G1c", "G1", "G-single", "G-single-predicate", "G-nonadjacent"),
     *("G-nonadjacent-predicate", "G2", "G2-predicate", "no-serial-order"),
+    "no-snapshot-order",
 )
 
 _IMPLIES: dict[str, tuple[str, ...]] = {
@@ -77,9 +83,9 @@ _IMPLIES: dict[str, tuple[str, ...]] = {
 """Level -> weaker levels that it implies."""
 
 _DIRECTLY: dict[str, tuple[str, ...]] = {
-    "read-uncommitted": ("G0", "duplicate", "cyclic-versions", "garbage"),
+    "read-uncommitted": ("G0", *ALWAYS),
     "read-committed": ("G1",),
-    "read-atomic": ("internal", "G1a", "future-read"),
+    "read-atomic": ("fractured-read", "G1a", "future-read"),
     "update-atomic": ("lost-update",),
     "cursor-stability": ("lost-update",),
     "consistent-view": ("G-single-predicate",),
@@ -97,14 +103,32 @@ _DIRECTLY: dict[str, tuple[str, ...]] = {
 }
 """Level -> what it forbids beyond the levels that it implies."""
 
-_HALF_LOOKED_FOR = frozenset(
-    {
-        *("cursor-stability", "monotonic-view", "monotonic-snapshot-read", "prefix"),
-        *("forward-consistent-view", "update-serializable", "causal-cerone"),
-        *("parallel-snapshot-isolation", "monotonic-atomic-view"),
-    }
+SERIALIZABLE: Mapping[str, tuple[str, ...]] = {
+    "repeatable-read": (),
+    "serializable": (),
+    "strong-session-serializable": ("process",),
+    "strict-serializable": ("process", "realtime"),
+}
+"""Level of which an order of all transactions is the proof -> which orders it keeps. Without
+predicates repeatable read is serializable."""
+SNAPSHOT: Mapping[str, tuple[str, ...]] = {
+    "snapshot-isolation": (),
+    "strong-session-snapshot-isolation": ("process",),
+    "strong-snapshot-isolation": ("process", "realtime"),
+}
+"""Level of which an order of all snapshots and commits is the proof -> which orders it keeps."""
+_COMMITTED = tuple(
+    f"{strong}read-{name}"
+    for strong in ("", "strong-session-", "strong-")
+    for name in ("uncommitted", "committed")
 )
-"""Levels that forbid more than is looked for: they can be violated, and are not said to be kept."""
+NOT_LOOKED_FOR = (
+    *("cursor-stability", "monotonic-view", "monotonic-snapshot-read", "monotonic-atomic-view"),
+    *("forward-consistent-view", "update-serializable", "update-atomic", "causal-cerone"),
+    *("prefix", "parallel-snapshot-isolation"),
+)
+"""Levels that forbid more than is looked for. A history may violate them by what they forbid with
+weaker levels, or keep them since it keeps a stronger level; else it stays open."""
 
 ALIASES: Mapping[str, str] = {
     "PL-1": "read-uncommitted",
@@ -184,7 +208,8 @@ def elle_name(kind: str) -> str:
     base = next((c for c in ("G-single", "G-nonadjacent", "G2") if kind.startswith(c)), None)
     if base is not None:
         return f"{base}-item{kind.removeprefix(base)}"
-    return "duplicate-elements" if kind == "duplicate" else kind
+    names = {"duplicate": "duplicate-elements", "non-repeatable-read": "internal"}
+    return names.get(kind, kind)
 
 
 def weakest_violated(kinds: Iterable[str]) -> list[str]:
@@ -200,12 +225,53 @@ def also_violated(kinds: Iterable[str]) -> list[str]:
     return [name for name in _violated(kinds) if name not in weakest]
 
 
-def strongest_satisfied(kinds: Iterable[str]) -> list[str]:
-    """Return the levels that are kept, as far as was seen, and that no other such one implies."""
+def proven(
+    kinds: Iterable[str], *, is_total: bool, is_list: bool, found: Iterable[str] = ()
+) -> frozenset[str]:
+    """Return the levels that are kept for sure, where no value was written twice.
+
+    A level is proven where the dependencies are complete for it and have no forbidden cycle: then
+    versions can be ordered as any order of transactions says that keeps the dependencies.
+
+    - Read uncommitted and read committed (and with orders): they forbid cycles of what reads and
+      writes show (ww, wr), which such an order of versions never closes.
+    - Read atomic: also what follows from reads that see transactions whole (`atomic` edges).
+    - The serializable levels, of lists: an order by reads is one by all dependencies, as what no
+      read shows comes last, in whatever order. Of registers: where `found` says so.
+    - Snapshot isolation and consistent view: `is_total`, since what no read shows of one key may
+      have one order for one key only (Cerone and Gotsman 2016); else where `found` says so.
+
+    `found`: levels of which an order was found. What a proven level implies is proven.
+    """
     kinds = set(kinds)
-    violated = list(FORBIDDEN) if kinds & set(ALWAYS) else _violated(kinds)
-    kept = [n for n in FORBIDDEN if n not in violated and n not in _HALF_LOOKED_FOR]
-    return [n for n in kept if not any(n in _WEAKER[o] for o in kept if o != n)]
+    complete = {*_COMMITTED, "read-atomic"}
+    if is_list:
+        complete |= {*SERIALIZABLE}
+    if is_total:
+        complete |= {*SNAPSHOT, "consistent-view"}
+    violated = _violated(kinds)
+    kept = {level for level in complete if level not in violated} | set(found)
+    return frozenset(weaker for level in kept for weaker in _WEAKER[level])
+
+
+def strongest(levels: Iterable[str]) -> list[str]:
+    """Return the levels of these that no other one of them implies."""
+    levels = set(levels)
+    return [n for n in FORBIDDEN if n in levels and not any(n in _WEAKER[o] for o in levels - {n})]
+
+
+def implied_by(level: str, proven_levels: Iterable[str]) -> str | None:
+    """Return the weakest other one of these levels that implies a level; None: none does."""
+    found = [n for n in proven_levels if level in _WEAKER[n] and n not in NOT_LOOKED_FOR]
+    return min(found, key=lambda n: (len(_WEAKER[n]), n), default=None)
+
+
+def proof_of(level: str) -> str:
+    """Return the level of which an order of transactions, or of snapshots, would prove this one.
+
+    An order of snapshots, where snapshot isolation or a stronger form of it implies the level.
+    """
+    return next(n for n in (*SNAPSHOT, *SERIALIZABLE) if level in _WEAKER[n])
 
 
 def _violated(kinds: Iterable[str]) -> list[str]:

@@ -6,8 +6,13 @@ caller assumes (`Assumptions`, Elle's options). What is known of one version of 
 earlier version was seen or written by a transaction that came before, is laid down as `after`.
 
 Anomalies without a cycle: `garbage`, `G1a`, `G1b` (a value that its transaction overwrote),
-`internal`, `cyclic-versions`, `lost-update` (two transactions read one version and each replaced
-it), `future-read`.
+`internal` (a read behind an own write that does not return it), `non-repeatable-read`,
+`fractured-read`, `cyclic-versions`, `lost-update` (two transactions read one version and each
+replaced it), `future-read`.
+
+Where no read may see a transaction in part, more of the order follows (`atomic`; Biswas and Enea,
+OOPSLA 2019): of two transactions that wrote a key, a reader of the one's value that saw anything of
+the other puts the other first. That decides read atomic.
 
 A value that was written twice to a key, or that is null, is *unclear*: who reads it may have read
 either, so nothing is inferred from it. What is inferred stays true; how much is missing is for
@@ -98,7 +103,7 @@ def infer(history: Sequence[Transaction], assumed: Assumptions) -> Dependencies:
     for transaction in committed.values():
         anomalies += _internal(transaction)
         anomalies += future_reads(transaction, WRITER, repeated=repeated)
-        for step in transaction.external_reads(WRITER):
+        for step in transaction.external_reads():
             _note_read(registers.setdefault(step.key, _Register()), transaction, step, assumed)
     edges: list[Edge] = []
     transactions = dict(committed)
@@ -118,7 +123,55 @@ def infer(history: Sequence[Transaction], assumed: Assumptions) -> Dependencies:
             edges += _edges(key, register, transactions)
     known = set(transactions)
     edges = [e for e in edges if e.source in known and e.target in known]
-    return Dependencies(edges, anomalies, transactions, unclear=len(repeated))
+    atomic, fractured = _atomic(registers, transactions)
+    anomalies += fractured
+    return Dependencies(
+        edges, anomalies, transactions, unclear=len(repeated), atomic=atomic, is_total=False
+    )
+
+
+def _atomic(
+    registers: Mapping[Key, _Register], known: Mapping[int, Transaction]
+) -> tuple[list[Edge], list[Anomaly]]:
+    """Return what order of writes follows where reads see transactions whole."""
+    reads: dict[int, dict[Key, Hashable]] = {}
+    wrote: dict[int, list[Key]] = {}
+    for key, register in registers.items():
+        for value, readers in register.readers.items():
+            for reader in readers:
+                reads.setdefault(reader.index, {})[key] = value
+        for index in register.last_of:
+            wrote.setdefault(index, []).append(key)
+    edges: list[Edge] = []
+    anomalies: list[Anomaly] = []
+    for index, values in reads.items():
+        reader = known[index]
+        for writer, from_key, key in _seen_twice(values, registers, wrote):
+            value = values[key]
+            other = registers[key].writers.get(value)
+            if writer is reader or writer.index not in known or value in registers[key].unclear:
+                continue
+            if value is INITIAL:
+                what = f"{name(reader)} read {show(from_key)} of {name(writer)}, but nothing"
+                what += f" of {show(key)}, which that wrote as well"
+                anomalies.append(anomaly("fractured-read", what, reader, writer))
+            elif other is not None and other.index in known:
+                why = f"wrote {show(key)} before the next one: {name(reader)} read"
+                why += f" {show(value)} of the latter beside {show(from_key)} of the former"
+                edges += _edge(writer, other, "atomic", why, key)
+    return edges, anomalies
+
+
+def _seen_twice(
+    values: Mapping[Key, Hashable],
+    registers: Mapping[Key, _Register],
+    wrote: Mapping[int, Sequence[Key]],
+) -> Iterator[tuple[Transaction, Key, Key]]:
+    """Return who wrote a value that was read, its key, and each key both wrote and read."""
+    for from_key, value in values.items() if len(values) > 1 else ():
+        writer = registers[from_key].writers.get(value)
+        if writer is not None:
+            yield from ((writer, from_key, key) for key in wrote[writer.index] if key in values)
 
 
 def _registers(history: Sequence[Transaction]) -> dict[Key, _Register]:
@@ -132,23 +185,27 @@ def _registers(history: Sequence[Transaction]) -> dict[Key, _Register]:
 def _note_read(
     register: _Register, transaction: Transaction, step: Step, assumed: Assumptions
 ) -> None:
-    register.readers.setdefault(step.value, []).append(transaction)
-    register.first_read[transaction.index] = step.value
+    readers = register.readers.setdefault(step.value, [])
+    if transaction not in readers[-1:]:
+        readers.append(transaction)
+    register.first_read.setdefault(transaction.index, step.value)
     own = register.last_of.get(transaction.index)
     if assumed.wfr_keys and transaction.index in register.last_of:
         register.follows(step.value, own)
 
 
 def _internal(transaction: Transaction) -> Iterator[Anomaly]:
-    seen: dict[Key, Hashable] = {}
+    """Compare reads of a key with the transaction's own earlier steps."""
+    seen: dict[Key, Step] = {}
     for step in transaction.steps:
-        if step.f == "r" and seen.get(step.key, step.value) != step.value:
-            explanation = (
-                f"{name(transaction)} read {show(step.value)} of {show(step.key)}, though its own "
-                f"steps before say {show(seen[step.key])}"
-            )
-            yield anomaly("internal", explanation, transaction)
-        seen[step.key] = step.value
+        before = seen.get(step.key)
+        if step.f == "r" and before is not None and before.value != step.value:
+            what = f"{name(transaction)} read {show(step.value)} of {show(step.key)}, which it had"
+            is_own = before.f == WRITER
+            what += f" {'written' if is_own else 'read'} as {show(before.value)} before"
+            yield anomaly("internal" if is_own else "non-repeatable-read", what, transaction)
+        if step.f == WRITER or before is None or before.f == "r":
+            seen[step.key] = step
 
 
 def _bad_reads(key: Key, register: _Register) -> Iterator[Anomaly]:

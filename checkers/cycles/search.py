@@ -6,6 +6,9 @@ cycle that needs the order within a process or real time has that in its name: `
 The dependencies are a subset of the true ones, so every cycle is real; and a graph without cycles
 says only that none was seen.
 
+A crashed transaction of which something was read committed, or was aborted when it was read. So it
+may be in a cycle from G1 on, which forbids both; a cycle of writes that needs it is called G1c.
+
 For each set of edges, from the weakest guarantee up: Tarjan's components, then for every edge of
 the kind that makes the anomaly the shortest way back within its component.
 """
@@ -18,7 +21,7 @@ from itertools import pairwise
 
 from checkers.cycles.graph import components, path
 from checkers.cycles.transactions import Anomaly, Edge, Transaction, name
-from checkers.history import INFINITY_NS
+from checkers.history import INFINITY_NS, EventType
 from checkers.run_input import Cancelled
 
 NEXT = "the next one"
@@ -69,21 +72,39 @@ def cycles(
 ) -> Iterator[Anomaly]:
     """Find, for each name of an anomaly, a shortest cycle in every component that has one."""
     seen: set[tuple[str, frozenset[int]]] = set()
+    crashed = {i for i, t in transactions.items() if t.type is EventType.INFO}
+    sure = [e for e in edges if e.source not in crashed and e.target not in crashed]
     for order in ORDERS:
-        for kinds in (("ww",), ("ww", "wr"), ("ww", "wr", "rw")):
+        for kinds, some, starts in (
+            (("ww",), sure, ("ww",)),
+            (("ww", "wr"), edges, ("wr", "ww") if crashed else ("wr",)),
+            (("ww", "wr", "rw"), edges, ("rw",)),
+        ):
             if cancelled():
                 return
-            for cycle in _in_components(
-                [e for e in edges if e.kind in (*kinds, *order)], kinds[-1]
-            ):
+            for cycle in in_components([e for e in some if e.kind in (*kinds, *order)], starts):
                 kind = _name(cycle)
+                if kind.startswith("G0") and any(edge.source in crashed for edge in cycle):
+                    kind = kind.replace("G0", "G1c")
                 place = (kind, frozenset(edge.source for edge in cycle))
                 if place not in seen:
                     seen.add(place)
                     yield cycle_anomaly(kind, cycle, transactions)
 
 
-def _in_components(edges: Sequence[Edge], wanted: str) -> Iterator[list[Edge]]:
+def fractured(
+    edges: Sequence[Edge],
+    atomic: Sequence[Edge],
+    transactions: Mapping[int, Transaction],
+) -> Iterator[Anomaly]:
+    """Find cycles that need what holds only where reads see transactions whole."""
+    shown = [e for e in edges if e.kind in ("ww", "wr")]
+    for cycle in in_components([*shown, *atomic], ("atomic",)) if atomic else ():
+        yield cycle_anomaly("fractured-read", cycle, transactions)
+
+
+def in_components(edges: Sequence[Edge], wanted: Sequence[str]) -> Iterator[list[Edge]]:
+    """Yield a shortest cycle with an edge of a wanted kind, of each component that has one."""
     graph: dict[int, list[int]] = defaultdict(list)
     for edge in edges:
         graph[edge.source].append(edge.target)
@@ -95,8 +116,8 @@ def _in_components(edges: Sequence[Edge], wanted: str) -> Iterator[list[Edge]]:
         following: dict[int, list[Edge]] = defaultdict(list)
         for edge in own:
             following[edge.source].append(edge)
-        starts = [edge for edge in own if edge.kind == wanted]
-        backs = (_back_once, _back_apart, path) if wanted == "rw" else (path,)
+        starts = [edge for edge in own if edge.kind in wanted]
+        backs = (_back_once, _back_apart, path) if "rw" in wanted else (path,)
         for back in backs:
             best = _shortest(following, starts, back)
             if best is not None:
@@ -173,16 +194,22 @@ def cycle_anomaly(
     kind: str, cycle: Sequence[Edge], transactions: Mapping[int, Transaction]
 ) -> Anomaly:
     """Return a cycle as an anomaly, in English."""
-    sentences = [
-        f"{name(transactions[edge.source])} "
-        f"{edge.why.replace(NEXT, name(transactions[edge.target]))} [{edge.kind}]"
-        for edge in cycle
-    ]
-    first = name(transactions[cycle[0].source])
-    explanation = f"{kind}: {'; '.join(sentences)}; so {first} would come before itself"
+    letters = {edge.source: _letter(place) for place, edge in enumerate(cycle)}
+    sentences = []
+    for edge in cycle:
+        what = f"{letters[edge.source]} {edge.why.replace(NEXT, letters[edge.target])}"
+        sentences.append(f"{what} [{edge.kind}]")
+    first = letters[cycle[0].source]
+    called = "; ".join(f"{letters[i]} is {name(transactions[i])}" for i in letters)
+    explanation = f"{kind}: {'; '.join(sentences)}; so {first} would come before itself. {called}"
     return {
         "kind": kind,
         "explanation": explanation,
         "cycle": [{"from": e.source, "to": e.target, "kind": e.kind} for e in cycle],
         "operations": [edge.source for edge in cycle],
     }
+
+
+def _letter(place: int) -> str:
+    """Call the transactions of a cycle A, B, ..."""
+    return chr(ord("A") + place) if place < 26 else f"A{place}"

@@ -1,4 +1,4 @@
-"""Whether some order of all transactions explains what registers returned.
+"""Whether some order of all transactions, or of all snapshots, explains what reads returned.
 
 Of registers the order of versions is known in part only, so dependencies may have no cycle although
 nothing explains the history. Two things come after them, for serializability and its session and
@@ -20,6 +20,15 @@ twice. Bounded by steps. The order that it finds is replayed by the checker, and
 PASS; that it went through all is the proof of a FAIL.
 
 Values that were written more than once need nothing else: a read may be of any of them.
+
+**Snapshot isolation** is this question of other transactions (after Biswas and Enea): each is taken
+apart into its snapshot, which reads, and its commit, which writes, behind it. No two transactions
+of which the intervals meet write one key: so a snapshot writes the transaction's name to a lock of
+each key that its transaction writes, and its commit reads its own name there. What only reads, or
+only writes, remains one: if only writes are in it, its snapshot may as well be taken at its commit.
+A dependency (ww, wr, and the orders of processes and of real time) leads from a commit to a
+snapshot, an anti-dependency from a snapshot to a commit. Lists are registers here: an append writes
+a version, which is known by who appended last.
 """
 
 from __future__ import annotations
@@ -28,10 +37,10 @@ import enum
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from checkers.cycles.graph import components, path
-from checkers.cycles.rw_register import INITIAL, WRITER
+from checkers.cycles.rw_register import INITIAL
 from checkers.cycles.transactions import Edge, Key, Transaction
 from checkers.history import EventType
 from checkers.history.values import show
@@ -75,7 +84,7 @@ class Serial:
 class _Task:
     """The transactions by number, in order of completion."""
 
-    transactions: Sequence[Transaction]
+    indexes: Sequence[int]
     reads: Sequence[Mapping[Key, Hashable]]
     writes: Sequence[Mapping[Key, Hashable]]
     must: int
@@ -89,8 +98,38 @@ def explain(
     cancelled: Cancelled,
 ) -> Serial:
     """Look for an order of transactions that keeps the edges; `optional` ones may be left out."""
-    task = _task(list(transactions), list(optional))
-    number = {t.index: i for i, t in enumerate(task.transactions)}
+    task = _task(_whole(transactions), _whole(optional))
+    return _explain(task, edges, cancelled)
+
+
+def explain_snapshots(
+    transactions: Iterable[Transaction],
+    optional: Iterable[Transaction],
+    edges: Iterable[Edge],
+    cancelled: Cancelled,
+) -> Serial:
+    """Look for an order of snapshots and commits; of the answer there are no indexes."""
+    parts = _apart(transactions), _apart(optional)
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    inner: list[Edge] = []
+    for part in (*parts[0], *parts[1]):
+        index = part.index // 2
+        if first.setdefault(index, part.index) != part.index:
+            inner.append(Edge(first[index], part.index, "commit", "before its commit"))
+        last[index] = part.index
+    ends = [
+        replace(e, source=first[e.source], target=last[e.target])
+        if e.kind == "rw"
+        else replace(e, source=last[e.source], target=first[e.target])
+        for e in edges
+        if e.source in last and e.target in last
+    ]
+    return Serial(_explain(_task(*parts), [*inner, *ends], cancelled).answer)
+
+
+def _explain(task: _Task, edges: Sequence[Edge], cancelled: Cancelled) -> Serial:
+    number = {index: i for i, index in enumerate(task.indexes)}
     inside = [e for e in edges if e.source in number and e.target in number]
     first = _search(task, number, inside, FIRST_STEPS * len(number), cancelled)
     if first.answer is not Answer.OPEN or cancelled():
@@ -110,25 +149,60 @@ def _search(
     cancelled: Cancelled,
 ) -> Serial:
     """Look for an order within so many steps."""
-    following: list[list[int]] = [[] for _ in task.transactions]
+    following: list[list[int]] = [[] for _ in task.indexes]
     for source, target in {(number[e.source], number[e.target]) for e in edges}:
         following[source].append(target)
     answer, found = _Search(task, following, steps_max, cancelled).run()
     if answer is Answer.ORDER:
         assert not _contradicts(task, number, edges, found), "a search found what is no order"
-    return Serial(answer, tuple(task.transactions[i].index for i in found))
+    return Serial(answer, tuple(task.indexes[i] for i in found))
 
 
-def _task(must: list[Transaction], optional: list[Transaction]) -> _Task:
-    must.sort(key=lambda t: (t.operation.complete_ns, t.index))
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A transaction, its snapshot or its commit."""
+
+    index: int
+    reads: Mapping[Key, Hashable]
+    writes: Mapping[Key, Hashable]
+
+
+def _whole(transactions: Iterable[Transaction]) -> list[_Part]:
+    ordered = sorted(transactions, key=lambda t: (t.operation.complete_ns, t.index))
+    return [_Part(t.index, _reads(t), _writes(t)) for t in ordered]
+
+
+def _apart(transactions: Iterable[Transaction]) -> list[_Part]:
+    """Return snapshots and commits: of transaction n they are 2 n and 2 n + 1."""
+    parts: list[_Part] = []
+    for whole in _whole(transactions):
+        locks: dict[Key, Hashable] = {("lock", key): whole.index for key in whole.writes}
+        reads: dict[Key, Hashable] = {("key", key): v for key, v in whole.reads.items()}
+        writes: dict[Key, Hashable] = {("key", key): v for key, v in whole.writes.items()}
+        if not reads or not writes:
+            parts.append(_Part(2 * whole.index, reads, {**writes, **locks}))
+        else:
+            parts.append(_Part(2 * whole.index, reads, locks))
+            parts.append(_Part(2 * whole.index + 1, locks, writes))
+    return parts
+
+
+def _reads(transaction: Transaction) -> Mapping[Key, Hashable]:
+    if transaction.type is not EventType.OK:
+        return {}
+    return {step.key: step.value for step in transaction.external_reads()}
+
+
+def _writes(transaction: Transaction) -> Mapping[Key, Hashable]:
+    return {step.key: step.value for step in transaction.steps if step.f != "r"}
+
+
+def _task(must: Sequence[_Part], optional: Sequence[_Part]) -> _Task:
     every = [*must, *optional]
     return _Task(
-        every,
-        [
-            {s.key: s.value for s in t.external_reads(WRITER)} if t.type is EventType.OK else {}
-            for t in every
-        ],
-        [{s.key: s.value for s in t.writes(WRITER)} for t in every],
+        [part.index for part in every],
+        [part.reads for part in every],
+        [part.writes for part in every],
         len(must),
     )
 
@@ -172,7 +246,7 @@ def _saturate(
                 seen.append((writers[0], reader, key))
     result = list(edges)
     known = {(number[e.source], number[e.target]) for e in edges}
-    count = len(task.transactions)
+    count = len(task.indexes)
     work = 0
     while count <= SATURATED_MAX and not cancelled():
         work += len(known) * (1 + count // 512)
@@ -242,7 +316,7 @@ def _implied(
 
 
 def _edge(task: _Task, source: int, target: int, kind: str, why: str, key: Key) -> Edge:
-    one, other = task.transactions[source].index, task.transactions[target].index
+    one, other = task.indexes[source], task.indexes[target]
     return Edge(one, other, kind, why, key)
 
 

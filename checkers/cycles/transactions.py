@@ -8,11 +8,12 @@ as committed as soon as another read what it wrote.
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
-from checkers.history import EventType, HistoryError, Operation
+from checkers.history import EventType, HistoryError, Operation, seconds
 from checkers.history.values import freeze, show
 
 Key = Hashable
@@ -50,14 +51,14 @@ class Transaction:
         """Its micro-operations `f`, in order."""
         return (step for step in self.steps if step.f == f)
 
-    def external_reads(self, writer: str) -> Iterator[Step]:
-        """First reads of keys that it had not written itself; they show what others wrote."""
-        touched: set[Key] = set()
+    def external_reads(self) -> Iterator[Step]:
+        """Reads of keys that it had not written itself; they show what others wrote."""
+        written: set[Key] = set()
         for step in self.steps:
-            if step.f == "r" and step.key not in touched:
+            if step.f != "r":
+                written.add(step.key)
+            elif step.key not in written:
                 yield step
-            touched.add(step.key)
-        assert writer in ("append", "w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +89,79 @@ class Dependencies:
     """By index; the committed ones."""
     unclear: int = 0
     """How many values were written more than once to a key, so that reads do not say whose."""
+    atomic: Sequence[Edge] = ()
+    """What holds beside the edges where no read may see a transaction in part."""
+    is_total: bool = True
+    """Whether the edges order all versions of each key, up to what no order of theirs changes."""
+    partly_read: Callable[[], str | None] = lambda: None
+    """Returns reads of a transaction in part that not every theory forbids; None: there is none."""
+
+
+class ReplyError(ValueError):
+    """A completion is not of its transaction; the message names the place."""
+
+    def __init__(self, operation: Operation, what: str) -> None:
+        super().__init__(f"{title(operation)}: {what}")
+        self.operation = operation
 
 
 def transactions(operations: Sequence[Operation], writer: str) -> list[Transaction]:
-    """Read the transactions of a history. Raises HistoryError with one line."""
-    return [Transaction(o, tuple(_steps(o, writer))) for o in operations]
+    """Read the transactions of a history. Raises HistoryError and ReplyError with one line."""
+    return [_transaction(operation, writer) for operation in operations]
 
 
-def _steps(operation: Operation, writer: str) -> Iterator[Step]:
-    steps = operation.output if operation.type is EventType.OK else operation.input
+def _transaction(operation: Operation, writer: str) -> Transaction:
+    """Read a transaction; a completion that has a value has that of its transaction.
+
+    It repeats every micro-operation in order, and only reads may fill in a value. One that differs
+    says nothing of what the transaction did, so nothing can be concluded from it; of `info` and
+    `fail` as well, which no right client completes with another transaction.
+    """
+    is_committed = operation.type is EventType.OK
+    asked = tuple(_steps(operation, operation.input, writer, reads=False))
+    if operation.output is None and not is_committed:
+        return Transaction(operation, asked)
+    if operation.output is not None and not isinstance(operation.output, list | tuple):
+        raise ReplyError(
+            operation, f"its reply is no transaction: {show(freeze(operation.output))}"
+        )
+    answered = tuple(_steps(operation, operation.output, writer, reads=is_committed))
+    for place, (step, reply) in enumerate(zip_longest(asked, answered)):
+        if step is None or reply is None:
+            more, what = (reply, "adds") if step is None else (step, "leaves out")
+            raise ReplyError(operation, f"its reply {what} {_shown(more)}")
+        is_same = (step.f, step.key) == (reply.f, reply.key)
+        if not is_same or (step.f == writer and step.value != reply.value):
+            what = f"its reply has {_shown(reply)} for {_shown(step)}"
+            raise ReplyError(operation, f"{what}, micro-operation {place}")
+    return Transaction(operation, answered)
+
+
+def _shown(step: Step) -> str:
+    value = "" if step.f == "r" else f" {show(step.value)}"
+    return f"[{step.f} {show(step.key)}{value}]"
+
+
+def _steps(operation: Operation, steps: Any, writer: str, *, reads: bool) -> Iterator[Step]:
     if not isinstance(steps, list | tuple):
-        raise HistoryError(f"operation {operation.index}: a transaction is a list, not {steps!r}")
+        shown = "nil" if steps is None else show(freeze(steps))
+        raise HistoryError(f"{title(operation)}: a transaction is a list, not {shown}")
     for step in steps:
+        if not reads and isinstance(step, list | tuple) and len(step) == 2 and step[0] == "r":
+            yield Step("r", freeze(step[1]), None)
+            continue
         if not isinstance(step, list | tuple) or len(step) != 3 or step[0] not in ("r", writer):
             raise HistoryError(
-                f'operation {operation.index}: {step!r} is neither ["r", key, value] nor '
+                f'{title(operation)}: {step!r} is neither ["r", key, value] nor '
                 f'["{writer}", key, value]'
             )
         f, key, value = step
-        if f == "r" and writer == "append":
-            known = operation.type is EventType.OK
-            if known and not isinstance(value, list | tuple | None):
-                raise HistoryError(f"operation {operation.index}: a list is read as a list")
-            yield Step(f, freeze(key), tuple(map(freeze, value or ())) if known else None)
+        if f == "r" and not reads:
+            yield Step(f, freeze(key), None)
+        elif f == "r" and writer == "append":
+            if not isinstance(value, list | tuple | None):
+                raise HistoryError(f"{title(operation)}: a list is read as a list")
+            yield Step(f, freeze(key), tuple(map(freeze, value or ())))
         else:
             yield Step(f, freeze(key), freeze(value))
 
@@ -184,4 +235,10 @@ def anomaly(kind: str, explanation: str, *involved: Transaction) -> Anomaly:
 
 def name(transaction: Transaction) -> str:
     """Name a transaction for a person."""
-    return f"T{transaction.index}"
+    return f"the {title(transaction.operation)}"
+
+
+def title(operation: Operation) -> str:
+    """Name the transaction of an operation by process, time and place in the history."""
+    began = seconds(operation.invoke_ns)
+    return f"transaction of process {operation.process} at {began} (operation {operation.index})"
