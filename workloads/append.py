@@ -100,7 +100,7 @@ class AppendClient:
         """Perform a read or an append."""
         assert op.key is not None, "lists have names"
         context = self._context
-        node = self._target.choose()
+        node = self._target.choose(context.reads_at if op.f == "read" else "CONTROLLER")
         cell = context.cell(LIST_PREFIX + op.key)
         controller = context.endpoint(node, "CONTROLLER")
         if op.f == "append":

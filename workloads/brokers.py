@@ -127,7 +127,7 @@ class BrokersClient:
     async def invoke(self, op: Op) -> Completion:
         """Perform one operation in the name of a broker."""
         assert op.key is not None, "brokers have ids"
-        node = self._target.choose()
+        node = self._target.choose("CLIENT" if op.f == "read" else "CONTROLLER")
         broker_id = FIRST_BROKER_ID + int(op.key)
         if op.f == "read":
             endpoint = self._context.endpoint(node, "CLIENT")

@@ -90,17 +90,18 @@ class PartitionsClient:
     async def invoke(self, op: Op) -> Completion:
         """Perform a read or an increment."""
         assert op.key is not None, "topics have names"
-        node = self._target.choose()
         if op.f == "read":
-            outcome = await self._read(node, op.key)
+            node, outcome = await self._read(op.key)
         else:
             assert op.f == "increment", f"partitions know no {op.f}"
-            outcome = await self._increment(node, op.key)
+            node, outcome = await self._increment(op.key)
         self._target.learn(node, outcome)
         return completion(outcome, node)
 
-    async def _read(self, node: str, topic: str) -> Outcome:
+    async def _read(self, topic: str) -> tuple[str, Outcome]:
+        """Return the node that was asked, and how it answered."""
         context = self._context
+        node = self._target.choose("CLIENT")
         found = await context.client.describe_topic(
             context.endpoint(node, "CLIENT"),
             topic,
@@ -108,25 +109,27 @@ class PartitionsClient:
             timeout_ms=context.timeout_ms,
         )
         if found.type != "ok":
-            return found
+            return node, found
         count = 0 if found.value is None else found.value["partitions"]
         self._counts[topic] = count
-        return Outcome("ok", max(0, count - 1))
+        return node, Outcome("ok", max(0, count - 1))
 
-    async def _increment(self, node: str, topic: str) -> Outcome:
+    async def _increment(self, topic: str) -> tuple[str, Outcome]:
+        """Return the node that was asked last, and how it answered."""
         context = self._context
-        controller = context.endpoint(node, "CONTROLLER")
         if self._counts.get(topic) is None:
-            found = await self._read(node, topic)
+            node, found = await self._read(topic)
             if found.type != "ok":
-                return Outcome("fail", error=found.error)  # nothing was asked for yet
+                return node, Outcome("fail", error=found.error)  # nothing was asked for yet
+        node = self._target.choose()
+        controller = context.endpoint(node, "CONTROLLER")
         if self._counts[topic] == 0:
             made = await context.client.create_topic(
                 controller, topic, timeout_ms=context.timeout_ms
             )
             if made.type != "ok":
                 del self._counts[topic]
-                return Outcome("fail", error=made.error)  # the first partition counts nothing
+                return node, Outcome("fail", error=made.error)  # the first partition counts nothing
             self._counts[topic] = 1
         count = self._counts.pop(topic)
         outcome = await context.client.create_partition(
@@ -134,7 +137,7 @@ class PartitionsClient:
         )
         if outcome.type == "ok":
             self._counts[topic] = count + 1
-        return outcome
+        return node, outcome
 
     async def close(self) -> None:
         """Nothing is held."""

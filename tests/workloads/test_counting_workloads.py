@@ -72,3 +72,21 @@ def test_a_fake_broker_keeps_its_ids():
     assert FakeBroker(7).incarnation_id != FakeBroker(7, 1).incarnation_id
     assert FakeBroker(7).directory_id == FakeBroker(7, 1).directory_id
     assert FakeBroker(7).directory_id != FakeBroker(8).directory_id
+
+
+def test_where_roles_are_separate_an_increment_is_read_at_a_broker_and_asked_of_a_controller():
+    def separate(listener):
+        return ("n1", "n2") if listener == "CONTROLLER" else ("n4", "n5")
+
+    for pinned_to, broker in ((None, 4), ("n2", 4), ("n5", 5)):
+        answers = (Outcome("ok", None), Outcome("ok"), Outcome("ok"))
+        done, calls, _ = perform(
+            "partitions", INCREMENT, *answers, nodes_at=separate, pinned_to=pinned_to
+        )
+        assert done[0].type is EventType.OK
+        controller = 2 if pinned_to == "n2" else 1
+        assert [(call[1].host, call[1].node_id) for call in calls] == [
+            ("CLIENT", broker),
+            ("CONTROLLER", controller),
+            ("CONTROLLER", controller),
+        ]

@@ -206,7 +206,13 @@ def nodes_asked(name, op, *, pinned_to=None):
 
 
 def test_where_roles_are_separate_reads_go_to_all_brokers_and_writes_to_the_leader():
-    for read in (("register", Op("read", "k1")), ("topics", Op("describe", "t1"))):
+    for read in (
+        ("register", Op("read", "k1")),
+        ("append", Op("read", "l1")),
+        ("topics", Op("describe", "t1")),
+        ("partitions", Op("read", "p1")),
+        ("brokers", Op("read", "1")),
+    ):
         assert nodes_asked(*read) == ["n4", "n5", "n4", "n5"]
         assert nodes_asked(*read, pinned_to="n5") == ["n5"] * 4
     write = ("register", Op("write", "k1", "w0.0"))
