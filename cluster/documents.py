@@ -24,7 +24,8 @@ def read_document(
 ) -> dict[str, Any]:
     """Read a table of keys and values. `what` names it in messages: "a plan".
 
-    Raises `error` with one line that begins with the path. JSON objects that repeat a key are
+    Raises `error` with one line that begins with the path, also for a document that says nothing:
+    everything in it would be a default that nobody chose. JSON objects that repeat a key are
     refused, since readers disagree which of both counts, and so are numbers that are not finite.
     """
     try:
@@ -39,6 +40,8 @@ def read_document(
         raise error(f"{path}: cannot be read as {what}: {why}") from failure
     if not isinstance(document, dict):
         raise error(f"{path}: {what} is a table of keys and values")
+    if not document:
+        raise error(f"{path}: is empty: {what} is a table of keys and values")
     return document
 
 

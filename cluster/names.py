@@ -9,6 +9,8 @@ from collections.abc import Iterable
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """One line about an unknown name: the nearest known one if it is near, and all of them."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=1)
+    parts = [one for one in names if str(name).lower() in one.split("-")]
+    # Who asks for "kafka" means "apache-kafka", though "kraft" is spelled more alike.
+    near = parts or difflib.get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"unknown {kind} {name!r}{hint} (known: {', '.join(names)})"

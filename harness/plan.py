@@ -263,6 +263,8 @@ def from_document(document: Mapping[str, Any]) -> Plan:
                 f"{key} cannot be chosen: it follows from the rest of a plan; remove it"
             )
     schedule = stated.pop("schedule", {})
+    if schedule == [] and "faults" not in document:
+        raise PlanError("schedule: is empty; a plan that wants no fault says so: faults = []")
     if not isinstance(schedule, list | dict):
         given = f"a list of entries or a table of options, not {shown(schedule)}"
         raise PlanError(f"schedule must be {given}")
@@ -328,13 +330,16 @@ def _check_system(plan: Plan) -> None:
     kind.listeners(request, plan.nodes)
     for key in plan.system_options:
         if key not in kind.options:
-            raise PlanError(f"system_options: {unknown('option', key, kind.options)}")
+            line = unknown("option", key, kind.options)
+            raise PlanError(f"system_options: {line} of system {kind.name}")
     if plan.backend == SIM.name and not kind.simulated:
-        raise PlanError(f"system {kind.name} has no nodes in the simulated world (backend sim)")
+        raise PlanError(
+            f"backend: system {kind.name} has no nodes in the simulated world (backend sim)"
+        )
     if kind.backends is not None and plan.backend not in kind.backends:
-        raise PlanError(f"system {kind.name} runs on backend {_either(kind.backends)}")
+        raise PlanError(f"backend: system {kind.name} runs on backend {_either(kind.backends)}")
     if kind.workloads is not None and plan.workload not in kind.workloads:
-        raise PlanError(f"system {kind.name} carries workload {_either(kind.workloads)}")
+        raise PlanError(f"workload: system {kind.name} carries workload {_either(kind.workloads)}")
     if plan.mutant is not None and not kind.has_mutants:
         raise PlanError(f"mutant: system {kind.name} has no faulty variants")
     mechanism = plan.security.mechanism
@@ -380,7 +385,9 @@ def _scripted(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -> P
     present = planned(plan)
     missing = [kind for kind in plan.faults if kind not in present]
     if asks_for_faults and missing:
-        raise PlanError(f"faults names {missing[0]!r}, but the schedule has none")
+        raise PlanError(f"faults: {missing[0]!r} is not in the schedule")
+    if asks_for_faults and present and not plan.faults:
+        raise PlanError(f"faults: are to be none, but the schedule has {present[0]!r}")
     return plan if asks_for_faults else replace(plan, faults=present)
 
 

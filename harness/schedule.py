@@ -109,7 +109,8 @@ def draw(
     if free_s < needed_s:
         least_s = needed_s + LEAD_IN_S + LEAD_OUT_S
         raise ScheduleError(
-            f"{duration_s:g} s are too short for {', '.join(kinds)}: they need {least_s:g} s"
+            f"duration_s: {duration_s:g} s are too short for {', '.join(kinds)}: "
+            f"they need {least_s:g} s"
         )
     # Share of each range that may be drawn above its least, so that all kinds fit.
     most_s = len(kinds) * (options.quiet_s[1] + options.fault_s[1]) - options.quiet_s[1]

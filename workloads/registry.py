@@ -55,7 +55,7 @@ def workload_named(
     `place` is where a document holds the options, for messages.
     """
     if name not in WORKLOADS:
-        raise WorkloadError(unknown("workload", name, WORKLOADS))
+        raise WorkloadError(f"workload: {unknown('workload', name, WORKLOADS)}")
     values: dict[str, Any] = _schema(name).read(dict(options), place=place).model_dump()
     return WORKLOADS[name].create(values)
 

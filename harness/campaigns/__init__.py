@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ from harness.errors import PlanError
 _FOLDER = Path(__file__).parent
 _BYTES_MAX = 20_000_000
 """What the swarm draws for a long run is long."""
+_ABOUT = frozenset({"version", "campaign", "about", "exposes"})
+"""Keys that say nothing of what a run does."""
 
 
 def campaign_names() -> tuple[str, ...]:
@@ -29,8 +34,48 @@ def text_of(name: str) -> str:
 def read_document(path: Path) -> dict[str, Any]:
     """Read a plan file, TOML or JSON; what it means is for `harness.plan`. Raises PlanError."""
     document = documents.read_document(path, "a plan", PlanError, bytes_max=_BYTES_MAX)
+    if not document.keys() - _ABOUT:
+        raise PlanError(f"{path}: says nothing of what is run, such as workload, faults or nodes")
     document.setdefault("campaign", path.stem)
     return document
+
+
+def read_schedule(path: Path) -> list[Any]:
+    """Read the entries of a schedule, in a file that holds nothing else. Raises PlanError.
+
+    Every other key would be left out in silence: it belongs to a plan (--campaign).
+    """
+    document = documents.read_document(path, "a schedule", PlanError, bytes_max=_BYTES_MAX)
+    for key in document:
+        if key != "schedule":
+            line = unknown("key", key, ("schedule",))
+            raise PlanError(f"{path}: {line}; a file of --schedule has [[schedule]] entries alone")
+    entries = document.get("schedule")
+    if not isinstance(entries, list) or not entries:
+        raise PlanError(f"{path}: has no [[schedule]] entries; --faults none runs without faults")
+    return entries
+
+
+@contextlib.contextmanager
+def error_origin(source: str | Path | None, options: Mapping[str, str] = {}) -> Iterator[None]:
+    """Have a PlanError name the option that was typed, else the file of the plan.
+
+    `source`: name of a campaign, or its file. `options`: key of a plan -> the option, or the file,
+    that gave its value.
+    """
+    try:
+        yield
+    except PlanError as error:
+        line = str(error)
+        # A line begins with its place in the plan (`cluster.schemas`), if it has one.
+        place = re.match(r"([a-z_]+)(?:\.\w+| \d+)?(:| must )", line)
+        origin = None if place is None else options.get(place[1])
+        if origin is not None and place is not None:
+            is_option = origin.startswith("--")
+            line = origin + line[place.start(2) :] if is_option else f"{origin}: {line}"
+        elif source not in (None, *campaign_names()) and not line.startswith(f"{Path(source)}: "):
+            line = f"{source}: {line}"
+        raise PlanError(line) from error
 
 
 def load(name: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import click
 from cluster.node.log.partition_folder import DELETE_SUFFIX, FUTURE_SUFFIX
 from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
 from cluster.node.log.snapshot import CorruptSnapshotError, parse_snapshot, parse_snapshot_name
-from harness.commands.options import shown_options
+from harness.commands.options import Group, shown_options
 from harness.errors import EXIT_USAGE, UsageError
 from harness.evidence import batch_records
 from harness.json_names import camel_case
@@ -61,7 +61,7 @@ def _dumped(paths: Sequence[Path], dump: Callable[[Path, str, _Records], int], s
     return code
 
 
-@click.group()
+@click.group(cls=Group)
 def log() -> None:
     """Look into a node's logs."""
 
@@ -105,7 +105,7 @@ def _dump_log(folder: Path, name: str, records: _Records) -> int:
     return 0
 
 
-@click.group()
+@click.group(cls=Group)
 def snapshot() -> None:
     """Look into a snapshot of the metadata log."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.commands.options import fresh_option, shown_options
+from harness.commands.options import Command, fresh_option, shown_options
 from harness.errors import UsageError
 from harness.shown import Shown, answer
 from harness.targets import each_once, find_runs, is_batch
@@ -17,7 +17,7 @@ _FOLDER = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("run_folders", type=_FOLDER, metavar="RUN...", nargs=-1, required=True)
 @click.option(
     "--policy",
@@ -97,7 +97,7 @@ def gate(
     return decision.exit_code
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("run_folders", type=_FOLDER, metavar="RUN...", nargs=-1)
 @click.option("--key", "key_file", type=_FILE, metavar="FILE", help="Private key to sign with.")
 @click.option(

@@ -11,12 +11,12 @@ import docker
 from cluster.backends.base import BackendError
 from cluster.backends.docker.engine import BUILD_TIMEOUT_S, EngineErrors, connect, reason
 from cluster.backends.docker.image import ensure_image
-from harness.commands.options import shown_options
+from harness.commands.options import Command, shown_options
 from harness.shown import Shown, answer
 from harness.toolkit_image import ensure_toolkit_image
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--tag", metavar="NAME", help="Also give it this name.")
 @shown_options(json="Print the image's name.", quiet="Print the name alone.")
 def image(tag: str | None, shown: Shown) -> int:

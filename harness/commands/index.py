@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.commands.options import shown_options
+from harness.commands.options import Command, shown_options
 from harness.errors import UsageError
 from harness.room import not_stored
 from harness.shown import Shown, answer
@@ -14,7 +14,7 @@ from results.catalogue import catalogue
 from results.index import write_index
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path), default="runs", metavar="[FOLDER]")
 @shown_options(json="Print the page's path and the number of runs.", quiet="Print the path alone.")
 def index(folder: Path, shown: Shown) -> int:

@@ -15,7 +15,7 @@ from checkers.history.foreign import Reading
 from checkers.history.json_text import JsonError, parse
 from checkers.linearizability import linearizable
 from checkers.registry import CheckSpec
-from harness.commands.options import fresh_option, shown_options, spark_option
+from harness.commands.options import Command, fresh_option, shown_options, spark_option
 from harness.errors import UsageError
 from harness.judged_before import JudgedBefore
 from harness.judgement import print_judgement
@@ -35,7 +35,7 @@ _SOME_MODELS = "cas-register, list-append, set, queue or counter"
 _PATH = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("targets", type=_PATH, metavar="RUN|FILE...", nargs=-1, required=True)
 @click.option(
     "--model",
@@ -141,6 +141,7 @@ def check(
 
     Exit code: that of the worst: 1 FAIL, 2 could not be judged, 3 UNKNOWN, 4 UNDER-EXERCISED.
     """
+    named = [_named(text) for text in more]
     given: dict[str, Any] = {
         "model": model,
         "algorithm": algorithm,
@@ -149,8 +150,11 @@ def check(
         "initial": None if initial is None else _value("--initial", initial),
         "consistency": consistency,
         "linearizable_keys": linearizable_keys,
-        **dict(map(_named, more)),
     }
+    for name, value in named:
+        if given.get(name) is not None:
+            raise UsageError(f"--option {name}: this option is given twice; give it once")
+        given[name] = value
     reading = Reading(independent, refusals, nil_reads)
     options = {name: value for name, value in given.items() if value is not None}
     folders = [target for target in targets if target.is_dir()]
@@ -234,7 +238,7 @@ def _file_check(options: dict[str, Any]) -> CheckSpec:
     return CheckSpec("linearizable", {"model": _MODEL, **options})
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("run_folders", type=_PATH, metavar="RUN...", nargs=-1, required=True)
 @shown_options(json="Print a list of the runs and their pages.", quiet="Print the paths alone.")
 def report(run_folders: tuple[Path, ...], shown: Shown) -> int:

@@ -6,12 +6,12 @@ import click
 from rich.console import Console
 
 from cluster.systems.kafka import fetch as kafka_fetch
-from harness.commands.options import shown_options
+from harness.commands.options import Group, shown_options
 from harness.shown import Shown, answer
 from harness.steps import Steps
 
 
-@click.group()
+@click.group(cls=Group)
 def kafka() -> None:
     """Fetch releases of Apache Kafka, to be put under test."""
 

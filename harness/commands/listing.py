@@ -9,7 +9,7 @@ import click
 
 from cluster.mutants import MUTANTS
 from harness.campaigns import campaign_names, load, text_of
-from harness.commands.options import json_option, runs_option
+from harness.commands.options import Command, json_option, runs_option
 from harness.errors import UsageError
 from harness.shown import print_document
 from nemeses.registry import FAULTS
@@ -18,7 +18,7 @@ from workloads.registry import WORKLOADS
 KINDS = ("runs", "systems", "workloads", "faults", "campaigns", "mutants")
 
 
-@click.command("list")
+@click.command("list", cls=Command)
 @click.argument("kind", type=click.Choice(KINDS), default="runs")
 @json_option
 @runs_option
@@ -47,7 +47,7 @@ def list_(kind: str, runs: Path, *, as_json: bool) -> int:
     return 0
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("name", metavar="NAME")
 @click.option(
     "--copy",

@@ -16,14 +16,14 @@ from cluster.backends.machine.mounts import heal, unmount
 from cluster.backends.registry import BACKENDS
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from cluster.backends.trials import abandoned_trials, remove_trial
-from harness.commands.options import json_option, runs_option, shown_options
+from harness.commands.options import Command, json_option, runs_option, shown_options
 from harness.doctor import examine, explained, shortcomings, tables
 from harness.errors import EXIT_USAGE
 from harness.shown import Shown, answer, print_document
 from harness.steps import Steps
 
 
-@click.command()
+@click.command(cls=Command)
 @json_option
 @click.option(
     "--backend",
@@ -55,7 +55,7 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
     return 0 if found.can_run else EXIT_USAGE
 
 
-@click.command()
+@click.command(cls=Command)
 @runs_option
 @click.option(
     "--run",

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""What all commands share: how a command line is read, and options of several commands."""
 
 from __future__ import annotations
 
@@ -11,6 +11,42 @@ import click
 
 from harness.errors import UsageError
 from harness.shown import Shown
+
+
+class Command(click.Command):
+    """A command that uses every value it is given: none twice, and none that is empty.
+
+    Click would let the last of two values win, and an unset variable of a shell (`--faults "$F"`)
+    would choose a default in silence.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments after the command's name."""
+        given, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        if not any(parameter.is_eager for parameter in order):  # --help
+            for parameter in dict.fromkeys(order):
+                _use(ctx, parameter, given.get(parameter.name or ""), order.count(parameter))
+        return super().parse_args(ctx, args)
+
+
+def _use(ctx: click.Context, parameter: click.Parameter, given: object, times: int) -> None:
+    """Refuse what was given `times` times though it is used once, and an empty text."""
+    name = parameter.make_metavar(ctx)
+    if isinstance(parameter, click.Option):
+        name = parameter.opts[0]
+        takes_value = not parameter.is_flag or parameter.secondary_opts
+        if times > 1 and takes_value and not parameter.multiple:
+            raise click.UsageError(f"{name} is given twice; give it once")
+    for text in given if isinstance(given, list | tuple) else [given]:
+        if isinstance(text, str) and not text.strip():
+            raise click.UsageError(f"{name} is empty: was a variable not set?")
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
 
 RUNS = Path("runs")
 """Default folder of runs, below the working folder."""

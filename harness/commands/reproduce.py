@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from checkers.verdict import EXIT_CODES, Status
-from harness.commands.options import shown_options
+from harness.commands.options import Command, shown_options
 from harness.commands.progress_bar import progress_bar
 from harness.commands.shrink import can_write, out_option, shrink_to, time_option
 from harness.errors import UsageError
@@ -23,7 +23,7 @@ _SHARE = 0.6
 """Share of the time for the search; the rest is for shrinking."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="RUN")
 @click.option(
     "--property",

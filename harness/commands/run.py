@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from cluster.backends.registry import BACKENDS
-from harness.campaigns import load, read_document
-from harness.commands.options import runs_option, shown_options, spark_option
+from harness.campaigns import error_origin, load, read_schedule
+from harness.commands.options import Command, runs_option, shown_options, spark_option
 from harness.errors import UsageError
 from harness.impossible_faults import settle
 from harness.plan import EXPECTED_MAX, Plan, from_document
@@ -24,10 +24,12 @@ from harness.shown import Shown
 DEFAULT_CAMPAIGN = "smoke"
 _SEED_MAX = 2**31
 _BUILD_MAX = 200
+_SYSTEM_OPTIONS = {"kafka_version": "version", "kafka_home": "home", "image": "image"}
+"""Options of the command line that are options of the system."""
 _OF_PLAN = "  [default: the campaign's]"
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--campaign",
     default=DEFAULT_CAMPAIGN,
@@ -97,7 +99,7 @@ _OF_PLAN = "  [default: the campaign's]"
     "--schedule",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Scripted schedule: a plan file with a list of [[schedule]] entries.",
+    help="Scripted schedule: a file of [[schedule]] entries and nothing else.",
 )
 @click.option(
     "--skip-impossible",
@@ -133,7 +135,8 @@ def run(
     """
     if build is not None and (not build.isprintable() or not 0 < len(build.strip()) <= _BUILD_MAX):
         raise UsageError(f"--build: give 1 to {_BUILD_MAX} printable characters")
-    plan = settle(compose(asked), skip=skip_impossible)
+    with error_origin(asked["campaign"], _origins(asked)):
+        plan = settle(compose(asked), skip=skip_impossible)
     request = Request(
         plan=plan,
         runs=runs,
@@ -164,17 +167,17 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if asked.get(key) is not None:
             document[key] = asked[key]
+    if asked.get("inventory") is not None and document.get("backend") != "ssh":
+        raise UsageError("--inventory names the hosts of --backend ssh, on which this is not run")
     document |= _system(asked, document)
-    if asked.get("workload") is not None:
+    if given.get("workload") != document.get("workload"):
         document.pop("workload_options", None)
     if asked.get("faults") is not None:
-        names = [name.strip() for name in asked["faults"].split(",") if name.strip()]
-        document["faults"] = [] if names == ["none"] else names
+        document["faults"] = _fault_names(asked["faults"])
         if isinstance(document.get("schedule"), list):
             del document["schedule"]
     if asked.get("schedule") is not None:
-        scripted = read_document(asked["schedule"])
-        document["schedule"] = scripted.get("schedule", [])
+        document["schedule"] = read_schedule(asked["schedule"])
         if asked.get("faults") is None:
             document.pop("faults", None)
     if isinstance(document.get("expectations"), dict):
@@ -184,17 +187,41 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
     return document
 
 
+def _origins(asked: Mapping[str, Any]) -> dict[str, str]:
+    """Name the option, or the file, of each key of the plan that the command line gave."""
+    found: dict[str, str] = {}
+    for parameter in run.params:
+        if asked.get(str(parameter.name)) not in (None, ()):
+            key = "system_options" if parameter.name in _SYSTEM_OPTIONS else str(parameter.name)
+            found.setdefault(key, parameter.opts[0])
+    if asked["schedule"] is not None:
+        found["schedule"] = str(asked["schedule"])
+    return found
+
+
+def _fault_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise UsageError(f"--faults {text!r}: a name is missing")
+    return [] if names == ["none"] else names
+
+
 def _system(asked: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys that say which program is run, where options change them."""
     changed: dict[str, Any] = {}
-    pairs = (option.partition("=") for option in asked.get("system_options", ()))
-    options = {key: value for key, _, value in pairs}
-    if asked.get("kafka_version") is not None:
-        options["version"] = asked["kafka_version"]
-    if asked.get("kafka_home") is not None:
-        options["home"] = str(asked["kafka_home"].absolute())
-    if asked.get("image") is not None:
-        options["image"] = asked["image"]
+    pairs = []
+    for text in asked.get("system_options", ()):
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--system-option {text!r}: no KEY=VALUE")
+        pairs.append((key, value))
+    for name, key in _SYSTEM_OPTIONS.items():
+        if asked.get(name) is not None:
+            value = asked[name].absolute() if isinstance(asked[name], Path) else asked[name]
+            pairs.append((key, str(value)))
+    options = dict(pairs)
+    if len(options) < len(pairs):
+        raise UsageError("an option of the system is given twice; give it once")
     if options:
         changed["system_options"] = {**document.get("system_options", {}), **options}
     if asked.get("mutant") is not None:

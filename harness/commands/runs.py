@@ -18,7 +18,7 @@ from rich.text import Text
 
 from checkers.verdict import Status
 from cluster.names import unknown
-from harness.commands.options import json_option, runs_option, shown_options
+from harness.commands.options import Group, json_option, runs_option, shown_options
 from harness.errors import EXIT_USAGE, UsageError
 from harness.shown import Shown, print_document
 from harness.targets import is_run
@@ -50,7 +50,7 @@ def _filters(command: _F) -> _F:
     )(command)
 
 
-@click.group()
+@click.group(cls=Group)
 def runs() -> None:
     """Look at stored runs: list, show, compare, query, export and remove them."""
 

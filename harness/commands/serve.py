@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from harness.commands.options import Command
 from harness.errors import UsageError
 
 DEFAULT_PORT = 8321
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path), default="runs", metavar="[FOLDER]")
 @click.option(
     "--port",

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from harness.campaigns import read_document
-from harness.commands.options import shown_options
+from harness.campaigns import error_origin, read_document
+from harness.commands.options import Command, shown_options
 from harness.commands.progress_bar import progress_bar
 from harness.commands.sim import simulated
 from harness.errors import UsageError
@@ -46,7 +46,7 @@ def time_option(default_s: float, bounded: str) -> Callable[[Any], Any]:
     )
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @out_option("<file>-small.json beside the given one")
 @time_option(300.0, "Seconds after which the smallest plan so far is kept.")
@@ -58,7 +58,8 @@ def shrink(file: Path, out: Path | None, limit_s: float, shown: Shown) -> int:
 
     Ctrl-C stops shrinking and keeps the smallest plan so far.
     """
-    plan = simulated(read_document(file))
+    with error_origin(file):
+        plan = simulated(read_document(file))
     wanted = run_plan(plan).property
     if wanted is None:
         raise UsageError(f"{file}: this plan violates nothing; there is nothing to shrink")

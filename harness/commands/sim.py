@@ -14,8 +14,8 @@ from checkers.runs.exercised import shortfalls
 from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find
 from cluster.values import whole_number
-from harness.campaigns import load, read_document
-from harness.commands.options import shown_options, spark_option
+from harness.campaigns import error_origin, load, read_document
+from harness.commands.options import Command, shown_options, spark_option
 from harness.commands.progress_bar import progress_bar
 from harness.errors import UsageError
 from harness.interrupt import interruptible
@@ -39,9 +39,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _SPARK_FROM = 400
 """Fewer seeds than this run in this process: starting Spark would take longer."""
 _SEED_MAX = 2**31
+_ORIGINS = {"duration_s": "--duration"}
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--seed", type=click.IntRange(0, _SEED_MAX), metavar="N", help="Run one seed.")
 @click.option("--seeds", metavar="A..B", help="Run the seeds A to B - 1.")
 @click.option(
@@ -92,6 +93,9 @@ def sim(
         raise UsageError("give --seed N or --seeds A..B")
     if duration_s is not None and not 0.001 <= duration_s <= 86_400:
         raise UsageError("--duration is in seconds, from 0.001 to 86400")
+    if seeds is None and (stop_at_first or spark_master is not None):
+        alone = "--stop-at-first" if stop_at_first else "--spark-master"
+        raise UsageError(f"{alone} is for a batch: give --seeds A..B with it")
     chosen = _mutant(mutant)
     duration_ms = None if duration_s is None else 1000.0 * duration_s
     if seeds is not None:
@@ -100,17 +104,20 @@ def sim(
         plan = BatchPlan(
             first, last, chosen, duration_ms, stop_at_first=stop_at_first, campaign=document
         )
-        plan_of(plan, first, {})  # a plan that is none is refused before anything is stored
+        with error_origin(campaign, _ORIGINS):
+            plan_of(plan, first, {})  # a plan that is none is refused before anything is stored
         return _run_batch(plan, out, spark_master, shown)
     if campaign is not None:
-        single = simulated(load(campaign), chosen)
+        length = {} if duration_s is None else {"duration_s": duration_s}
+        with error_origin(campaign, _ORIGINS if length else {}):
+            single = simulated({**load(campaign), **length}, chosen)
     else:
         assert seed is not None, "one of the three is given"
         single = draw(seed, mutant=chosen, duration_ms=duration_ms)
     return _run_single(single, out, shown)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file", type=_FILE)
 @click.option(
     "--out",
@@ -128,7 +135,8 @@ def replay(file: Path, out: Path | None, shown: Shown) -> int:
     Exit code: that of its verdict; 2 when the file names a violated property that the replay does
     not violate.
     """
-    plan = simulated(read_document(file))
+    with error_origin(file):
+        plan = simulated(read_document(file))
     if out is not None:
         return _run_single(plan, out, shown)
     found = _found(read_document(file))

@@ -272,7 +272,7 @@ def test_a_batch_whose_seeds_tried_next_to_nothing_is_no_pass(tmp_path):
 
 def test_a_script_is_replayed_whatever_its_file_is_called(tmp_path):
     script = tmp_path / "script"
-    script.write_text("duration_s = 0.5\nrate_per_s = 0\noperations = []\nschedule = []\n")
+    script.write_text("duration_s = 0.5\nrate_per_s = 0\noperations = []\nfaults = []\n")
     assert invoke("replay", str(script))[0] == 4
 
 

@@ -47,7 +47,7 @@ def test_a_mutant_is_found_on_the_simulated_backend(tmp_path: Path):
 def test_a_plan_that_asks_for_nothing_runs_and_is_no_pass(tmp_path):
     """What shrinking leaves where the first election shows a bug: no operations, no faults."""
     plan = tmp_path / "nothing.toml"
-    plan.write_text("duration_s = 0.5\nrate_per_s = 0\noperations = []\nschedule = []\n")
+    plan.write_text("duration_s = 0.5\nrate_per_s = 0\noperations = []\nfaults = []\n")
     arguments = ("run", "--campaign", str(plan), "--backend", "sim", "--runs", str(tmp_path))
     result = CliRunner().invoke(main, arguments)
 
