@@ -73,7 +73,9 @@ def error_origin(source: str | Path | None, options: Mapping[str, str] = {}) -> 
         if origin is not None and place is not None:
             is_option = origin.startswith("--")
             line = origin + line[place.start(2) :] if is_option else f"{origin}: {line}"
-        elif source not in (None, *campaign_names()) and not line.startswith(f"{Path(source)}: "):
+        elif source is None or source in campaign_names():
+            raise
+        elif not line.startswith(f"{Path(source)}: "):
             line = f"{source}: {line}"
         raise PlanError(line) from error
 
