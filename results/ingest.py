@@ -24,6 +24,7 @@ from checkers.history.event_columns import EventColumns
 from checkers.history.journal_columns import blocks_of, journal_table
 from checkers.history.recorded import Recorded
 from checkers.history.sealed import may_be_torn
+from extensions.plain_files import open_plain
 from results.journal import LINE, decode_event, read_journal
 from results.tables import (
     EVENTS_SCHEMA,
@@ -80,11 +81,12 @@ class _WholeLines:
         self.dropped_bytes = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        for block in blocks_of(self._path):
-            whole = _without_torn_line(block)
-            self.dropped_bytes = len(block) - len(whole)
-            if whole:
-                yield whole
+        with open_plain(self._path) as file:
+            for block in blocks_of(file):
+                whole = _without_torn_line(block)
+                self.dropped_bytes = len(block) - len(whole)
+                if whole:
+                    yield whole
 
 
 def _without_torn_line(data: bytes) -> bytes:

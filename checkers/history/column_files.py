@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -46,8 +46,6 @@ from checkers.history.columns import (
 )
 from checkers.history.edn import read_all
 from checkers.history.edn_lines import EDN_MARK, MARK, NotPlainError
-from checkers.history.foreign import plain
-from checkers.history.formats import refuse_device
 from checkers.history.journal_columns import EVENTS, blocks_of, journal_table
 from checkers.history.json_text import JsonError, parse
 
@@ -71,41 +69,43 @@ _REST = ("node", "offset", "epoch")
 """Fields that are looked up where they are wanted."""
 
 
-def read(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool] | None:
+def read(
+    file: BinaryIO, path: Path, *, independent: bool
+) -> tuple[Columns, tuple[str, ...], bool] | None:
     """Return the columns of a file, notes, and whether it is foreign; None where it is not plain.
 
     Raises HistoryError for Parquet that cannot be read.
     """
     if path.suffix == ".parquet" and not independent:
         try:
-            return from_table(_stored(path)), (), False
+            return from_table(_stored(file)), (), False
         except (NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH) as error:
             raise HistoryError(f"{path}: cannot be read: {_line(error)}") from error
     try:
-        refuse_device(path)
-        if _is_edn(path):
-            found = [*edn_lines.read_table(path, independent=independent)]
+        if _is_edn(file):
+            found = [*edn_lines.read_table(file, independent=independent)]
             return from_events(found.pop(0))[0], found.pop(), True
         if not independent:
-            return from_events(journal_table(blocks_of(path)))[0], (), False
+            return from_events(journal_table(blocks_of(file)))[0], (), False
     except (NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH):
         pass  # the slow way knows more, or says what is wrong
     return None
 
 
-def _is_edn(path: Path) -> bool:
-    with path.open("rb") as file:
-        return re.match(rb"\s*\{\s*:", file.read(4096)) is not None
+def _is_edn(file: BinaryIO) -> bool:
+    start = file.read(4096)
+    file.seek(0)
+    return re.match(rb"\s*\{\s*:", start) is not None
 
 
 def _line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _stored(path: Path) -> pa.Table:
+def _stored(file: BinaryIO) -> pa.Table:
     import pyarrow.parquet as pq  # noqa: PLC0415  (most histories are no Parquet)
 
-    table = pq.read_table(path)
+    table = pq.read_table(file)
     table.validate(full=True)  # raises: a text may hold any bytes
     return table
 
@@ -250,7 +250,7 @@ def _loaded(text: str | None, table: pa.Table) -> Any:
         return None
     stored = "run" in table.column_names
     if not stored and text.startswith(EDN_MARK):
-        return plain(next(read_all(text[1:])))
+        return next(read_all(text[1:]))
     if not stored and not text.startswith(MARK):
         return text
     if stored and text.startswith('"') and "\\" not in text:

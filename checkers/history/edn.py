@@ -4,23 +4,28 @@ Read is what github.com/edn-format/edn lists, and what Clojure prints beyond it 
 an operation that no checker reads: tagged values and records (`#error {...}`, `#object[...]`) as
 maps from the tag to what it holds, `#:ns{...}`, regular expressions, metadata (left out), `##NaN`,
 numbers in other bases. Nothing is ever evaluated or constructed by name: `#=(...)` and `#(...)` are
-errors. What Python has no value for keeps its text, as a `Symbol`.
+errors. What Python has no value for keeps its text, as a `Symbol`; so does a map of which Python
+would hold two keys for one (`{:a 1, "a" 2}`), and a collection that is the key of a map.
+
+The reader is a loop with a stack, not a recursion: nesting costs no calls, and most tokens of a
+history are one look-up in the table of atoms that were read before.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from checkers.history import HistoryError
 from checkers.history.edn_numbers import RATIO_MAX
 from checkers.history.edn_numbers import number as read_number
-from checkers.history.values import BigDecimal, EdnSet, Keyword, Ratio, Symbol
+from checkers.history.values import BigDecimal, Character, EdnSet, Keyword, Ratio, Symbol, freeze
 
-__all__ = ["EdnSet", "IndependentTuple", "Keyword", "Symbol", "read_all", "write"]
+__all__ = ["EdnSet", "IndependentTuple", "Keyword", "Symbol", "key_text", "read_all", "write"]
 
 DEPTH_MAX = 100
 """Nesting beyond this is no history."""
@@ -30,19 +35,21 @@ _PLAIN_TAGS = frozenset({"jepsen.history.Op", "knossos.op.Op"})
 _TUPLE_TAGS = frozenset({"jepsen.independent/tuple", "jepsen.independent.Tuple"})
 
 _TOKEN = re.compile(
-    r"""[\s,\uFEFF]+ | ;[^\n]*
-      | (?P<string>"(?:[^"\\]|\\.)*")
+    r"""(?:[\s,\uFEFF]|;[^\n]*)*+ (?:
+        (?P<atom>[^\s,()\[\]{}";\\\#^'][^\s,()\[\]{}";\\]*)
       | (?P<open>\#\{|[\[({])
       | (?P<close>[\])}])
+      | (?P<string>"(?:[^"\\]|\\.)*+")
       | (?P<discard>\#_)
       | (?P<meta>\#?\^)
-      | (?P<regex>\#"(?:[^"\\]|\\.)*")
+      | (?P<regex>\#"(?:[^"\\]|\\.)*+")
       | (?P<names>\#::?[^\s,()\[\]{}";]+(?=[\s,]*\{))
       | (?P<text>\#\#[A-Za-z]+|\#'[^\s,()\[\]{}";]+|\#<[^>\n]*>)
       | (?P<tag>\#[A-Za-z][^\s,()\[\]{}";]*)
       | (?P<quote>'(?=[\[({\#]))
       | (?P<char>\\(?:[A-Za-z0-9]+|.))
-      | (?P<atom>[^\s,()\[\]{}";\\\#][^\s,()\[\]{}";\\]*)""",
+      | (?P<other>'[^\s,()\[\]{}";\\]*)
+      | \Z)""",
     re.VERBOSE | re.DOTALL,
 )
 _CLOSE = {"[": "]", "(": ")", "{": "}", "#{": "}"}
@@ -55,8 +62,9 @@ _CHARACTERS = {
     "backspace": "\b",
     "formfeed": "\f",
 }
-_KEYWORD = re.compile(r"[A-Za-z*!_?$%&=<>+-][A-Za-z0-9*!_?$%&=<>+.#/:'-]*")
+_KEYWORD = re.compile(r"[^\s,()\[\]{}\";\\\uFEFF]+")
 _SYMBOL = re.compile(r"[^\s\d:@`~][^\s@`~]*")
+_ATOMS_MAX = 1 << 16
 
 
 class IndependentTuple(list[Any]):
@@ -65,9 +73,21 @@ class IndependentTuple(list[Any]):
     __slots__ = ()
 
 
-_PREFIXES = frozenset({"discard", "meta", "names", "tag", "quote"})
-_END = object()
-_Token = tuple[str, str, int]
+_NOTHING = object()
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A form that is not whole yet: a collection, or what stands behind a prefix."""
+
+    kind: str
+    text: str
+    position: int
+    items: list[Any] = field(default_factory=list)
+
+
+_OPENING = frozenset({"open", "discard", "meta", "names", "tag", "quote"})
+"""Tokens that begin a form which others make whole."""
 
 
 def read_all(text: str) -> Iterator[Any]:
@@ -81,100 +101,94 @@ def read_all(text: str) -> Iterator[Any]:
 class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = self._tokenize()
+        self._atoms: dict[str, Any] = {"nil": None, "true": True, "false": False}
+        """Atoms that were read, by their texts: most come again."""
 
     def forms(self) -> Iterator[Any]:
-        for token in self._tokens:
-            form = self._form(token, 0)
-            if form is not _END:
-                yield form
-
-    def _tokenize(self) -> Iterator[_Token]:
+        frames: list[_Frame] = []
         position = 0
-        while position < len(self._text):
-            match = _TOKEN.match(self._text, position)
-            if match is None:
+        while True:
+            found = _TOKEN.match(self._text, position)
+            if found is None:
                 raise self._error("cannot be read", position)
-            if match.lastgroup is not None:
-                yield match.lastgroup, match[0], position
-            position = match.end()
+            kind, position = found.lastgroup, found.end()
+            if kind is None:
+                break
+            token = found[kind]
+            if kind == "atom":
+                form = self._atoms.get(token, _NOTHING)
+                if form is _NOTHING:
+                    form = self._atom(token, found.start(kind))
+            elif kind in _OPENING:
+                self._open(frames, _Frame(kind, token, found.start(kind)))
+                continue
+            elif kind == "close":
+                form = self._closed(frames, token, found.start(kind))
+            else:
+                form = self._single(kind, token, found.start(kind))
+            form = self._into(frames, form)
+            if form is not _NOTHING:
+                yield form
+        if frames:
+            raise self._error("ends inside the form", frames[-1].position)
+
+    def _open(self, frames: list[_Frame], frame: _Frame) -> None:
+        if len(frames) > DEPTH_MAX:
+            raise self._error("is nested too deeply", frame.position)
+        frames.append(frame)
+
+    def _into(self, frames: list[_Frame], form: Any) -> Any:
+        """Put a whole form into what it belongs to; returns it where it belongs to nothing."""
+        while frames:
+            frame = frames[-1]
+            frame.items.append(form)
+            if frame.kind == "open" or (frame.kind == "meta" and len(frame.items) == 1):
+                return _NOTHING
+            frames.pop()
+            if frame.kind == "discard":
+                return _NOTHING
+            if frame.kind == "names":
+                form = _in_namespace(frame.text.lstrip("#:"), form)
+            elif frame.kind == "tag":
+                form = _tagged(frame.text, form)
+        return form
+
+    def _closed(self, frames: list[_Frame], bracket: str, position: int) -> Any:
+        """Return the collection that a bracket closes."""
+        if not frames or frames[-1].kind != "open":
+            raise self._error("closes what is not open", position)
+        frame = frames.pop()
+        if bracket != _CLOSE[frame.text]:
+            raise self._error("closes with the wrong bracket", position)
+        if frame.text == "#{":
+            return EdnSet(frame.items)
+        return self._map(frame.items, frame.position) if frame.text == "{" else frame.items
 
     def _error(self, what: str, position: int) -> HistoryError:
         line = self._text.count("\n", 0, position) + 1
-        shown = self._text[position : position + 20].split("\n")[0]
-        return HistoryError(f"line {line}: EDN {what} at {shown!r}")
+        rest = self._text[position : position + 200].lstrip(" ,\t\r\ufeff")
+        return HistoryError(f"line {line}: EDN {what} at {rest[:20].split(chr(10))[0]!r}")
 
-    def _next(self, position: int) -> _Token:
-        token = next(self._tokens, None)
-        if token is None:
-            raise self._error("ends inside the form", position)
-        return token
-
-    def _form(self, token: _Token, depth: int) -> Any:
-        """Read the form that begins with `token`; `_END` for what is discarded."""
-        kind, text, position = token
-        if depth > DEPTH_MAX:
-            raise self._error("is nested too deeply", position)
-        if kind == "open":
-            return self._collection(text, position, depth)
-        if kind == "close":
-            raise self._error("closes what is not open", position)
-        if kind in _PREFIXES:
-            return self._prefixed(token, depth)
-        return self._single(token)
-
-    def _single(self, token: _Token) -> Any:
+    def _single(self, kind: str, text: str, position: int) -> Any:
         """Read a form that is one token."""
-        kind, text, position = token
         if kind == "string":
-            return self._string(text, position)
+            return text[1:-1] if "\\" not in text else self._string(text, position)
         if kind == "regex":
-            return {"#regex": text[2:-1]}
+            return {Symbol("#regex"): text[2:-1]}
         if kind == "char":
             return _character(text[1:])
         return Symbol(text) if kind == "text" else self._atom(text, position)
 
-    def _prefixed(self, token: _Token, depth: int) -> Any:
-        """Read the form behind a prefix that says something of it."""
-        kind, text, position = token
-        form = self._whole(position, depth)
-        if kind == "discard":
-            return _END
-        if kind == "meta":
-            return self._whole(position, depth)
-        if kind == "names":
-            return _named(text.lstrip("#:"), form)
-        return _tagged(text, form) if kind == "tag" else form
-
-    def _whole(self, position: int, depth: int) -> Any:
-        """Read the next form that is not discarded."""
-        form = _END
-        while form is _END:
-            form = self._form(self._next(position), depth + 1)
-        return form
-
-    def _collection(self, opening: str, position: int, depth: int) -> Any:
-        items: list[Any] = []
-        while True:
-            token = self._next(position)
-            if token[0] == "close":
-                break
-            form = self._form(token, depth + 1)
-            if form is not _END:
-                items.append(form)
-        if token[1] != _CLOSE[opening]:
-            raise self._error("closes with the wrong bracket", token[2])
-        if opening == "#{":
-            return EdnSet(items)
-        return self._map(items, position) if opening == "{" else items
-
-    def _map(self, items: list[Any], position: int) -> dict[Any, Any]:
+    def _map(self, items: list[Any], position: int) -> Any:
         if len(items) % 2:
             raise self._error("has a map with a key without value", position)
-        pairs = dict(zip(map(_hashable, items[::2]), items[1::2], strict=True))
-        if len(pairs) * 2 != len(items):
+        keys = [key if type(key) is Keyword else _hashable(key) for key in items[::2]]
+        pairs = dict(zip(keys, items[1::2], strict=True))
+        if len(pairs) == len(keys):
+            return pairs
+        if len(set(map(freeze, keys))) < len(keys):
             raise self._error("has a map with a key twice", position)
-        return pairs
+        return Symbol(_written_map(zip(keys, items[1::2], strict=True), ordered=True))
 
     def _string(self, text: str, position: int) -> str:
         def replaced(match: re.Match[str]) -> str:
@@ -192,8 +206,11 @@ class _Reader:
             raise self._error("has half a surrogate pair", position) from None
 
     def _atom(self, text: str, position: int) -> Any:
-        if text in ("nil", "true", "false"):
-            return {"nil": None, "true": True, "false": False}[text]
+        if len(self._atoms) > _ATOMS_MAX:
+            return self._read_atom(text, position)
+        return self._atoms.setdefault(text, self._read_atom(text, position))
+
+    def _read_atom(self, text: str, position: int) -> Any:
         if text[0] == ":":
             if len(text) == 1:
                 raise self._error("has an empty keyword", position)
@@ -214,10 +231,10 @@ def _tagged(tag: str, form: Any) -> Any:
         return form
     if tag[1:] in _TUPLE_TAGS and isinstance(form, list) and len(form) == 2:
         return IndependentTuple(form)
-    return {tag: form}
+    return {Symbol(tag): form}
 
 
-def _named(namespace: str, form: Any) -> Any:
+def _in_namespace(namespace: str, form: Any) -> Any:
     """Return a map with its keywords in a namespace, as `#:ns{:a 1}` has them."""
     if not isinstance(form, dict):
         return form
@@ -230,31 +247,51 @@ def _named(namespace: str, form: Any) -> Any:
 def _character(name: str) -> str:
     if re.fullmatch(r"u[0-9a-fA-F]{4}", name):
         code = int(name[1:], 16)
-        return chr(code) if not 0xD800 <= code < 0xE000 else Symbol("\\" + name)
+        return Character(chr(code)) if not 0xD800 <= code < 0xE000 else Symbol("\\" + name)
     if re.fullmatch(r"o[0-7]{1,3}", name):
-        return chr(int(name[1:], 8))
-    return _CHARACTERS.get(name, name)
+        return Character(chr(int(name[1:], 8)))
+    return Character(_CHARACTERS.get(name, name))
 
 
 def _hashable(key: Any) -> Any:
     """Return a map key: collections as their text."""
-    return write(key) if isinstance(key, list | dict | EdnSet) else key
+    return Symbol(_written(key, ordered=True)) if isinstance(key, list | dict | EdnSet) else key
+
+
+_READS_OTHERWISE = re.compile(r"""[\s:'\[({\#"\\;^@~`0-9+-]|(?:nil|true|false)?\Z""")
+
+
+def key_text(key: Any) -> str:
+    """Return what names the key of an operation: different keys have different names.
+
+    A text is its own name, unless it would be read as something else: then it is quoted.
+    """
+    if type(key) is str:
+        return key if _READS_OTHERWISE.match(key) is None else _quoted(key)
+    text = _written(key, ordered=True)
+    return f"'{text}" if isinstance(key, Symbol) else text
 
 
 def write(value: Any) -> str:
-    """Write a JSON value, Keyword or EdnSet as EDN on one line.
+    """Write a JSON value, or what `read_all` returns, as EDN on one line.
 
     Raises HistoryError for what EDN cannot hold.
     """
+    return _written(value, ordered=False)
+
+
+def _written(value: Any, *, ordered: bool) -> str:
+    """Write a value; `ordered`: equal values as equal texts, whatever order they were made in."""
     match value:
         case None:
             return "nil"
         case EdnSet():
-            return "#{" + " ".join(map(write, value)) + "}"
+            items = [_written(item, ordered=ordered) for item in value]
+            return "#{" + " ".join(sorted(items) if ordered else items) + "}"
         case list() | tuple():
-            return "[" + " ".join(map(write, value)) + "]"
+            return "[" + " ".join(_written(item, ordered=ordered) for item in value) + "]"
         case dict():
-            return "{" + ", ".join(f"{write(k)} {write(v)}" for k, v in value.items()) + "}"
+            return _written_map(value.items(), ordered=ordered)
         case bool():
             return "true" if value else "false"
         case str():
@@ -265,13 +302,23 @@ def write(value: Any) -> str:
             raise HistoryError(f"{value!r} cannot be written as EDN")
 
 
+def _written_map(pairs: Iterable[tuple[Any, Any]], *, ordered: bool) -> str:
+    items = [(_written(k, ordered=ordered), _written(v, ordered=ordered)) for k, v in pairs]
+    if len(items) == 1 and re.match(r"#[A-Za-z]", items[0][0]):
+        return " ".join(items[0])  # a tag and what it is of
+    return "{" + ", ".join(map(" ".join, sorted(items) if ordered else items)) + "}"
+
+
 def _written_text(text: str) -> str:
     if isinstance(text, Symbol):
         return str(text)
+    if isinstance(text, Character):
+        names = {character: name for name, character in _CHARACTERS.items()}
+        return "\\" + names.get(text, str(text) if text.isprintable() else f"u{ord(text):04x}")
     if not isinstance(text, Keyword):
         return _quoted(text)
     if not _KEYWORD.fullmatch(text):
-        raise HistoryError(f"the keyword {text!r} cannot be written as EDN")
+        raise HistoryError(f"the keyword {str(text)!r} cannot be written as EDN")
     return f":{text}"
 
 

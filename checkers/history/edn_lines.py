@@ -11,7 +11,7 @@ does not match is read by `checkers.history.edn`; where many do not match, or wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +20,15 @@ import pyarrow.compute as pc
 from checkers.history import INFINITY_NS, NEMESIS, HistoryError, seconds
 from checkers.history.arrow import numpy_of
 from checkers.history.columns import Int64s
-from checkers.history.edn import IndependentTuple, Keyword, read_all, write
-from checkers.history.foreign import plain
+from checkers.history.edn import IndependentTuple, Keyword, key_text, read_all, write
+from checkers.history.foreign import NO_INDEXES
 
 MARK = "\x01"
 """Before a value that is JSON text."""
 EDN_MARK = "\x02"
 """Before a value that is EDN text."""
 _CHUNK_BYTES = 1 << 21
+_LINE_BYTES_MAX = 1 << 24
 _NULLS = 1 << 16
 _OTHER_LINES_MAX = 0.05
 """Share of lines that may look otherwise."""
@@ -51,7 +52,7 @@ class NotPlainError(Exception):
     """The file is not of this form; the reader of any EDN has to read it."""
 
 
-def read_table(path: Path, *, independent: bool) -> tuple[pa.Table, tuple[str, ...]]:
+def read_table(file: BinaryIO, *, independent: bool) -> tuple[pa.Table, tuple[str, ...]]:
     """Return events as `checkers.history.column_files` takes them, and notes; see `foreign`.
 
     Raises NotPlainError, OSError, and what Arrow raises for a text that is not UTF-8.
@@ -59,7 +60,7 @@ def read_table(path: Path, *, independent: bool) -> tuple[pa.Table, tuple[str, .
     pattern: str | None = None
     chunks: list[dict[str, pa.Array]] = []
     others = total = 0
-    for lines in _blocks(path):
+    for lines in _blocks(file):
         pattern = pattern or _pattern(lines[0].as_py(), independent=independent)
         found = pc.extract_regex(lines, pattern)
         there = [name for name in _NAMES if found.type.get_field_index(name) >= 0]
@@ -76,16 +77,16 @@ def read_table(path: Path, *, independent: bool) -> tuple[pa.Table, tuple[str, .
     return table
 
 
-def _blocks(path: Path) -> Iterator[pa.Array]:
+def _blocks(file: BinaryIO) -> Iterator[pa.Array]:
     """Yield the lines of a file that are not blank, some megabytes at a time."""
     left = b""
-    with path.open("rb") as file:
-        while block := file.read(_CHUNK_BYTES):
-            whole, newline, left = (left + block).rpartition(b"\n")
-            if not newline:
-                continue
+    while block := file.read(_CHUNK_BYTES):
+        whole, newline, left = (left + block).rpartition(b"\n")
+        if newline:
             yield from _lines(whole)
-        yield from _lines(left)
+        elif len(left) > _LINE_BYTES_MAX:
+            raise NotPlainError("a long line")
+    yield from _lines(left)
 
 
 def _lines(data: bytes) -> Iterator[pa.Array]:
@@ -200,8 +201,9 @@ def _empty_is_none(texts: pa.Array) -> pa.Array:
 
 
 def _keys(texts: pa.Array) -> pa.Array:
-    quoted = pc.match_substring_regex(texts, '^"')
-    return pc.if_else(quoted, pc.utf8_slice_codeunits(texts, 1, -1), _empty_is_none(texts))
+    return _strings(
+        [key_text(next(read_all(text))) if text else None for text in texts.to_pylist()]
+    )
 
 
 def _errors(texts: pa.Array) -> pa.Array:
@@ -213,7 +215,7 @@ def _text(text: str | None) -> str | None:
     if not text:
         return None
     (value,) = read_all(text)
-    return str(value) if isinstance(value, str) else write(plain(value))
+    return str(value) if isinstance(value, str) else write(value)
 
 
 def _processes(texts: pa.Array) -> pa.Array:
@@ -257,7 +259,7 @@ def _read(line: str, *, independent: bool) -> dict[str, str | None]:
         "process": NEMESIS if is_nemesis else f"{MARK}{process}",
         "type": str(form["type"]),
         "f": str(form["f"]),
-        "key": None if key is None else str(key) if type(key) is str else write(key),
+        "key": None if key is None else key_text(key),
         "value": None if value is None else EDN_MARK + write(value),
         "error": None if form.get("error") is None else _text(write(form["error"])),
     }
@@ -268,16 +270,18 @@ def _table(chunks: list[dict[str, pa.Array]]) -> tuple[pa.Table, tuple[str, ...]
     count = len(columns["type"])
     position = np.arange(count, dtype=np.int64)
     index = _integers(columns.pop("index"))
+    more: tuple[str, ...] = ()
     if np.any(index < 0) or np.any(index[1:] <= index[:-1]):
         if len(np.unique(index)) == count and not np.any(index < 0):
             raise NotPlainError("another order")
+        more = (NO_INDEXES,) if np.any(index >= 0) else ()
         index = position
     time, notes = _times(_integers(columns.pop("time")), position)
     if _acts_as_clients(columns["process"], columns["f"]):
         raise NotPlainError("a nemesis that does what clients do")
     none = {name: _nothing(count, kind) for name, kind in _ABSENT.items()}
     own = {"index": _int64s(index), "time_ns": _int64s(time)}
-    return pa.table({**own, **columns, **none}), notes
+    return pa.table({**own, **columns, **none}), (*more, *notes)
 
 
 def _acts_as_clients(process: pa.ChunkedArray, f: pa.ChunkedArray) -> bool:

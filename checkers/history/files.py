@@ -8,15 +8,18 @@ installed: it is no requirement of the distribution porcupine-py. The slow way t
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from checkers.history import HistoryError
 from checkers.history.columns import FAIL, OK, Columns, from_operations
 from checkers.history.foreign import READS, Reading, left_out, shows_nothing
-from checkers.history.formats import load
+from checkers.history.formats import read_text
+from checkers.history.sources import open_history
 
 SMALL_BYTES = 1 << 16
 """Files up to this are read line by line in less time than Arrow is loaded."""
@@ -57,25 +60,24 @@ def load_judged(path: str | Path, reading: Reading) -> ColumnFile:
 
 def _read(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool]:
     """Return the columns of a file, notes, and whether it is foreign."""
-    if path.suffix == ".parquet" or not _is_small(path):
-        found = _by_arrow(path, independent=independent)
-        if found is not None:
-            return found
-    history = load(path, independent=independent)
+    with open_history(path) as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        if path.suffix == ".parquet" or size > SMALL_BYTES:
+            found = _by_arrow(file, path, independent=independent)
+            if found is not None:
+                return found
+            file.seek(0)
+        history = read_text(file, path, independent=independent)
     try:
         return from_operations(history.operations), history.notes, history.is_foreign
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error
 
 
-def _is_small(path: Path) -> bool:
-    try:
-        return path.stat().st_size <= SMALL_BYTES
-    except OSError:  # the reader says what is wrong
-        return True
-
-
-def _by_arrow(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool] | None:
+def _by_arrow(
+    file: BinaryIO, path: Path, *, independent: bool
+) -> tuple[Columns, tuple[str, ...], bool] | None:
     try:
         from checkers.history import column_files  # noqa: PLC0415  (see above)
     except ModuleNotFoundError as missing:
@@ -85,4 +87,4 @@ def _by_arrow(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...
             reason = "Parquet is read by the package pyarrow, which is not installed"
             raise HistoryError(f"{path}: {reason}") from missing
         return None
-    return column_files.read(path, independent=independent)
+    return column_files.read(file, path, independent=independent)

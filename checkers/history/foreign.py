@@ -5,16 +5,18 @@ They differ from our journals in what they promise, so they are read by rules of
 - **Order** is that of `:index`, where each event has one of its own, else the position in the
   file; never `:time`, which Jepsen reads from clocks that faults step back. Times are for people:
   an event keeps its own where that is above the one before it, else it gets the next nanosecond.
-- **Processes** are numbers, or keywords of clients. `:nemesis` is the nemesis, and so is any other
-  keyword that only ever writes `:info`. After an `:info` a number may come again: the operation
+- **Processes** are numbers, or names of clients. `:nemesis` is the nemesis, and so is any other
+  name that only ever writes `:info`. After an `:info` a number may come again: the operation
   before it stays open for ever all the same, and what follows is a process of its own.
 - **A completion without invocation** (Elle's tests have only completions) may have begun at any
-  time before; an event without a process is alone. Without `:f` it is a transaction, `txn`.
+  time before, and is noted; an event without a process is alone. Without `:f` it is a transaction,
+  `txn`.
 - **`:fail`** means that it did not happen. Whether the refusal shows something of the state, as
   a compare-and-set's may, no format says: by default it does not.
 - **A read of nil** is Knossos' way to say that nobody knows what was read; by default it shows
   nothing.
 - **`#jepsen.independent/tuple`** is a key and a value; where it has no tag only the caller knows.
+- **Sends and polls** of jepsen.tests.kafka are operations of logs (`checkers.history.kafka_log`).
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ from checkers.history import (
     operation_of,
     seconds,
 )
-from checkers.history.edn import EdnSet, IndependentTuple, Keyword, write
+from checkers.history.edn import IndependentTuple, key_text, write
 from checkers.history.json_text import shown
+from checkers.history.kafka_log import is_kafka, log_operations
 
+NO_INDEXES = "indexes are missing, or given twice: ordered by position"
 READS = frozenset({"read", "get", "read-all"})
 """Functions of which nil may mean that nobody knows what was read."""
 
@@ -78,17 +82,24 @@ class _Row:
     time_ns: int = 0
 
 
-def history_of(forms: Iterable[Any], *, independent: bool = False) -> History:
-    """Return the history that operation maps are. Raises HistoryError that names the form."""
+def history_of(
+    forms: Iterable[Any], *, independent: bool = False, notes: Sequence[str] = ()
+) -> History:
+    """Return the history that operation maps are. Raises HistoryError that names the form.
+
+    `notes`: what a person should know of how the forms were read.
+    """
     rows = [_row(form, position) for position, form in enumerate(forms)]
-    notes: list[str] = []
+    notes = list(notes)
     rows = _ordered(rows, notes)
     _time(rows, notes)
     _name_nemeses(rows)
     tagged = independent or any(isinstance(r.fields.get("value"), IndependentTuple) for r in rows)
     events = [_event(row, tuples=tagged, vectors=independent) for row in rows]
-    operations = _paired(rows, events)
+    operations = _paired(rows, events, notes)
     _note_skipped(rows, events, notes)
+    if any(map(is_kafka, operations)):
+        operations = log_operations(operations, notes)
     return History(events, operations, tuple(notes), is_foreign=True)
 
 
@@ -127,6 +138,8 @@ def _ordered(rows: list[_Row], notes: list[str]) -> list[_Row]:
         if any(after < before for before, after in pairwise(indexes)):
             notes.append("events are not in the order of their indexes: ordered by index")
         return sorted(rows, key=lambda row: row.index)
+    if max(indexes, default=-1) >= 0:
+        notes.append(NO_INDEXES)
     for row in rows:
         row.index = row.position
     return rows
@@ -151,10 +164,10 @@ def _time(rows: Sequence[_Row], notes: list[str]) -> None:
 
 
 def _name_nemeses(rows: Sequence[_Row]) -> None:
-    """Call a keyword that only ever writes `:info` the nemesis; other names are clients."""
+    """Call a name that only ever writes `:info` the nemesis; other names are clients."""
     named: dict[int | str | None, set[EventType]] = {}
     for row in rows:
-        if isinstance(row.fields.get("process"), Keyword):
+        if isinstance(row.process, str):
             named.setdefault(row.process, set()).add(row.kind)
     nemeses = {name for name, kinds in named.items() if kinds == {EventType.INFO}}
     for row in rows:
@@ -179,8 +192,8 @@ def _event(row: _Row, *, tuples: bool, vectors: bool) -> Event:
             process=process,
             type=row.kind,
             f=_function(fields),
-            key=None if key is None else key if type(key) is str else write(plain(key)),
-            value=plain(value),
+            key=None if key is None else key_text(key),
+            value=value,
             error=_text(fields.get("error")),
             node=_text(fields.get("node")),
             offset=fields["offset"] if _whole(fields.get("offset")) else None,
@@ -198,27 +211,10 @@ def _function(fields: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None else str(value) if isinstance(value, str) else write(plain(value))
+    return None if value is None else str(value) if isinstance(value, str) else write(value)
 
 
-def plain(value: Any) -> Any:
-    """Return a value with maps that have texts as keys."""
-    if isinstance(value, EdnSet):
-        return EdnSet(map(plain, value))
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        named = {
-            name if isinstance(name, str) else str(name): plain(item)
-            for name, item in value.items()
-        }
-        if len(named) < len(value):
-            raise HistoryError("a map has two keys that are the same as texts")
-        return named
-    return value
-
-
-def _paired(rows: Sequence[_Row], events: Sequence[Event]) -> list[Operation]:
+def _paired(rows: Sequence[_Row], events: Sequence[Event], notes: list[str]) -> list[Operation]:
     """Pair invocations with completions, in order of invocation."""
     pairs = _Pairs(max((r.process for r in rows if isinstance(r.process, int)), default=-1) + 1)
     for row, event in zip(rows, events, strict=True):
@@ -230,6 +226,9 @@ def _paired(rows: Sequence[_Row], events: Sequence[Event]) -> list[Operation]:
             pairs.begin(event)
         else:
             pairs.end(event)
+    if pairs.lonely:
+        count = f"{pairs.lonely} completions without an invocation"
+        notes.append(f"{count} are judged as if they might have begun at any time before")
     return pairs.all()
 
 
@@ -243,6 +242,8 @@ class _Pairs:
         self._renamed: dict[int | str, int] = {}
         """Processes that came again after they had ended in `:info`."""
         self._operations: list[Operation] = []
+        self.lonely = 0
+        """Completions of which there is no invocation."""
 
     def _number(self) -> int:
         self._unused += 1
@@ -251,7 +252,7 @@ class _Pairs:
     def take_alone(self, event: Event) -> None:
         """Take an event without a process: nothing is known of an invocation."""
         if event.type is not EventType.INVOKE:
-            self._operations.append(_begun_before(replace(event, process=self._number())))
+            self._take_lonely(replace(event, process=self._number()))
 
     def begin(self, event: Event) -> None:
         process = event.process
@@ -266,8 +267,7 @@ class _Pairs:
         process = event.process
         invocation = self._open.pop(process, None)
         if invocation is None:
-            alone = replace(event, process=self._renamed.get(process, process))
-            self._operations.append(_begun_before(alone))
+            self._take_lonely(replace(event, process=self._renamed.get(process, process)))
         elif event.f != invocation.f or event.key not in (None, invocation.key):
             raise HistoryError(
                 f"event {event.index}: process {process!r} completes {event.f!r} of "
@@ -278,16 +278,16 @@ class _Pairs:
         if event.type is EventType.INFO:
             self._renamed[process] = self._number()
 
+    def _take_lonely(self, completion: Event) -> None:
+        """Take an operation of which only the completion is there: it may have begun before."""
+        self.lonely += 1
+        begun = replace(completion, type=EventType.INVOKE, time_ns=0)
+        self._operations.append(operation_of(begun, completion))
+
     def all(self) -> list[Operation]:
         """Return the operations; those that are still open are indeterminate."""
         found = [*self._operations, *(operation_of(o, None) for o in self._open.values())]
         return sorted(found, key=lambda operation: (operation.invoke_ns, operation.index))
-
-
-def _begun_before(completion: Event) -> Operation:
-    """Return an operation of which only the completion is there: it may have begun at any time."""
-    begun = replace(completion, type=EventType.INVOKE, time_ns=0)
-    return operation_of(begun, completion)
 
 
 def _note_skipped(rows: Sequence[_Row], events: Sequence[Event], notes: list[str]) -> None:

@@ -1,15 +1,14 @@
-"""History files: ours, the public Porcupine corpus, and those of Jepsen, Knossos and Elle.
+"""History files: journals of ours, and what other tools and people write.
 
-| format | how it is recognised |
+| form | how it is recognised |
 |---|---|
-| journal: one JSON object of `Event` fields a line, null ones left out | `time_ns` in line 1 |
-| corpus: the same, but with `time` (order of events, no unit) for `time_ns` | `time` |
-| EDN: operation maps or `[process type f value]`, one by one or in one collection | `{ [ ( #` |
-| `history.txt`: process, type, function, value in EDN, between tabs | a tab, and a type behind it |
-| a JSON array of operation maps | `[{"` |
+| JSON: one object a line, or objects, an array of them, or `{"history": [...]}` | `{"` or `[{"` |
+| EDN: the same, or `[process type f value]` for a map, in any collection | `{ [ ( #` |
+| `history.txt` and logs of Jepsen | process, type and f on a line (`checkers.history.text_lines`) |
 
-The first two are journals of clients that write by the rules of `checkers.history`. The others are
-foreign: `checkers.history.foreign` says how they are read.
+A JSON history whose events have `time_ns` is a journal, written by the rules of `checkers.history`.
+Whatever else is foreign, in all forms alike: `checkers.history.foreign` says how it is read. The
+form says nothing of how it is to be judged.
 
 Whatever is not whole or not one of these raises HistoryError with one line that names file and
 line. (A journal that a killed run left with a torn last line is read by `results.journal`.)
@@ -20,117 +19,153 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from stat import S_ISBLK, S_ISCHR
-from typing import Any, TypeGuard
+from typing import Any, BinaryIO, TypeGuard
 
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, HistoryError, pair
 from checkers.history.edn import EdnSet, Keyword, read_all, write
 from checkers.history.foreign import History, history_of
-from checkers.history.json_text import JsonError, parse, shown
+from checkers.history.json_text import JsonError, parse, parse_all, shown
 from checkers.history.sealed import FIELD, is_changed
+from checkers.history.sources import TEXT_BYTES_MAX, open_history
+from checkers.history.text_lines import are_text_lines, operations_of
+from checkers.history.untrusted import read_bounded
 
 _JOURNAL_FIELDS = frozenset(Event.__slots__)
-_CORPUS_FIELDS = frozenset(
-    {"index", "process", "type", "f", "key", "value", "time", "error", "node"}
-)
 _BLANK = " \t\r\n,\ufeff"
-_TABBED = re.compile(r"[^\t\n]*\t\s*:?(?:invoke|ok|fail|info)\s*(?:\t|$)", re.MULTILINE)
 
 
 def load_history(path: str | Path, *, independent: bool = False) -> list[Event]:
-    """Read the events of a history file, whichever of the formats it has.
+    """Read the events of a history file, whichever of the forms it has; `-` is standard input.
 
     `independent`: values are `[key value]` tuples of jepsen.independent; EDN often prints them as
     plain vectors, so that only the caller can know. Raises HistoryError.
     """
-    return list(_read(path, independent=independent)[0])
+    return list(_load(path, independent=independent, paired=False).events)
 
 
 def load(path: str | Path, *, independent: bool = False) -> History:
     """Read a history file and pair its events. Raises HistoryError; see `load_history`."""
-    events, history = _read(path, independent=independent)
-    if history is not None:
-        return history
-    try:
-        return History(events, pair(events))
-    except HistoryError as error:
-        raise HistoryError(f"{path}: {error}") from error
+    return _load(path, independent=independent, paired=True)
 
 
-def _read(path: str | Path, *, independent: bool) -> tuple[Sequence[Event], History | None]:
-    """Return the events of a file; of a foreign one also the whole history."""
+def _load(path: str | Path, *, independent: bool, paired: bool) -> History:
+    with open_history(path) as file:
+        return read_text(file, path, independent=independent, paired=paired)
+
+
+def read_text(
+    file: BinaryIO, name: str | Path, *, independent: bool, paired: bool = True
+) -> History:
+    """Read a history from an open file; `paired`: whether a journal's operations are wanted.
+
+    Raises HistoryError in one line, which begins with the name.
+    """
     try:
-        refuse_device(path)
-        text = Path(path).read_bytes().decode("utf-8")
+        text = read_bounded(file, name, bytes_max=TEXT_BYTES_MAX).decode("utf-8")
+        return _history(text, independent=independent, paired=paired)
     except OSError as error:
-        raise HistoryError(f"{path}: cannot be read: {error.strerror}") from error
+        raise HistoryError(f"{name}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise HistoryError(f"{path}: no history: not UTF-8 text") from error
-    try:
-        forms = _foreign_forms(text)
-        if forms is None:
-            return _from_json_lines(text), None
-        history = history_of(forms, independent=independent)
+        raise HistoryError(f"{name}: no history: not UTF-8 text") from error
     except HistoryError as error:
-        raise HistoryError(f"{path}: {error}") from error
-    return history.events, history
+        raise HistoryError(f"{name}: {error}") from error
 
 
-def refuse_device(path: str | Path) -> None:
-    """Raise HistoryError for /dev/zero and its like, OSError where there is nothing."""
-    mode = Path(path).stat().st_mode
-    if S_ISCHR(mode) or S_ISBLK(mode):
-        raise HistoryError(f"{path}: a device, which may have no end; give a file or a pipe")
-
-
-def _foreign_forms(text: str) -> Iterable[Any] | None:
-    """Return the operation maps of a foreign file; None for JSON lines."""
+def _history(text: str, *, independent: bool, paired: bool) -> History:
     start = text[:4096].lstrip(_BLANK) or text.lstrip(_BLANK)[:4096]
     if not start:
         raise HistoryError("empty: there is no history in it")
-    if start[0] == "{" and not re.match(r"\{\s*[:#;^]", start):
-        return None
-    if re.match(r'\[\s*\{\s*"', start):
-        return _json_array(text)
-    if _TABBED.match(start):
-        return _tabbed(text)
+    notes: list[str] = []
+    forms = _json_forms(text, start)
+    if forms is not None:
+        if any(isinstance(form, dict) and "time_ns" in form for _, form in forms):
+            return _journal(forms, independent=independent, paired=paired)
+        values = [form for _, form in forms]
+        _refuse_others(values)
+        return history_of(values, independent=independent, notes=notes)
+    if are_text_lines(start):
+        return history_of(operations_of(text, notes), independent=independent, notes=notes)
     if start[0] in "{[(#;^'":
-        return _edn_forms(text)
-    raise HistoryError("not a history: neither JSON lines nor EDN")
+        return history_of(_unwrapped(list(read_all(text))), independent=independent, notes=notes)
+    raise HistoryError("not a history: neither JSON, EDN nor lines of process, type, f and value")
 
 
-def _json_array(text: str) -> list[Any]:
+def _json_forms(text: str, start: str) -> list[tuple[str, Any]] | None:
+    """Return the values of JSON with their places; None for what is not JSON.
+
+    EDN has vectors, too, but neither a colon behind a name nor (but as a symbol) `null`.
+    """
+    is_object = re.match(r'\[?\s*\{\s*("[^"\n]*"\s*:|\}|$)', start) is not None
+    if not is_object and start[0] != "[":
+        return None
     try:
-        forms = parse(text.strip(_BLANK))
+        first = parse(text.lstrip(_BLANK).partition("\n")[0].strip(_BLANK))
+    except JsonError:
+        first = []
+    if not isinstance(first, list) and _unwrapped([first]) == [first]:
+        return [*_json_lines(text)]
+    try:
+        values = _unwrapped(list(parse_all(text, _BLANK)))
     except JsonError as error:
+        if not is_object:
+            return None
         raise HistoryError(str(error)) from error
-    assert isinstance(forms, list)
-    return forms
+    return [(f"form {i}", value) for i, value in enumerate(values, 1)]
 
 
-def _edn_forms(text: str) -> Iterable[Any]:
-    forms = list(read_all(text))
-    if len(forms) == 1 and isinstance(forms[0], list | EdnSet):
-        inside = forms[0]
-        if not (len(inside) >= 2 and isinstance(inside[1], Keyword)):
-            return inside
-    return forms
-
-
-def _tabbed(text: str) -> Iterator[list[Any]]:
+def _json_lines(text: str) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
+        bare = line.strip(_BLANK)
+        if not bare:
             continue
-        fields = [field.strip() for field in line.split("\t")]
         try:
-            read = [list(read_all(field)) for field in fields]
+            form = parse(bare)
+        except JsonError as error:
+            raise HistoryError(f"line {number}: {error}") from error
+        if is_changed(line.rstrip("\r").encode("utf-8", "surrogatepass")):
+            raise HistoryError(f"line {number}: its checksum is that of another line")
+        yield f"line {number}", form
+
+
+def _unwrapped(forms: list[Any]) -> Sequence[Any]:
+    """Return the operations of one collection of them, or of the history in one map."""
+    if len(forms) != 1:
+        return forms
+    (inside,) = forms
+    if isinstance(inside, dict) and isinstance(inside.get("history"), list | EdnSet):
+        history: Sequence[Any] = inside["history"]
+        return history
+    is_operation = isinstance(inside, list) and len(inside) >= 2 and isinstance(inside[1], str)
+    return inside if isinstance(inside, list | EdnSet) and not is_operation else forms
+
+
+def _refuse_others(forms: Sequence[Any]) -> None:
+    first = forms[0] if forms else None
+    if not isinstance(first, dict) or "type" in first:
+        return
+    if {name.lower() for name in first} & {"clientid", "client_id"}:
+        raise HistoryError(
+            "operations of Porcupine, whose Input and Output only its model understands: give two "
+            'events for each, {"process": ClientId, "type": "invoke", "f": ..., "value": ...} at '
+            'Call and the same with "ok" at Return, in order of time'
+        )
+    raise HistoryError("a JSON file, but not a history: its first object has no type")
+
+
+def _journal(forms: Sequence[tuple[str, Any]], *, independent: bool, paired: bool) -> History:
+    """Return the history of a journal of ours."""
+    if independent:
+        raise HistoryError("a journal, whose events name their keys: --independent is for others")
+    events: list[Event] = []
+    for place, fields in forms:
+        try:
+            if not isinstance(fields, dict):
+                raise HistoryError("not a JSON object")  # noqa: TRY301  (one place adds the line)
+            fields.pop(FIELD, None)
+            events.append(event_from_json(fields))
         except HistoryError as error:
-            problem = str(error).removeprefix("line 1: ")
-            raise HistoryError(f"line {number}: {problem}") from error
-        yield [
-            forms[0] if len(forms) == 1 else field or None
-            for forms, field in zip(read, fields, strict=True)
-        ]
+            raise HistoryError(f"{place}: {error}") from error
+    return History(events, pair(events) if paired else [])
 
 
 def event_from_json(fields: Mapping[str, Any]) -> Event:
@@ -165,45 +200,6 @@ def _whole(value: object) -> TypeGuard[int]:
     if not isinstance(value, int) or isinstance(value, bool):
         return False
     return -INFINITY_NS <= value < INFINITY_NS
-
-
-def _from_json_lines(text: str) -> list[Event]:
-    events: list[Event] = []
-    corpus: bool | None = None
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            fields = parse(line)
-            if not isinstance(fields, dict):
-                raise HistoryError("not a JSON object")  # noqa: TRY301  (one place adds the line)
-            if is_changed(line.rstrip("\r").encode("utf-8", "surrogatepass")):
-                raise HistoryError("its checksum is that of another line")  # noqa: TRY301  (as above)
-            fields.pop(FIELD, None)
-            if corpus is None:
-                corpus = _is_corpus(fields)
-            events.append(event_from_json(_corpus_fields(fields) if corpus else fields))
-        except (JsonError, HistoryError) as error:
-            raise HistoryError(f"line {number}: {error}") from error
-    return events
-
-
-def _is_corpus(fields: Mapping[str, Any]) -> bool:
-    if "time_ns" in fields:
-        return False
-    if {"index", "process", "type", "f", "time"} <= set(fields):
-        return True
-    raise HistoryError("a JSON file, but not a history (no time_ns, no time)")
-
-
-def _corpus_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(fields) - _CORPUS_FIELDS)
-    if unknown:
-        raise HistoryError(f"unknown field {shown(unknown[0])}")
-    if "time" not in fields:
-        raise HistoryError("no time")
-    known = {name: value for name, value in fields.items() if name != "time"}
-    return {**known, "time_ns": fields["time"]}
 
 
 def to_edn(events: Iterable[Event]) -> str:

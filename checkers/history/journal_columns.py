@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,6 @@ from checkers.history.edn_lines import MARK, NotPlainError
 from checkers.history.formats import event_from_json
 from checkers.history.json_text import JsonError, parse
 from checkers.history.sealed import FIELD, is_changed
-from extensions import plain_files
 
 _NUMBER = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _PLAIN = rf'"(process|value)":({_NUMBER}|null|true|false|\[[^\[\]{{}}"]*\])'
@@ -70,9 +69,10 @@ def journal_table(blocks: Iterable[bytes]) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def blocks_of(path: Path) -> Iterator[bytes]:
-    """Read a file some megabytes of whole lines at a time. Raises OSError."""
-    return plain_files.blocks_of(path, _BLOCK_BYTES)
+def blocks_of(file: BinaryIO) -> Iterator[bytes]:
+    """Read a file some megabytes of lines at a time, whole unless one is longer. Raises OSError."""
+    while block := file.read(_BLOCK_BYTES):
+        yield block + file.readline(_BLOCK_BYTES)
 
 
 def _block(data: bytes) -> pa.Table:

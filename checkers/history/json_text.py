@@ -1,16 +1,18 @@
 """JSON of files that nobody vouches for.
 
-Python's reader takes more than JSON has (NaN, half surrogate pairs), makes infinity of what is too
-large, and raises errors of four kinds; and values may nest deeper than the recursion of whatever
-reads them next. `parse` gives a plain value that can be hashed, compared and written again, or one
-kind of error.
+Python's reader takes more than JSON has (NaN, half surrogate pairs), keeps the last value of a key
+that is given twice, makes infinity of what is too large, and raises errors of four kinds; and
+values may nest deeper than the recursion of whatever reads them next. `parse` gives a plain value
+that can be hashed, compared and written again, or one kind of error.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import sys
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from extensions.plain_files import no_repeats
@@ -18,6 +20,8 @@ from extensions.plain_files import no_repeats
 DEPTH_MAX = 100
 """Lists and objects nested deeper than this are no value of a history."""
 _SHOWN_MAX = 80
+_BLANK = " \t\n\r"
+_NOT_WHOLE = "not whole JSON, or cut off"
 
 
 class JsonError(ValueError):
@@ -26,21 +30,54 @@ class JsonError(ValueError):
 
 def parse(text: str) -> Any:
     """Return the value that a JSON text holds. Raises JsonError."""
+    begin = len(text) - len(text.lstrip(_BLANK))
+    value, end = _value(text, begin)
+    if text[end:].strip(_BLANK):
+        raise JsonError(_NOT_WHOLE)
+    return value
+
+
+def parse_all(text: str, between: str) -> Iterator[Any]:
+    """Yield the JSON values of a text, each on lines of its own, with `between` around them.
+
+    Raises JsonError that names the line.
+    """
+    gap = re.compile(f"[{re.escape(between)}]*")
+    end = 0
+    while True:
+        found = gap.match(text, end)
+        assert found is not None, "a gap may be empty"
+        begin = found.end()
+        if begin == len(text):
+            return
+        try:
+            if end and "\n" not in found[0]:
+                raise JsonError(_NOT_WHOLE)  # noqa: TRY301  (one place adds the line)
+            value, end = _value(text, begin)
+        except JsonError as error:
+            cause = error.__cause__
+            place = cause.pos if isinstance(cause, json.JSONDecodeError) else begin
+            line = text.count("\n", 0, place) + 1
+            raise JsonError(f"line {line}: {error}") from error
+        yield value
+
+
+def _value(text: str, begin: int) -> tuple[Any, int]:
+    """Return the value that begins there, and where it ends."""
     try:
-        value = json.loads(
-            text, object_pairs_hook=_no_repeats, parse_constant=_no_constant, parse_float=finite
-        )
+        value, end = _DECODER.raw_decode(text, begin)
     except JsonError:
         raise
     except (json.JSONDecodeError, RecursionError) as error:
-        raise JsonError("not whole JSON, or cut off") from error
+        raise JsonError(_NOT_WHOLE) from error
     except ValueError as error:  # all that is left: `int` takes no more digits
         raise JsonError(too_long()) from error
-    if text.count("[") + text.count("{") > DEPTH_MAX and _depth(value) > DEPTH_MAX:
+    opened = text.count("[", begin, end) + text.count("{", begin, end)
+    if opened > DEPTH_MAX and _depth(value) > DEPTH_MAX:
         raise JsonError(f"nested more than {DEPTH_MAX} deep")
-    if "\\u" in text:
+    if text.find("\\u", begin, end) >= 0:
         _check_pairs(value)
-    return value
+    return value, end
 
 
 def finite(text: str) -> float:
@@ -71,6 +108,11 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise JsonError(f"{name} is no JSON value")
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_no_constant, parse_float=finite, object_pairs_hook=_no_repeats
+)
 
 
 def _depth(value: Any) -> int:

@@ -17,17 +17,35 @@ class Keyword(str):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f":{self}"
+
 
 class Symbol(str):
     """A symbol of EDN; and what has no other form here, as it was written."""
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Character(str):
+    """A character of EDN."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"\\{self}"
+
 
 class EdnSet(tuple[Any, ...]):
     """A set of EDN, its elements in the order in which they were written."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "#{" + " ".join(map(repr, self)) + "}"
 
 
 class Double(float):
@@ -48,7 +66,8 @@ class Ratio(float):
     __slots__ = ()
 
 
-_NAMED = frozenset({"bool", *(k.__name__ for k in (Keyword, Symbol, Double, BigDecimal, Ratio))})
+_SINGLE = (Keyword, Symbol, Character, Double, BigDecimal, Ratio)
+_NAMES = frozenset({"bool", *(kind.__name__ for kind in _SINGLE)})
 """How `freeze` marks single values that Python would take for others."""
 
 
@@ -62,21 +81,20 @@ def freeze(value: Any) -> Hashable:
     if isinstance(value, bool):
         return ("bool", value)
     kind = type(value)
-    if kind in (Keyword, Symbol, Double, BigDecimal, Ratio):
+    if kind in _SINGLE:
         return (kind.__name__, float(value) if isinstance(value, float) else str(value))
     if isinstance(value, EdnSet):
         return ("set", frozenset(map(freeze, value)))
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return ("list", tuple(freeze(item) for item in value))
     if isinstance(value, dict):
-        items = sorted((str(name), freeze(item)) for name, item in value.items())
-        return ("dict", tuple(items))
+        return ("dict", frozenset((freeze(name), freeze(item)) for name, item in value.items()))
     assert isinstance(value, Hashable)
     return value
 
 
 def show(frozen: Hashable) -> str:
-    """Return a frozen value for a person, as Python would show the value; keywords as `:a`."""
+    """Return a frozen value for a person, as Python or, what only EDN has, as EDN shows it."""
     if not isinstance(frozen, tuple) or len(frozen) != 2 or not isinstance(frozen[0], str):
         return repr(frozen)
     kind, inner = frozen
@@ -85,7 +103,7 @@ def show(frozen: Hashable) -> str:
     if kind == "set":
         return "#{" + " ".join(sorted(map(show, inner))) + "}"
     if kind == "dict":
-        return "{" + ", ".join(f"{name!r}: {show(value)}" for name, value in inner) + "}"
-    if kind not in _NAMED:
+        return "{" + ", ".join(sorted(f"{show(name)}: {show(item)}" for name, item in inner)) + "}"
+    if kind not in _NAMES:
         return repr(frozen)
-    return f":{inner}" if kind == Keyword.__name__ else str(inner)
+    return {Keyword.__name__: ":", Character.__name__: "\\"}.get(kind, "") + str(inner)

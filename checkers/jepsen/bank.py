@@ -88,6 +88,8 @@ def balances_of(read: Operation) -> Balances:
             problem = f"account {account!r} holds {balance!r}, no number"
             raise UnreadableError(f"operation {read.index}: {problem}")
         balances[str(account)] = None if balance is None else _number(balance)
+    if len(balances) < len(value):
+        raise UnreadableError(f"operation {read.index}: two accounts have the same name")
     return balances
 
 

@@ -48,7 +48,8 @@ def random_lines(rnd, tagged):
 
 def both(path, **options):
     """Return the operations by either reader; the fast one must have been the one it is."""
-    read_table(path, independent=options.get("independent", False))
+    with path.open("rb") as file:
+        read_table(file, independent=options.get("independent", False))
     history = load(path, **options)
     columns = load_judged(path, Reading(options.get("independent", False), True, True))
     assert columns.notes == history.notes
@@ -94,6 +95,6 @@ LINE = "{:process 0, :type :invoke, :f :read, :value nil}\n"
 def test_anything_else_is_left_to_the_plain_reader(tmp_path, text):
     path = tmp_path / "history.edn"
     path.write_text(text)
-    with pytest.raises(NotPlainError):
-        read_table(path, independent=False)
+    with path.open("rb") as file, pytest.raises(NotPlainError):
+        read_table(file, independent=False)
     assert load_columns(path).operations() == load(path).operations

@@ -98,8 +98,8 @@ GOOD = '{"index":0,"time_ns":0,"process":0,"type":"invoke","f":"read"}'
     [
         (b"", "empty"),
         (b"PAR1\x00\xff", "not UTF-8"),
-        (b"hello", "neither JSON lines nor EDN"),
-        (b'{"a": 1}', "line 1: a JSON file, but not a history"),
+        (b"hello", "not a history: neither JSON, EDN nor lines"),
+        (b'{"a": 1}', "a JSON file, but not a history"),
         (GOOD.encode() + b"\n" + GOOD[:30].encode(), "line 2: not whole JSON, or cut off"),
         (GOOD.replace("invoke", "begin").encode(), "line 1: type is 'begin'"),
         (GOOD.replace('"f"', '"g"').encode(), "line 1: unknown field 'g'"),
@@ -107,7 +107,7 @@ GOOD = '{"index":0,"time_ns":0,"process":0,"type":"invoke","f":"read"}'
         (GOOD.replace('s":0', 's":1.5').encode(), "line 1: process is 1.5, not a number from 0 on"),
         (GOOD.replace('s":0', 's":NaN').encode(), "line 1: NaN is no JSON value"),
         (b"{:process 0, :type :ok, :f :read", "line 1: EDN ends inside the form"),
-        (b"{:process 0, :type :maybe, :f :read}", "form 1: type is 'maybe'"),
+        (b"{:process 0, :type :maybe, :f :read}", "form 1: type is :maybe"),
         (b"[1 2]", "form 1: no operation"),
     ],
 )

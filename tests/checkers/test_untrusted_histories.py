@@ -252,7 +252,7 @@ def test_decimals_and_ratios_are_values_whatever_their_size(tmp_path):
         ('"\\uZZ"', "edn", "line 1: EDN has an unknown escape"),
         ("[" * 101 + "]" * 101, "jsonl", "line 1: nested more than 100 deep"),
         ("NaN", "jsonl", "line 1: NaN is no JSON value"),
-        ('{1 2, "1" 3}', "edn", "form 1: a map has two keys that are the same as texts"),
+        ("{1 2, 1N 3}", "edn", "line 1: EDN has a map with a key twice"),
     ],
 )
 def test_a_value_that_cannot_be_held_is_refused_with_its_line(tmp_path, value, suffix, why):
