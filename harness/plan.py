@@ -22,7 +22,7 @@ line that names the place, and for an unknown name the nearest known one.
 | `rate_per_s` | operations a second over all clients | 150 |
 | `concurrency` | client workers; the first ones are pinned to one node each | 15 |
 | `operation_timeout_ms` | after which an operation is indeterminate | 800 |
-| `faults` | kinds of fault that must be injected | kill, pause, partition |
+| `faults` | kinds of fault that must be injected; `[]`: none, else a run without any is UNDER-EXERCISED | kill, pause, partition |
 | `schedule` | a list of timed faults (`Entry`) and of strands of steps (`harness.strands`), or options of a random one (`RandomSchedule`) | random |
 | `operations` | a list of single operations with their times (`ScriptedOp`), beside the rate | none |
 | `world`, `bounds` | of a simulated run: how network, disks and clocks behave when no fault acts on them; how long it may take to come back to life | |
@@ -160,6 +160,8 @@ class Plan:
     # the next leader while the old one may still consider itself leader.
     operation_timeout_ms: Annotated[float, Field(strict=True, ge=1, le=600_000)] = 800
     faults: Faults = ("kill", "pause", "partition")
+    without_faults: bool = False
+    """Whether a run without any fault was asked for in so many words; follows from `faults`."""
     schedule: tuple[Entry, ...] = ()
     """The timed faults of the document's schedule ..."""
     strands: tuple[Strand, ...] = ()
@@ -286,8 +288,11 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         raise PlanError(str(error)) from error
     if not (plan.rate_per_s or plan.strands or "operations" in document):
         raise PlanError("rate_per_s must be above 0 where a plan lists no operations itself")
+    # A rendered plan has both keys, and an empty list in it was not typed by anybody.
+    asked_for_none = document.get("without_faults", document.get("faults") == [])
     return replace(
         plan,
+        without_faults=asked_for_none and not planned(plan),
         inventory=_inventory(plan),
         expectations=expectations_of(plan),
         skipped=tuple({row.fault: row for row in plan.skipped}.values()),

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checkers.earned import verdict
 from checkers.linearizability.certificates import certificate_lines
 from checkers.registry import Cancelled, CheckSpec, KeyCheck, RunInput, find_check, run_check
-from checkers.verdict import CheckResult, worst
+from checkers.verdict import CheckResult
 from results.files import write_atomically
 from results.model import PLAN_FIELDS, RunResults, as_stored
 from results.session import SparkHandle
@@ -71,7 +72,7 @@ def results_of(
     if spark is not None:
         engine = {"version": spark.version, "master": spark.master, "jvm": spark.jvm.version}
     return RunResults(
-        status=worst(check.status for check in plain),
+        status=verdict(plain),
         checks=plain,
         statistics={},
         run=name,

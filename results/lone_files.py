@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from checkers.history import INFINITY_NS, HistoryError
+from checkers.earned import Floor, Judged, earn
+from checkers.history import INFINITY_NS, HistoryError, Operation
 from checkers.history.columns import KINDS, Columns
 from checkers.history.files import ColumnFile, load_judged
 from checkers.history.foreign import Reading, judged
 from checkers.history.formats import load
+from checkers.history.recorded import Recorded
 from checkers.linearizability import linearizable
 from checkers.linearizability.columnar import check_columns
 from checkers.registry import (
@@ -29,8 +31,7 @@ from checkers.registry import (
     noted,
     reading_for,
 )
-from checkers.runs import exercised
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import CheckResult
 from results.judged import Stopwatch, check_each, results_of, write_certificates
 from results.model import RunResults, counts_of
 
@@ -41,16 +42,20 @@ def judge_file(
     *,
     reading: Reading | None = None,
     certificates: Path | None = None,
+    floor: Floor | None = None,
     cancelled: Cancelled = never,
 ) -> RunResults:
     """Judge a lone history file of any format of `checkers.history.formats`, in this process.
 
     Nothing is stored but the certificates of the keys, where a path is given, and there is no
-    evidence. `reading`: what the caller knows of the file. Raises HistoryError, CheckError, and
+    evidence. `reading`: what the caller knows of the file; `floor`: the least that it must show,
+    beyond what every file must. Raises HistoryError, CheckError, and
     OSError when the certificates cannot be written.
     """
     reading = reading or Reading()
     began = time.monotonic()
+    tried: Sequence[Operation]
+    operations: Sequence[Operation]
     for spec in specs:
         find_check(spec)
     if all(spec.name == linearizable.NAME for spec in specs):
@@ -64,9 +69,11 @@ def judge_file(
         checks = [merge(linearizable.NAME, keys) for keys in each]
         proofs = [key for keys in each for key in keys]
         statistics = _column_statistics(file.columns)
+        tried, operations = Recorded(file.columns), Recorded(file.judged)
     else:
         history = load(path, independent=reading.independent)
-        operations, notes = history.operations, history.notes
+        tried = operations = history.operations
+        notes = history.notes
         found = [find_check(spec) for spec in specs]
         if all(isinstance(check, KeyCheck) for check in found):
             kept, more = judged(history, reading_for(found, reading))
@@ -77,7 +84,9 @@ def judge_file(
     checks = [noted(check, notes) for check in checks]
     if certificates is not None:
         write_certificates(certificates, proofs)
-    checks += _nothing_ok(statistics)
+    wanted = [spec.name for spec in specs]
+    lone = Judged(RunInput([], tried), tuple(checks), wanted, None, operations)
+    checks.append(earn(replace(lone, floor=floor or Floor())))
     results = results_of(path.name, {}, checks, times_s, spark=None, began=began)
     return replace(results, statistics=statistics)
 
@@ -117,11 +126,3 @@ def _column_statistics(columns: Columns) -> dict[str, Any]:
         "keys": len(np.unique(columns.key)),
         "duration_ns": latest,
     }
-
-
-def _nothing_ok(statistics: Mapping[str, Any]) -> list[CheckResult]:
-    """Of a lone file no more can be asked: it has no plan that would say what to expect."""
-    if statistics["by_type"]["ok"]:
-        return []
-    summary = "no operation was ok, so there was nothing to judge"
-    return [CheckResult(exercised.NAME, Status.UNDER_EXERCISED, summary)]

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from checkers.earned import verdict
 from checkers.history import EventType
 from checkers.history.recorded import count_keys, end_of, tally
 from checkers.run_input import RunInput
-from checkers.verdict import CheckResult, Status, worst
+from checkers.verdict import CheckResult, Status
 from results.facts import builds_of
 from results.files import StoreError
 
@@ -110,7 +111,7 @@ class RunResults:
         """Return the results in a document.
 
         Raises StoreError when it is no results.json of this version, or when its status is not
-        the worst of its checks: then somebody else wrote it.
+        the verdict over its checks: then somebody else wrote it.
         """
         if document.get("version") != VERSION:
             found = f"{document.get('version')!r:.50}"
@@ -130,7 +131,7 @@ class RunResults:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StoreError(f"the results are damaged ({type(error).__name__})") from error
-        if results.status is not worst(check.status for check in checks):
+        if results.status is not verdict(checks):
             raise StoreError("the results contradict themselves: status and checks do not agree")
         return results
 

@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from checkers.earned import Judged, earn
 from checkers.evidence import Evidence, run_clock
 from checkers.evidence.assisted import resolve
 from checkers.evidence.extent import COLLECTED, Extent, extent_of, within
@@ -117,6 +118,9 @@ def judge(
     checks += _unreadable([*problems, *loaded.problems, *unplaced]) + _changed(recording)
     if extent.shortcoming:
         checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))
+    wanted = [spec.name for spec in specs]
+    judged = Judged(run, tuple(checks), wanted, plan, dropped_bytes=dropped_bytes)
+    checks.append(earn(judged))
     results = results_of(name.run, plan, checks, times_s, spark=spark, began=began)
     statistics = {**counts_of(run), "dropped_bytes": dropped_bytes}
     statistics["coverage"] = coverage(run)

@@ -12,8 +12,11 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from checkers.earned import EARNED, Judged, earn
+from checkers.evidence.extent import extent_of
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.runs import answers, exercised, monitor, statistics
 from checkers.verdict import CheckResult, Status
@@ -153,7 +156,7 @@ def _wrong_plan(plan: Mapping[str, Any], results: RunResults, derive: Derive) ->
 
 def _wrong_checks(plan: Mapping[str, Any], results: RunResults) -> str | None:
     """Name a check that is missing, one too many, or one that contradicts itself."""
-    wanted = Counter(spec.name for spec in specs_of(plan))
+    wanted = Counter([*(spec.name for spec in specs_of(plan)), EARNED])
     found = Counter(check.checker for check in results.checks)
     if results.status is Status.PASS and (odd := (wanted - found) | (found - wanted)):
         name = min(odd)
@@ -199,7 +202,19 @@ def _wrong_counts(
             return f"its journal says {fresh.status}: {spec.name}: {one_line(fresh.summary)}"
         if fresh != stored.get(spec.name):
             return f"its check {spec.name} says other than its journal; judge the run again"
+    fresh = as_stored(earn(_as_judged(plan, results, run), stored.get(EARNED)))
+    if fresh.status is not Status.PASS:
+        return f"a PASS of it was not earned: {one_line(fresh.summary)}"
+    if fresh != stored.get(EARNED):
+        return "its conditions of a PASS are others than its journal says; judge the run again"
     return None
+
+
+def _as_judged(plan: Mapping[str, Any], results: RunResults, run: RunInput) -> Judged:
+    """Return a run as its judgement had it, without the nodes' evidence."""
+    checks = [check for check in results.checks if check.checker != EARNED]
+    wanted = [spec.name for spec in specs_of(plan)]
+    return Judged(replace(run, extent=extent_of(run.events)), checks, wanted, plan)
 
 
 def specs_of(plan: Mapping[str, Any]) -> list[CheckSpec]:

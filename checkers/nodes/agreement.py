@@ -38,7 +38,7 @@ _STORAGE_FAILED = re.compile(
 )
 """Reasons by which a node says that its storage failed it; a broken invariant is never excused."""
 
-_KILLED = -9
+KILLED = -9
 """Exit code of a process that SIGKILL ended, on every backend."""
 _FULL = re.compile(r"No space left|ENOSPC|Errno 28")
 NO_SPACE = "no-space"
@@ -222,7 +222,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
         explanation = (
             f"{node} died by {seconds(note.time_ns)} though no fault ended it, exit code {code}"
         )
-        killed = code == _KILLED
+        killed = code == KILLED
         if killed:
             explanation += ": something outside of the run killed it (out of memory?)"
         death = {"kind": "crash", "explanation": explanation, "node": node, "at_ns": note.time_ns}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType, seconds
 
+SWEEP = "sweep"
+"""The heal of what no injection accounts for (`nemeses.drive`)."""
 NO_FAULT = frozenset({"leader", "phase"})
 """Nemesis events that observe or mark, and do nothing."""
 
@@ -27,6 +29,19 @@ class FaultSpan:
     """Whether it was measured to be gone afterwards."""
     detail: str
     """Why not, where one of these is False."""
+    heal_failed: bool = False
+    """Whether a heal was tried and did not work, nor did a later one."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether something of it may still be there when the run ends."""
+        return not self.healed and (self.verified or self.heal_failed)
+
+    @property
+    def name(self) -> str:
+        """Name it with its targets and its beginning."""
+        nodes = ", ".join(self.targets) or "the cluster"
+        return f"{self.fault} of {nodes} from {seconds(self.begin_ns, 3)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +69,35 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
         if phase == "heal":
             ended = _ended_by(spans, open_spans, event)
             if ended is not None:
-                open_spans.remove(ended)
                 spans[ended] = _ended(spans[ended], event)
+                if spans[ended].healed:
+                    open_spans.remove(ended)
         elif phase == "inject":
             open_spans.append(len(spans))
             spans.append(_begun(event, invoked.get((event.f, phase), event.time_ns)))
     return spans
+
+
+def not_healed(events: Sequence[Event]) -> list[str]:
+    """Say of each fault that was not measured to be gone when the run ended, and why.
+
+    A sweep heals what no fault accounts for; a later one that worked makes up for it.
+    """
+    found = [
+        f"{span.name} was not healed: {span.detail or 'no heal was measured'}"
+        for span in fault_spans(events)
+        if span.is_left
+    ]
+    swept: dict[tuple[str, ...], str] = {}
+    for event in events:
+        if event.process != NEMESIS or event.f != SWEEP or not isinstance(event.value, dict):
+            continue
+        targets = _targets(event.value)
+        reason = _reason(event)
+        swept = {other: why for other, why in swept.items() if not set(other) <= set(targets)}
+        if reason:
+            swept[targets] = f"what was left on {', '.join(targets)} was not healed: {reason}"
+    return [*found, *swept.values()]
 
 
 def active_between(spans: Sequence[FaultSpan], begin_ns: int, end_ns: int) -> list[FaultSpan]:
@@ -73,11 +111,7 @@ def active_between(spans: Sequence[FaultSpan], begin_ns: int, end_ns: int) -> li
 
 def named_faults(active: Sequence[FaultSpan], count_max: int) -> str:
     """Name faults with their targets and beginnings, at most so many."""
-    shown = ", ".join(
-        f"{fault.fault} of {', '.join(fault.targets) or 'the cluster'} from "
-        f"{seconds(fault.begin_ns, 3)}"
-        for fault in active[:count_max]
-    )
+    shown = ", ".join(fault.name for fault in active[:count_max])
     return shown + (f" and {len(active) - count_max} more" if len(active) > count_max else "")
 
 
@@ -121,14 +155,15 @@ def _begun(event: Event, begin_ns: int) -> FaultSpan:
 
 
 def _ended(span: FaultSpan, event: Event) -> FaultSpan:
-    return FaultSpan(
-        fault=span.fault,
-        targets=span.targets,
-        begin_ns=span.begin_ns,
-        end_ns=event.time_ns,
-        verified=span.verified,
-        healed=event.value.get("verified") is True,
-        detail="; ".join(filter(None, (span.detail, _reason(event)))),
+    """Return a span with what a heal measured; one that did not work leaves it open."""
+    healed = event.value.get("verified") is True
+    reasons = dict.fromkeys(filter(None, (*span.detail.split("; "), _reason(event))))
+    return replace(
+        span,
+        end_ns=event.time_ns if healed else None,
+        healed=healed,
+        heal_failed=not healed,
+        detail="; ".join(reasons),
     )
 
 

@@ -174,6 +174,7 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
         document.pop("workload_options", None)
     if asked.get("faults") is not None:
         document["faults"] = _fault_names(asked["faults"])
+        document.pop("without_faults", None)
         if isinstance(document.get("schedule"), list):
             del document["schedule"]
     if asked.get("schedule") is not None:

@@ -10,12 +10,13 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from checkers.earned import Judged, earn, verdict
 from checkers.evidence import Evidence, FinalRead, run_clock
 from checkers.history import EventType, pair
 from checkers.nodes import durability
 from checkers.registry import CheckSpec, RunInput, find_check, run_check
 from checkers.runs import answers, exercised
-from checkers.verdict import Status, worst
+from checkers.verdict import Status
 from harness import evidence
 from harness.acts import coverage
 from harness.plan import Plan
@@ -41,9 +42,9 @@ def run(plan: Plan, wanted: frozenset[str] | None = None) -> tuple[Played, SimRe
 def judge(played: Played) -> SimResult:
     """Judge a finished run: violations during the run, else the black-box checks."""
     violations = list(played.violations)
-    verdict = Status.FAIL
+    status = Status.FAIL
     operations = pair(played.events)
-    options = exercised.options_of(played.plan.to_json())
+    options = exercised.options_of(played.plan.judged_by())
     exercise = exercised.check(RunInput(played.events, operations), options)
     if not violations:
         reads: dict[str, FinalRead] = {} if played.reads is None else dict(played.reads.reads)
@@ -56,7 +57,10 @@ def judge(played: Played) -> SimResult:
         failed = [of_check(result) for result in results if result.status is Status.FAIL]
         wanted = played.wanted
         violations = [found for found in failed if wanted is None or found.property in wanted]
-        verdict = worst(result.status for result in (*results, exercise))
+        results.append(exercise)
+        asked = [*(spec.name for spec in checks), exercised.NAME]
+        judged = Judged(run, results, asked, played.plan.judged_by())
+        status = verdict([*results, earn(judged)])
     counts = {kind: sum(op.type is kind for op in operations) for kind in EventType}
     world = played.backend.world
     statistics = {
@@ -74,7 +78,7 @@ def judge(played: Played) -> SimResult:
     kinds = sorted({act.kind for act in played.acts if is_fault(act.kind)})
     return SimResult(
         played.plan.seed,
-        verdict,
+        status,
         tuple(violations),
         statistics,
         coverage(played.acts),

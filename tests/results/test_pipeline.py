@@ -51,7 +51,7 @@ def test_a_correct_run_passes_every_check(tmp_path):
         if check.status is not Status.PASS
     ] == []
     assert results.status is Status.PASS
-    assert len(results.checks) == len(DEFAULT_CHECKS)
+    assert len(results.checks) == len(DEFAULT_CHECKS) + 1  # and the conditions of a PASS
     assert results.statistics["operations"] > 1000
 
 
@@ -59,7 +59,7 @@ def test_the_time_that_each_check_took_is_stored(tmp_path):
     store = make_run(tmp_path)
     results = judge(store)
     times_s = store.read_results().judging["checks_s"]
-    assert len(times_s) == len(results.checks)
+    assert len(times_s) == len(DEFAULT_CHECKS)
     assert all(time_s > 0 for time_s in times_s)
     assert sum(times_s) <= results.judging["duration_s"] + 0.001
 
@@ -204,7 +204,7 @@ def test_a_lone_file_in_which_nothing_was_ok_is_no_pass(tmp_path, check, ends):
     path.write_text("[" + "\n".join(kept) + "]")
     results = judge_file(path, [check])
     assert results.status is Status.UNDER_EXERCISED
-    assert results.checks[-1].summary == "no operation was ok, so there was nothing to judge"
+    assert "observations" in {anomaly["kind"] for anomaly in results.checks[-1].anomalies}
 
 
 def test_a_truncated_lone_file_is_refused(tmp_path):

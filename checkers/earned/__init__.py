@@ -1,0 +1,120 @@
+"""PASS is earned: the one list of conditions that a PASS of a run, a seed or a file needs.
+
+A verdict begins as UNKNOWN. It is PASS where every check of the plan passed and every condition of
+`CONDITIONS` holds or does not apply, which is said with its reason. Stored runs of every system and
+backend, simulated seeds, lone files and the gate call `earn`, and `verdict` accepts no PASS without
+its result. So a check that is missing, silent or not applicable is named and never counts.
+
+A condition is a function from `Judged` to an `Outcome`; its name is that of the function, its
+docstring the sentence that must be true. To add a condition is to add it to the list; the tests ask
+for a stored run of which it was taken away (tests/checkers/test_earned.py).
+
+What a condition may cost: no run of a correct system on a slow machine breaks it, or its docstring
+says which does and why it is no PASS all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.earned.base import Floor, Judged, Outcome
+from checkers.earned.faults import faults_healed, faults_wanted
+from checkers.earned.inputs import checks_ran, exercise, whole_input
+from checkers.earned.observed import observations, served
+from checkers.earned.phases import final_reads, last_phase, load_phase
+from checkers.earned.processes import deaths_meant, restarts_meant
+from checkers.verdict import CheckResult, Status, worst
+
+__all__ = ["CONDITIONS", "EARNED", "Condition", "Floor", "Judged", "Outcome", "earn", "verdict"]
+
+EARNED = "earned"
+"""Name of the result that holds the conditions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition of a PASS."""
+
+    function: Callable[[Judged], Outcome]
+    of_evidence: bool = False
+    """It looks at what the nodes left: the gate has that where it judges again, and otherwise takes
+    the stored outcome."""
+
+    @property
+    def name(self) -> str:
+        """Name it as results do."""
+        return self.function.__name__.replace("_", "-")
+
+    @property
+    def sentence(self) -> str:
+        """Return what must be true: the first line of the function's docstring."""
+        return (self.function.__doc__ or "").strip().partition("\n")[0]
+
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(whole_input),
+    Condition(checks_ran),
+    Condition(exercise),
+    Condition(faults_wanted),
+    Condition(faults_healed),
+    Condition(deaths_meant),
+    Condition(restarts_meant, of_evidence=True),
+    Condition(load_phase),
+    Condition(served),
+    Condition(last_phase),
+    Condition(final_reads),
+    Condition(observations),
+)
+"""All of them, in the order in which results show them."""
+
+
+def earn(judged: Judged, stored: CheckResult | None = None) -> CheckResult:
+    """Return what the conditions say, as the last result of a judgement.
+
+    `stored`: an earlier result, of which the outcomes are taken that need the nodes' evidence.
+    """
+    rows: list[dict[str, Any]] = []
+    for condition in CONDITIONS:
+        kept = _row_of(stored, condition.name) if condition.of_evidence and stored else None
+        rows.append(kept or {"name": condition.name, **condition.function(judged).to_json()})
+    lacking = [row for row in rows if row["status"] not in (Status.PASS, None)]
+    absent = [row for row in rows if row["status"] is None]
+    if lacking:
+        summary = "; ".join(str(row["sentence"]) for row in lacking)
+    else:
+        summary = f"{len(rows) - len(absent)} conditions of a PASS hold"
+        notes = [str(row["sentence"]) for row in rows if row["status"] and row["sentence"]]
+        notes += [f"{row['name']} does not apply: {row['sentence']}" for row in absent]
+        summary += "".join(f"; {note}" for note in notes)
+    return CheckResult(
+        EARNED,
+        worst(Status(row["status"] or Status.PASS) for row in rows),
+        summary,
+        operations=len(judged.run.operations),
+        anomalies=tuple(
+            {"kind": row["name"], "status": row["status"], "explanation": row["sentence"]}
+            for row in lacking
+        ),
+        statistics={"conditions": rows},
+    )
+
+
+def verdict(checks: Iterable[CheckResult]) -> Status:
+    """Return the verdict over the results of a judgement; without `earn`'s it is no PASS."""
+    found = list(checks)
+    status = worst(check.status for check in found)
+    if status is Status.PASS and all(check.checker != EARNED for check in found):
+        return Status.UNKNOWN
+    return status
+
+
+def _row_of(stored: CheckResult, name: str) -> dict[str, Any] | None:
+    """Return the outcome of a condition in a stored result, which may come from anybody."""
+    rows = stored.statistics.get("conditions")
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and row.get("name") == name and row.keys() >= {"status"}:
+            known = row["status"] is None or row["status"] in set(Status)
+            return row if known and isinstance(row.get("sentence"), str) else None
+    return None

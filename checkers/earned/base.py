@@ -1,0 +1,145 @@
+"""What a condition of a PASS is given, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkers.history import Event, EventType, Operation, Value
+from checkers.history.columns import OK, Columns, Int64s
+from checkers.history.recorded import Recorded
+from checkers.run_input import RunInput
+from checkers.runs.faults import phases
+from checkers.verdict import CheckResult, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a condition says of one judgement."""
+
+    status: Status | None
+    """PASS: it holds. None: it does not apply. Else the verdict that it makes."""
+    sentence: str = ""
+    """Why it does not hold or apply; where it holds, what a reader should know."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Render for results."""
+        return {
+            "status": None if self.status is None else str(self.status),
+            "sentence": self.sentence,
+        }
+
+
+HOLDS = Outcome(Status.PASS)
+
+
+def unknown(sentence: str) -> Outcome:
+    """Say why nobody knows."""
+    return Outcome(Status.UNKNOWN, sentence)
+
+
+def under_exercised(sentence: str) -> Outcome:
+    """Say what was tried too little."""
+    return Outcome(Status.UNDER_EXERCISED, sentence)
+
+
+def not_applicable(reason: str) -> Outcome:
+    """Say why the condition means nothing here."""
+    return Outcome(None, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The least that a lone file must show; a run has its plan's floor."""
+
+    ok: int = 1
+    """Operations that were ok."""
+    reads: int = 1
+    """Of these such that observed something: `observed.observes`."""
+    keys: int = 1
+    """Keys that these observed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What clients tried, an entry an operation, in order of invocation."""
+
+    ok: NDArray[np.bool_]
+    invoke_ns: Int64s
+    f: NDArray[Any]
+    """Codes of `functions`."""
+    functions: Sequence[str]
+    key: NDArray[Any]
+    """Codes of `keys`."""
+    keys: Sequence[str | None]
+    output: Callable[[int], Value]
+    """Returns the value with which an operation ended."""
+
+
+def _tried(operations: Sequence[Operation]) -> Tried:
+    if isinstance(operations, Recorded):
+        found: Columns = operations.columns
+        ok = found.type == OK
+        return Tried(
+            *(ok, found.invoke_ns, found.f, found.functions, found.key, found.keys),
+            lambda row: found.values[found.output[row]],
+        )
+    functions = list(dict.fromkeys(o.f for o in operations))
+    keys = list(dict.fromkeys(o.key for o in operations))
+    codes, numbers = ({name: i for i, name in enumerate(names)} for names in (functions, keys))
+    return Tried(
+        np.array([o.type is EventType.OK for o in operations], np.bool_),
+        np.array([o.invoke_ns for o in operations], np.int64),
+        np.array([codes[o.f] for o in operations], np.int64),
+        functions,
+        np.array([numbers[o.key] for o in operations], np.int64),
+        keys,
+        lambda row: operations[row].output,
+    )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run or a file, and the results of its checks."""
+
+    run: RunInput
+    checks: Sequence[CheckResult]
+    """Results of all checks so far."""
+    wanted: Sequence[str]
+    """Names of the checks that workload, system and level ask for."""
+    plan: Mapping[str, Any] | None = None
+    """None: a lone file, which has none."""
+    shown: Sequence[Operation] | None = None
+    """Of a file: the operations that show something, by its format; None: all."""
+    dropped_bytes: int = 0
+    """Of the journal, at its end."""
+    floor: Floor = field(default_factory=Floor)
+
+    @property
+    def notes(self) -> Sequence[Event]:
+        """The events of the nemesis."""
+        return self.run.notes
+
+    @cached_property
+    def tried(self) -> Tried:
+        """What clients tried."""
+        return _tried(self.run.operations)
+
+    @cached_property
+    def showing(self) -> Tried:
+        """Those of them that show something."""
+        return self.tried if self.shown is None else _tried(self.shown)
+
+    @cached_property
+    def phases(self) -> Mapping[str, int]:
+        """Name of each phase of the run -> when it began, in ns."""
+        return dict(phases(self.notes))
+
+    def check(self, name: str) -> CheckResult | None:
+        """Return the result of a check."""
+        return next((check for check in self.checks if check.checker == name), None)

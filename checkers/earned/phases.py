@@ -1,0 +1,85 @@
+"""Conditions of a PASS: clients were served while faults came, and after the last heal."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from checkers.earned.base import HOLDS, Judged, Outcome, not_applicable, unknown
+from checkers.evidence import FINAL_READS
+from checkers.history import seconds
+from checkers.nodes import agreement, durability
+
+_NO_PHASES = "the journal names no phases"
+
+
+def load_phase(judged: Judged) -> Outcome:
+    """While faults came, at least one operation of a client was ok."""
+    if judged.plan is None:
+        return not_applicable("a file has no phases")
+    if "faults" not in judged.phases:
+        return unknown(_NO_PHASES)
+    tried = judged.tried
+    begin_ns, end_ns = judged.phases["faults"], judged.phases.get("heal")
+    during = tried.invoke_ns >= begin_ns
+    if end_ns is not None:
+        during &= tried.invoke_ns < end_ns
+    if bool((during & tried.ok).any()):
+        return HOLDS
+    return unknown("no operation was ok while faults came")
+
+
+def last_phase(judged: Judged) -> Outcome:
+    """After the last heal every key that clients tried was served, or the final reads were taken.
+
+    The last operations are repeated until they are ok, within a bound of half a minute or the
+    plan's: a cluster that serves none of a key by then has not come back. Where a workload leaves
+    the end to the final reads, these show it: they begin with a write that is committed.
+    """
+    if judged.plan is None:
+        return not_applicable("a file has no phases")
+    if "heal" not in judged.phases:
+        return unknown("the journal does not say that everything was healed")
+    tried = judged.tried
+    after = tried.invoke_ns >= judged.phases["heal"]
+    if not after.any():
+        if _sentinel(judged) is not None:
+            return HOLDS
+        when = seconds(judged.phases["heal"])
+        return unknown(
+            f"nothing was asked after the heal at {when}: the workload ends with nothing"
+        )
+    served = np.unique(tried.key[after & tried.ok])
+    never = [key for key in np.unique(tried.key[after]).tolist() if key not in served]
+    if not never:
+        return HOLDS
+    if not len(served):
+        return unknown("after the last heal no operation was ok: the cluster did not come back")
+    names = ", ".join(str(tried.keys[key]) for key in never[:5])
+    return unknown(f"after the last heal no operation was ok on {names}")
+
+
+def final_reads(judged: Judged) -> Outcome:
+    """Every node that serves clients was read at the end, behind a write that was committed."""
+    if judged.plan is None:
+        return not_applicable("a file has no final reads")
+    if not {agreement.NAME, durability.NAME} & set(judged.wanted):
+        return not_applicable("the system has no metadata quorum whose state could be read")
+    value = _final(judged)
+    if value is None:
+        return unknown("the journal holds no final reads")
+    missing = value.get("missing")
+    if isinstance(missing, dict) and missing:
+        node, reason = next(iter(sorted(missing.items())))
+        return unknown(f"{len(missing)} nodes were not read at the end; {node}: {reason}")
+    if _sentinel(judged) is None or not value.get("read"):
+        return unknown("no node was read at the end behind a committed write")
+    return HOLDS
+
+
+def _final(judged: Judged) -> dict[str, object] | None:
+    values = [note.value for note in judged.notes if note.f == FINAL_READS]
+    return values[-1] if values and isinstance(values[-1], dict) else None
+
+
+def _sentinel(judged: Judged) -> object:
+    return (_final(judged) or {}).get("sentinel")

@@ -1,0 +1,161 @@
+"""Every condition of a PASS, taken away from a real run that passes, takes its PASS away."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.evidence.runs import unpack
+from checkers.earned import CONDITIONS, EARNED, Judged, earn, verdict
+from checkers.earned.processes import KEEPS_PROCESS, STARTS_AT_ONCE
+from checkers.evidence import FINAL_READS
+from checkers.history import EventType, pair
+from checkers.nodes import agreement, durability
+from checkers.run_input import RunInput
+from checkers.verdict import Status
+from nemeses.registry import FAULTS
+from results.pipeline import judge
+from results.refusals import specs_of
+
+Change = Callable[[Judged], Judged]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return unpack("register", tmp_path_factory.mktemp("run") / "register")
+
+
+@pytest.fixture(scope="module")
+def sound(store):
+    """The run as its judgement has it: it passes."""
+    plan, events = store.plan(), store.history().events
+    run = RunInput(events, pair(events), store.evidence(plan).evidence)
+    checks = [check for check in judge(store, keep=False).checks if check.checker != EARNED]
+    specs = specs_of(plan)
+    judged = Judged(run, checks, [spec.name for spec in specs], plan)
+    assert verdict([*checks, earn(judged)]) is Status.PASS
+    return judged
+
+
+def events(change: Callable[[Any], Any]) -> Change:
+    """Change events of the journal; None takes one away."""
+
+    def act(judged: Judged) -> Judged:
+        kept = [new for event in judged.run.events if (new := change(event)) is not None]
+        return replace(judged, run=replace(judged.run, events=kept))
+
+    return act
+
+
+def operations(change: Callable[[Any], Any]) -> Change:
+    def act(judged: Judged) -> Judged:
+        begin_ns = judged.phases["heal"]
+        kept = [change(op, op.invoke_ns >= begin_ns) for op in judged.run.operations]
+        return replace(judged, run=replace(judged.run, operations=kept))
+
+    return act
+
+
+def plan(**fields: Any) -> Change:
+    return lambda judged: replace(judged, plan={**judged.plan, **fields})
+
+
+def with_value(event: Any, **fields: Any) -> Any:
+    return replace(event, value={**event.value, **fields})
+
+
+def heal_fails(event):
+    healed = event.f == "kill" and event.type is not EventType.INVOKE
+    if not healed or event.value["phase"] != "heal":
+        return event
+    return with_value(event, verified=False, detail={"reason": "n3 does not answer"})
+
+
+def no_kill(event):
+    return None if event.f == "kill" else event
+
+
+def no_final_reads(event):
+    return with_value(event, missing={"n2": "does not answer"}) if event.f == FINAL_READS else event
+
+
+def failed(op):
+    return replace(op, type=EventType.FAIL)
+
+
+def crashed(judged: Judged) -> Judged:
+    """A system without a metadata quorum of which a node ends by itself."""
+    of_nodes = {agreement.NAME, durability.NAME}
+    note = judged.notes[-1]
+    value = {"node": "n2", "exit_code": 1}
+    crash = replace(note, f="crash", type=EventType.INFO, value=value)
+    run = replace(judged.run, events=[*judged.run.events, crash])
+    return replace(judged, run=run, wanted=[n for n in judged.wanted if n not in of_nodes])
+
+
+def lone(judged: Judged) -> Judged:
+    """A file of its writes alone."""
+    kept = [op for op in judged.run.operations if op.f == "write"]
+    return replace(judged, plan=None, run=RunInput([], kept))
+
+
+TAKEN: dict[str, tuple[Change, Status]] = {
+    "whole-input": (lambda judged: replace(judged, dropped_bytes=3), Status.UNKNOWN),
+    "checks-ran": (lambda judged: replace(judged, checks=judged.checks[1:]), Status.UNKNOWN),
+    "exercise": (
+        lambda judged: replace(
+            judged,
+            checks=[
+                replace(c, status=Status.UNDER_EXERCISED) if c.checker == "exercised" else c
+                for c in judged.checks
+            ],
+        ),
+        Status.UNDER_EXERCISED,
+    ),
+    "faults-wanted": (plan(faults=[], schedule=[]), Status.UNDER_EXERCISED),
+    "faults-healed": (events(heal_fails), Status.UNKNOWN),
+    "deaths-meant": (crashed, Status.FAIL),
+    "restarts-meant": (events(no_kill), Status.UNKNOWN),
+    "load-phase": (operations(lambda op, after: op if after else failed(op)), Status.UNKNOWN),
+    "served": (
+        operations(lambda op, after: op if after or op.index < 30 else failed(op)),
+        Status.UNDER_EXERCISED,
+    ),
+    "last-phase": (operations(lambda op, after: failed(op) if after else op), Status.UNKNOWN),
+    "final-reads": (events(no_final_reads), Status.UNKNOWN),
+    "observations": (lone, Status.UNDER_EXERCISED),
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS, ids=lambda condition: condition.name)
+def test_a_condition_that_is_taken_away_takes_the_pass_away(sound, condition):
+    change, status = TAKEN[condition.name]
+    outcome = condition.function(change(sound))
+    assert (outcome.status, bool(outcome.sentence)) == (status, True)
+    earned = earn(change(sound))
+    assert condition.name in [anomaly["kind"] for anomaly in earned.anomalies]
+    assert verdict([*sound.checks, earned]) is not Status.PASS
+
+
+@pytest.mark.parametrize("condition", CONDITIONS, ids=lambda condition: condition.name)
+def test_a_condition_says_in_one_sentence_what_must_be_true(condition):
+    assert condition.sentence.endswith((".", ". ")) or condition.sentence.endswith(").")
+    assert len(condition.sentence) < 110
+
+
+def test_without_the_conditions_there_is_no_pass(sound):
+    assert verdict(sound.checks) is Status.UNKNOWN
+    assert verdict([]) is Status.UNKNOWN
+
+
+def test_what_does_not_apply_is_named_with_its_reason(sound):
+    earned = earn(sound)
+    absent = [row for row in earned.statistics["conditions"] if row["status"] is None]
+    assert [row["name"] for row in absent] == ["observations"]
+    assert all(row["sentence"] and row["sentence"] in earned.summary for row in absent)
+
+
+def test_faults_that_leave_processes_alone_are_known_faults():
+    assert set(FAULTS) >= KEEPS_PROCESS
+    assert set(FAULTS) >= STARTS_AT_ONCE
