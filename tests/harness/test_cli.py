@@ -509,9 +509,9 @@ def test_check_takes_many_runs_and_ends_with_the_code_of_the_worst(runs, as_camp
     for name, verdict in (("a", "PASS"), ("b", "FAIL")):
         own = [line for line in lines if line.startswith(f"synthetic/{name}: ")]
         assert own[-1].startswith(f"synthetic/{name}: {verdict} {name}: ")
-        assert len(own) == len(DEFAULT_CHECKS) + 1
+        assert len(own) == len(DEFAULT_CHECKS) + 2
         assert str(runs / name / "report.html") in lines
-    assert len(lines) == 2 * (len(DEFAULT_CHECKS) + 1 + 1)
+    assert len(lines) == 2 * (len(DEFAULT_CHECKS) + 2 + 1)
 
 
 def test_check_prints_for_scripts_what_run_prints(runs, tmp_path):
@@ -525,7 +525,7 @@ def test_check_prints_for_scripts_what_run_prints(runs, tmp_path):
         "exit_code": 0,
         "page": str(runs / "a" / "report.html"),
     }
-    assert (bad["status"], bad["exit_code"], len(bad["checks"])) == ("FAIL", 1, len(DEFAULT_CHECKS))
+    assert (bad["status"], bad["exit_code"], len(bad["checks"])) == ("FAIL", 1, len(DEFAULT_CHECKS) + 1)
     assert (file["run"], file["folder"], file["page"]) == ("h.jsonl", None, None)
     again = kraftprobe("check", runs / "b", "--json")
     assert (again.exit_code, json.loads(again.stdout)) == (1, bad)

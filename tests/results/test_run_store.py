@@ -119,9 +119,16 @@ def test_a_damaged_journal_is_a_history_error(tmp_path):
 
 def test_results_read_back(tmp_path):
     store = make_run(tmp_path, duration_s=6)
-    written = results_of(Status.PASS, Status.PASS)
+    written = results_of(Status.UNDER_EXERCISED, Status.PASS)
     store.write_results(written)
     assert written == store.read_results()
+
+
+def test_a_pass_without_the_conditions_of_a_pass_is_refused(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    store.write_results(results_of(Status.PASS, Status.PASS))
+    with pytest.raises(StoreError, match="contradict"):
+        store.read_results()
 
 
 def test_results_that_contradict_themselves_are_refused(tmp_path):
