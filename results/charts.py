@@ -14,7 +14,8 @@ import numpy as np
 
 from checkers.history import Event, Operation
 from checkers.history.recorded import end_of, notes_of
-from checkers.runs.faults import FaultSpan, Reign, fault_spans, reigns
+from checkers.runs.faults import FaultSpan, Reign, fault_spans
+from results.leaders import Overlap, overlap_text, overlaps
 from results.pages import shorten
 from results.points import Floats, percentiles, throughput
 
@@ -26,18 +27,25 @@ _FAULT_ROLES = ("--fault1", "--fault2", "--fault3", "--fault4")
 
 
 def over_time(
-    events: Sequence[Event], operations: Sequence[Operation], nodes: Sequence[str]
+    events: Sequence[Event],
+    operations: Sequence[Operation],
+    nodes: Sequence[str],
+    ruled: Sequence[Reign],
 ) -> dict[str, Any]:
     """Return what the chart draws beside the operations, in seconds since the run began."""
     duration_ns = max(0, end_of(events))
     spans = fault_spans(notes_of(events))[:BARS_MAX]
-    ruled = reigns(notes_of(events), duration_ns)[:BARS_MAX]
+    ruled = ruled[:BARS_MAX]
     lines = percentiles(operations, duration_ns)
     rates = throughput(operations, events, duration_ns)
     return {
         "duration_s": max(duration_ns / _NS, 0.001),
         "lanes": _lanes(nodes, spans, ruled),
-        "bars": [*map(_reign_bar, ruled), *_fault_bars(spans, duration_ns)],
+        "bars": [
+            *map(_reign_bar, ruled),
+            *(bar for overlap in overlaps(ruled)[:BARS_MAX] for bar in _overlap_bars(overlap)),
+            *_fault_bars(spans, duration_ns),
+        ],
         "bucket_s": rates.bucket_s,
         "p50_ms": _numbers(lines.p50_ms),
         "p99_ms": _numbers(lines.p99_ms),
@@ -45,7 +53,7 @@ def over_time(
     }
 
 
-def _lanes(nodes: Sequence[str], spans: list[FaultSpan], ruled: list[Reign]) -> list[str]:
+def _lanes(nodes: Sequence[str], spans: Sequence[FaultSpan], ruled: Sequence[Reign]) -> list[str]:
     """Rows of the strip from the top: nodes, then faults."""
     names = list(nodes) + [reign.node for reign in ruled] + [span.fault for span in spans]
     return list(dict.fromkeys(_text(name) for name in names))
@@ -57,10 +65,27 @@ def _reign_bar(reign: Reign) -> dict[str, Any]:
         "from": reign.begin_ns / _NS,
         "to": reign.end_ns / _NS,
         "text": f"epoch {reign.epoch}",
-        "title": f"{_text(reign.node)} leads epoch {reign.epoch}",
+        "title": f"{_text(reign.node)} says that it leads epoch {reign.epoch}",
         "colour": "--leader",
         "band": False,
     }
+
+
+def _overlap_bars(overlap: Overlap) -> list[dict[str, Any]]:
+    """Mark in the lane of each node that said so that another one said so, too."""
+    title = overlap_text(overlap)
+    return [
+        {
+            "lane": _text(reign.node),
+            "from": overlap.begin_ns / _NS,
+            "to": overlap.end_ns / _NS,
+            "text": "",
+            "title": title,
+            "colour": "--overlap",
+            "band": False,
+        }
+        for reign in overlap.ruled
+    ]
 
 
 def _fault_bars(spans: list[FaultSpan], duration_ns: int) -> list[dict[str, Any]]:
@@ -72,7 +97,8 @@ def _fault_bars(spans: list[FaultSpan], duration_ns: int) -> list[dict[str, Any]
             "from": span.begin_ns / _NS,
             "to": (duration_ns if span.end_ns is None else span.end_ns) / _NS,
             "text": _text(", ".join(span.targets)) + ("" if span.verified else " (did not bite)"),
-            "title": f"{_text(span.fault)} on {_text(', '.join(span.targets)) or 'nothing'}",
+            "title": f"{_text(span.fault)} on {_text(', '.join(span.targets)) or 'nothing'}"
+            + ("" if span.healed else ", never measured to be healed"),
             "colour": colours[span.fault] if span.verified else "--fail",
             "band": span.verified and span.end_ns != span.begin_ns,
         }

@@ -123,6 +123,28 @@ def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
     return LoadedEvidence(evidence, tuple(problems))
 
 
+def load_trace_events(nodes_folder: Path, nodes: Sequence[str], names: frozenset[str]) -> Evidence:
+    """Return only the trace events of these names: other lines are not even parsed.
+
+    What cannot be read is left out: this is for pictures, and judges nothing.
+    """
+    marks = [f'"e":"{name}"'.encode() for name in names]
+    traces: dict[str, Sequence[TraceEvent]] = {}
+    for node in nodes:
+        path = nodes_folder / node / "trace.jsonl"
+        try:
+            found = [
+                _trace_event(path, node, number, fields)
+                for number, line in enumerate(lines_of(path), start=1)
+                if any(mark in line for mark in marks)
+                and (fields := _parse(line.removesuffix(b"\n"))) is not None
+            ]
+        except (OSError, StoreError):
+            continue
+        traces[node] = [event for event in found if event.event in names]
+    return Evidence(tuple(nodes), {}, {}, traces, {})
+
+
 def _cut_off(path: Path, collected_bytes: Any) -> list[str]:
     """Say that a trace is shorter than it was: at a line's border it looks whole."""
     size_bytes = path.stat().st_size

@@ -40,10 +40,12 @@ _NO_FAULT = "no fault"
 class Cell:
     """The runs of one workload in which one kind of fault bit."""
 
-    verdict: str
-    """The worst of them."""
+    verdict: str | None
+    """The worst of those whose node was meant to be right; None where there is none."""
     counts: tuple[tuple[str, int], ...]
-    """Verdict -> how many, worst first."""
+    """Verdict -> how many of them, worst first."""
+    mutants: tuple[int, int]
+    """Runs of deliberately faulty nodes: in how many the fault was found, of how many."""
     duration_s: float
     """How long clients acted in all."""
 
@@ -67,19 +69,20 @@ def render_index(folder: Path, entries: Sequence[Entry]) -> str:
     rows = [entry.row for entry in entries]
     judged = [row for row in rows if _verdict(row) not in (DAMAGED, NOT_JUDGED)]
     faults = list(dict.fromkeys(fault for row in judged for fault in faults_of(row)))
-    counts = Counter(map(_verdict, rows))
     return (
         environment()
         .get_template("index.html.j2")
         .render(
             folder=folder.absolute().name,
-            counts=[(verdict, counts[verdict]) for verdict in _VERDICTS if counts[verdict]],
+            class_of=class_of,
+            counts=_counts(rows),
+            mutants=_mutants(rows),
             faults=sorted(faults, key=lambda fault: (fault == _NO_FAULT, fault)),
             matrix=_matrix(judged),
             flaky=_flaky(judged),
             charts=charts_of(judged),
-            verdict_of=_verdict,
-            runs=[(entry.row, _verdict(entry.row), _link(folder, entry)) for entry in entries],
+            style_of=_style,
+            runs=[(entry.row, _style(entry.row), _link(folder, entry)) for entry in entries],
             style=Markup(template_text("report.css")),  # noqa: S704  (our own file)
             script=Markup(template_text("index.js")),  # noqa: S704  (our own file)
         )
@@ -98,6 +101,16 @@ def _verdict(row: Row) -> str:
     return verdict if verdict in _VERDICTS else DAMAGED
 
 
+def _style(row: Row) -> str:
+    """Return what the page colours a run by: its verdict, unless it is a mutant's."""
+    return "mutant-run" if row.mutant else class_of(_verdict(row))
+
+
+def class_of(verdict: str) -> str:
+    """Return a verdict as the name of a style."""
+    return verdict.lower().replace("-", "_").replace(" ", "_")
+
+
 def _matrix(rows: Iterable[Row]) -> dict[str, dict[str, Cell]]:
     """Return workload -> fault -> cell."""
     groups: dict[str, dict[str, list[Row]]] = {}
@@ -111,9 +124,21 @@ def _matrix(rows: Iterable[Row]) -> dict[str, dict[str, Cell]]:
 
 
 def _cell(rows: Sequence[Row]) -> Cell:
-    counts = Counter(map(_verdict, rows))
-    ordered = tuple((verdict, counts[verdict]) for verdict in _VERDICTS if counts[verdict])
-    return Cell(ordered[0][0], ordered, sum(row.duration_s or 0.0 for row in rows))
+    counts = _counts(rows)
+    worst = counts[0][0] if counts else None
+    return Cell(worst, counts, _mutants(rows), sum(row.duration_s or 0.0 for row in rows))
+
+
+def _counts(rows: Iterable[Row]) -> tuple[tuple[str, int], ...]:
+    """Count the verdicts, worst first, without mutants: a FAIL of a mutant accuses no system."""
+    counts = Counter(_verdict(row) for row in rows if not row.mutant)
+    return tuple((verdict, counts[verdict]) for verdict in _VERDICTS if counts[verdict])
+
+
+def _mutants(rows: Iterable[Row]) -> tuple[int, int]:
+    """Return how many runs of mutants ended in FAIL, and how many there are."""
+    verdicts = [_verdict(row) for row in rows if row.mutant]
+    return verdicts.count(str(Status.FAIL)), len(verdicts)
 
 
 def _flaky(rows: Iterable[Row]) -> list[tuple[str, str, int, int]]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from checkers.history import Event, EventType
+from checkers.runs.statistics import READS
 
-READS = ("read", "describe")
 FAULT, NODE, CLIENT, VIOLATION = range(4)
 """Order of what happens at the same time: a cause comes before its consequence."""
 
@@ -197,8 +197,9 @@ def operation_text(begun: Event, ended: Event) -> str:
     what = asked_text(begun)
     where = ended.node or begun.node or "a node"
     if ended.type is EventType.OK:
-        shown = f" with {value_text(ended.value)}" if begun.f in READS else ""
-        return f"{where} acknowledged {what}{shown}"
+        if begun.f in READS:
+            return f"{where} answered {what} with {value_text(ended.value)}"
+        return f"{where} acknowledged {what}"
     if ended.type is EventType.INFO and begun.f not in READS:
         return f"{where} left {what} indeterminate ({ended.error})"
     return ""

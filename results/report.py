@@ -27,13 +27,14 @@ from checkers.history.recorded import by_index, end_of, notes_of
 from checkers.runs.coverage import PHASES
 from checkers.runs.faults import FaultSpan, Reign, fault_spans, phases, reigns
 from checkers.verdict import ALLOWED, CheckResult, Status
+from results import leaders
 from results.charts import BARS_MAX, over_time
 from results.files import StoreError, write_atomically
 from results.model import RunResults, system_shown
 from results.packed import Packed, pack
 from results.pages import environment, shorten, template_text
 from results.store import RunStore
-from results.story import Story, indexes_of, story_of
+from results.story import Story, indexes_of, placed_events, story_of
 from results.tables import RunName
 from results.timeline import Timeline, draw
 
@@ -89,10 +90,9 @@ def write_report(store: RunStore, results: RunResults) -> None:
     """
     plan = store.plan()
     history = store.tables(RunName(str(plan.get("campaign")), store.folder.name))
-    evidence = None
-    if results.status is Status.FAIL:  # nothing else has a story to be looked for there
-        clock = run_clock(notes_of(history.events))
-        evidence = replace(store.evidence(plan).evidence, run_clock=clock)
+    failed = results.status is Status.FAIL  # nothing else has a story to be looked for there
+    left = store.evidence(plan).evidence if failed else store.trace_events(plan, leaders.EVENTS)
+    evidence = replace(left, run_clock=run_clock(notes_of(history.events)))
     nodes = store.node_names(plan)
     try:
         page = render(results, plan, history.events, history.operations, nodes, evidence)
@@ -110,14 +110,16 @@ def render(
     nodes: Sequence[str],
     evidence: Evidence | None = None,
 ) -> str:
-    """Return the report as HTML; `evidence` is what the story of a violation is taken from."""
+    """Return the report as HTML; `evidence` is what story and leaders are taken from."""
     duration_ns = max(0, end_of(events))
     notes = notes_of(events)
     ordered = sorted(results.checks, key=lambda check: _WORST_FIRST.index(check.status))
     spans = fault_spans(notes)
     figures = _figures(results)
-    context = _Context(by_index(operations), reigns(notes, duration_ns), spans)
-    story = story_of(results.checks, plan, events, operations, evidence)
+    placed = placed_events(evidence)
+    ruled = leaders.leaderships(notes, placed, duration_ns)
+    context = _Context(by_index(operations), ruled, spans)
+    story = story_of(results.checks, plan, events, operations, evidence, placed)
     packed = pack(operations, events, None if story is None else (story.begin_ns, story.end_ns))
     return (
         environment()
@@ -140,7 +142,11 @@ def render(
             skipped=_skipped(results),
             spans=spans[:_ROWS_MAX],
             spans_left_out=max(0, len(spans) - _ROWS_MAX),
-            chart=_chart(events, operations, nodes, _focus(results, story)) if operations else None,
+            chart=as_chart(
+                {**over_time(events, operations, nodes, ruled), "focus": _focus(results, story)}
+            )
+            if operations
+            else None,
             count=len(operations),
             packed=packed.text,
             summarised=_summarised(
@@ -316,14 +322,9 @@ def _pretty(value: Any) -> str:
     return shorten(json.dumps(value, indent=1, default=str), 20_000) if value else ""
 
 
-def _chart(
-    events: Sequence[Event],
-    operations: Sequence[Operation],
-    nodes: Sequence[str],
-    focus: Mapping[str, Any],
-) -> Markup:
-    chart = as_script_data({**over_time(events, operations, nodes), "focus": focus})
-    return Markup(chart)  # noqa: S704  (escaped above for where it stands)
+def as_chart(chart: Mapping[str, Any]) -> Markup:
+    """Return the chart's data as a script element holds them."""
+    return Markup(as_script_data(chart))  # noqa: S704  (escaped for where it stands)
 
 
 def _focus(results: RunResults, story: Story | None) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkers.evidence import FinalRead, LogRecord, PartitionLog, Snapshot
+from checkers.evidence import Evidence, FinalRead, LogRecord, PartitionLog, Snapshot
 from checkers.history import Event
 from results import digests, evidence_files
 from results.digests import FileDigest, Step, digest_of, files_below, read_chain
@@ -253,6 +253,10 @@ class RunStore:
     def evidence(self, plan: Mapping[str, Any]) -> LoadedEvidence:
         """Load what the nodes left behind, as far as it is there and can be read."""
         return evidence_files.load_evidence(self.nodes_path, self.node_names(plan))
+
+    def trace_events(self, plan: Mapping[str, Any], names: frozenset[str]) -> Evidence:
+        """Load only the trace events of these names, as far as they can be read."""
+        return evidence_files.load_trace_events(self.nodes_path, self.node_names(plan), names)
 
     def input_digests(self) -> dict[str, str]:
         """SHA-256 of each file that a judgement reads, by its path in the run folder."""

@@ -88,12 +88,13 @@ def story_of(
     events: Sequence[Event],
     operations: Sequence[Operation],
     evidence: Evidence | None,
+    placed: Sequence[Placed] | None = None,
 ) -> Story | None:
     """Return the story of the first violation that has a place in time; None where none has."""
     focus = _focus(checks, by_index(operations))
     if focus is None:
         return None
-    placed = _placed(evidence)
+    placed = placed_events(evidence) if placed is None else placed
     focus = replace(focus, end_ns=_lost_ns(focus, placed))
     notes = notes_of(events)
     begin_ns = _begin_ns(notes, focus)
@@ -175,7 +176,7 @@ def _begin_ns(events: Sequence[Event], focus: _Focus) -> int:
 # -- its lines ------------------------------------------------------------------------------------
 
 
-def _placed(evidence: Evidence | None) -> list[Placed]:
+def placed_events(evidence: Evidence | None) -> list[Placed]:
     """Return the trace events that can be placed in the run, in order."""
     if evidence is None:
         return []

@@ -14,6 +14,7 @@ from typing import Any
 from checkers.evidence.assisted import OPEN_END_NS
 from checkers.history import INFINITY_NS, seconds
 from checkers.runs.faults import FaultSpan, Reign
+from results.leaders import overlap_text, overlaps
 
 WIDTH = 1000
 LEFT = 90
@@ -34,7 +35,7 @@ class Bar:
     y: float
     width: float
     kind: str
-    """ok, fail or info; leader or fault above the operations."""
+    """ok, fail or info; leader, overlap or fault above the operations."""
     open: bool
     """It never completed, and may take effect at any time later."""
     label: str
@@ -132,8 +133,12 @@ def _context(
     """Return (text, from, to) of what stands above the operations, by the names of its rows."""
     rows: dict[str, list[tuple[str, int, int]]] = {}
     for reign in ruled:
-        text = f"leader: {reign.node}, epoch {reign.epoch}"
-        rows.setdefault("leader", []).append((text, reign.begin_ns, reign.end_ns))
+        text = f"leader: epoch {reign.epoch}"
+        rows.setdefault(f"{reign.node} leads", []).append((text, reign.begin_ns, reign.end_ns))
+    for overlap in overlaps(ruled):
+        for reign in overlap.ruled:
+            text = f"overlap: {overlap_text(overlap)}"
+            rows[f"{reign.node} leads"].append((text, overlap.begin_ns, overlap.end_ns))
     for fault in faults:
         text = f"fault: {fault.fault} of {', '.join(fault.targets) or 'the cluster'}"
         end_ns = INFINITY_NS if fault.end_ns is None else fault.end_ns
@@ -147,7 +152,7 @@ def _context_bar(
     x = LEFT + max(0, from_ns - begin) * scale
     width = max(3.0, (WIDTH - 4.0 if to_ns > last else LEFT + (to_ns - begin) * scale) - x)
     kind, label = text.split(": ", 1)
-    label = label if 12 + _CHARACTER * len(label) <= width else ""
+    label = label if kind != "overlap" and 12 + _CHARACTER * len(label) <= width else ""
     title = f"{text}, from {seconds(from_ns, 3)}"
     return Bar(x, top, width, kind, False, label, x + 6, "start", title)  # noqa: FBT003
 

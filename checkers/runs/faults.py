@@ -22,7 +22,7 @@ class FaultSpan:
     targets: tuple[str, ...]
     begin_ns: int
     end_ns: int | None
-    """None when it was never healed; the beginning when it is over as soon as it is done."""
+    """When it was measured to be gone; None where that was never so: it may be there to the end."""
     verified: bool
     """Whether it was measured to have bitten."""
     healed: bool
@@ -116,7 +116,10 @@ def named_faults(active: Sequence[FaultSpan], count_max: int) -> str:
 
 
 def reigns(events: Sequence[Event], end_ns: int) -> list[Reign]:
-    """Return the leaders that were observed, and when; a change ends the reign before it."""
+    """Return the leaders that were seen from outside; a change ends the reign before it.
+
+    The leader before may believe longer that it leads: `results.leaders` asks its own trace.
+    """
     found: list[Reign] = []
     current: tuple[str, int, int] | None = None
     for event in events:

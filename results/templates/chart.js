@@ -168,6 +168,10 @@ const chart = (function () {
       const from = Math.max(LEFT, x(bar.from));
       const long = Math.max(2, Math.min(width() - RIGHT, x(bar.to)) - from);
       pen.fillStyle = colour(bar.colour);
+      if (bar.colour === "--overlap") {
+        pen.fillRect(from, top + LANE - 10, long, 4);
+        continue;
+      }
       pen.fillRect(from, top, long, LANE - 6);
       if (pen.measureText(bar.text).width + 8 <= long) {
         pen.fillStyle = colour("--on-bar");

@@ -2,7 +2,7 @@
 // The operations of one key over time: a lane for each process, leaders and faults behind them.
 const keyTimeline = (function () {
   const ROWS = 40;
-  const WIDTH = 1000, LEFT = 90, TOP = 52, LANE = 30, BAR = 22, LETTER = 7;
+  const WIDTH = 1000, LEFT = 90, LEADER = 24, LANE = 30, BAR = 22, LETTER = 7;
   const SVG = "http://www.w3.org/2000/svg";
   const choice = document.getElementById("key");
   const picture = document.getElementById("key-picture");
@@ -56,20 +56,30 @@ const keyTimeline = (function () {
     const last = Math.max(...view.map((row) => (open(row) ? begin(row) : end(row))), from + 1e-6);
     const x = (time) => LEFT + ((time - from) / (last - from)) * (WIDTH - LEFT - 40);
     const lanes = [...new Set(view.map((row) => known.process[row]))].sort((one, other) => one - other);
+    const behind = chart.bars.filter((bar) => bar.to >= from && bar.from <= last);
+    const leads = (bar) => bar.colour === "--leader" || bar.colour === "--overlap";
+    const leaders = [...new Set(behind.filter(leads).map((bar) => bar.lane))];
+    const faultsTop = leaders.length * LEADER;
+    const TOP = faultsTop + 28;
     const height = TOP + lanes.length * LANE + 26;
     picture.setAttribute("viewBox", "0 0 " + WIDTH + " " + height);
-    const behind = chart.bars.filter((bar) => bar.to >= from && bar.from <= last);
+    leaders.forEach((lane, at) => {
+      make(picture, "text", { x: 4, y: at * LEADER + 14, class: "process" }, lane.slice(0, 6) + " leads");
+    });
     for (const bar of behind) {
       const at = Math.max(LEFT, x(bar.from));
-      const isLeader = bar.colour === "--leader";
+      const isLeader = leads(bar);
+      const top = isLeader ? leaders.indexOf(bar.lane) * LEADER : faultsTop;
+      const overlap = bar.colour === "--overlap";
       const band = make(picture, "rect", {
-        x: at, y: isLeader ? 0 : 24, width: Math.max(2, Math.min(WIDTH, x(bar.to)) - at),
-        height: isLeader ? 20 : TOP - 24 + lanes.length * LANE, class: isLeader ? "bar leader" : "band",
+        x: at, y: overlap ? top + 16 : top, width: Math.max(2, Math.min(WIDTH, x(bar.to)) - at),
+        height: overlap ? 4 : isLeader ? 20 : TOP - faultsTop + lanes.length * LANE,
+        class: overlap ? "bar overlap" : isLeader ? "bar leader" : "band",
       });
       band.style.fill = "var(" + bar.colour + ")";
       make(band, "title", {}, bar.title);
-      const room = Math.floor((Math.min(WIDTH, x(bar.to)) - at - 8) / LETTER);
-      make(picture, "text", { x: at + 4, y: isLeader ? 14 : 38, class: "label" }, room > 3 ? bar.title.slice(0, room) : "");
+      const room = overlap ? 0 : Math.floor((Math.min(WIDTH, x(bar.to)) - at - 8) / LETTER);
+      make(picture, "text", { x: at + 4, y: top + 14, class: "label" }, room > 3 ? bar.title.slice(0, room) : "");
       const line = document.createElement("li");
       line.textContent = bar.from.toFixed(4) + " s to " + bar.to.toFixed(4) + " s: " + bar.title;
       words.append(line);

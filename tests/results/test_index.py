@@ -67,6 +67,21 @@ def test_a_cell_has_the_worst_verdict_and_counts_each(tmp_path):
     assert "register FAIL 1 FAIL, 1 PASS; 20 s FAIL 1 FAIL; 10 s PASS 1 PASS; 10 s" in shown
 
 
+def test_mutants_are_counted_apart_and_colour_nothing_red(tmp_path):
+    page = render_index(
+        tmp_path,
+        [
+            entry(tmp_path, "a", verdict="PASS", faults="kill 1"),
+            entry(tmp_path, "b", verdict="FAIL", faults="kill 2, pause 1", mutant="M15"),
+            entry(tmp_path, "c", verdict="PASS", faults="kill 1", mutant="M13"),
+        ],
+    )
+    shown = text_of(page)
+    assert "PASS 1 mutants found: 1 of 2" in shown
+    assert "register PASS 1 PASS, mutants found: 1 of 2; 30 s mutants found: 1 of 1; 10 s" in shown
+    assert 'class="chip fail"' not in page
+
+
 def test_what_was_not_judged_is_listed_and_counts_for_nothing(tmp_path):
     page = render_index(tmp_path, [entry(tmp_path, "a", verdict="not judged", faults="")])
     assert section(page, "matrix") is None

@@ -71,7 +71,7 @@ def test_a_stale_read_is_shown_with_its_values_its_nodes_and_who_led(tmp_path):
     assert "became leader of epoch 4" in shown
     assert " acknowledged write k" in shown
     assert 'with "w' in shown
-    answered = [step for step in found.steps if "acknowledged read" in step.text]
+    answered = [step for step in found.steps if "answered read" in step.text]
     assert answered[-1].role == "leader in epoch 4"
     assert all(step.source.startswith("history.jsonl, index ") for step in answered)
 
