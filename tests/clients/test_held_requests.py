@@ -118,7 +118,10 @@ def test_librdkafka_creates_a_topic(split):
 def test_the_nodes_say_what_they_are_in_a_line_each(split):
     started, registered, unfenced, *rest = split.said(BROKER)
     where = f"CLIENT://127.0.0.1:{split.client_ports[BROKER]}"
-    assert started == f"node 4: broker of cluster test-cluster started, listening on {where}"
+    assert started == (
+        f"node 4: broker of cluster test-cluster started, listening on {where}; "
+        "whoever reaches CLIENT is not authenticated"
+    )
     assert registered.startswith("node 4: the broker is registered with epoch ")
     assert (unfenced, rest) == ("node 4: the broker is unfenced", [])
     claims = 0

@@ -67,7 +67,10 @@ def test_a_node_says_which_settings_have_no_effect_and_when_it_leads(tmp_path):
     )
     assert sorted(kinds) == sorted(
         [
-            f"controller and broker of cluster test-cluster started, listening on {where}",
+            (
+                f"controller and broker of cluster test-cluster started, listening on {where}; "
+                "whoever reaches CLIENT, CONTROLLER is not authenticated"
+            ),
             "is the active controller, in epoch 1",
             "the broker is registered",
             "the broker is unfenced",

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from cluster.node.controller.configs.describe import MAX_DESCRIBED
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     AlterableConfig,
@@ -55,6 +56,28 @@ def shown(node, resource, *keys, **options):
     (result,) = node.call(describe(resource, keys=keys or None, **options)).results
     assert result.error_code is ErrorCode.none
     return {config.name: config for config in result.configs}
+
+
+def test_a_resource_that_is_named_twice_is_described_once():
+    node = active()
+    request = describe((4, ""), keys=None)
+    twice = dataclasses.replace(request, resources=request.resources * 1_000)
+    assert node.call(twice) == node.call(request)
+
+
+def test_an_answer_is_bounded_and_names_each_resource_that_it_leaves_out():
+    node = active()
+    names = [f"t{i}" for i in range(300)]
+    node.call(create(*(creatable(name) for name in names)))
+    resources = tuple(describe((2, name), keys=None).resources[0] for name in names)
+    results = node.call(
+        dataclasses.replace(describe(), resources=resources, include_synonyms=True)
+    ).results
+    assert [result.resource_name for result in results] == names
+    each = len(results[0].configs)
+    whole = -(-MAX_DESCRIBED // each)
+    assert [len(result.configs) for result in results] == [each] * whole + [0] * (300 - whole)
+    assert {result.error_code for result in results[whole:]} == {ErrorCode.policy_violation}
 
 
 @pytest.mark.parametrize(

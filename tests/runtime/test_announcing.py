@@ -68,10 +68,25 @@ def test_it_begins_with_what_it_is_and_where_it_listens():
     line = started(parse_config(text(), "f"))
     assert line == (
         "controller and broker of cluster c started, listening on "
-        "CLIENT://127.0.0.1:9092, CONTROLLER://127.0.0.1:9093"
+        "CLIENT://127.0.0.1:9092, CONTROLLER://127.0.0.1:9093; "
+        "whoever reaches CLIENT, CONTROLLER is not authenticated"
     )
     line = started(parse_config(text(**{"kraftprobe.registration": "false"}), "f"))
-    assert line.endswith("; the broker does not register (kraftprobe.registration=false)")
+    assert "; the broker does not register (kraftprobe.registration=false)" in line
+
+
+def test_it_names_the_listeners_that_authenticate_nobody():
+    sasl = {
+        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.controller.plain.sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            'username="n" password="p" user_n="p";'
+        ),
+    }
+    line = started(parse_config(text(**sasl), "f"))
+    assert line.endswith("; whoever reaches CLIENT is not authenticated")
 
 
 def announced(*events):

@@ -1,5 +1,7 @@
 import asyncio
+import select
 import struct
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -30,6 +32,9 @@ from cluster.node.protocol.server import ListenerService
 from cluster.node.runtime.server import Binding, ServerLimits, TcpServer
 
 ANSWER = DescribeQuorumResponse(ErrorCode.none, 1, 3, 17)
+QUESTION = DescribeQuorumRequest()
+VOTE = VoteRequest("c", 1, 2, NO_DIRECTORY, 1, NO_DIRECTORY, 0, 0, pre_vote=False)
+VOTED = VoteResponse(ErrorCode.none, 1, 3, vote_granted=False)
 VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
 
@@ -185,6 +190,50 @@ def test_an_answer_after_the_peer_left_is_dropped():
                 _, _, reply = await handler.next()
                 reply(ANSWER)
                 assert await other.correlation_id() == 2, "the server goes on"
+
+    run(body)
+
+
+@pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="this system has no POLLRDHUP")
+def test_a_question_whose_asker_has_left_is_not_worked_off_but_a_change_is():
+    async def body():
+        handler = Handler()
+        async with a_server(handler) as (server, port):
+            for message, version in ((QUESTION, 2), (VOTE, 2)):
+                async with a_caller(port) as caller:
+                    caller.send(1, VOTE)
+                    _, _, reply = await handler.next()
+                    caller.send(2, message, version)
+                    caller.writer.close()
+                    await caller.writer.wait_closed()
+                reply(VOTED)
+                await until(lambda: server.connection_count == 0)
+            assert [message for _, message, _ in handler.asked] == [VOTE]
+
+    run(body)
+
+
+def test_a_long_pipeline_of_one_peer_gives_way_to_others():
+    served = []
+
+    class Slow(Echo):
+        def handle(self, listener, message, reply, origin=None):
+            served.append(origin.client_id)
+            end = time.monotonic() + 0.02
+            while time.monotonic() < end:
+                pass
+            super().handle(listener, message, reply, origin)
+
+    async def body():
+        async with a_server(Slow()) as (_, port), a_caller(port) as greedy, a_caller(port) as other:
+            greedy.writer.write(
+                b"".join(write_request(QUESTION, 2, i, "greedy") for i in range(50))
+            )
+            await until(lambda: served)
+            other.writer.write(write_request(QUESTION, 2, 1, "other"))
+            await other.receive()
+            assert served.index("other") < 40
+            assert served.count("greedy") < 50
 
     run(body)
 

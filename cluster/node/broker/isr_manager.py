@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 from cluster.node.broker.exchange import Exchange
@@ -31,6 +32,8 @@ from cluster.node.protocol.messages import (
 )
 from cluster.values import valueclass
 
+MAX_PROPOSALS_PER_REQUEST: Final = 1_500
+"""So many fit a request of `MAX_REQUEST_ELEMENTS`, each with its topic and an ISR of four."""
 RETRY_BACKOFF_MS: Final = 50.0
 
 Answer = Callable[[IsrAnswer | ErrorCode], None]
@@ -93,7 +96,9 @@ class IsrManager:
         if self._broker_epoch() == NOT_REGISTERED_EPOCH:
             self._schedule(RETRY_BACKOFF_MS)
             return
-        sent, self._unsent = self._unsent, {}
+        sent = dict(islice(self._unsent.items(), MAX_PROPOSALS_PER_REQUEST))
+        for key in sent:
+            del self._unsent[key]
         request = self._request(sent)
         self._exchange.begin(
             self._timeout_ms,

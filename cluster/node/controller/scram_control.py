@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -52,14 +53,14 @@ def alter_user_scram_credentials(
 ) -> ControllerResult[AlterUserScramCredentialsResponse]:
     """Return the records of all users without an error, as one batch."""
     asked: list[_Alteration] = [*request.deletions, *request.upsertions]
-    names = [item.name for item in asked]
+    times = Counter(item.name for item in asked)
     records: list[MetadataRecord] = []
     outcomes: dict[str, ApiError] = {}
     for item in asked:
         if item.name in outcomes:
             continue
         error = _check(item, state)
-        if error is NO_ERROR and names.count(item.name) > 1:
+        if error is NO_ERROR and times[item.name] > 1:
             error = ApiError(ErrorCode.duplicate_resource, _TWICE)
         outcomes[item.name] = error
         if error is NO_ERROR:
@@ -146,14 +147,14 @@ def describe_user_scram_credentials(
     for key in state.scram_credentials.keys():  # noqa: SIM118 - a StateMap is no dict
         found.setdefault(key[0], []).append(key)
     asked: Iterable[str] = [item.name for item in request.users or ()]
-    names = list(asked) or list(found)
+    times = Counter(asked) or Counter(found.keys())
     return DescribeUserScramCredentialsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         error_message=None,
         results=tuple(
-            _description(name, names.count(name), sorted(found.get(name, ())), state)
-            for name in dict.fromkeys(names)
+            _description(name, count, sorted(found.get(name, ())), state)
+            for name, count in times.items()
         ),
     )
 

@@ -217,6 +217,26 @@ _PEER = (
 )
 PEER_APIS: Final = frozenset(_PEER)
 """What nodes ask each other on controller listeners, and nobody else."""
+READ_APIS: Final = frozenset(
+    {
+        ApiKey.METADATA,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_CONFIG_RESOURCES,
+    }
+)
+"""What changes nothing: its answer is all that it is for."""
 DATA_APIS: Final = (
     ApiKey.PRODUCE,
     ApiKey.FETCH,

@@ -61,6 +61,9 @@ def started(config: NodeConfig) -> str:
     line = f"{roles} of cluster {config.cluster_id} started, listening on {where}"
     if "broker" in config.process_roles and not config.kraftprobe_registration:
         line += "; the broker does not register (kraftprobe.registration=false)"
+    open_to_all = [e.name for e in config.listeners if not config.security[e.name].authenticates]
+    if open_to_all:
+        line += f"; whoever reaches {', '.join(open_to_all)} is not authenticated"
     return line
 
 

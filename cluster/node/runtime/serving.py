@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol, cast
 
-from cluster.node.protocol.apis import PEER_APIS
+from cluster.node.protocol.apis import PEER_APIS, READ_APIS
 from cluster.node.protocol.codec import MalformedError
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.protocol.origin import ANONYMOUS, Origin
@@ -19,6 +20,11 @@ from cluster.node.security.principal import subject_of
 
 _OF_NODES: Final = frozenset(int(key).to_bytes(2, "big") for key in PEER_APIS)
 """What a frame begins with that only another node sends, where nodes are served."""
+_ANSWER_ONLY: Final = frozenset(int(key).to_bytes(2, "big") for key in READ_APIS)
+"""What a frame begins with whose answer is its only effect: without a reader it is not served."""
+_HANG_UP: Final[int] = getattr(select, "POLLRDHUP", 0)  # Linux has it
+_TURN_S: Final = 0.01
+"""How long one connection's requests are served before everybody else's turn."""
 _TLS_SHUTDOWN_S: Final = 2.0
 """How long a peer may take to agree to the end of a TLS connection."""
 
@@ -265,15 +271,26 @@ class ServedConnection(asyncio.Protocol):
             self.abort()
 
     def _pump(self) -> None:
-        """Serve requests until one is answered later, the peer is slow, or there are no more."""
+        """Serve requests until one is answered later, the peer is slow, or there are no more.
+
+        After `_TURN_S` everybody else comes first: a pipeline of costly requests is no one piece.
+        What a peer asked that has hung up is not worked off.
+        """
         if self._pumping:
             return
         self._pumping = True
+        end = self._loop.time() + _TURN_S
         try:
             while self._requests and not self._serving and not self._peer_is_slow:
                 if self._transport is None or self._transport.is_closing():
                     return
+                if self._loop.time() > end:
+                    self._loop.call_soon(self._pump_guarded)
+                    return
                 frame = self._requests.popleft()
+                if frame[:2] in _ANSWER_ONLY and self._peer_has_left():
+                    self.abort()
+                    return
                 self._hold(self.held_bytes - len(frame))
                 self._serving = True
                 if self._session.serves_nodes and frame[:2] in _OF_NODES:
@@ -284,6 +301,16 @@ class ServedConnection(asyncio.Protocol):
         finally:
             self._pumping = False
         self._read_if_wanted()
+
+    def _peer_has_left(self) -> bool:
+        """Return whether the other end has closed the connection, where the system can say so.
+
+        asyncio hears of it only once all has been read that came before.
+        """
+        assert self._socket is not None
+        poll = select.poll()
+        poll.register(self._socket.get_extra_info("socket").fileno(), _HANG_UP)
+        return bool(_HANG_UP and poll.poll(0))
 
     def _respond(self, frame: bytes | None) -> None:
         assert self._serving

@@ -114,6 +114,13 @@ class ListenerSecurity:
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None
 
+    @property
+    def authenticates(self) -> bool:
+        """Whether everybody who connects has to prove a name: by SASL, or by a certificate."""
+        if self.sasl is not None:
+            return True
+        return self.tls is not None and self.tls.client_auth is ClientAuth.REQUIRED
+
 
 PROTOCOL_MAP: Final = "listener.security.protocol.map"
 _KEYS: Final = (

@@ -67,15 +67,35 @@ Described = tuple[
 ]
 """Names all keys of a resource; and shows one, None where the resource does not have it."""
 
+MAX_DESCRIBED: Final = 5_000
+"""How many configurations an answer holds before the next resource is refused.
+
+An answer is made and encoded in one piece; all configurations of 20,000 topics, which 120 kB can
+name, took 7.2 s and 24 MB.
+"""
+_TOO_MANY: Final = (
+    f"The answer would hold more than {MAX_DESCRIBED} configurations; describe fewer resources, or "
+    "fewer keys of each, in a request."
+)
+
 
 def describe_configs(
     request: DescribeConfigsRequest, state: MetadataState, cluster: ClusterInfo
 ) -> DescribeConfigsResponse:
-    """Return all that each resource has, or what was asked for of it."""
-    return DescribeConfigsResponse(
-        throttle_time=NO_THROTTLE,
-        results=tuple(_described(item, request, state, cluster) for item in request.resources),
-    )
+    """Return all that each resource has, or what was asked for of it, each resource once.
+
+    Those beyond `MAX_DESCRIBED` configurations are refused, each by itself.
+    """
+    results = []
+    described = 0
+    for item in dict.fromkeys(request.resources):
+        if described < MAX_DESCRIBED:
+            result = _described(item, request, state, cluster)
+        else:
+            result = _refusal(item, ErrorCode.policy_violation, _TOO_MANY)
+        described += len(result.configs)
+        results.append(result)
+    return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 
 
 def _described(
@@ -84,23 +104,31 @@ def _described(
     state: MetadataState,
     cluster: ClusterInfo,
 ) -> DescribeConfigsResult:
-    error, message = ErrorCode.none, ""
-    configs: tuple[DescribeConfigsResourceResult, ...] = ()
     try:
         resource = ConfigResource(item.resource_type, item.resource_name)
         names, entry = _OF_TYPE.get(resource.type, _unsupported)(resource, state, cluster)
     except ConfigError as refusal:
-        error, message = refusal.api_error.error, refusal.api_error.message or ""
-    else:
-        wanted = dict.fromkeys(item.configuration_keys or names())
-        shown = (entry(name) for name in wanted)
-        configs = tuple(_as_asked(each, request) for each in shown if each is not None)
+        return _refusal(item, refusal.api_error.error, refusal.api_error.message or "")
+    wanted = dict.fromkeys(item.configuration_keys or names())
+    shown = (entry(name) for name in wanted)
+    return DescribeConfigsResult(
+        error_code=ErrorCode.none,
+        error_message="",
+        resource_type=item.resource_type,
+        resource_name=item.resource_name,
+        configs=tuple(_as_asked(each, request) for each in shown if each is not None),
+    )
+
+
+def _refusal(
+    item: DescribeConfigsResource, error: ErrorCode, message: str
+) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=error,
         error_message=message,
         resource_type=item.resource_type,
         resource_name=item.resource_name,
-        configs=configs,
+        configs=(),
     )
 
 
