@@ -203,11 +203,14 @@ def _proven(
 ) -> frozenset[str]:
     """Return the levels that are proven; of unclear values by orders of transactions alone."""
     kinds = {str(anomaly["kind"]) for anomaly in found}
-    is_list = model == "list-append"
-    kept = proven(kinds, is_total=inferred.is_total, is_list=is_list, found=orders)
-    if inferred.unclear:
-        kept = proven(ALWAYS, is_total=False, is_list=False, found=orders)
-    if strongest(kept) and "read-atomic" in strongest(kept) and inferred.partly_read() is not None:
+    kept = proven(
+        kinds,
+        is_clear=not inferred.unclear,
+        is_list=model == "list-append",
+        is_total=inferred.is_total,
+        found=orders,
+    )
+    if "read-atomic" in strongest(kept) and inferred.partly_read() is not None:
         kept -= {"read-atomic", "monotonic-atomic-view"}
     return kept
 
@@ -223,6 +226,7 @@ def _assumptions(options: Mapping[str, Any], consistency: str) -> Assumptions:
         follows = not consistency.endswith("read-uncommitted")
     return Assumptions(
         wfr_keys=follows,
+        wfr_is_given=options.get("wfr_keys") is True,
         sequential_keys=bool(options.get("sequential_keys")),
         linearizable_keys=bool(options.get("linearizable_keys")),
         transaction_order=options.get("transaction_order") or {},

@@ -226,9 +226,14 @@ def also_violated(kinds: Iterable[str]) -> list[str]:
 
 
 def proven(
-    kinds: Iterable[str], *, is_total: bool, is_list: bool, found: Iterable[str] = ()
+    kinds: Iterable[str],
+    *,
+    is_clear: bool,
+    is_list: bool,
+    is_total: bool,
+    found: Iterable[str] = (),
 ) -> frozenset[str]:
-    """Return the levels that are kept for sure, where no value was written twice.
+    """Return the levels that are kept for sure.
 
     A level is proven where the dependencies are complete for it and have no forbidden cycle: then
     versions can be ordered as any order of transactions says that keeps the dependencies.
@@ -241,16 +246,17 @@ def proven(
     - Snapshot isolation and consistent view: `is_total`, since what no read shows of one key may
       have one order for one key only (Cerone and Gotsman 2016); else where `found` says so.
 
-    `found`: levels of which an order was found. What a proven level implies is proven.
+    `found`: levels of which an order was found; alone where values were written twice (not
+    `is_clear`). What a proven level implies is proven.
     """
-    kinds = set(kinds)
-    complete = {*_COMMITTED, "read-atomic"}
+    complete = {*found}
+    if is_clear:
+        complete |= {*_COMMITTED, "read-atomic"}
     if is_list:
         complete |= {*SERIALIZABLE}
     if is_total:
         complete |= {*SNAPSHOT, "consistent-view"}
-    violated = _violated(kinds)
-    kept = {level for level in complete if level not in violated} | set(found)
+    kept = complete.difference(_violated(kinds))
     return frozenset(weaker for level in kept for weaker in _WEAKER[level])
 
 

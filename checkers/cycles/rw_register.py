@@ -52,6 +52,8 @@ class Assumptions:
 
     wfr_keys: bool = True
     """What a transaction read precedes what it then wrote to the same key."""
+    wfr_is_given: bool = False
+    """A caller says so; else it follows from read committed, and is nothing for G0."""
     sequential_keys: bool = False
     """Versions of a key are seen in the order of each process."""
     linearizable_keys: bool = False
@@ -74,6 +76,8 @@ class _Register:
     """Transaction -> what it found there."""
     after: dict[Hashable, list[Hashable]] = field(default_factory=dict)
     """Value -> values that came later."""
+    after_read: dict[Hashable, list[Hashable]] = field(default_factory=dict)
+    """Value -> values that transactions wrote which had read it: later, if reads are committed."""
 
     def add_write(self, transaction: Transaction, value: Hashable) -> None:
         others = self.unclear.get(value)
@@ -87,11 +91,20 @@ class _Register:
             self.writers[value] = transaction
         self.last_of[transaction.index] = value
 
-    def follows(self, before: Hashable, later: Hashable) -> None:
+    def follows(self, before: Hashable, later: Hashable, *, by_read: bool = False) -> None:
         """Note that a version came later than another one."""
         is_known = before not in self.unclear and later not in self.unclear
         if is_known and before is not INITIAL and before != later:
-            self.after.setdefault(before, []).append(later)
+            after = self.after_read if by_read else self.after
+            after.setdefault(before, []).append(later)
+
+    def all_after(self) -> dict[Hashable, list[Hashable]]:
+        """Return what came later than each value, by whatever is known."""
+        both = (self.after, self.after_read)
+        return {
+            value: [*self.after.get(value, ()), *self.after_read.get(value, ())]
+            for value in dict.fromkeys(v for after in both for v in after)
+        }
 
 
 def infer(history: Sequence[Transaction], assumed: Assumptions) -> Dependencies:
@@ -116,11 +129,13 @@ def infer(history: Sequence[Transaction], assumed: Assumptions) -> Dependencies:
         clear = (found for found in found_there if found[2] not in register.unclear)
         anomalies += lost_updates(clear, WRITER)
         _add_order(register, transactions, assumed)
-        if _cyclic(register):
+        if _cyclic(register.after):
             what = f"versions of {show(key)} that were read and written form a circle"
             anomalies.append(anomaly("cyclic-versions", what, *_involved(register)))
-        else:
-            edges += _edges(key, register, transactions)
+            continue
+        if _cyclic(register.all_after()):
+            register.after_read.clear()  # what was read and written says so itself: G1c
+        edges += _edges(key, register, transactions)
     known = set(transactions)
     edges = [e for e in edges if e.source in known and e.target in known]
     atomic, fractured = _atomic(registers, transactions)
@@ -191,7 +206,7 @@ def _note_read(
     register.first_read.setdefault(transaction.index, step.value)
     own = register.last_of.get(transaction.index)
     if assumed.wfr_keys and transaction.index in register.last_of:
-        register.follows(step.value, own)
+        register.follows(step.value, own, by_read=not assumed.wfr_is_given)
 
 
 def _internal(transaction: Transaction) -> Iterator[Anomaly]:
@@ -275,12 +290,12 @@ def _end(transaction: Transaction) -> int:
     return transaction.index if end is None else end
 
 
-def _cyclic(register: _Register) -> bool:
+def _cyclic(after: Mapping[Hashable, Sequence[Hashable]]) -> bool:
     numbers: dict[Hashable, int] = {}
-    for value, later in register.after.items():
+    for value, later in after.items():
         for each in (value, *later):
             numbers.setdefault(each, len(numbers))
-    following = {numbers[v]: [numbers[n] for n in later] for v, later in register.after.items()}
+    following = {numbers[v]: [numbers[n] for n in later] for v, later in after.items()}
     return INITIAL in numbers or any(len(group) > 1 for group in components(following))
 
 
@@ -291,7 +306,8 @@ def _involved(register: _Register) -> list[Transaction]:
 
 
 def _edges(key: Key, register: _Register, known: Mapping[int, Transaction]) -> Iterator[Edge]:
-    preceded = {v for later in register.after.values() for v in later}
+    after = register.all_after()
+    preceded = {v for later in after.values() for v in later}
     roots = [v for v in register.writers if v not in preceded]
     for value, readers in register.readers.items():
         if value in register.unclear:
@@ -301,7 +317,7 @@ def _edges(key: Key, register: _Register, known: Mapping[int, Transaction]) -> I
             if writer is not None and register.last_of[writer.index] == value:
                 why = f"wrote {show(value)} to {show(key)}, which the next one read"
                 yield from _edge(writer, reader, "wr", why, key)
-            for later in roots if value is INITIAL else register.after.get(value, ()):
+            for later in roots if value is INITIAL else after.get(value, ()):
                 replacing = register.writers.get(later)
                 if replacing is not None and replacing.index in known:
                     why = f"read {show(value)} of {show(key)}, which the next one replaced by "

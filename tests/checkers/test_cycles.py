@@ -131,7 +131,6 @@ REGISTERS = {
     "fractured-read": [txn(0, [w("x", 1), w("y", 1)]), txn(1, [r("x", 1), r("y", None)])],
     "garbage": [txn(0, [r("x", 1)])],
     "future-read": [txn(0, [r("x", 1), w("x", 1)])],
-    "cyclic-versions": [txn(0, [r("x", 1), w("x", 2)]), txn(1, [r("x", 2), w("x", 1)])],
     "G-single-realtime": [txn(0, [w("x", 1)], 0, 1), txn(1, [r("x", None)], 5, 6)],
 }
 
@@ -418,9 +417,12 @@ def test_that_writes_follow_reads_can_be_left_open():
     assert "G-single" in judged(history, "rw-register", **options)[1]
     unseen = judged(history, "rw-register", wfr_keys=False, **options)
     assert unseen[:2] == (Status.FAIL, {"fractured-read"})
-    circle = REGISTERS["cyclic-versions"]
-    assert judged(circle, "rw-register", consistency="read-uncommitted")[0] is Status.PASS
-    assert judged(circle, "rw-register", consistency="read-committed")[0] is Status.FAIL
+    circle = [txn(0, [r("x", 1), w("x", 2)]), txn(1, [r("x", 2), w("x", 1)])]
+    dirty, committed = ({"consistency": f"read-{kind}committed"} for kind in ("un", ""))
+    assert judged(circle, "rw-register", **dirty)[0] is Status.PASS
+    assert judged(circle, "rw-register", **committed)[1] == {"G1c"}
+    given = judged(circle, "rw-register", wfr_keys=True, **dirty)
+    assert given[:2] == (Status.FAIL, {"cyclic-versions"})
 
 
 HIDDEN = [
@@ -553,7 +555,7 @@ def test_components_are_those_of_a_long_cycle():
 def test_registers_with_repeated_values_are_judged_as_by_brute_force(strict):
     """With crashed transactions, of which any may have taken place."""
     verdicts = set()
-    for case in range(1_000):
+    for case in range(500):
         rnd = Random(f"repeated-{case}")
         history = world(rnd, "rw-register", repeat=True)
         for place, each in enumerate(history):
@@ -636,14 +638,14 @@ def runs(order, model):
 @pytest.mark.parametrize("model", ["list-append", "rw-register"])
 def test_what_is_serializable_has_no_anomaly_and_all_of_the_rest_has_one(model):
     wrong = 0
-    for case in range(1_500):
+    for case in range(500):
         history = world(Random(f"{model}-{case}"), model)
         for consistency in ("serializable", "strict-serializable"):
             right = serializable(history, model, strict=consistency.startswith("strict"))
             status = judged(history, model, consistency=consistency)[0]
             assert status is (Status.PASS if right else Status.FAIL), (case, consistency)
             wrong += not right
-    assert wrong > 300
+    assert wrong > 100
 
 
 def test_the_check_is_known_by_name():
