@@ -22,6 +22,7 @@ from checkers.history.arrow import numpy_of
 from checkers.history.columns import Int64s
 from checkers.history.edn import IndependentTuple, Keyword, key_text, read_all, write
 from checkers.history.foreign import NO_INDEXES
+from checkers.history.kafka_log import are_steps
 
 MARK = "\x01"
 """Before a value that is JSON text."""
@@ -248,6 +249,8 @@ def _read(line: str, *, independent: bool) -> dict[str, str | None]:
         raise NotPlainError("another process")
     if form.keys() & {"node", "offset", "epoch"} or not isinstance(form["f"], str):
         raise NotPlainError("more fields")
+    if are_steps(value):
+        raise NotPlainError("sends and polls, which are read as a log's")
     if not is_nemesis and (isinstance(value, IndependentTuple) or (independent and value)):
         if not isinstance(value, list) or len(value) != 2:
             raise NotPlainError("no [key value]")

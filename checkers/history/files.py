@@ -17,7 +17,14 @@ import numpy as np
 
 from checkers.history import HistoryError
 from checkers.history.columns import FAIL, OK, Columns, from_operations
-from checkers.history.foreign import READS, Reading, left_out, shows_nothing
+from checkers.history.foreign import (
+    READS,
+    WRITE,
+    Reading,
+    left_out,
+    refuse_pairs,
+    shows_nothing,
+)
 from checkers.history.formats import read_text
 from checkers.history.sources import open_history
 
@@ -51,11 +58,23 @@ def load_judged(path: str | Path, reading: Reading) -> ColumnFile:
     failed = (columns.type == FAIL) & no_refusals
     reads = [code for code, name in enumerate(columns.functions) if name in READS]
     unknown = (columns.type == OK) & (columns.output == 0) & np.isin(columns.f, reads) & no_nil
+    if is_foreign:
+        _refuse_pairs(columns, path)
     kept = columns
     if failed.any() or unknown.any():
         kept = columns.take(np.flatnonzero(~(failed | unknown)))
     more = left_out(int(failed.sum()), int(unknown.sum()))
     return ColumnFile(columns, kept, (*notes, *more))
+
+
+def _refuse_pairs(columns: Columns, path: str | Path) -> None:
+    reads = np.isin(columns.f, [c for c, name in enumerate(columns.functions) if name in READS])
+    ok, writes = reads & (columns.type == OK), columns.f == columns.function(WRITE)
+    given = (columns.input[reads], columns.output[ok], columns.input[writes])
+    try:
+        refuse_pairs(*((columns.values[c] for c in np.unique(codes)) for codes in given))
+    except HistoryError as error:
+        raise HistoryError(f"{path}: {error}") from error
 
 
 def _read(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool]:

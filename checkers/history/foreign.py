@@ -40,10 +40,15 @@ from checkers.history import (
 from checkers.history.edn import IndependentTuple, key_text, write
 from checkers.history.json_text import shown
 from checkers.history.kafka_log import is_kafka, log_operations
+from checkers.history.values import freeze
 
 NO_INDEXES = "indexes are missing, or given twice: ordered by position"
 READS = frozenset({"read", "get", "read-all"})
 """Functions of which nil may mean that nobody knows what was read."""
+
+
+WRITE = "write"
+"""What replaces the value of a register."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +321,11 @@ def shows_nothing(reading: Reading, *, is_foreign: bool) -> tuple[bool, bool]:
 def judged(history: History, reading: Reading) -> tuple[list[Operation], list[str]]:
     """Leave out what shows nothing; returns what is judged, and notes."""
     no_refusals, no_nil = shows_nothing(reading, is_foreign=history.is_foreign)
+    if history.is_foreign:
+        client_reads = [o for o in history.operations if o.f in READS]
+        got = (o.output for o in client_reads if o.type is EventType.OK)
+        written = (o.input for o in history.operations if o.f == WRITE)
+        refuse_pairs((o.input for o in client_reads), got, written)
     kept = []
     failed = unknown = 0
     for o in history.operations:
@@ -326,6 +336,38 @@ def judged(history: History, reading: Reading) -> tuple[list[Operation], list[st
         else:
             kept.append(o)
     return kept, [*history.notes, *left_out(failed, unknown)]
+
+
+def refuse_pairs(asked: Iterable[Any], got: Iterable[Any], written: Iterable[Any]) -> None:
+    """Raise HistoryError where values are pairs that a model would take for single values.
+
+    `asked`: of reads, what their invocations hold, and `got`, what they returned; `written`: what
+    writes of registers hold. A read asks for nothing, so `[7 nil]` is a key and a value to come,
+    and `[nil nil]` a version and a value to come (jepsen.etcd). Where reads have plain invocations
+    it is a version if all of them show pairs of a number and of what was written by itself.
+    """
+    for value in asked:
+        if isinstance(value, list) and len(value) == 2 and value[1] is None:
+            if value[0] is None:
+                raise HistoryError(_VERSIONS)
+            raise HistoryError(
+                f"a read asks for {shown(value)}: if values are [key value], give --independent"
+            )
+    frozen = set(map(freeze, written))
+    pairs = [value for value in got if value is not None]
+    if frozen and pairs and all(map(_is_versioned, pairs)):
+        if {freeze(value) for _, value in pairs} <= frozen | {None}:
+            raise HistoryError(_VERSIONS)
+
+
+_VERSIONS = (
+    "values are [version value], as jepsen.etcd has them, and no model here knows versions: "
+    "give values alone"
+)
+
+
+def _is_versioned(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and type(value[0]) is int
 
 
 def left_out(failed: int, unknown: int) -> list[str]:

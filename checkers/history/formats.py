@@ -31,6 +31,7 @@ from checkers.history.text_lines import are_text_lines, operations_of
 from checkers.history.untrusted import read_bounded
 
 _JOURNAL_FIELDS = frozenset(Event.__slots__)
+_START_BYTES = 4096
 _BLANK = " \t\r\n,\ufeff"
 
 
@@ -61,6 +62,9 @@ def read_text(
     Raises HistoryError in one line, which begins with the name.
     """
     try:
+        if b"\0" in file.read(_START_BYTES):  # binary: not worth reading to its end
+            raise HistoryError("no history: not UTF-8 text")  # noqa: TRY301  (the name is added below)
+        file.seek(0)
         text = read_bounded(file, name, bytes_max=TEXT_BYTES_MAX).decode("utf-8")
         return _history(text, independent=independent, paired=paired)
     except OSError as error:
@@ -72,7 +76,7 @@ def read_text(
 
 
 def _history(text: str, *, independent: bool, paired: bool) -> History:
-    start = text[:4096].lstrip(_BLANK) or text.lstrip(_BLANK)[:4096]
+    start = text[:_START_BYTES].lstrip(_BLANK) or text.lstrip(_BLANK)[:_START_BYTES]
     if not start:
         raise HistoryError("empty: there is no history in it")
     notes: list[str] = []

@@ -22,18 +22,22 @@ from checkers.history.edn import key_text
 from checkers.history.json_text import shown
 from checkers.history.values import freeze
 
-_FUNCTIONS = frozenset({"send", "poll", "txn"})
+_STEPS = ("send", "poll")
+_FUNCTIONS = frozenset({*_STEPS, "txn"})
+
+
+def are_steps(value: Any) -> bool:
+    """Return whether a value is a list of sends and polls."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(step, list) and step and step[0] in _STEPS for step in value)
+    )
 
 
 def is_kafka(operation: Operation) -> bool:
     """Return whether an operation is a list of sends and polls."""
-    steps = operation.input
-    return (
-        operation.f in _FUNCTIONS
-        and isinstance(steps, list)
-        and bool(steps)
-        and all(isinstance(step, list) and step and step[0] in ("send", "poll") for step in steps)
-    )
+    return operation.f in _FUNCTIONS and are_steps(operation.input)
 
 
 def log_operations(operations: Sequence[Operation], notes: list[str]) -> list[Operation]:
