@@ -117,7 +117,8 @@ def test_options_of_the_command_say_how_a_file_is_read(written):
     right = run.invoke(main, ["check", path, "--initial", "#{2 1}"])
     assert (wrong.exit_code, right.exit_code) == (1, 0), (wrong.output, right.output)
     assert run.invoke(main, ["check", path, "--initial", "[1"]).exit_code == 2
-    cas = str(written(events(*REFUSED)))
+    seen = [(2, "invoke", "read", "nil"), (2, "ok", "read", 1)]
+    cas = str(written(events(*REFUSED, *seen)))
     assert run.invoke(main, ["check", cas, "--model", "cas-register", "--refusals"]).exit_code == 1
     shown = run.invoke(main, ["check", cas, "--model", "cas-register"])
     assert shown.exit_code == 0

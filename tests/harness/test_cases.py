@@ -18,7 +18,6 @@ def level(name):
     return (*LISTS, "--consistency", name)
 
 
-NO_FLOOR = pytest.mark.xfail(reason="files have no floor yet")
 RIGHT = [
     ("a1-failed-cas.jsonl", ("--model", "cas-register"), {PASS}),
     ("a1-failed-cas.json", ("--model", "cas-register"), {PASS}),
@@ -29,8 +28,8 @@ RIGHT = [
     ("c1-stale-list-read.edn", (*LISTS, *KEYS), {FAIL, REFUSED}),
     ("d1-fractured-read.edn", level("read-atomic"), {FAIL}),
     ("e2-lost-4-of-5.edn", ("--model", "counter"), {FAIL}),
-    pytest.param("f1-nothing-read.edn", (), {UNDER}, marks=NO_FLOOR),
-    pytest.param("f2-all-failed-but-one.edn", LISTS, {UNDER}, marks=NO_FLOOR),
+    ("f1-nothing-read.edn", (), {UNDER}),
+    ("f2-all-failed-but-one.edn", LISTS, {UNDER}),
     ("g1-info-repeats-its-argument.jsonl", ("--model", "log"), {PASS}),
     ("k1-no-invocation.edn", (), {PASS}),
     ("l1-spaces.txt", ("--model", "cas-register"), {FAIL}),
@@ -59,8 +58,7 @@ def check(path, *options):
 
 def test_no_case_is_left_out():
     files = {path.name for path in CASES.iterdir()}
-    right = {case.values[0] if isinstance(case, type(RIGHT[9])) else case[0] for case in RIGHT}
-    assert files == right | set(ALIKE)
+    assert files == {name for name, *_ in RIGHT} | set(ALIKE)
 
 
 @pytest.mark.parametrize(("name", "options", "codes"), RIGHT)
