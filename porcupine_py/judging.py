@@ -5,6 +5,15 @@ placed operations, state), sets as bits. It is exponential in the worst case (th
 NP-complete, Gibbons and Korach 1997), hence bounded in time and memory. It runs in plain Python,
 whatever is installed: a model is any Python function, which no compiled kernel knows.
 
+An operation that returned behind every call, as Porcupine's users let those return of which nothing
+is known, may stand behind all others, and nothing has to follow it. It is searched for as if it
+were pending, so that not every place for it is tried:
+
+- No order then, none at all: an order of all operations is one of those in which it may be missing.
+- An order without some of them goes on with those in order of their calls, and is replayed as an
+  order of operations that returned. Where the model refuses one there (its output does say
+  something), the search is done again with all of them as they are.
+
 Every order that the search finds is replayed by `checkers.linearizability.certificate`, which
 shares no code with it; one that is refused shows a model that is no pure function.
 """
@@ -14,7 +23,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from checkers import models
@@ -27,6 +36,8 @@ from porcupine_py.history import PENDING, Operation, ranks
 from porcupine_py.model import Model
 from porcupine_py.partials import Longest
 from porcupine_py.states import ModelError, Rules, StateKey
+
+_PENDING, _RETURNED = "pending", "returned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,8 @@ class Part:
     """Positions in `operations`, in order; when it is legal."""
     longest: Longest | None = None
     """The partial linearizations, when asked for."""
+    late: set[int] | None = None
+    """Those that returned behind every call and are searched for as if pending; None: not known."""
     explored: int = 0
     """Configurations entered by the last search."""
     placed: list[Placed] = field(default_factory=list)
@@ -69,7 +82,7 @@ class Part:
             Placed(
                 index=position,
                 process=position,
-                f="",
+                f=_PENDING if operation.return_ is None else _RETURNED,
                 key=None,
                 input=operation.input,
                 output=None if operation.return_ is None else operation.output,
@@ -81,6 +94,18 @@ class Part:
         ]
         return cls(tuple(operations), placed=placed)
 
+    def _searched(self, checked: _Checked) -> list[Placed]:
+        """Return the operations as the search places them."""
+        kept = models.relevant(self.placed, checked)
+        if self.late is None:
+            called_ns = max((o.invoke_ns for o in kept), default=0)
+            last = (o for o in kept if called_ns <= o.complete_ns < INFINITY_NS)
+            self.late = {o.index for o in last if checked.begins_with(o)}
+        return [
+            replace(o, type=EventType.INFO, complete_ns=INFINITY_NS) if o.index in self.late else o
+            for o in kept
+        ]
+
     def judge(self, model: Model[Any, Any, Any], limits: Limits, explored_max: int | None) -> None:
         """Search for an order; `legal` stays None when a bound was met first.
 
@@ -89,7 +114,7 @@ class Part:
         Raises ModelError, and whatever the model's functions raise.
         """
         checked = _Checked(model, limits)
-        kept = models.relevant(self.placed, checked)
+        kept = self._searched(checked)
         budget = Budget(math.inf, limits.memory_bytes, limits.passed)
         if self.longest is not None:
             self.longest.begin()
@@ -102,16 +127,26 @@ class Part:
         )
         self.explored = outcome.explored
         if outcome.status is Status.PASS:
-            self._accept(model, outcome.linearization)
+            if not self._accept(model, outcome.linearization):
+                self.late = set()
+                self.judge(model, limits, explored_max)
         elif outcome.status is Status.FAIL:
             self.legal = False
         elif explored_max is None or outcome.explored <= explored_max:
             self.limit = "time" if limits.passed() else "memory"
 
-    def _accept(self, model: Model[Any, Any, Any], order: tuple[int, ...]) -> None:
+    def _accept(self, model: Model[Any, Any, Any], order: tuple[int, ...]) -> bool:
+        """Replay an order; False when only what returned last does not fit behind it."""
+        assert self.late is not None
+        missing = sorted(self.late.difference(order), key=lambda i: self.placed[i].invoke_ns)
         try:
+            order += tuple(missing)
             certificate.verify_order(self.placed, _Checked(model, Limits()), order)
-        except certificate.RefusedError as refused:
+        except Exception as refused:
+            if missing:
+                return False
+            if not isinstance(refused, certificate.RefusedError):
+                raise
             raise ModelError(
                 f"the order that was found is refused when it is replayed ({refused}): step does "
                 "not give the same answer twice, so it is no pure function"
@@ -120,6 +155,7 @@ class Part:
         self.linearization = order
         if self.longest is not None:
             self.longest.complete(order)
+        return True
 
 
 class _Checked(models.Model):
@@ -139,7 +175,7 @@ class _Checked(models.Model):
         assert isinstance(state, StateKey)
         if self._limits.passed():  # here as well: a step may take long
             raise BudgetExceededError("time limit")
-        output = PENDING if operation.type is EventType.INFO else operation.output
+        output = PENDING if operation.f == _PENDING else operation.output
         result: Any = self._model.step(state.state, operation.input, output)
         state.check_unchanged()
         if not isinstance(result, tuple) or len(result) != 2:
@@ -155,12 +191,22 @@ class _Checked(models.Model):
             )
         return True, key
 
+    def begins_with(self, operation: Placed) -> bool:
+        """Return whether an operation may change the state, and may be the first of all.
+
+        What nothing is known of may be; what shows a state mostly may not, and is left as it is.
+        """
+        try:
+            return self.has_effect(operation) and self.step(self.init(), operation)[0]
+        except Exception:  # noqa: BLE001  (of a step that the search need not make)
+            return False
+
     def has_effect(self, operation: Placed) -> bool:
         read_only: Callable[[Any], bool] | None = self._model.read_only
         return read_only is None or not read_only(operation.input)
 
     def same_effect(self, operation: Placed) -> Hashable:
-        return exactly(operation.input)
+        return (exactly(operation.input), exactly(operation.output))
 
     def describe_operation(self, operation: Placed) -> str:
         del operation

@@ -190,27 +190,38 @@ class _Search:
 
         None when no determinate operation is left.
         """
-        count = len(self.operations)
-        entry = self._next[self._head]
+        # The innermost loop of the search: names are looked up once, and a step only when new.
+        count, following, steps = len(self.operations), self._next, self._steps
+        open_ended, alike_before, pure = self._indeterminate, self._alike_before, self._pure
+        entry = following[self._head]
         found: list[tuple[int, int]] = []
         while entry < count:
-            after = self._step(entry, state)
-            if self._indeterminate[entry]:
-                alike = self._alike_before[entry]
-                first = alike < 0 or indeterminate >> self._bit[alike] & 1
-                if first and after not in (-1, state):
+            if open_ended[entry]:
+                alike = alike_before[entry]
+                if alike >= 0 and not indeterminate >> self._bit[alike] & 1:
+                    entry = following[entry]
+                    continue
+            after = steps[entry].get(state)
+            if after is None:
+                after = self._step(entry, state)
+            if open_ended[entry]:
+                if after not in (-1, state):
                     found.append((entry, after))
-            elif after == state and self._pure[entry]:
+            elif after == state and pure[entry]:
                 return [(entry, after)]
             elif after >= 0:
                 found.append((entry, after))
-            entry = self._next[entry]
+            entry = following[entry]
         if entry == self._end:
             return None
         if self._rank[entry] > self.furthest:
             self._note_furthest(entry, state)
-        found.sort(key=lambda candidate: self._rank[count + candidate[0]], reverse=True)
+        if len(found) > 1:
+            found.sort(key=self._return_rank, reverse=True)
         return found
+
+    def _return_rank(self, candidate: tuple[int, int]) -> int:
+        return self._rank[len(self.operations) + candidate[0]]
 
     def _note_furthest(self, entry: int, state: int) -> None:
         self.furthest = self._rank[entry]
@@ -247,12 +258,10 @@ class _Search:
             self.budget.spend(self._used_bytes)
 
     def _step(self, i: int, state: int) -> int:
-        """Return the state after operation i, -1 when the model refuses; computed once."""
-        known = self._steps[i].get(state)
-        if known is None:
-            legal, after = self.model.step(self._states[state], self.operations[i])
-            known = self._steps[i][state] = self._intern(after) if legal else -1
-            self._used_bytes += 100
+        """Return the state after operation i, -1 when the model refuses, and remember it."""
+        legal, after = self.model.step(self._states[state], self.operations[i])
+        known = self._steps[i][state] = self._intern(after) if legal else -1
+        self._used_bytes += 100
         return known
 
     def _intern(self, state: State) -> int:

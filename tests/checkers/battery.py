@@ -59,6 +59,15 @@ KNOWN = {
         "register",
         PASS,
     ),
+    "unknown writes of two values": (
+        [
+            *(write(i, i, 0, None) for i in (1, 2)),
+            *(write(i, 3, 0, 1) for i in (3, 4)),
+            *(read(i, value, 2 * i, 2 * i + 1) for i, value in ((5, 2), (6, 1))),
+        ],
+        "register",
+        PASS,
+    ),
     "never": ([write(0, 1, 0, None), read(1, None, 5, 6)], "register", PASS),
     "failed": ([write(0, 1, 0, 1, type=EventType.FAIL), read(1, 1, 5, 6)], "register", FAIL),
     "types": ([write(0, 1, 0, 1), read(1, True, 5, 6)], "register", FAIL),
