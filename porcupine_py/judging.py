@@ -99,8 +99,9 @@ class Part:
         kept = models.relevant(self.placed, checked)
         if self.late is None:
             called_ns = max((o.invoke_ns for o in kept), default=0)
-            last = (o for o in kept if called_ns <= o.complete_ns < INFINITY_NS)
-            self.late = {o.index for o in last if checked.begins_with(o)}
+            last = [o for o in kept if called_ns <= o.complete_ns < INFINITY_NS]
+            among_others = last if len(last) > 1 else []  # a single one multiplies nothing
+            self.late = {o.index for o in among_others if checked.begins_with(o)}
         return [
             replace(o, type=EventType.INFO, complete_ns=INFINITY_NS) if o.index in self.late else o
             for o in kept

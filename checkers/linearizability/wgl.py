@@ -192,25 +192,19 @@ class _Search:
         """
         # The innermost loop of the search: names are looked up once, and a step only when new.
         count, following, steps = len(self.operations), self._next, self._steps
-        open_ended, alike_before, pure = self._indeterminate, self._alike_before, self._pure
+        open_ended, pure = self._indeterminate, self._pure
         entry = following[self._head]
         found: list[tuple[int, int]] = []
         while entry < count:
-            if open_ended[entry]:
-                alike = alike_before[entry]
-                if alike >= 0 and not indeterminate >> self._bit[alike] & 1:
-                    entry = following[entry]
-                    continue
-            after = steps[entry].get(state)
-            if after is None:
-                after = self._step(entry, state)
-            if open_ended[entry]:
-                if after not in (-1, state):
+            is_open = open_ended[entry]
+            if not is_open or self._is_first(entry, indeterminate):
+                after = steps[entry].get(state)
+                if after is None:
+                    after = self._step(entry, state)
+                if after == state and pure[entry] and not is_open:
+                    return [(entry, after)]
+                if after >= 0 and not (is_open and after == state):
                     found.append((entry, after))
-            elif after == state and pure[entry]:
-                return [(entry, after)]
-            elif after >= 0:
-                found.append((entry, after))
             entry = following[entry]
         if entry == self._end:
             return None
@@ -219,6 +213,11 @@ class _Search:
         if len(found) > 1:
             found.sort(key=self._return_rank, reverse=True)
         return found
+
+    def _is_first(self, entry: int, indeterminate: int) -> bool:
+        """Return whether no unplaced indeterminate operation before it would do the same."""
+        alike = self._alike_before[entry]
+        return alike < 0 or bool(indeterminate >> self._bit[alike] & 1)
 
     def _return_rank(self, candidate: tuple[int, int]) -> int:
         return self._rank[len(self.operations) + candidate[0]]
