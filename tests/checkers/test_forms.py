@@ -187,7 +187,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("content", "why"), REFUSED)
+@pytest.mark.parametrize(("content", "why"), REFUSED, ids=range(len(REFUSED)))
 def test_what_is_no_history_is_refused_in_one_line(written, content, why):
     path = written(content)
     with pytest.raises(HistoryError) as refusal:
