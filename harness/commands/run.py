@@ -181,6 +181,8 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
         document["schedule"] = read_schedule(asked["schedule"])
         if asked.get("faults") is None:
             document.pop("faults", None)
+        elif not document["faults"]:
+            raise UsageError("give --faults none or --schedule, not both")
     if isinstance(document.get("expectations"), dict):
         document["expectations"] = _rescaled(given, document)
     document.setdefault("seed", random.randrange(_SEED_MAX))
