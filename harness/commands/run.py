@@ -167,11 +167,19 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
     ):
         if asked.get(key) is not None:
             document[key] = asked[key]
-    if asked.get("inventory") is not None and document.get("backend") != "ssh":
-        raise UsageError("--inventory names the hosts of --backend ssh, on which this is not run")
     document |= _system(asked, document)
     if given.get("workload") != document.get("workload"):
         document.pop("workload_options", None)
+    _schedule(asked, document)
+    if isinstance(document.get("expectations"), dict):
+        document["expectations"] = _rescaled(given, document)
+    document.setdefault("seed", random.randrange(_SEED_MAX))
+    document["campaign"] = campaign
+    return document
+
+
+def _schedule(asked: Mapping[str, Any], document: dict[str, Any]) -> None:
+    """Apply the options that say which faults come."""
     if asked.get("faults") is not None:
         document["faults"] = _fault_names(asked["faults"])
         document.pop("without_faults", None)
@@ -183,11 +191,6 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
             document.pop("faults", None)
         elif not document["faults"]:
             raise UsageError("give --faults none or --schedule, not both")
-    if isinstance(document.get("expectations"), dict):
-        document["expectations"] = _rescaled(given, document)
-    document.setdefault("seed", random.randrange(_SEED_MAX))
-    document["campaign"] = campaign
-    return document
 
 
 def _origins(asked: Mapping[str, Any]) -> dict[str, str]:
@@ -211,6 +214,8 @@ def _fault_names(text: str) -> list[str]:
 
 def _system(asked: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys that say which program is run, where options change them."""
+    if asked.get("inventory") is not None and document.get("backend") != "ssh":
+        raise UsageError("--inventory names the hosts of --backend ssh, on which this is not run")
     changed: dict[str, Any] = {}
     pairs = []
     for text in asked.get("system_options", ()):
