@@ -20,6 +20,15 @@ class ExtensionError(ValueError):
     """What a package adds cannot be used; one line."""
 
 
+_modules: dict[str, str] = {}
+"""Top-level module of each object that a package added -> name and version of the package."""
+
+
+def package_of(module: str) -> str | None:
+    """Name the package that added objects of this module; None if it is none of those."""
+    return _modules.get(module.partition(".")[0])
+
+
 class Named(Protocol):
     """What a registry holds."""
 
@@ -77,6 +86,7 @@ class Registry(Mapping[str, T]):
         return found
 
     def _load(self, point: EntryPoint) -> T:
+        _modules.setdefault(point.module.partition(".")[0], _package(point))
         try:
             item = point.load()
         except Exception as error:

@@ -140,7 +140,8 @@ def _reported(error: BaseException) -> tuple[int, *tuple[str, ...]]:
         messages = [*error.lines]
     elif not is_expected(error):
         bug = error if isinstance(error, InternalError) else internal_error(error)
-        code, messages = EXIT_INTERNAL, [str(bug)]
+        code = EXIT_INTERNAL if isinstance(bug, InternalError) else EXIT_USAGE
+        messages = [str(bug)]
     return code, *(f"kraftprobe: {' '.join(message.split())}" for message in messages)
 
 

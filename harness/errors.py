@@ -30,6 +30,10 @@ class BatchError(ValueError):
     """The folder cannot take this batch of seeds; one line."""
 
 
+class PackageError(UsageError):
+    """A bug of an installed package that adds to Kraftprobe; one line names package and place."""
+
+
 class InternalError(Exception):
     """A bug of Kraftprobe; one line says where its traceback is."""
 
@@ -74,9 +78,12 @@ def bugs_kept_in(folder: Path) -> Iterator[None]:
         raise internal_error(error, folder) from error
 
 
-def internal_error(error: BaseException, folder: Path | None = None) -> InternalError:
+def internal_error(
+    error: BaseException, folder: Path | None = None
+) -> InternalError | PackageError:
     """Make the line that reports a bug; the traceback goes to a new file that only the user reads.
 
+    It is a PackageError if it was raised in, or below, what an installed package added.
     Without `folder` the file is in the user's state folder (XDG_STATE_HOME), else in a new
     temporary folder.
     """
@@ -85,7 +92,26 @@ def internal_error(error: BaseException, folder: Path | None = None) -> Internal
         kept = f"its traceback is in {_save(error, folder)}"
     except OSError as failure:
         kept = f"its traceback could not be saved ({one_line(failure)})"
+    place = _foreign_place(error)
+    if place is not None:
+        return PackageError(f"{place}: {what}; {kept}; report it to that package")
     return InternalError(f"internal error: {what}; {kept}; please report it with that file")
+
+
+def _foreign_place(error: BaseException) -> str | None:
+    """Name package, file and line of the innermost frame that an added package has in an error."""
+    from extensions import package_of  # noqa: PLC0415  (a handler needs it, no command does)
+
+    cause: BaseException | None = error
+    found = None
+    while cause is not None:
+        for frame, line in traceback.walk_tb(cause.__traceback__):
+            package = package_of(str(frame.f_globals.get("__name__", "")))
+            if package is not None:
+                file = frame.f_code.co_filename
+                found = f"package {package}, {file} line {line}, in {frame.f_code.co_name}"
+        cause = cause.__cause__
+    return found
 
 
 def _save(error: BaseException, folder: Path | None) -> Path:

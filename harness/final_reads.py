@@ -12,6 +12,7 @@ look like lost writes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -111,12 +112,10 @@ async def _commit_sentinel(
                 endpoint, to.resource, to.key, "set", "1", timeout_ms=_REQUEST_TIMEOUT_MS
             )
             if outcome.type == "ok":
-                try:
+                with contextlib.suppress(CallFailed):
                     quorum = await client.describe_quorum(endpoint, timeout_ms=_REQUEST_TIMEOUT_MS)
-                except CallFailed:
-                    continue
-                if quorum.high_watermark >= 0:
-                    return name, quorum.high_watermark
+                    if quorum.high_watermark >= 0:
+                        return name, quorum.high_watermark
         await asyncio.sleep(_PAUSE_S)
     return None
 

@@ -12,6 +12,11 @@ worker too, whose process never changes.
 An exception from a client is a fault of the harness, not of the system under test. It ends the
 run (`HarnessError`); the operation stays without completion, which a checker reads as `info`.
 
+A client that does not return is a fault of the client as well, but the run goes on and ends in
+time: its operation is ended after `bound_s` and completed as `info` with error `HUNG`, which is
+sound since an `info` claims nothing, and the worker goes on with a new client. The bound is far
+above the plan's time-out of operations, which a client keeps by itself.
+
 Only the running loop's time and asyncio's primitives are used, so the interpreter runs unchanged
 on a loop with virtual time.
 """
@@ -20,14 +25,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from checkers.history import Event, EventType
+from checkers.runs.answers import HUNG
 from harness.generators.base import NANOSECONDS, NEMESIS, Context, Done, Generator, Next, Worker
 from harness.recorder import Recorder
 from workloads.base import Completion, Op, WorkloadClient
 
+T = TypeVar("T")
 ClientFactory = Callable[[Worker, int | str], WorkloadClient]
 """(worker, process) -> its client."""
+
+
+CLOSE_BOUND_S = 5.0
+"""How long a client may take to close, and to end what it does once it was cancelled."""
 
 
 class HarnessError(Exception):
@@ -43,12 +55,15 @@ class Interpreter:
         recorder: Recorder,
         make_client: ClientFactory,
         concurrency: int,
+        bound_s: float | None = None,
     ) -> None:
+        """`bound_s`: after which an operation of a client is ended; None: never."""
         assert concurrency >= 1, "a run has clients"
         self._generator = generator
         self._recorder = recorder
         self._make_client = make_client
         self._concurrency = concurrency
+        self._bound_s = bound_s
         self._workers: tuple[Worker, ...] = (*range(concurrency), NEMESIS)
         self._news: asyncio.Future[None] | None = None
         self._clients: dict[Worker, WorkloadClient] = {}
@@ -73,9 +88,12 @@ class Interpreter:
     async def close(self) -> None:
         """Close every client."""
         clients, self._clients = self._clients, {}
-        for worker in self._workers:
-            if worker in clients:
-                await clients[worker].close()
+        if self._bound_s is None:
+            for worker in self._workers:
+                if worker in clients:
+                    await clients[worker].close()
+            return
+        await asyncio.gather(*(_bounded(c.close(), CLOSE_BOUND_S) for c in clients.values()))
 
     async def _work(self, worker: Worker) -> None:
         while True:
@@ -99,7 +117,7 @@ class Interpreter:
             client = self._clients[worker] = self._make_client(worker, process)
         self._update(worker, self._recorder.invoke(process, op))
         try:
-            completion = await client.invoke(op)
+            completion = await self._invoke(worker, client, op)
         except Exception as error:
             raise HarnessError(
                 f"process {process}, {op.f} {op.key or ''}: {type(error).__name__}: {error}"
@@ -109,8 +127,21 @@ class Interpreter:
         if completion.type is EventType.INFO and isinstance(process, int):
             self._processes[worker] = process + self._concurrency
             del self._clients[worker]
-            await client.close()
+            await self._close(client)
         self._wake()
+
+    async def _invoke(self, worker: Worker, client: WorkloadClient, op: Op) -> Completion:
+        """Let the client perform an operation, in bounded time."""
+        if self._bound_s is None or worker == NEMESIS:  # faults have bounds of their own
+            return await client.invoke(op)
+        completion = await _bounded(client.invoke(op), self._bound_s)
+        return completion or Completion(EventType.INFO, op.value, f"{HUNG} {self._bound_s:g} s")
+
+    async def _close(self, client: WorkloadClient) -> None:
+        if self._bound_s is None:
+            await client.close()
+        else:
+            await _bounded(client.close(), CLOSE_BOUND_S)
 
     def _update(self, worker: Worker, event: Event) -> None:
         self._generator.update(self._context(worker, event.time_ns), event)
@@ -134,6 +165,33 @@ class Interpreter:
         news, self._news = self._news, None
         if news is not None:
             news.set_result(None)
+
+
+async def _bounded(work: Coroutine[Any, Any, T], bound_s: float) -> T | None:
+    """Do the work; None if it has not ended within the bound. Raises what the work raises.
+
+    Work that does not end when it is cancelled either is left behind.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((task,), timeout=bound_s)
+        if task.done():
+            return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+    await asyncio.wait((task,), timeout=CLOSE_BOUND_S)
+    if not task.done():
+        task.add_done_callback(_drop)
+    elif not task.cancelled():
+        _drop(task)
+    return None
+
+
+def _drop(task: asyncio.Future[Any]) -> None:
+    """Retrieve what an ended task raised: its operation was completed without it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _first(errors: ExceptionGroup[Exception]) -> HarnessError:

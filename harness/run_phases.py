@@ -58,6 +58,10 @@ BACK_OFF_S = 0.1
 """Pause of a worker after a node refused because it does not lead; then it asks another node."""
 PINNED_BACK_OFF_S = 0.25
 """The same pause for a worker that is pinned to a node and asks it again."""
+HUNG_AFTER = 5
+"""Time-outs of an operation after which a client that has not returned is replaced ..."""
+HUNG_AFTER_MIN_S = 10.0
+"""... at the earliest after so long: a loop that is starved of processor time is slow itself."""
 FINAL_BOUND_S = 30.0
 """Bound on each of: the first leader, the last operations after the heal, the final reads."""
 ACTED_WITHIN_MS = 1_000.0
@@ -201,11 +205,7 @@ def later_phase(plan: Plan, nemesis: NemesisClient, clients: Generator) -> Gener
 def final_phase(plan: Plan) -> Generator:
     """Make the final phase: the workload's last operations, each until it is ok, within a bound."""
     ops = plan.make_workload().final_operations()
-    return Clients(
-        TimeLimit(
-            FINAL_BOUND_S, BackOff(BACK_OFF_S, LEADS_NOT, Phases(*(UntilOk(op) for op in ops)))
-        )
-    )
+    return Clients(TimeLimit(FINAL_BOUND_S, Phases(*(UntilOk(op) for op in ops))))
 
 
 def _cast(run: Run) -> _Cast:
@@ -273,7 +273,8 @@ def _cast(run: Run) -> _Cast:
         return _Connected(inner, network)
 
     workers = plan.concurrency + (0 if script is None else STRAND_WORKERS)
-    interpreter = Interpreter(Of(()), run.recorder, make_client, workers)
+    bound_s = max(HUNG_AFTER_MIN_S, HUNG_AFTER * plan.operation_timeout_ms / 1000.0)
+    interpreter = Interpreter(Of(()), run.recorder, make_client, workers, bound_s)
     return _Cast(client, networks, observer, view, nemesis, interpreter, script)
 
 
@@ -327,8 +328,10 @@ class _Connected:
         return self._inner.invoke(op)
 
     async def close(self) -> None:
-        await self._inner.close()
-        self._network.close()
+        try:
+            await self._inner.close()
+        finally:
+            self._network.close()
 
 
 def pinned_to(plan: Plan, worker: int) -> str | None:

@@ -170,5 +170,7 @@ class ScriptedClient:
 
     async def close(self) -> None:
         """End its connections."""
-        await self._inner.close()
-        self._network.close()
+        try:
+            await self._inner.close()
+        finally:
+            self._network.close()

@@ -6,23 +6,30 @@ ends in `info`, with an error that begins with `wrong-answer`. What the harness 
 (the leader, the final reads) is journaled as an event `wrong-answer` of the nemesis, with `node`
 and `explanation`.
 
-Any of them: UNKNOWN. A node that answers so has broken the protocol, if the client is right; but
+Any of these: UNKNOWN. A node that answers so has broken the protocol, if the client is right; but
 that the client is right has no second witness, as an order of operations or a log has, and a newer
 node may know what the client does not. So it is no FAIL, and never a PASS.
+
+An operation whose client did not return was ended by the harness, with an error that begins with
+`HUNG`. It is an `info`, which claims nothing, so it changes no verdict by itself; a note says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from checkers.history.recorded import failed
+from checkers.history import Event, EventType
+from checkers.history.recorded import failed, tally
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult, Status
 
 NAME = "answers"
 WRONG_ANSWER = "wrong-answer"
 """Begins the errors; `f` of the events."""
+HUNG = "client-did-not-return: ended after"
+"""Begins the errors of operations that the harness ended."""
 _KEPT_MAX = 20
 
 
@@ -30,7 +37,14 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     """Collect the wrong answers of a journal."""
     del options, cancelled
     wrong = list(_wrong(run))
+    counts = Counter[EventType]()
+    for (_, ended), count in tally(run.operations).items():
+        counts[ended] += count
     summary = "every answer could be read"
+    if not counts[EventType.OK] + counts[EventType.FAIL]:
+        summary = "no operation was answered: there was nothing to read"
+    elif unanswered := counts[EventType.INFO]:
+        summary += f"; {unanswered} operations ended without an answer"
     if wrong:
         summary = f"{len(wrong)} answers made no sense; the first: {wrong[0]}"
     return CheckResult(
@@ -41,8 +55,19 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         anomalies=tuple(
             {"kind": WRONG_ANSWER, "explanation": explanation} for explanation in wrong[:_KEPT_MAX]
         ),
-        statistics={"wrong_answers": len(wrong)},
+        statistics={"wrong_answers": len(wrong), **_notes(failed(run.events, HUNG))},
     )
+
+
+def _notes(ended: Sequence[Event]) -> dict[str, Any]:
+    if not ended:
+        return {}
+    processes = len({event.process for event in ended})
+    what = f"{len(ended)} operations did not return and were ended as info, their clients replaced"
+    return {
+        "clients_hung": len(ended),
+        "notes": [f"{what} ({processes} processes; the first: {ended[0].process}, {ended[0].f})"],
+    }
 
 
 def _wrong(run: RunInput) -> Iterator[str]:

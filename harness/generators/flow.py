@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 
 from checkers.history import Event, EventType
-from harness.generators.base import Answer, Context, Done, Generator, Next, Wait, Worker
+from harness.generators.base import Answer, Context, Done, Generator, Next, Wait, Worker, seconds
 from workloads.base import Op
 
 
@@ -102,8 +102,13 @@ class Limit:
 class UntilOk:
     """Repeats one operation until an attempt is ok; then done.
 
-    At most `attempts_open_max` workers have an attempt open at a time.
+    At most `attempts_open_max` workers have an attempt open at a time. A worker whose attempt was
+    not ok pauses, at first for `PAUSE_MIN_S`, then twice as long each time, at most `PAUSE_MAX_S`:
+    what fails at once would else fill the journal. The others go on: they may ask another node.
     """
+
+    PAUSE_MIN_S = 0.1
+    PAUSE_MAX_S = 1.0
 
     def __init__(self, op: Op, attempts_open_max: int = 1) -> None:
         assert attempts_open_max >= 1, "an attempt is possible"
@@ -111,12 +116,17 @@ class UntilOk:
         self._open_max = attempts_open_max
         self._open: set[Worker] = set()
         self._ok = False
+        self._not_before_ns: dict[Worker, int] = {}
+        self._pause_ns: dict[Worker, int] = {}
 
     def op(self, context: Context) -> Answer:
         if self._ok:
             return Done()
         if len(self._open) >= self._open_max:
             return Wait()
+        not_before_ns = self._not_before_ns.get(context.worker, 0)
+        if context.now_ns < not_before_ns:
+            return Wait(not_before_ns)
         self._open.add(context.worker)
         return Next(self._op, context.now_ns)
 
@@ -126,6 +136,10 @@ class UntilOk:
         self._open.discard(context.worker)
         if event.type is EventType.OK:
             self._ok = True
+        else:
+            pause_ns = self._pause_ns.get(context.worker, seconds(self.PAUSE_MIN_S))
+            self._not_before_ns[context.worker] = event.time_ns + pause_ns
+            self._pause_ns[context.worker] = min(2 * pause_ns, seconds(self.PAUSE_MAX_S))
 
 
 class Phases:

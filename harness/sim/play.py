@@ -28,7 +28,7 @@ from cluster.backends.sim.sim_backend import SimBackend
 from cluster.client.admin_client import Client
 from harness.acts import Act
 from harness.final_reads import Cells, FinalReads, read_all
-from harness.generators import BackOff, Clients, Phases, UntilOk
+from harness.generators import Clients, Phases, UntilOk
 from harness.generators.base import NEMESIS, Worker
 from harness.interpreter import Interpreter
 from harness.observer import Leadership, Observer
@@ -46,7 +46,6 @@ from nemeses import drive
 from nemeses.base import Injection
 from workloads.base import Completion, Op, WorkloadClient
 from workloads.leader import LeaderTracker
-from workloads.target import LEADS_NOT
 
 _RESTART_MS = 100.0
 _COLLECT_AFTER = 100_000
@@ -280,7 +279,7 @@ class _Run:
         deadline_ms = self._scheduler.now_ms + bound_ms
         self._recorder.note("phase", {"name": "final-reads"})
         finals = self._workload.final_operations()
-        generator = Clients(BackOff(0.1, LEADS_NOT, Phases(*(UntilOk(op) for op in finals))))
+        generator = Clients(Phases(*(UntilOk(op) for op in finals)))
         try:
             async with asyncio.timeout(bound_ms / 1000.0):
                 await interpreter.run(generator)
