@@ -182,7 +182,9 @@ async def _bounded(work: Coroutine[Any, Any, T], bound_s: float) -> T | None:
             task.cancel()
     await asyncio.wait((task,), timeout=CLOSE_BOUND_S)
     if not task.done():
-        task.add_done_callback(_drop)
+        # Else the end of the loop would wait for it (`asyncio.run` cancels and then waits for all).
+        asyncio.tasks._unregister_task(task)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
     elif not task.cancelled():
         _drop(task)
     return None

@@ -1,0 +1,135 @@
+"""Clients that do not return, fail at once or raise: the run ends in time, and says so."""
+
+import asyncio
+import types
+
+import pytest
+
+import extensions
+from checkers.history import EventType, pair
+from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.runs.answers import HUNG
+from checkers.verdict import Status
+from harness import interpreter, run_phases
+from harness.errors import InternalError, PackageError, internal_error
+from harness.interpreter import CLOSE_BOUND_S, HarnessError
+from harness.interrupt import run_interruptible
+from tests.harness.fake_cluster import FakeCluster
+from tests.harness.test_run_phases import plan, play
+from workloads.base import Completion
+from workloads.register import RegisterClient
+
+THE_PLAN = {"duration_s": 6, "faults": [], "workload_options": {"keys": 3}}
+BOUND_S = run_phases.HUNG_AFTER_MIN_S
+
+
+async def for_ever(*_):
+    await asyncio.get_running_loop().create_future()
+
+
+async def deaf(*_):
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            continue
+
+
+def answers(events, reads):
+    del reads
+    return run_check(CheckSpec("answers"), RunInput(events, pair(events)))
+
+
+@pytest.mark.parametrize("hang", [for_ever, deaf])
+def test_operations_that_never_return_end_as_info_with_new_clients(monkeypatch, hang):
+    monkeypatch.setattr(RegisterClient, "invoke", hang)
+    events, reads = play(plan(**THE_PLAN), FakeCluster())
+    ended = [event for event in events if (event.error or "").startswith(HUNG)]
+    assert len(ended) >= 15
+    assert {event.type for event in ended} == {EventType.INFO}
+    assert len({event.process for event in ended}) == len(ended)
+    most_s = 6 + run_phases.FINAL_BOUND_S + 2 * (BOUND_S + CLOSE_BOUND_S) + 30
+    assert events[-1].time_ns / 1e9 < most_s
+    result = answers(events, reads)
+    assert result.statistics["clients_hung"] == len(ended)
+    assert "no operation was answered" in result.summary
+    assert any(str(len(ended)) in note for note in result.statistics["notes"])
+
+
+def test_one_operation_that_never_returns_costs_its_process_alone(monkeypatch):
+    true, hung = RegisterClient.invoke, []
+
+    async def invoke(self, op):
+        if not hung:
+            hung.append(op)
+            await for_ever()
+        return await true(self, op)
+
+    monkeypatch.setattr(RegisterClient, "invoke", invoke)
+    events, reads = play(plan(**THE_PLAN), FakeCluster())
+    assert sum((event.error or "").startswith(HUNG) for event in events) == 1
+    assert sum(event.type is EventType.OK and event.f == "read" for event in events) > 50
+    assert answers(events, reads).status is Status.PASS
+
+
+@pytest.mark.parametrize("hang", [for_ever, deaf])
+def test_clients_that_never_close_do_not_hold_up_a_run(monkeypatch, hang):
+    monkeypatch.setattr(RegisterClient, "close", hang)
+    events, _ = play(plan(**THE_PLAN), FakeCluster())
+    assert events[-1].time_ns / 1e9 < 6 + 60
+
+
+def test_final_operations_that_fail_at_once_are_repeated_with_pauses(monkeypatch):
+    async def invoke(_self, _op):
+        return Completion(EventType.FAIL, error="no")
+
+    monkeypatch.setattr(RegisterClient, "invoke", invoke)
+    events, _ = play(plan(**THE_PLAN, rate_per_s=20), FakeCluster())
+    begin = next(e.index for e in events if e.value == {"name": "final-reads"})
+    assert 15 < sum(e.type is EventType.FAIL for e in events[begin:]) < 1000
+
+
+def test_a_loop_ends_though_a_client_is_deaf(monkeypatch):
+    monkeypatch.setattr(interpreter, "CLOSE_BOUND_S", 0.01)
+
+    async def main():
+        return await interpreter._bounded(deaf(), 0.01)
+
+    assert run_interruptible(main(), lambda _: None) is None
+
+
+SOURCE = """
+async def invoke(self, op):
+    return int("x")
+"""
+
+
+@pytest.fixture
+def package(monkeypatch):
+    module = types.ModuleType("their_client")
+    exec(compile(SOURCE, "/their/client.py", "exec"), module.__dict__)
+    monkeypatch.setitem(extensions._modules, "their_client", "theirs 1.2")
+    return module
+
+
+def test_an_exception_in_a_package_names_it_and_the_place(monkeypatch, package, tmp_path):
+    monkeypatch.setattr(RegisterClient, "invoke", package.invoke)
+    with pytest.raises(HarnessError) as caught:
+        play(plan(**THE_PLAN), FakeCluster())
+    error = internal_error(caught.value, tmp_path)
+    assert type(error) is PackageError
+    line = str(error)
+    assert line.startswith("package theirs 1.2, /their/client.py line 3, in invoke: ")
+    assert "ValueError" in line
+    assert str(tmp_path) in line
+    assert "please report it with" not in line
+
+
+def test_an_exception_of_ours_is_still_reported_to_us(monkeypatch, tmp_path):
+    async def invoke(_self, _op):
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(RegisterClient, "invoke", invoke)
+    with pytest.raises(HarnessError) as caught:
+        play(plan(**THE_PLAN), FakeCluster())
+    assert type(internal_error(caught.value, tmp_path)) is InternalError
