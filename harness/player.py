@@ -19,6 +19,7 @@ from typing import Any
 
 from checkers.evidence.standings import Standings
 from checkers.history import EventType
+from checkers.runs.faults import OVER
 from harness.acts import Act, begun
 from harness.choosing import choose, links_of, parameters_of
 from harness.conditions import Outcomes
@@ -210,7 +211,9 @@ class Player:
         injection = await drive.inject(view, step.kind, parameters, acted)
         acted()
         self.excuses.acted(excuse, injection)
-        self._note(injection, "inject", moment)
+        # A step may heal what still measures whether it acted: then its heal is journaled already.
+        is_over = injection.applied and all(a.key is not injection.key for a in view.active)
+        self._note(injection, "inject", moment, **({OVER: True} if is_over else {}))
         for seen in injection.detail.get("violations", ()):
             self.broken(seen["kind"], seen["explanation"], seen["kind"])
         if not injection.applied:
@@ -298,8 +301,8 @@ class Player:
         place = (play.number, play.position)
         return begun(self.timers.now_ms, place, step.kind, self.standings)
 
-    def _note(self, injection: Injection, phase: str, moment: Act) -> None:
-        value = {**injection.value(phase), "entry": 1000 * moment.strand + moment.step}
+    def _note(self, injection: Injection, phase: str, moment: Act, **more: bool) -> None:
+        value = {**injection.value(phase), "entry": 1000 * moment.strand + moment.step, **more}
         kind = EventType.OK if injection.verified else EventType.INFO
         self._recorder.note(injection.fault, value, kind)
 

@@ -152,7 +152,7 @@ def _row(
     checks = {} if results is None else {check.checker: check for check in results.checks}
     tried = _figures(checks.get(EXERCISED))
     figures = _figures(checks.get(STATISTICS))
-    faults = tried.get("faults_verified")
+    faults, by_type = tried.get("faults_verified"), figures.get("by_type")
     bit = faults.items() if isinstance(faults, dict) else ()
     return Row(
         run=_text(plan.get("run", store.folder.name)),
@@ -168,7 +168,7 @@ def _row(
         started=started_of(str(plan.get("run", store.folder.name))),
         duration_s=_float(figures.get("duration_s")),
         operations=None if results is None else _int(results.statistics.get("operations")),
-        ok=_int(tried.get("ok")),
+        ok=_int(by_type.get("ok") if isinstance(by_type, dict) else None),
         leader_changes=_int(tried.get("leader_changes")),
         faults=_text(", ".join(f"{kind} {count}" for kind, count in bit)),
         write_p99_ms=_slowest_p99(figures, is_read=False),

@@ -158,7 +158,10 @@ def _figures(run: RunInput) -> dict[str, float]:
     end_ns = load_end_ns(run.notes)
     loaded = [o for o in run.operations if o.invoke_ns <= end_ns]
     if loaded:
-        found["unavailability-s"] = _unavailability_s(loaded)
+        # Reads that are served, maybe stale, do not end an outage of writes.
+        writes = figures["longest_write_outage"] or {"duration_ms": 0.0}
+        outage_s = writes["duration_ms"] / 1000
+        found["unavailability-s"] = max(_unavailability_s(loaded), outage_s)
     recoveries = _recoveries_s(figures["recoveries"], run.operations)
     if recoveries:
         found["recovery-s"] = max(recoveries)

@@ -15,7 +15,7 @@ says which does and why it is no PASS all the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,18 +80,10 @@ def earn(judged: Judged, stored: CheckResult | None = None) -> CheckResult:
         kept = _row_of(stored, condition.name) if condition.of_evidence and stored else None
         rows.append(kept or {"name": condition.name, **condition.function(judged).to_json()})
     lacking = [row for row in rows if row["status"] not in (Status.PASS, None)]
-    absent = [row for row in rows if row["status"] is None]
-    if lacking:
-        summary = "; ".join(str(row["sentence"]) for row in lacking)
-    else:
-        summary = f"{len(rows) - len(absent)} conditions of a PASS hold"
-        notes = [str(row["sentence"]) for row in rows if row["status"] and row["sentence"]]
-        notes += [f"{row['name']} does not apply: {row['sentence']}" for row in absent]
-        summary += "".join(f"; {note}" for note in notes)
     return CheckResult(
         EARNED,
         worst(Status(row["status"] or Status.PASS) for row in rows),
-        summary,
+        _summary(rows, lacking),
         operations=len(judged.run.operations),
         anomalies=tuple(
             {"kind": row["name"], "status": row["status"], "explanation": row["sentence"]}
@@ -99,6 +91,21 @@ def earn(judged: Judged, stored: CheckResult | None = None) -> CheckResult:
         ),
         statistics={"conditions": rows},
     )
+
+
+def _summary(rows: Sequence[dict[str, Any]], lacking: Sequence[dict[str, Any]]) -> str:
+    """Say what is lacking; where nothing is, what does not apply and why."""
+    if lacking:
+        return "; ".join(row["sentence"] for row in lacking)
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row["status"] is None:
+            reasons.setdefault(row["sentence"], []).append(row["name"])
+    count = len(rows) - sum(map(len, reasons.values()))
+    parts = [f"{count} of {len(rows)} conditions of a PASS hold"]
+    parts += [row["sentence"] for row in rows if row["status"] and row["sentence"]]
+    parts += [f"{why}: no {', '.join(names)}" for why, names in reasons.items()]
+    return "; ".join(parts)
 
 
 def verdict(checks: Iterable[CheckResult]) -> Status:

@@ -53,6 +53,9 @@ def not_applicable(reason: str) -> Outcome:
     return Outcome(None, reason)
 
 
+OF_A_RUN = not_applicable("a lone file has no plan, phases or nodes")
+
+
 @dataclass(frozen=True, slots=True)
 class Floor:
     """The least that a lone file must show; a run has its plan's floor."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.earned.base import HOLDS, Judged, Outcome, not_applicable, under_exercised, unknown
+from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, under_exercised, unknown
 from checkers.runs.exercised import planned_faults
 from checkers.runs.faults import not_healed
 from checkers.verdict import Status
@@ -18,7 +18,7 @@ def faults_wanted(judged: Judged) -> Outcome:
     that nobody wanted to hurt: the plan says `faults = []`, or the command line `--faults none`.
     """
     if judged.plan is None:
-        return not_applicable("a file has no plan")
+        return OF_A_RUN
     if planned_faults(judged.plan):
         return HOLDS
     if judged.plan.get(NO_FAULTS) is True:
@@ -34,7 +34,7 @@ def faults_healed(judged: Judged) -> Outcome:
     machine does to the first one, a cluster that is never measured to be whole is no PASS.
     """
     if judged.plan is None:
-        return not_applicable("a file has no faults to heal")
+        return OF_A_RUN
     left = not_healed(judged.notes)
     if not left:
         return HOLDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from checkers.earned.base import HOLDS, Judged, Outcome, not_applicable, under_exercised, unknown
+from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, under_exercised, unknown
 from checkers.runs import answers, exercised, monitor, statistics
 from checkers.verdict import Status
 
@@ -38,7 +38,7 @@ def checks_ran(judged: Judged) -> Outcome:
 def exercise(judged: Judged) -> Outcome:
     """As much was tried as the plan expects, and every kind of fault took effect (`exercised`)."""
     if judged.plan is None:
-        return not_applicable("a file has no plan")
+        return OF_A_RUN
     found = judged.check(exercised.NAME)
     if found is None:
         return unknown("nobody counted how much was tried")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkers.earned.base import HOLDS, Judged, Outcome, Tried, not_applicable, under_exercised
+from checkers.runs.faults import HEAL
 
 SHARE_MIN = 0.05
 """Of what was tried, so much must have been ok."""
@@ -33,8 +34,8 @@ def served(judged: Judged) -> Outcome:
     """
     tried = judged.tried
     loaded = np.ones(len(tried.ok), np.bool_)
-    if judged.plan is not None and "heal" in judged.phases:
-        loaded = tried.invoke_ns < judged.phases["heal"]
+    if judged.plan is not None and HEAL in judged.phases:
+        loaded = tried.invoke_ns < judged.phases[HEAL]
     ok, total = int((loaded & tried.ok).sum()), int(loaded.sum())
     if ok >= SHARE_MIN * total:
         return HOLDS

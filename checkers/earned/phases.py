@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkers.earned.base import HOLDS, Judged, Outcome, not_applicable, unknown
+from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
 from checkers.evidence import FINAL_READS
 from checkers.history import seconds
 from checkers.nodes import agreement, durability
+from checkers.runs.faults import HEAL
 
 _NO_PHASES = "the journal names no phases"
 
@@ -15,11 +16,11 @@ _NO_PHASES = "the journal names no phases"
 def load_phase(judged: Judged) -> Outcome:
     """While faults came, at least one operation of a client was ok."""
     if judged.plan is None:
-        return not_applicable("a file has no phases")
+        return OF_A_RUN
     if "faults" not in judged.phases:
         return unknown(_NO_PHASES)
     tried = judged.tried
-    begin_ns, end_ns = judged.phases["faults"], judged.phases.get("heal")
+    begin_ns, end_ns = judged.phases["faults"], judged.phases.get(HEAL)
     during = tried.invoke_ns >= begin_ns
     if end_ns is not None:
         during &= tried.invoke_ns < end_ns
@@ -36,15 +37,15 @@ def last_phase(judged: Judged) -> Outcome:
     the end to the final reads, these show it: they begin with a write that is committed.
     """
     if judged.plan is None:
-        return not_applicable("a file has no phases")
-    if "heal" not in judged.phases:
+        return OF_A_RUN
+    if HEAL not in judged.phases:
         return unknown("the journal does not say that everything was healed")
     tried = judged.tried
-    after = tried.invoke_ns >= judged.phases["heal"]
+    after = tried.invoke_ns >= judged.phases[HEAL]
     if not after.any():
         if _sentinel(judged) is not None:
             return HOLDS
-        when = seconds(judged.phases["heal"])
+        when = seconds(judged.phases[HEAL])
         return unknown(
             f"nothing was asked after the heal at {when}: the workload ends with nothing"
         )
@@ -61,7 +62,7 @@ def last_phase(judged: Judged) -> Outcome:
 def final_reads(judged: Judged) -> Outcome:
     """Every node that serves clients was read at the end, behind a write that was committed."""
     if judged.plan is None:
-        return not_applicable("a file has no final reads")
+        return OF_A_RUN
     if not {agreement.NAME, durability.NAME} & set(judged.wanted):
         return not_applicable("the system has no metadata quorum whose state could be read")
     value = _final(judged)

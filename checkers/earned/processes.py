@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from checkers.earned.base import HOLDS, Judged, Outcome, not_applicable, unknown
+from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
 from checkers.history import NEMESIS, Event, EventType, seconds
 from checkers.nodes.agreement import KILLED, NAME, NO_SPACE, may_be_ended
 from checkers.runs.faults import fault_spans
@@ -37,7 +37,7 @@ def deaths_meant(judged: Judged) -> Outcome:
     words, so where it is asked for, its word counts.
     """
     if judged.plan is None:
-        return not_applicable("a file has no processes")
+        return OF_A_RUN
     if NAME in judged.wanted:
         return HOLDS
     crashes = [n for n in judged.notes if n.f == CRASH and isinstance(n.value, dict)]
@@ -85,8 +85,10 @@ def restarts_meant(judged: Judged) -> Outcome:
     ends processes makes one more, a restart too, and a process that ended by itself is judged
     elsewhere. Whatever fails or is tried again is journaled, so a true run never has more.
     """
+    if judged.plan is None:
+        return OF_A_RUN
     evidence = judged.run.evidence
-    if judged.plan is None or evidence is None:
+    if evidence is None:
         return not_applicable("no node left a trace")
     events = [event for trace in evidence.traces.values() for event in trace]
     begun = Counter(e.node for e in events if e.event == "start" and "pid" in e.fields)

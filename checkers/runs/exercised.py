@@ -11,6 +11,9 @@ which every judgement of a stored run applies to its plan).
 | faults | each planned kind was injected at least once and verified to bite |
 | leader changes | one, where there are several nodes and a planned fault can depose a leader |
 
+Operations of the end, after the last heal, do not count: they are repeated until they are ok, and
+while nothing is broken they try nothing.
+
 A stored plan with `leaderless` is of a system in which no node leads: no change is expected.
 
 Why these numbers: when n operations show no defect, then with 95 % confidence it shows in less than
@@ -49,9 +52,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from checkers.history import NEMESIS, Event, EventType
-from checkers.history.recorded import tally
+from checkers.history import NEMESIS, Event, EventType, Operation
+from checkers.history.recorded import Recorded, tally
 from checkers.run_input import Cancelled, RunInput, never
+from checkers.runs.faults import HEAL, phases
 from checkers.runs.statistics import READS
 from checkers.verdict import CheckResult, Status
 
@@ -208,7 +212,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
 
 def _tried(run: RunInput, options: Mapping[str, Any]) -> dict[str, Any]:
     expectations = options.get("expectations") or {}
-    counts = tally(run.operations)
+    counts = tally(before_heal(run))
     done = sum(count for (_, kind), count in counts.items() if kind is EventType.OK)
     reads = sum(counts[f, EventType.OK] for f in READS)
     has_reads = any(f in READS for f, _ in counts)
@@ -230,6 +234,16 @@ def _tried(run: RunInput, options: Mapping[str, Any]) -> dict[str, Any]:
             "leader_changes": int(expectations.get("leader_changes", 0)),
         },
     }
+
+
+def before_heal(run: RunInput) -> Sequence[Operation]:
+    """Return the operations that were invoked before everything was healed; all without a mark."""
+    heal_ns = next((at_ns for name, at_ns in phases(run.notes) if name == HEAL), None)
+    if heal_ns is None:
+        return run.operations
+    if isinstance(run.operations, Recorded):
+        return run.operations.where(run.operations.columns.invoke_ns < heal_ns)
+    return [operation for operation in run.operations if operation.invoke_ns < heal_ns]
 
 
 def shortfalls(tried: Mapping[str, Any]) -> list[dict[str, Any]]:

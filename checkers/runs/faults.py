@@ -8,8 +8,12 @@ from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType, seconds
 
+HEAL = "heal"
+"""Phase in which everything is healed; clients of the load have ended by then."""
 SWEEP = "sweep"
 """The heal of what no injection accounts for (`nemeses.drive`)."""
+OVER = "over"
+"""Key of an injection's value: its heal was journaled before its effect was measured."""
 NO_FAULT = frozenset({"leader", "phase"})
 """Nemesis events that observe or mark, and do nothing."""
 
@@ -73,8 +77,12 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
                 if spans[ended].healed:
                     open_spans.remove(ended)
         elif phase == "inject":
-            open_spans.append(len(spans))
-            spans.append(_begun(event, invoked.get((event.f, phase), event.time_ns)))
+            span = _begun(event, invoked.get((event.f, phase), event.time_ns))
+            if event.value.get(OVER) is True:
+                span = replace(span, healed=True, end_ns=event.time_ns)
+            else:
+                open_spans.append(len(spans))
+            spans.append(span)
     return spans
 
 

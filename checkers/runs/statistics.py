@@ -7,6 +7,8 @@ Nothing here judges correctness: the check PASSes when there was at least one `o
   (nearest-rank percentiles);
 - the longest unavailability: the longest time without any `ok` completion, from the first
   invocation to the last event of a client;
+- the longest outage of writes: the longest time before the last heal without any `ok` completion of
+  an operation with effect, while clients tried some; reads may have been served all along;
 - recovery: for each injected and each healed fault, the time from its completion to the first `ok`
   completion of an operation with effect (else of any) that was invoked after it.
 """
@@ -19,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from checkers.history import NEMESIS, Event, EventType
+from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, seconds
 from checkers.history.columns import INFO, KINDS, OK, Columns, Int64s
 from checkers.history.recorded import columns_of, span_of
 from checkers.run_input import Cancelled, RunInput, never
+from checkers.runs.faults import HEAL, phases
 from checkers.verdict import CheckResult, Status
 
 NAME = "statistics"
@@ -47,6 +50,10 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     ok = figures["by_type"]["ok"]
     total = len(run.operations)
     share = f"{ok} of {total} operations ok, {figures['throughput_per_s']:.1f} a second"
+    if outage := figures["longest_write_outage"]:
+        since = seconds(outage["from_ns"], 3)
+        share += f"; longest time without a write that was ok: {outage['duration_ms'] / 1000:.1f} s"
+        share += f" from {since}"
     return CheckResult(
         NAME,
         Status.PASS if ok else Status.UNDER_EXERCISED,
@@ -73,6 +80,7 @@ def figures_of(run: RunInput, bucket_ms: int = BUCKET_MS) -> dict[str, Any]:
         "latency_ms": _latencies(operations),
         "errors": dict(sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:20]),
         "longest_unavailability": _longest_gap(operations, begin_ns, end_ns),
+        "longest_write_outage": _write_outage(operations, run.notes),
         "recoveries": _recoveries(operations, run.notes),
         "bucket_ms": bucket_ms,
         "buckets": _buckets(operations, bucket_ms),
@@ -108,6 +116,29 @@ def _longest_gap(operations: Columns, begin_ns: int, end_ns: int) -> dict[str, A
     points = np.concatenate([[begin_ns], done, [end_ns]]).astype(np.int64)
     widest = int(np.argmax(np.diff(points)))
     from_ns, to_ns = int(points[widest]), int(points[widest + 1])
+    return {"duration_ms": (to_ns - from_ns) / _NS_PER_MS, "from_ns": from_ns, "to_ns": to_ns}
+
+
+def _write_outage(operations: Columns, notes: Sequence[Event]) -> dict[str, Any] | None:
+    """Return the longest time without a write that was ok; None where clients wrote nothing.
+
+    From the invocation of the first write that was not ok in time to the next completion that was,
+    or to the last invocation of a write: while nobody writes, nothing is down.
+    """
+    heal_ns = next((at_ns for name, at_ns in phases(notes) if name == HEAL), INFINITY_NS)
+    reads = [code for code, name in enumerate(operations.functions) if name in READS]
+    writes = ~np.isin(operations.f, reads) & (operations.invoke_ns < heal_ns)
+    invoked = np.sort(operations.invoke_ns[writes])
+    if not len(invoked):
+        return None
+    done = np.sort(operations.complete_ns[writes & (operations.type == OK)])
+    ends = np.append(done, max(int(invoked[-1]), int(done[-1]) if len(done) else 0))
+    # Behind each completion: the next write that was asked for begins what ends with the next one.
+    places = np.searchsorted(invoked, np.append(-1, done), side="right")
+    tried = places < len(invoked)
+    begins = np.where(tried, invoked[np.minimum(places, len(invoked) - 1)], ends)
+    widest = int(np.argmax(ends - begins))
+    from_ns, to_ns = int(begins[widest]), int(ends[widest])
     return {"duration_ms": (to_ns - from_ns) / _NS_PER_MS, "from_ns": from_ns, "to_ns": to_ns}
 
 

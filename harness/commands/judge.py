@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from checkers.earned import Floor
 from checkers.history import HistoryError
 from checkers.history.edn import read_all
 from checkers.history.foreign import Reading
@@ -33,6 +34,7 @@ _TIME = f"  [default: {linearizable.TIME_LIMIT_S:g}]"
 _MEMORY = f"  [default: {linearizable.MEMORY_LIMIT_MB:g}]"
 _SOME_MODELS = "cas-register, list-append, set, queue or counter"
 _PATH = click.Path(path_type=Path)
+_LEAST = click.IntRange(min=1)
 
 
 @click.command(cls=Command)
@@ -105,6 +107,24 @@ _PATH = click.Path(path_type=Path)
     multiple=True,
     help="For a file: an option of the check, its value in EDN or JSON, such as total-amount=100.",
 )
+@click.option(
+    "--min-ok",
+    type=_LEAST,
+    metavar="N",
+    help="For a file: with fewer operations that were ok it is UNDER-EXERCISED.  [default: 1]",
+)
+@click.option(
+    "--min-reads",
+    type=_LEAST,
+    metavar="N",
+    help="For a file: the same for those of them that observed something.  [default: 1]",
+)
+@click.option(
+    "--min-keys",
+    type=_LEAST,
+    metavar="N",
+    help="For a file: the same for the keys that were observed.  [default: 1]",
+)
 @fresh_option
 @spark_option
 @shown_options(
@@ -128,6 +148,7 @@ def check(
     fresh: bool,  # noqa: FBT001  (as above)
     spark_master: str | None,
     shown: Shown,
+    **least: int | None,
 ) -> int:
     """Judge stored runs again, or lone history files.
 
@@ -156,12 +177,15 @@ def check(
             raise UsageError(f"--option {name}: this option is given twice; give it once")
         given[name] = value
     reading = Reading(independent, refusals, nil_reads)
+    floor = Floor(
+        **{name.removeprefix("min_"): value for name, value in least.items() if value is not None}
+    )
     options = {name: value for name, value in given.items() if value is not None}
     folders = [target for target in targets if target.is_dir()]
-    if folders and (options or certificate is not None or reading != Reading()):
+    if folders and (options or certificate is not None or (reading, floor) != (Reading(), Floor())):
         raise UsageError(
             f"{folders[0]}: is the folder of a run, and its plan says how it is judged; only a "
-            "history file takes --model, --algorithm, limits, --certificate and how it is read"
+            "history file takes --model, --algorithm, limits, floors, --certificate, how it is read"
         )
     if certificate is not None and len(targets) > 1:
         raise UsageError("--certificate is for one history file")
@@ -187,8 +211,9 @@ def check(
                 code = judge_stored(path, name, engine.judge, shown)
                 before.keep(path, code)
                 return code
+            spec = _file_check(options)
             results = judge_file(
-                path, [_file_check(options)], reading=reading, certificates=certificate
+                path, [spec], reading=reading, certificates=certificate, floor=floor
             )
             return print_judgement(results, prefix_of(name), shown)
 

@@ -151,6 +151,11 @@ def test_the_figures_of_a_run():
         "max": 200.0,
     }
     assert figures["longest_unavailability"]["duration_ms"] == 1240.0
+    assert figures["longest_write_outage"] == {
+        "duration_ms": 1300.0,
+        "from_ns": 1_100_000_000,
+        "to_ns": 2_400_000_000,
+    }
     kill, pause, heal = figures["recoveries"]
     assert (kill["fault"], kill["phase"], kill["recovery_ms"]) == ("kill", "inject", 1400.0)
     assert (pause["fault"], pause["recovery_ms"]) == ("pause", 1100.0)

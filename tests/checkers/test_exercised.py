@@ -145,6 +145,15 @@ def test_a_run_without_operations_is_never_exercised():
     assert judged(RunInput([], [])).status is Status.UNDER_EXERCISED
 
 
+def test_operations_of_the_end_are_no_exercise():
+    """They are repeated until they are ok, however often that is."""
+    heal = Event(0, 0, NEMESIS, OK, "phase", None, {"name": "heal"})
+    run = run_of(30, 30)
+    after = RunInput([heal, *run.events], run.operations)
+    assert judged(after).statistics["ok"] == 0
+    assert judged(after).status is Status.UNDER_EXERCISED
+
+
 PLAN = {"rate_per_s": 100, "duration_s": 60, "nodes": 3, "faults": ["kill"]}
 
 

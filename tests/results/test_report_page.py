@@ -13,7 +13,7 @@ from factory import NODES, SECOND, make_run
 
 from checkers.evidence.assisted import OPEN_END_NS
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, pair
-from checkers.runs.faults import fault_spans, phases, reigns
+from checkers.runs.faults import fault_spans, not_healed, phases, reigns
 from checkers.verdict import CheckResult, Status
 from results import report
 from results.charts import over_time
@@ -403,6 +403,39 @@ def test_a_fault_whose_heal_failed_goes_on_until_a_later_heal_is_measured():
     events = scripted(*broken, (20, "phase", "none", [], {}))
     (bar,) = over_time(events, [], [], [])["bars"]
     assert (bar["from"], bar["to"]) == (2, 20)
+
+
+def test_a_heal_that_did_not_work_leaves_the_fault_open_until_one_does():
+    failed = {"verified": False, "detail": {"reason": "iptables: no such rule"}}
+    acts = [(2, "partition", "inject", ["n1"], {}), (3, "partition", "heal", ["n1"], failed)]
+    [span] = fault_spans(scripted(*acts))
+    assert (span.end_ns, span.healed, span.heal_failed) == (None, False, True)
+    [left] = not_healed(scripted(*acts))
+    assert "partition of n1" in left
+    assert "iptables: no such rule" in left
+    again = scripted(*acts, (9, "partition", "heal", ["n1"], {}))
+    assert fault_spans(again)[0].end_ns == 9 * 10**9
+    assert not_healed(again) == []
+
+
+def test_a_fault_that_did_not_act_and_could_not_be_healed_is_left():
+    failed = {"verified": False, "detail": {"reason": "no"}}
+    did_not = (2, "loss", "inject", ["n1"], failed)
+    assert not_healed(scripted(did_not)) == []
+    assert len(not_healed(scripted(did_not, (3, "loss", "heal", ["n1"], failed)))) == 1
+
+
+def test_a_fault_that_was_healed_before_it_was_measured_is_over():
+    acts = [(2, "resign", "heal", ["n2"], {}), (2.1, "resign", "inject", ["n2"], {"over": True})]
+    assert not_healed(scripted(*acts)) == []
+    assert fault_spans(scripted(*acts))[0].healed
+
+
+def test_what_a_sweep_could_not_start_is_left_until_one_does():
+    failed = {"verified": False, "detail": {"reason": "n2 was dead: no answer"}}
+    assert len(not_healed(scripted((2, "sweep", "heal", ["n2"], failed)))) == 1
+    both = ((2, "sweep", "heal", ["n2"], failed), (4, "sweep", "heal", ["n1", "n2"], {}))
+    assert not_healed(scripted(*both)) == []
 
 
 def operation(index, process, invoke_ns, complete_ns, **fields):
