@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
 from checkers.verdict import CheckResult, Status
+from results.facts import builds_of
 from results.files import write_atomically
 from results.model import RunResults
 from results.store import RunStore
@@ -74,13 +75,16 @@ def _properties(results: RunResults) -> Iterator[tuple[str, str]]:
     """Name what is this run's own, and what it takes to repeat it."""
     plan = results.plan
     yield "run", results.run
-    for field in ("seed", "workload", "backend", "nodes", "mutant", "command"):
+    for field in ("system", "seed", "workload", "backend", "nodes", "mutant", "command"):
         if plan.get(field) is not None:
             yield field, str(plan[field])
+    builds = builds_of(plan)
+    if builds:
+        yield "build", builds[0]
     versions = plan.get("versions")
     version = versions.get("kraftprobe") if isinstance(versions, dict) else None
     if version is not None:
-        yield "build", f"kraftprobe {version}"
+        yield "toolkit", f"kraftprobe {version}"
 
 
 def times_s(results: RunResults, count: int) -> list[float]:

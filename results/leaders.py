@@ -19,7 +19,9 @@ from checkers.history import NEMESIS, Event, EventType
 from checkers.runs.faults import Reign, phases, reigns
 
 EVENTS = frozenset({"start", "state", "fatal"})
-"""Events of a trace that begin or end a reign."""
+"""Events of a trace that begin or end a reign over the metadata quorum."""
+_OF_PARTITION = frozenset({"start", "fatal", "replica-leader", "replica-follower"})
+_STATES = {"replica-leader": "Leader"}
 _ENDS_PROCESS = frozenset({"kill", "power-loss", "torn-write"})
 
 
@@ -33,15 +35,24 @@ class Overlap:
 
 
 def leaderships(
-    notes: Sequence[Event], placed: Iterable[tuple[int, TraceEvent]], end_ns: int
+    notes: Sequence[Event],
+    placed: Iterable[tuple[int, TraceEvent]],
+    end_ns: int,
+    partition: str | None = None,
 ) -> list[Reign]:
-    """Return all reigns by their beginning; `placed`: trace events with their times, in order."""
+    """Return all reigns by their beginning: over the metadata quorum, or over a partition.
+
+    `placed`: trace events with their times, in order. The epochs are those of the metadata quorum,
+    or the partition's leader epochs.
+    """
     stop_ns = next((at for name, at in phases(notes) if name == "stop"), end_ns)
     by_node: dict[str, list[tuple[int, TraceEvent]]] = {}
     for at_ns, event in placed:
-        if event.event in EVENTS:
+        of_it = partition is None or partition_of(event) in (None, partition)
+        if event.event in (EVENTS if partition is None else _OF_PARTITION) and of_it:
             by_node.setdefault(event.node, []).append((at_ns, event))
-    found = [reign for reign in reigns(notes, stop_ns) if reign.node not in by_node]
+    seen = reigns(notes, stop_ns) if partition is None else []
+    found = [reign for reign in seen if reign.node not in by_node]
     for node, events in by_node.items():
         found += _traced(node, events, _deaths(node, notes), max(stop_ns, events[-1][0]))
     return sorted(found, key=lambda reign: (reign.begin_ns, reign.node))
@@ -62,6 +73,13 @@ def overlaps(ruled: Sequence[Reign]) -> list[Overlap]:
         if len({reign.node for reign in active}) > 1:
             found.append(Overlap(begin_ns, end_ns, tuple(active)))
     return found
+
+
+def partition_of(event: TraceEvent) -> str | None:
+    """Name the partition that a trace event is about, as clients do: `d0-3`."""
+    if not event.event.startswith("replica-"):
+        return None
+    return f"{event.fields.get('topic')}-{event.fields.get('partition')}"
 
 
 def overlap_text(overlap: Overlap) -> str:
@@ -87,8 +105,9 @@ def _traced(
             end(max((ns for ns in deaths if began_ns <= ns <= at_ns), default=at_ns))
             current = None
             continue
-        epoch = event.fields.get("epoch")
-        leads = event.fields.get("state") == "Leader" and type(epoch) is int
+        epoch = event.fields.get("epoch", event.fields.get("leader_epoch"))
+        leads = "Leader" in (event.fields.get("state"), _STATES.get(event.event))
+        leads = leads and type(epoch) is int
         if leads and current is not None and current.epoch == epoch:
             continue
         end(at_ns)

@@ -198,8 +198,10 @@ def operation_text(begun: Event, ended: Event) -> str:
     where = ended.node or begun.node or "a node"
     if ended.type is EventType.OK:
         if begun.f in READS:
-            return f"{where} answered {what} with {value_text(ended.value)}"
-        return f"{where} acknowledged {what}"
+            epoch = "" if ended.epoch is None else f" in leader epoch {ended.epoch}"
+            return f"{where} answered {what} with {answer_text(ended.value)}{epoch}"
+        offset = "" if ended.offset is None else f" at offset {ended.offset}"
+        return f"{where} acknowledged {what}{offset}"
     if ended.type is EventType.INFO and begun.f not in READS:
         return f"{where} left {what} indeterminate ({ended.error})"
     return ""
@@ -209,6 +211,21 @@ def asked_text(begun: Event) -> str:
     """Say what was asked: `write k0 = "a"`."""
     key = "" if begun.key is None else f" {begun.key}"
     return f"{begun.f}{key}" + ("" if begun.value is None else f" = {value_text(begun.value)}")
+
+
+def answer_text(value: object) -> str:
+    """Return what a read answered; of a poll how many records, from where to where."""
+    records = value.get("records") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(records, list):
+        return value_text(value)
+    mark = f"high watermark {value_text(value.get('high_watermark'), 40)}"
+    if not records:
+        return f"no record, {mark}"
+    first, last = records[0], records[-1]
+    if not all(isinstance(record, list | tuple) and record for record in (first, last)):
+        return value_text(value)
+    ends = f"offsets {value_text(first[0], 40)} to {value_text(last[0], 40)}"
+    return f"{len(records)} records, {ends}, {mark}"
 
 
 def value_text(value: object, most: int = 200) -> str:
@@ -235,6 +252,53 @@ def node_line(
             return Line(at_ns, NODE, "", name, 2, text, (fields["offset"],) * 2, source)
     text, detail = _trace_text(event, fields)
     return Line(at_ns, NODE, f"{name} {text}", name, detail, source=source) if text else None
+
+
+def partition_line(
+    at_ns: int, name: str, event: str, fields: Mapping[str, Any], partition: str, source: str = ""
+) -> Line | None:
+    """Return the line of a trace event in the story of a partition; None: it has none.
+
+    Offsets and appends of the metadata log are left out: they only look like the partition's.
+    """
+    found = {key: value_text(value, 60) for key, value in fields.items()}
+    epochs = f"in leader epoch {found.get('leader_epoch', '?')}"
+    change = f"partition epoch {found.get('partition_epoch', '?')}, ISR {_brokers(fields)}"
+    mark = f"high watermark {found.get('high_watermark', '?')}"
+    text, detail = "", 0
+    match event:
+        case "replica-leader":
+            text = f"leads {partition} {epochs}, which begins at offset "
+            text += f"{found.get('start_offset', '?')}: {mark}, {change}"
+        case "replica-follower":
+            leader = fields.get("leader_id")
+            of = "nobody" if leader == -1 else f"n{found.get('leader_id', '?')}"
+            text, detail = f"follows {of} in {partition} {epochs}, its log ends at offset ", 1
+            text += found.get("end_offset", "?")
+        case "replica-isr":
+            text, detail = f"learns of {partition} {epochs}: {change}", 1
+        case "replica-truncated":
+            text = f"cut its log of {partition} back from offset {found.get('from_offset', '?')} "
+            text += f"to {found.get('to_offset', '?')} {epochs}; {mark} before"
+        case "replica-begun":
+            text = f"dropped its log of {partition} {epochs}: its leader's begins at offset "
+            text += found.get("start_offset", "?")
+        case "state" if fields.get("state") == "Leader":
+            text = f"became the active controller, in metadata epoch {found['epoch']}"
+        case "state" if fields.get("state") == "Resigned":
+            text = f"resigned as the active controller of metadata epoch {found['epoch']}"
+        case "start":
+            text = "started"
+        case "fatal":
+            text, detail = _trace_text(event, fields)
+    return Line(at_ns, NODE, f"{name} {text}", name, detail, source=source) if text else None
+
+
+def _brokers(fields: Mapping[str, Any]) -> str:
+    isr = fields.get("isr")
+    if not isinstance(isr, list):
+        return value_text(isr, 60)
+    return ", ".join(f"n{value_text(broker, 20)}" for broker in isr) or "nobody"
 
 
 _STATES = {

@@ -28,13 +28,15 @@ from checkers.runs.coverage import PHASES
 from checkers.runs.faults import FaultSpan, Reign, fault_spans, phases, reigns
 from checkers.verdict import ALLOWED, CheckResult, Status
 from results import leaders
+from results.advice import advice_of, tool_text
+from results.brief import brief_of, headline_of
 from results.charts import BARS_MAX, over_time
 from results.files import StoreError, write_atomically
 from results.model import RunResults, system_shown
 from results.packed import Packed, pack
 from results.pages import environment, shorten, template_text
 from results.store import RunStore
-from results.story import Story, indexes_of, placed_events, story_of
+from results.story import Placed, Story, indexes_of, placed_events, story_of
 from results.tables import RunName
 from results.timeline import Timeline, draw
 
@@ -113,13 +115,18 @@ def render(
     """Return the report as HTML; `evidence` is what story and leaders are taken from."""
     duration_ns = max(0, end_of(events))
     notes = notes_of(events)
-    ordered = sorted(results.checks, key=lambda check: _WORST_FIRST.index(check.status))
     spans = fault_spans(notes)
     figures = _figures(results)
     placed = placed_events(evidence)
     ruled = leaders.leaderships(notes, placed, duration_ns)
-    context = _Context(by_index(operations), ruled, spans)
     story = story_of(results.checks, plan, events, operations, evidence, placed)
+    reigning = _Reigns(notes, placed, duration_ns, ruled)
+    context = _Context(by_index(operations), reigning, spans)
+    first = None if story is None else story.check
+    ordered = sorted(
+        results.checks,
+        key=lambda check: (_WORST_FIRST.index(check.status), check.checker != first),
+    )
     packed = pack(operations, events, None if story is None else (story.begin_ns, story.end_ns))
     return (
         environment()
@@ -127,7 +134,11 @@ def render(
         .render(
             results=results,
             status=results.status,
-            headline=_headline(results, ordered),
+            headline=_headline(results, ordered, story, context),
+            brief=brief_of(story, ordered, reigning.of(story.partition), spans) if story else [],
+            advice=[] if results.status is Status.FAIL else advice_of(ordered),
+            system=system_shown(plan),
+            tool=tool_text(plan, notes, operations),
             plan=plan,
             plan_json=json.dumps(plan, indent=2),
             checks=[_check_view(check, context) for check in ordered],
@@ -164,7 +175,12 @@ def as_script_data(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _headline(results: RunResults, ordered: Sequence[CheckResult]) -> str:
+def _headline(
+    results: RunResults,
+    ordered: Sequence[CheckResult],
+    story: Story | None,
+    context: _Context,
+) -> str:
     if not ordered:
         return "Nothing was checked."
     if results.status is Status.PASS:
@@ -173,6 +189,12 @@ def _headline(results: RunResults, ordered: Sequence[CheckResult]) -> str:
             f"{_count(len(ordered), 'check')} over {operations:,} operations found nothing wrong"
             + (f", but without {', '.join(results.skipped)}." if results.skipped else ".")
         )
+    if story is not None:
+        return headline_of(story.check, story.anomaly, story.operations)
+    if results.status is Status.FAIL and ordered[0].anomalies:
+        anomaly = ordered[0].anomalies[0]
+        found = (context.operations.get(index) for index in indexes_of(anomaly))
+        return headline_of(ordered[0].checker, anomaly, [o for o in found if o is not None])
     return f"{ordered[0].checker}: {ordered[0].summary}"
 
 
@@ -263,8 +285,30 @@ class _Context:
 
     operations: Mapping[int, Operation]
     """By index."""
-    ruled: Sequence[Reign]
+    reigning: _Reigns
     spans: Sequence[FaultSpan]
+
+
+class _Reigns:
+    """Who led the metadata quorum, and each partition that is asked for."""
+
+    def __init__(
+        self,
+        notes: Sequence[Event],
+        placed: Sequence[Placed],
+        end_ns: int,
+        ruled: Sequence[Reign],
+    ) -> None:
+        self._notes, self._placed, self._end_ns = notes, placed, end_ns
+        self._partitions = {leaders.partition_of(event) for _, event in placed}
+        self._known: dict[str | None, Sequence[Reign]] = {None: ruled}
+
+    def of(self, key: object) -> Sequence[Reign]:
+        """Return the reigns over the partition of this name, else over the metadata quorum."""
+        name = str(key) if key is not None and str(key) in self._partitions else None
+        if name not in self._known:
+            self._known[name] = leaders.leaderships(self._notes, self._placed, self._end_ns, name)
+        return self._known[name]
 
 
 def _check_view(check: CheckResult, context: _Context) -> CheckView:
@@ -289,7 +333,7 @@ def _anomaly_views(
 
 def _anomaly_view(anomaly: Mapping[str, Any], context: _Context, *, pictured: bool) -> AnomalyView:
     operations = _operations_of(anomaly, context.operations)
-    timeline = draw(operations, context.ruled, context.spans)
+    timeline = draw(operations, context.reigning.of(anomaly.get("key")), context.spans)
     return AnomalyView(
         kind=str(anomaly.get("kind", "anomaly")),
         key=None if anomaly.get("key") is None else str(anomaly["key"]),

@@ -24,6 +24,7 @@ from checkers.history import NEMESIS, Event, EventType, Operation, seconds
 from checkers.history.recorded import by_index, notes_of
 from checkers.runs.faults import NO_FAULT, active_between, fault_spans
 from checkers.verdict import CheckResult, Status
+from results.leaders import partition_of
 from results.narration import (
     CLIENT,
     FAULT,
@@ -33,6 +34,7 @@ from results.narration import (
     fault_text,
     node_line,
     operation_text,
+    partition_line,
     shortened,
 )
 
@@ -69,6 +71,12 @@ class Story:
     end_ns: int
     silent: tuple[str, ...]
     """Nodes without a trace that can be placed in the run."""
+    anomaly: Mapping[str, Any]
+    """The violation that it leads to."""
+    operations: tuple[Operation, ...]
+    """Those of the violation, in the order of their ends."""
+    partition: str | None
+    """The partition that it is about; None: it is about the metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +106,27 @@ def story_of(
     focus = replace(focus, end_ns=_lost_ns(focus, placed))
     notes = notes_of(events)
     begin_ns = _begin_ns(notes, focus)
+    key = str(focus.anomaly.get("key"))
+    partition = key if any(partition_of(event) == key for _, event in placed) else None
     lines = [
         *_faults(notes, str(plan.get("backend")), begin_ns, focus.end_ns),
-        *_leader_before(placed, begin_ns),
-        *_nodes(placed, begin_ns, focus.end_ns),
+        *_leader_before(placed, begin_ns, partition),
+        *_nodes(placed, begin_ns, focus.end_ns, partition),
         *_clients(events, focus),
         *_violations(checks, focus),
     ]
     silent = set(() if evidence is None else evidence.nodes) - {event.node for _, event in placed}
-    steps = _steps(shortened(lines, LINES_MAX), placed)
-    return Story(focus.check.checker, steps, begin_ns, focus.end_ns, tuple(sorted(silent)))
+    steps = _steps(shortened(lines, LINES_MAX), placed, partition)
+    return Story(
+        focus.check.checker,
+        steps,
+        begin_ns,
+        focus.end_ns,
+        tuple(sorted(silent)),
+        focus.anomaly,
+        tuple(focus.operations),
+        partition,
+    )
 
 
 # -- which violation, and since when --------------------------------------------------------------
@@ -184,30 +203,41 @@ def placed_events(evidence: Evidence | None) -> list[Placed]:
     return sound.placed()
 
 
-def _nodes(placed: Sequence[Placed], begin_ns: int, end_ns: int) -> Iterator[Line]:
+def _nodes(
+    placed: Sequence[Placed], begin_ns: int, end_ns: int, partition: str | None
+) -> Iterator[Line]:
     for at_ns, event in placed:
         if begin_ns <= at_ns <= end_ns:
-            line = _node_line(at_ns, event)
+            line = _node_line(at_ns, event, partition)
             if line is not None:
                 yield line
 
 
-def _leader_before(placed: Sequence[Placed], begin_ns: int) -> Iterator[Line]:
-    """Yield who led when the story begins."""
-    before = [
-        (at_ns, event)
-        for at_ns, event in placed
-        if at_ns < begin_ns and event.event == "state" and event.fields["state"] == "Leader"
-    ]
-    for at_ns, event in before[-1:]:
-        line = _node_line(at_ns, event)
+def _leader_before(
+    placed: Sequence[Placed], begin_ns: int, partition: str | None
+) -> Iterator[Line]:
+    """Yield who led when the story begins: the metadata quorum, and the partition."""
+    last: dict[str, Placed] = {}
+    for at_ns, event in placed:
+        if at_ns >= begin_ns:
+            break
+        if event.event == "state" and event.fields["state"] == "Leader":
+            last["quorum"] = at_ns, event
+        elif event.event == "replica-leader" and partition_of(event) == partition:
+            last["partition"] = at_ns, event
+    for at_ns, event in last.values():
+        line = _node_line(at_ns, event, partition)
         if line is not None:
             yield line
 
 
-def _node_line(at_ns: int, event: TraceEvent) -> Line | None:
+def _node_line(at_ns: int, event: TraceEvent, partition: str | None) -> Line | None:
     source = f'nodes/{event.node}/trace.jsonl, "t":{event.time_ns}'
-    return node_line(at_ns, event.node, event.event, event.fields, source)
+    if partition is None:
+        return node_line(at_ns, event.node, event.event, event.fields, source)
+    if partition_of(event) not in (None, partition):
+        return None
+    return partition_line(at_ns, event.node, event.event, event.fields, partition, source)
 
 
 def _faults(events: Sequence[Event], backend: str, begin_ns: int, end_ns: int) -> Iterator[Line]:
@@ -299,9 +329,15 @@ def _violation(at_ns: int, check: CheckResult, anomaly: Mapping[str, Any]) -> Li
 # -- its steps ------------------------------------------------------------------------------------
 
 
-def _steps(lines: Sequence[Line], placed: Sequence[Placed]) -> tuple[Step, ...]:
+_ROLES = {"replica-leader": "leader", "replica-follower": "follower"}
+
+
+def _steps(
+    lines: Sequence[Line], placed: Sequence[Placed], partition: str | None
+) -> tuple[Step, ...]:
     """Give each line the role and the epoch that its node had just before."""
     standings = Standings(sorted({event.node for _, event in placed}))
+    replicas: dict[str, str] = {}
     position = 0
     steps = []
     for line in lines:
@@ -310,9 +346,14 @@ def _steps(lines: Sequence[Line], placed: Sequence[Placed]) -> tuple[Step, ...]:
             if event.event == "start":
                 standings.started(event.node)
             standings.traced(event.node, event.event, event.fields)
+            if event.event in _ROLES and partition_of(event) == partition:
+                epoch = event.fields.get("leader_epoch")
+                replicas[event.node] = f"{_ROLES[event.event]} of {partition}, leader epoch {epoch}"
             position += 1
         standing = standings.nodes.get(line.node or "")
         role = "" if standing is None else f"{standing.state} in epoch {standing.epoch}".lower()
+        if partition is not None:
+            role = replicas.get(line.node or "", "")
         steps.append(
             Step(
                 seconds(line.at_ns, 4),

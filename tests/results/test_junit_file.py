@@ -90,9 +90,16 @@ def test_a_test_case_says_how_long_its_check_took():
 
 def test_the_suite_says_which_run_seed_and_build_it_is_of():
     plan = {"campaign": "smoke", "seed": 7, "versions": {"kraftprobe": "0.1.0"}}
+    plan |= {"system": "kraft"}
     _, suite = suite_of(results_of(CheckResult("a", Status.PASS, ""), plan=plan))
     found = {entry.get("name"): entry.get("value") for entry in suite.iter("property")}
-    assert found == {"run": "run-1", "seed": "7", "build": "kraftprobe 0.1.0"}
+    assert found == {
+        "run": "run-1",
+        "system": "kraft",
+        "seed": "7",
+        "build": "0.1.0",
+        "toolkit": "kraftprobe 0.1.0",
+    }
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.PASS])

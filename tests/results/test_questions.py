@@ -48,7 +48,8 @@ def question(number):
 
 @question(1)
 def promise(page, read, store):
-    assert "FAIL linearizable: " in part(page, "<header.*?</header>")
+    assert "FAIL Stale read of " in part(page, "<header.*?</header>")
+    assert "linearizable, stale-read, key " in part(page, '<dl class="brief".*?</dl>')
 
 
 @question(2)

@@ -1,0 +1,90 @@
+"""What a reader should do next: after a verdict that decides nothing, and about the tool itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from checkers.evidence.assisted import OPEN_END_NS
+from checkers.history import NEMESIS, Event, EventType, Operation
+from checkers.history.recorded import columns_of
+from checkers.runs.faults import phases
+from checkers.verdict import CheckResult, Status
+
+_LINES_MAX = 5
+_LATE_S = 1.0
+"""A fault that begins later than this after its time in the plan is named."""
+
+
+def advice_of(checks: Sequence[CheckResult]) -> list[str]:
+    """Return a line for each check that decided nothing: what it lacks, and what to do."""
+    lines = []
+    for check in checks:
+        if check.status is Status.UNKNOWN:
+            lines.append(
+                f"{check.checker} could not decide: {check.summary}. Look into "
+                "nodes/*/stdout.log for what is missing and run the plan again; if it ran out of "
+                "time, judge the same run on an idle machine: kraftprobe check RUN"
+            )
+        elif check.status is Status.UNDER_EXERCISED:
+            lines.append(
+                f"{check.checker}: {check.summary}. Run it longer or faster: kraftprobe run "
+                "--campaign RUN/plan.json --duration S --rate R; of a fault that did not take "
+                "effect, kraftprobe doctor says why it cannot work here"
+            )
+    return lines[:_LINES_MAX]
+
+
+def tool_text(
+    plan: Mapping[str, Any], notes: Sequence[Event], operations: Sequence[Operation]
+) -> str:
+    """Say what the journal shows of delays of the harness itself."""
+    parts = []
+    late_s = _latest_fault_s(plan, notes)
+    if late_s is not None:
+        late = "late" if late_s >= _LATE_S else "on time"
+        parts.append(f"faults began {late}, the latest {late_s:.3f} s after its time in the plan")
+    lag_ms = _overrun_ms(plan, operations)
+    if lag_ms is not None:
+        parts.append(f"no operation ran over its time-out by more than {lag_ms:.0f} ms")
+    parts.append("all times here are of one monotonic clock, which no step of a wall clock moves")
+    return "; ".join(parts)
+
+
+def _latest_fault_s(plan: Mapping[str, Any], notes: Sequence[Event]) -> float | None:
+    """Return how late the latest fault of the schedule began; None where the plan has no times."""
+    schedule = plan.get("schedule")
+    began_ns = next((at for name, at in phases(notes) if name == "faults"), None)
+    if not isinstance(schedule, list) or began_ns is None:
+        return None
+    late: dict[object, float] = {}
+    for event in notes:
+        value = event.value
+        if event.process != NEMESIS or event.type is not EventType.INVOKE:
+            continue
+        if not isinstance(value, dict) or value.get("phase") != "inject":
+            continue
+        entry = value.get("entry")
+        if type(entry) is not int or not 0 <= entry < len(schedule) or entry in late:
+            continue
+        planned = schedule[entry]
+        at_s = planned.get("at_s") if isinstance(planned, dict) else None
+        if isinstance(at_s, int | float) and planned.get("fault") == event.f:
+            late[entry] = (event.time_ns - began_ns) / 1e9 - at_s
+    return max(late.values(), default=None)
+
+
+def _overrun_ms(plan: Mapping[str, Any], operations: Sequence[Operation]) -> float | None:
+    """Return by how much an operation outlasted its time-out at most: the harness was late by it.
+
+    The loop that runs the clients ends them, so what delays the loop delays these ends.
+    """
+    bound_ms = plan.get("operation_timeout_ms")
+    if not isinstance(bound_ms, int | float) or not len(operations):
+        return None
+    columns = columns_of(operations)
+    done = columns.complete_ns < OPEN_END_NS
+    if not done.any():
+        return None
+    took_ms = float((columns.complete_ns[done] - columns.invoke_ns[done]).max()) / 1e6
+    return max(0.0, took_ms - bound_ms)
