@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
@@ -33,12 +34,13 @@ from results.brief import brief_of, headline_of
 from results.charts import BARS_MAX, over_time
 from results.files import StoreError, write_atomically
 from results.model import RunResults, system_shown
+from results.node_output import lines_around
 from results.packed import Packed, pack
 from results.pages import environment, shorten, template_text
 from results.store import RunStore
 from results.story import Placed, Story, indexes_of, placed_events, story_of
 from results.tables import RunName
-from results.timeline import Timeline, draw
+from results.timeline import Timeline, draw, zones_of
 
 _SHOWN_OTHERWISE = frozenset({"kind", "key", "explanation", "window", "window_operations"})
 """Beside times in nanoseconds, which the explanation has in seconds."""
@@ -97,7 +99,9 @@ def write_report(store: RunStore, results: RunResults) -> None:
     evidence = replace(left, run_clock=run_clock(notes_of(history.events)))
     nodes = store.node_names(plan)
     try:
-        page = render(results, plan, history.events, history.operations, nodes, evidence)
+        page = render(
+            results, plan, history.events, history.operations, nodes, evidence, store.nodes_path
+        )
     except (TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise StoreError(f"{store.folder}: no report can be made of it ({reason})") from error
@@ -111,6 +115,7 @@ def render(
     operations: Sequence[Operation],
     nodes: Sequence[str],
     evidence: Evidence | None = None,
+    nodes_path: Path | None = None,
 ) -> str:
     """Return the report as HTML; `evidence` is what story and leaders are taken from."""
     duration_ns = max(0, end_of(events))
@@ -143,6 +148,9 @@ def render(
             plan_json=json.dumps(plan, indent=2),
             checks=[_check_view(check, context) for check in ordered],
             story=story,
+            written=lines_around(nodes_path, nodes, results.run, story.end_ns)
+            if story is not None and nodes_path is not None
+            else {},
             figures=figures,
             coverage=_coverage(results),
             phases_of_protocol=PHASES,
@@ -333,7 +341,8 @@ def _anomaly_views(
 
 def _anomaly_view(anomaly: Mapping[str, Any], context: _Context, *, pictured: bool) -> AnomalyView:
     operations = _operations_of(anomaly, context.operations)
-    timeline = draw(operations, context.reigning.of(anomaly.get("key")), context.spans)
+    zones = zones_of(operations) if anomaly.get("kind") == "stale-read" else []
+    timeline = draw(operations, context.reigning.of(anomaly.get("key")), context.spans, zones)
     return AnomalyView(
         kind=str(anomaly.get("kind", "anomaly")),
         key=None if anomaly.get("key") is None else str(anomaly["key"]),

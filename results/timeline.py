@@ -47,6 +47,17 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Zone:
+    """When a value must have been there."""
+
+    value: str
+    begin_ns: int
+    end_ns: int
+    throughout: bool
+    """From begin to end without a break; else at some moment between them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """Everything that the template draws."""
 
@@ -59,6 +70,8 @@ class Timeline:
     ticks: tuple[tuple[float, str], ...]
     left_out: int
     """Operations beyond OPERATIONS_MAX."""
+    has_zones: bool
+    """Whether rows say which value must have been there, and when."""
 
 
 def operation_text(operation: Mapping[str, Any]) -> str:
@@ -85,8 +98,9 @@ def draw(
     window: Sequence[Mapping[str, Any]],
     ruled: Sequence[Reign] = (),
     faults: Sequence[FaultSpan] = (),
+    zones: Sequence[Zone] = (),
 ) -> Timeline | None:
-    """Lay out a window below who led and the faults that were there; None: no operations."""
+    """Lay out a window below who led, the faults that were there and zones; None: no operations."""
     try:
         operations = sorted(window, key=lambda o: (int(o["invoke_ns"]), int(o["index"])))
         known = [o for o in operations if 0 <= int(o["invoke_ns"]) <= int(o["complete_ns"])]
@@ -103,7 +117,7 @@ def draw(
     lines: list[float] = []
     bars: list[Bar] = []
     top = 8.0
-    for name, spans in _context(ruled, faults).items():
+    for name, spans in {**_context(ruled, faults), **_zone_rows(zones)}.items():
         inside = [span for span in spans if span[1] <= last and span[2] >= begin]
         if inside:
             bars += [_context_bar(*span, top, begin, last, scale) for span in inside]
@@ -123,8 +137,52 @@ def draw(
         lines.append(top - (ROW - BAR) / 2)
     ticks = _ticks(begin, last, scale)
     return Timeline(
-        int(top) + 30, tuple(rows), tuple(lines), tuple(bars), ticks, len(window) - len(shown)
+        int(top) + 30,
+        tuple(rows),
+        tuple(lines),
+        tuple(bars),
+        ticks,
+        len(window) - len(shown),
+        bool(zones),
     )
+
+
+def zones_of(window: Sequence[Mapping[str, Any]]) -> list[Zone]:
+    """Return when each value of a register must have been there, as far as a window shows it.
+
+    A value that is written once is there without a break from the end of the first operation that
+    shows it to the beginning of the last one; if that beginning comes first, then at some moment
+    between the two. Where the times of two values meet in the picture of a stale read, no order
+    can have both: this is the impossible pair, drawn.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for operation in window:
+        shown = {"read": "output", "write": "input"}.get(str(operation.get("f")))
+        begin, end = operation.get("invoke_ns"), operation.get("complete_ns")
+        if shown is None or operation.get("type") != "ok":
+            continue
+        if type(begin) is int and type(end) is int and end < OPEN_END_NS:
+            value = _short(operation.get(shown))
+            ended, began = found.get(value, (end, begin))
+            found[value] = min(ended, end), max(began, begin)
+    return [
+        Zone(value, min(times), max(times), throughout=times[0] <= times[1])
+        for value, times in found.items()
+    ]
+
+
+def _zone_rows(zones: Sequence[Zone]) -> dict[str, list[tuple[str, int, int]]]:
+    return {
+        f"value {number}": [
+            (
+                f"zone: {zone.value[:_LABEL_MAX]} must be there "
+                + ("all this time" if zone.throughout else "at a moment in this time"),
+                zone.begin_ns,
+                zone.end_ns,
+            )
+        ]
+        for number, zone in enumerate(zones, start=1)
+    }
 
 
 def _context(
@@ -152,9 +210,14 @@ def _context_bar(
     x = LEFT + max(0, from_ns - begin) * scale
     width = max(3.0, (WIDTH - 4.0 if to_ns > last else LEFT + (to_ns - begin) * scale) - x)
     kind, label = text.split(": ", 1)
-    label = label if kind != "overlap" and 12 + _CHARACTER * len(label) <= width else ""
+    length = 12 + _CHARACTER * len(label)
     title = f"{text}, from {seconds(from_ns, 3)}"
-    return Bar(x, top, width, kind, False, label, x + 6, "start", title)  # noqa: FBT003
+    place, anchor = x + 6, "start"
+    if kind == "zone" and length > width:  # its row has nothing else: the text stands beside it
+        place, anchor = (x + width + 6, "start") if x < WIDTH / 2 else (x - 6, "end")
+    elif kind == "overlap" or length > width:
+        label = ""
+    return Bar(x, top, width, kind, False, label, place, anchor, title)  # noqa: FBT003
 
 
 def _by_process(operations: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
