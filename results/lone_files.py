@@ -14,7 +14,7 @@ from checkers.earned import Floor, Judged, earn
 from checkers.history import INFINITY_NS, HistoryError, Operation
 from checkers.history.columns import KINDS, Columns
 from checkers.history.files import ColumnFile, load_judged
-from checkers.history.foreign import Reading, judged
+from checkers.history.foreign import History, Reading, judged
 from checkers.history.formats import load
 from checkers.history.recorded import Recorded
 from checkers.linearizability import linearizable
@@ -63,7 +63,7 @@ def judge_file(
         watch = Stopwatch()
         each = []
         for spec in specs:
-            each.append(_judge_columns(file.judged, spec, path, cancelled, certificates))
+            each.append(_judge_columns(file, spec, path, cancelled, certificates))
             watch.lap()
         times_s, notes = watch.laps_s, file.notes
         checks = [merge(linearizable.NAME, keys) for keys in each]
@@ -76,8 +76,7 @@ def judge_file(
         notes = history.notes
         found = [find_check(spec) for spec in specs]
         if all(isinstance(check, KeyCheck) for check in found):
-            kept, more = judged(history, reading_for(found, reading))
-            operations, notes = kept, tuple(more)
+            operations, notes = _judged(path, history, reading_for(found, reading))
         run = RunInput(history.events, operations, None)
         checks, proofs, times_s = check_each(run, specs, cancelled, check_keys)
         statistics = counts_of(run)
@@ -101,18 +100,28 @@ def _columns(path: Path, reading: Reading) -> ColumnFile:
         ) from error
 
 
+def _judged(
+    path: Path, history: History, reading: Reading
+) -> tuple[Sequence[Operation], tuple[str, ...]]:
+    try:
+        kept, notes = judged(history, reading)
+    except HistoryError as error:
+        raise HistoryError(f"{path}: {error}") from error
+    return kept, tuple(notes)
+
+
 def _judge_columns(
-    columns: Columns, spec: CheckSpec, path: Path, cancelled: Cancelled, certificates: Path | None
+    file: ColumnFile, spec: CheckSpec, path: Path, cancelled: Cancelled, certificates: Path | None
 ) -> list[CheckResult]:
     """Judge the keys of a lone file; an operation that the model does not know is a wrong file."""
-    if not len(columns):
+    if not len(file.judged):
         return []
     try:
         return check_columns(
-            columns, spec.options, cancelled, certificates=certificates is not None
+            file.judged, spec.options, cancelled, certificates=certificates is not None
         )
     except HistoryError as error:
-        raise HistoryError(f"{path}: {error}") from error
+        raise HistoryError("; ".join([f"{path}: {error}", *file.notes])) from error
 
 
 def _column_statistics(columns: Columns) -> dict[str, Any]:

@@ -10,7 +10,6 @@ Whatever is not plain (another format, a damaged line, events that do not pair) 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -82,7 +81,9 @@ def read(
         except (NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH) as error:
             raise HistoryError(f"{path}: cannot be read: {_line(error)}") from error
     try:
-        if _is_edn(file):
+        start = file.read(4096)
+        file.seek(0)
+        if edn_lines.begins(start):
             found = [*edn_lines.read_table(file, independent=independent)]
             return from_events(found.pop(0))[0], found.pop(), True
         if not independent:
@@ -90,12 +91,6 @@ def read(
     except (NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH):
         pass  # the slow way knows more, or says what is wrong
     return None
-
-
-def _is_edn(file: BinaryIO) -> bool:
-    start = file.read(4096)
-    file.seek(0)
-    return re.match(rb"\s*\{\s*:", start) is not None
 
 
 def _line(error: BaseException) -> str:

@@ -49,6 +49,7 @@ _TOKEN = re.compile(
       | (?P<quote>'(?=[\[({\#]))
       | (?P<char>\\(?:[A-Za-z0-9]+|.))
       | (?P<other>'[^\s,()\[\]{}";\\]*)
+      | (?P<wrong>.)
       | \Z)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -106,31 +107,38 @@ class _Reader:
 
     def forms(self) -> Iterator[Any]:
         frames: list[_Frame] = []
-        position = 0
-        while True:
-            found = _TOKEN.match(self._text, position)
-            if found is None:
-                raise self._error("cannot be read", position)
-            kind, position = found.lastgroup, found.end()
-            if kind is None:
-                break
-            token = found[kind]
+        atoms = self._atoms
+        for found in _TOKEN.finditer(self._text):
+            kind = found.lastgroup
             if kind == "atom":
-                form = self._atoms.get(token, _NOTHING)
+                form = atoms.get(found[1], _NOTHING)
                 if form is _NOTHING:
-                    form = self._atom(token, found.start(kind))
-            elif kind in _OPENING:
-                self._open(frames, _Frame(kind, token, found.start(kind)))
-                continue
-            elif kind == "close":
-                form = self._closed(frames, token, found.start(kind))
+                    form = self._atom(found[1], found.start(1))
+            elif kind is None:
+                break
             else:
-                form = self._single(kind, token, found.start(kind))
+                form = self._other(frames, kind, found[kind], found.start(kind))
+                if form is _NOTHING:
+                    continue
+            if frames and frames[-1].kind == "open":
+                frames[-1].items.append(form)
+                continue
             form = self._into(frames, form)
             if form is not _NOTHING:
                 yield form
         if frames:
             raise self._error("ends inside the form", frames[-1].position)
+
+    def _other(self, frames: list[_Frame], kind: str, token: str, position: int) -> Any:
+        """Read a token that is no atom; `_NOTHING` where it begins a form."""
+        if kind in _OPENING:
+            self._open(frames, _Frame(kind, token, position))
+            return _NOTHING
+        if kind == "close":
+            return self._closed(frames, token, position)
+        if kind == "wrong":
+            raise self._error("cannot be read", position)
+        return self._single(kind, token, position)
 
     def _open(self, frames: list[_Frame], frame: _Frame) -> None:
         if len(frames) > DEPTH_MAX:
@@ -266,6 +274,8 @@ def key_text(key: Any) -> str:
 
     A text is its own name, unless it would be read as something else: then it is quoted.
     """
+    if type(key) is int:
+        return str(key)
     if type(key) is str:
         return key if _READS_OTHERWISE.match(key) is None else _quoted(key)
     text = _written(key, ordered=True)

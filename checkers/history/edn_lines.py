@@ -10,6 +10,7 @@ does not match is read by `checkers.history.edn`; where many do not match, or wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
@@ -45,8 +46,14 @@ _FIELDS = {
     "f": rf":(?P<f>{_WORD})",
     "error": rf"(?P<error>{_VALUE})",
 }
+_RECORD = r"(?:#(?:jepsen\.history|knossos\.op)\.Op)?"
 _TAG = r"#jepsen\.independent/tuple "
 _NAMES = ("index", "time", "process", "type", "f", "key", "value", "error")
+
+
+def begins(start: bytes) -> bool:
+    """Return whether a file that begins so may be of this form."""
+    return re.match(rf"\s*{_RECORD}\{{\s*:".encode(), start) is not None
 
 
 class NotPlainError(Exception):
@@ -128,7 +135,7 @@ def _pattern(line: str, *, independent: bool) -> str:
         parts.append(rf":{name} {expression}")
     if "error" not in form:
         parts[-1] += rf"(?:,? :error {_FIELDS['error']})?"
-    return r"^\{" + r",? ".join(parts) + r"\}$"
+    return rf"^{_RECORD}\{{" + r",? ".join(parts) + r"\}$"
 
 
 def _with_others(

@@ -109,23 +109,25 @@ def history_of(
 
 
 def _row(form: Any, position: int) -> _Row:
-    place = f"form {position + 1}"
     if isinstance(form, list) and 3 <= len(form) <= 5 and isinstance(form[1], str):
         form = dict(zip(("process", "type", "f", "value", "error"), form, strict=False))
     if not isinstance(form, dict) or "type" not in form:
+        place = f"form {position + 1}"
         raise HistoryError(f"{place}: no operation (a map with :type, :process, :f and :value)")
-    try:
-        kind = EventType(str(form["type"]).removeprefix(":"))
-    except ValueError:
-        raise HistoryError(f"{place}: type is {shown(form['type'])}") from None
+    kind = _TYPES.get(form["type"]) if isinstance(form["type"], str) else None
+    if kind is None:
+        raise HistoryError(f"form {position + 1}: type is {shown(form['type'])}")
     process = form.get("process")
     if isinstance(process, str):
         process = str(process).removeprefix(":")
     elif process is not None and (not _whole(process) or process < 0):
         problem = f"process is {shown(process)}, not a number from 0 on or a name"
-        raise HistoryError(f"{place}: {problem}")
+        raise HistoryError(f"form {position + 1}: {problem}")
     index = form.get("index")
     return _Row(form, position, process, kind, index if _whole(index) else -1)
+
+
+_TYPES = {colon + kind.value: kind for colon in ("", ":") for kind in EventType}
 
 
 def _whole(value: Any) -> TypeGuard[int]:
@@ -266,7 +268,9 @@ class _Pairs:
                 f"event {event.index}: process {process!r} invokes while its operation "
                 f"{self._open[process].f!r} is open"
             )
-        self._open[process] = replace(event, process=self._renamed.get(process, process))
+        if process in self._renamed:
+            event = replace(event, process=self._renamed[process])
+        self._open[process] = event
 
     def end(self, event: Event) -> None:
         process = event.process

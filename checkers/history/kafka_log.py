@@ -49,7 +49,7 @@ def log_operations(operations: Sequence[Operation], notes: list[str]) -> list[Op
         notes.append(f"neither sends nor polls, and not judged: {listed}")
     sent = {key_text(s[1]) for o in kafka for s in o.input if s[0] == "send" and len(s) == 3}
     done = [(o, *step) for o in kafka for step in _steps(o, sent)]
-    notes.append(f"{len(done)} sends and polls of one key each are judged as appends and reads")
+    notes.append(f"{len(done)} sends and polls of one key each are read as those of the model log")
     own = len({o.index for o, *_ in done}) == len(done)
     return [
         replace(o, index=o.index if own else i, f=f, key=k, input=given, output=output, offset=None)

@@ -75,19 +75,19 @@ _LEAST = click.IntRange(min=1)
 @click.option(
     "--independent",
     is_flag=True,
-    help="For an EDN file: values are [key value] tuples, though not tagged as such.",
+    help="For a file: values are [key value] tuples, though not tagged as such.",
 )
 @click.option(
     "--refusals/--no-refusals",
     default=None,
     help="For a file: whether a failed operation may show that it was refused for the state it met."
-    "  [default: in journals, not in EDN]",
+    "  [default: in journals of runs alone]",
 )
 @click.option(
     "--nil-reads/--no-nil-reads",
     default=None,
-    help="For a file: whether a read of nil saw that there was no value.  [default: in journals, "
-    "not in EDN]",
+    help="For a file: whether a read of nil saw that there was no value.  [default: in journals of "
+    "runs alone]",
 )
 @click.option(
     "--consistency",
@@ -154,11 +154,11 @@ def check(
 
     A run that this very code judged before, from the same files, is not judged again.
 
-    A folder that is no run means all runs below it. A file may be a journal of ours, JSON lines of
-    the Porcupine corpus, or a history of Jepsen, Knossos or Elle in EDN. With the models
-    `transactions-list-append` and `transactions-rw-register` it is searched for cycles, with
-    `sessions` for broken session guarantees; `bank`, `long-fork`, `set-full` and `total-queue`
-    are Jepsen's checkers of these names.
+    A folder that is no run means all runs below it. A file may be the journal of a run, or a
+    history in JSON, EDN or the lines of Jepsen's logs, gzipped or not; `-` is standard input. With
+    the models `transactions-list-append` and `transactions-rw-register` it is searched for cycles,
+    with `sessions` for broken session guarantees; `bank`, `long-fork`, `set-full` and
+    `total-queue` are Jepsen's checkers of these names.
 
     Exit code: that of the worst: 1 FAIL, 2 could not be judged, 3 UNKNOWN, 4 UNDER-EXERCISED.
     """

@@ -67,6 +67,14 @@ def test_both_readers_find_the_same_operations(tmp_path, monkeypatch, tagged, bl
         assert fast == plain
 
 
+def test_records_are_read_as_maps(tmp_path):
+    path = tmp_path / "history.edn"
+    lines = random_lines(Random(7), tagged=True).splitlines()
+    path.write_text("".join(f"#jepsen.history.Op{line}\n" for line in lines))
+    fast, plain = both(path)
+    assert fast == plain
+
+
 def test_plain_pairs_are_keys_and_values_if_the_caller_says_so(tmp_path):
     path = tmp_path / "history.edn"
     rows = [("invoke", "[9 1]"), ("ok", "[9 1]"), ("invoke", "[8 nil]"), ("ok", "[8 nil]")]
