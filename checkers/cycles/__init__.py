@@ -247,31 +247,41 @@ def _serial(
         optional = [
             t for t in history if t.type is EventType.INFO and t.index not in inferred.transactions
         ]
+    every = {t.index: t for t in (*must, *optional)}
     if model == "list-append":
         must = list_append.as_registers(must)
-    find = explain if level in SERIALIZABLE else explain_snapshots
-    base = "no-serial-order" if level in SERIALIZABLE else "no-snapshot-order"
-    every = {t.index: t for t in (*must, *optional)}
-    ordered = {"process": process_edges, "realtime": realtime_edges}
-    orders = {**SERIALIZABLE, **SNAPSHOT}[level]
-    for count in (len(orders), *range(len(orders))):
-        edges = [e for name in orders[:count] for e in ordered[name](every)]
-        serial = find(must, optional, [*inferred.edges, *edges], cancelled)
-        if count == len(orders):
-            asked = serial
-            if serial.answer is not Answer.NONE:
-                return serial, []
+    of_all = level in SERIALIZABLE
+
+    def search(*names: str, whole: bool = of_all, is_short: bool = False) -> Serial:
+        edges = [e for name in names for e in _ORDERED[name](every)]
+        find = explain if whole else explain_snapshots
+        return find(must, optional, [*inferred.edges, *edges], cancelled, is_short=is_short)
+
+    orders = (SERIALIZABLE if of_all else SNAPSHOT)[level]
+    if level != "strict-serializable":  # most histories are, it is a short way, and proves the rest
+        serial = search(*_ORDERED, whole=True, is_short=True)
+        if serial.answer is Answer.ORDER:
+            return serial, []
+    asked = worst = search(*orders)
+    if asked.answer is not Answer.NONE:
+        return asked, []
+    needed = orders
+    for count in range(len(orders)):
+        serial = search(*orders[:count])
         if serial.answer is Answer.NONE:
-            worst = "-".join([base, *orders[:count][-1:]]), serial
-            if count < len(orders):
-                break
-    kind, serial = worst
-    if serial.cycle:
-        return asked, [cycle_anomaly(kind, serial.cycle, inferred.transactions)]
+            needed, worst = orders[:count], serial
+            break
+    kind = "-".join(["no-serial-order" if of_all else "no-snapshot-order", *needed[-1:]])
+    if worst.cycle:
+        return asked, [cycle_anomaly(kind, worst.cycle, inferred.transactions)]
     involved = [t for t in inferred.transactions.values() if t.steps]
-    of = "" if level in SERIALIZABLE else "snapshots and commits of "
+    of = "" if of_all else "snapshots and commits of "
     what = f"no order of {of}the {len(involved)} transactions explains what they read"
     return asked, [anomaly(kind, f"{what}: all were tried", *involved[:ANOMALIES_MAX])]
+
+
+_ORDERED = {"process": process_edges, "realtime": realtime_edges}
+"""Order that a level keeps -> the edges of it."""
 
 
 def _doubt(inferred: Dependencies, serial: Serial | None, consistency: str) -> str:

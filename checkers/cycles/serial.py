@@ -96,10 +96,15 @@ def explain(
     optional: Iterable[Transaction],
     edges: Sequence[Edge],
     cancelled: Cancelled,
+    *,
+    is_short: bool = False,
 ) -> Serial:
-    """Look for an order of transactions that keeps the edges; `optional` ones may be left out."""
+    """Look for an order of transactions that keeps the edges; `optional` ones may be left out.
+
+    `is_short`: by the first search alone.
+    """
     task = _task(_whole(transactions), _whole(optional))
-    return _explain(task, edges, cancelled)
+    return _explain(task, edges, cancelled, is_short=is_short)
 
 
 def explain_snapshots(
@@ -107,6 +112,8 @@ def explain_snapshots(
     optional: Iterable[Transaction],
     edges: Iterable[Edge],
     cancelled: Cancelled,
+    *,
+    is_short: bool = False,
 ) -> Serial:
     """Look for an order of snapshots and commits; of the answer there are no indexes."""
     parts = _apart(transactions), _apart(optional)
@@ -125,14 +132,15 @@ def explain_snapshots(
         for e in edges
         if e.source in last and e.target in last
     ]
-    return Serial(_explain(_task(*parts), [*inner, *ends], cancelled).answer)
+    every = [*inner, *ends]
+    return Serial(_explain(_task(*parts), every, cancelled, is_short=is_short).answer)
 
 
-def _explain(task: _Task, edges: Sequence[Edge], cancelled: Cancelled) -> Serial:
+def _explain(task: _Task, edges: Sequence[Edge], cancelled: Cancelled, *, is_short: bool) -> Serial:
     number = {index: i for i, index in enumerate(task.indexes)}
     inside = [e for e in edges if e.source in number and e.target in number]
     first = _search(task, number, inside, FIRST_STEPS * len(number), cancelled)
-    if first.answer is not Answer.OPEN or cancelled():
+    if first.answer is not Answer.OPEN or is_short or cancelled():
         return first
     saturated = _saturate(task, number, inside, cancelled)
     cycle = _cycle(saturated)
