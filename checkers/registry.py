@@ -35,7 +35,8 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `durability` | evidence | `workload` (required), `config_prefix`, `nodes`, and those two filters |
 | `log-agreement` | evidence | |
 | `snapshots` | evidence | |
-| `records` | evidence | `workload` of the operations; `traced` as of `invariants`; `nodes` |
+| `records` | evidence | `workload` of the operations; `traced` as of `invariants`; `nodes`; \
+  `timeout_ms` of clients; `one_clock`: whether nodes read the harness's |
 | `voter-changes` | evidence | |
 | `isr` | evidence | `unclean`: whether unclean elections may be asked for |
 | `invariants` | evidence | `traced`: the events that traces of the system hold; all by default |
@@ -250,7 +251,13 @@ _OWN: tuple[Check, ...] = (
     RunCheck(
         records.NAME,
         "evidence",
-        {"workload": str, "traced": list, "nodes": list},
+        {
+            "workload": str,
+            "traced": list,
+            "nodes": list,
+            "timeout_ms": (int, float),
+            "one_clock": bool,
+        },
         (),
         records.check,
         _nothing,

@@ -18,12 +18,21 @@ from workloads.registry import WORKLOADS
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _NOT_DERIVED = frozenset({"versions", "command", "run"})
 """Fields of a stored plan that record when and how it was made; they decide nothing."""
+_ONE_CLOCK: Final = frozenset({"local", "netns", "sim"})
+"""Backends with nodes that read the harness's clock: those of its kernel, or of its world.
+
+An engine of containers may run on another kernel (a virtual machine), and hosts are others.
+"""
 
 
 def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     """List the checks of a run of this plan. Raises CheckError."""
     traced, whole = plan.kind.traced, list(plan.whole_traces)
     of_traces = {} if traced is None else {"traced": sorted(traced)}
+    of_answers = {
+        "timeout_ms": float(plan.operation_timeout_ms),
+        "one_clock": plan.backend in _ONE_CLOCK,
+    }
     brokers = plan.nodes_at("CLIENT")
     # What serves no clients has no state that they could read in the end.
     serving = {} if brokers == plan.node_names else {"nodes": list(brokers)}
@@ -31,7 +40,7 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     of_logs = (
         CheckSpec("log-agreement"),
         CheckSpec("snapshots"),
-        CheckSpec(records.NAME, {"workload": plan.workload, **of_traces, **serving}),
+        CheckSpec(records.NAME, {"workload": plan.workload, **of_answers, **of_traces, **serving}),
         CheckSpec("invariants", of_traces | ({"whole": whole} if whole else {})),
         *([CheckSpec("isr")] if WORKLOADS[plan.workload].creates_partitions else []),
     )

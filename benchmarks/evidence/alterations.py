@@ -179,10 +179,8 @@ QUORUM_STATES = (
         INVARIANTS,
     ),
     _a("a quorum state with another vote", files.with_other_vote, FAIL, INVARIANTS),
-    _a("a quorum state without its vote", files.quorum_state("n2", votedId=-1), FAIL, INVARIANTS),
-    _a(
-        "a quorum state with another leader", files.quorum_state("n2", leaderId=2), FAIL, INVARIANTS
-    ),
+    _a("a quorum state without its vote", files.without_vote, FAIL, INVARIANTS),
+    _a("a quorum state with another leader", files.with_other_leader, FAIL, INVARIANTS),
     _a(
         "a quorum state of an epoch for which nobody stood",
         files.quorum_state("n2", leaderEpoch=lambda e: e + 3),
@@ -203,8 +201,8 @@ TRACES = (
     _a(
         "a process by earlier times",
         trace(RESTARTED, lines.incarnation_earlier),
-        UNKNOWN,
-        INVARIANTS,
+        FAIL,
+        RECORDS,
     ),
     _a(
         "the last 40 % of a leader's trace gone", trace(LEADER, lines.end_gone), UNKNOWN, INVARIANTS

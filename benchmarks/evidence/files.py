@@ -371,16 +371,29 @@ def quorum_state(node: str, **changes: object) -> Change:
 
 def with_other_vote(run: Altered) -> None:
     """A voter has voted for another candidate than it traced."""
+    node, candidate = _voter(run)
+    other = next(i for i in (1, 2, 3) if i not in (candidate, int(node[1:])))
+    quorum_state(node, votedId=other)(run)
+
+
+def without_vote(run: Altered) -> None:
+    """A voter has forgotten its vote."""
+    quorum_state(_voter(run)[0], votedId=-1)(run)
+
+
+def with_other_leader(run: Altered) -> None:
+    """A follower follows the other follower."""
+    node, other = run.followers()
+    quorum_state(node, leaderId=int(other[1:]))(run)
+
+
+def _voter(run: Altered) -> tuple[str, int]:
+    """Name a voter of the last epoch, and its candidate."""
     for node in NODES:
         votes = [
             r for r in run.trace(node) if r["e"] == "vote" and r["granted"] and not r["pre_vote"]
         ]
         path = run.store.node_path(node) / LOG / "quorum-state"
-        state = json.loads(path.read_text())
-        if votes and votes[-1]["epoch"] == state["leaderEpoch"]:
-            other = next(
-                i for i in (1, 2, 3) if i not in (votes[-1]["candidate_id"], int(node[1:]))
-            )
-            quorum_state(node, votedId=other)(run)
-            return
+        if votes and votes[-1]["epoch"] == json.loads(path.read_text())["leaderEpoch"]:
+            return node, votes[-1]["candidate_id"]
     raise AssertionError("no voter voted in the last epoch")

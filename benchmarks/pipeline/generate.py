@@ -35,7 +35,10 @@ _OF_NODES = (
     {"name": "durability", "options": {"workload": "register", "config_prefix": PREFIX}},
     {"name": "log-agreement", "options": {}},
     {"name": "snapshots", "options": {}},
-    {"name": "records", "options": {"workload": "register"}},
+    {
+        "name": "records",
+        "options": {"workload": "register", "timeout_ms": 800.0, "one_clock": True},
+    },
     {"name": "invariants", "options": {}},
 )
 

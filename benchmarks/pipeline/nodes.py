@@ -144,7 +144,7 @@ def _leads(effects: Sequence[Effect]) -> list[bytes]:
             fields = f'"epoch":1,"offset":{offset},"high_watermark":{mark}'
             lines.append(_event(effect.at_ns, "ack", fields))
         elif effect.answered:
-            fields = f'"epoch":1,"offset":{mark - 1},"confirmed":true'
+            fields = f'"epoch":1,"offset":{mark - 1},"confirmed":true,"query":true'
             lines.append(_event(effect.at_ns, "read", fields))
     return lines
 

@@ -56,6 +56,15 @@ class Effects:
     offsets: Int64s
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Operations with records that are theirs alone: the offsets of the first and the last."""
+
+    rows: Int64s
+    first: Int64s
+    last: Int64s
+
+
 EffectAudit = Callable[[str, Sequence[LogRecord], Sequence[Operation], int], list[Anomaly]]
 """(workload of `RULES`, newest log, operations, end of what was committed) -> what is wrong."""
 
@@ -81,6 +90,8 @@ class Rule:
     judge: Callable[[Effects, Columns, int], Iterable[Anomaly]]
     by_key: bool = True
     """Whether keys can be judged in parts; else effects are of no operation's key."""
+    places: Callable[[Effects, Columns], Places] | None = None
+    """Where operations stand in the log; None where an effect is of no operation by its value."""
 
 
 def effects_of(rule: Rule, records: Iterable[LogRecord]) -> Effects:
@@ -207,6 +218,23 @@ class _Pairs:
         return np.where((key < 0) | (value < 0), -1, key * len(self._values) + value)
 
 
+def _placed(done: Int64s, offsets: Int64s, asked: Int64s, rows: Int64s) -> Places:
+    """Look up what these rows asked for among what was done, both as numbers; -1: nothing."""
+    order = np.argsort(done, kind="stable")  # and so by offset, of one number
+    numbers, wanted = done[order], asked[rows]
+    begin, end = (np.searchsorted(numbers, wanted, side) for side in ("left", "right"))
+    there = (end > begin) & (wanted >= 0)
+    first, last = offsets[order[begin[there]]], offsets[order[end[there] - 1]]
+    return Places(rows[there], first, last)
+
+
+def _places_of_writes(effects: Effects, operations: Columns) -> Places:
+    pairs = _Pairs(effects.keys, effects.values)
+    done, asked = pairs.of(effects.keys, effects.values), pairs.asked(operations)
+    rows = np.flatnonzero(_called(operations, "write") & (operations.type != FAIL))
+    return _placed(done, effects.offsets, asked, rows)
+
+
 def _registers(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
     pairs = _Pairs(effects.keys, effects.values)
     done, asked = pairs.of(effects.keys, effects.values), pairs.asked(operations)
@@ -221,19 +249,45 @@ def _registers(effects: Effects, operations: Columns, committed_end: int) -> Ite
         yield _unasked(int(effects.offsets[at]), what)
 
 
+def _changes_of_lists(effects: Effects) -> Iterator[tuple[str, int, list[str], list[str]]]:
+    """Yield of each record its key, its offset, and the list before and after it."""
+    held: dict[str, list[str]] = {}
+    for key, text, offset in zip(
+        effects.keys, effects.values, effects.offsets.tolist(), strict=True
+    ):
+        before, held[key] = held.get(key, []), elements_of(text)
+        yield key, offset, before, held[key]
+
+
+def elements_of(text: str | None) -> list[str]:
+    """Return the elements of a list's text."""
+    return [part for part in (text or "").split(",") if part]
+
+
+def _places_of_appends(effects: Effects, operations: Columns) -> Places:
+    added = [
+        (key, element, offset)
+        for key, offset, before, after in _changes_of_lists(effects)
+        for element in after[len(before) :]
+    ]
+    keys, elements, offsets = zip(*added, strict=True) if added else ((), (), ())
+    pairs = _Pairs(keys, elements)
+    done, asked = pairs.of(keys, elements), pairs.asked(operations)
+    rows = np.flatnonzero(_called(operations, "append") & (operations.type != FAIL))
+    return _placed(done, np.array(offsets, np.int64), asked, rows)
+
+
 def _lists(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
     held: dict[str, list[str]] = {}
     wrong: list[Anomaly] = []
     added: list[tuple[str, str, int]] = []
-    for key, text, offset in zip(
-        effects.keys, effects.values, effects.offsets.tolist(), strict=True
-    ):
-        before, held[key] = held.get(key, []), [part for part in (text or "").split(",") if part]
+    for key, offset, before, after in _changes_of_lists(effects):
+        held[key] = after
         if offset >= committed_end:
             continue
-        if held[key][: len(before)] != before:
+        if after[: len(before)] != before:
             wrong.append(_unasked(offset, f"does not go on from the list {key!r} before it"))
-        new = held[key][len(before) :]
+        new = after[len(before) :]
         if len(new) > 1:
             wrong.append(_unasked(offset, f"adds {len(new)} elements to {key!r} at once"))
         added += [(key, element, offset) for element in new]
@@ -302,6 +356,17 @@ def _topics(effects: Effects, operations: Columns, committed_end: int) -> Iterat
             yield _unasked(offset, f"makes the topic {name!r}, which no create can have done")
 
 
+def _places_of_creates(effects: Effects, operations: Columns) -> Places:
+    """Of those alone whose answer names the topic."""
+    ids = {topic_id: number for number, topic_id in enumerate(dict.fromkeys(effects.values))}
+    made = _called(operations, "create", "add") & (operations.type == OK)
+    outputs = (value.get("id") if isinstance(value, dict) else None for value in operations.values)
+    numbers = [-1 if i is None else ids.get(i, -1) for i in outputs]
+    asked = np.array(numbers, np.int64)[operations.output]
+    done = np.array([-2 if i is None else ids[i] for i in effects.values], np.int64)
+    return _placed(done, effects.offsets, asked, np.flatnonzero(made))
+
+
 def _registrations(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
     del committed_end
     held = set(zip(effects.keys, effects.offsets.tolist(), strict=True))
@@ -316,6 +381,21 @@ def _registrations(effects: Effects, operations: Columns, committed_end: int) ->
                 yield _lost(operations, row, what)
 
 
+def _places_of_blocks(effects: Effects, operations: Columns) -> Places:
+    rows, ends = [], []
+    for row in np.flatnonzero(operations.type == OK).tolist():
+        match operations.values[operations.output[row]]:
+            case {"first": int(first), "length": int(length)} | [int(first), int(length)]:
+                rows.append(row)
+                ends.append(first + length)
+    asked = np.full(len(operations), -1, np.int64)
+    asked[rows] = ends
+    done = np.array(
+        [int(end) if end is not None and end.isdigit() else -2 for end in effects.values], np.int64
+    )
+    return _placed(done, effects.offsets, asked, np.array(rows, np.int64))
+
+
 def _blocks(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
     del committed_end
     ends = set(effects.values)
@@ -327,12 +407,14 @@ def _blocks(effects: Effects, operations: Columns, committed_end: int) -> Iterat
                     yield _lost(operations, row, what)
 
 
-_REGISTERS = Rule(frozenset({"ConfigRecord"}), _cell(_REGISTER), _registers)
-_TOPICS = Rule(frozenset({"TopicRecord"}), _topic, _topics)
+_REGISTERS = Rule(
+    frozenset({"ConfigRecord"}), _cell(_REGISTER), _registers, places=_places_of_writes
+)
+_TOPICS = Rule(frozenset({"TopicRecord"}), _topic, _topics, places=_places_of_creates)
 RULES: Final[Mapping[str, Rule]] = {
     "register": _REGISTERS,
     "reconfig": _REGISTERS,
-    "append": Rule(frozenset({"ConfigRecord"}), _cell(_LIST), _lists),
+    "append": Rule(frozenset({"ConfigRecord"}), _cell(_LIST), _lists, places=_places_of_appends),
     "partitions": Rule(
         frozenset({"TopicRecord", "PartitionRecord"}), _partition, _counters, by_key=False
     ),
@@ -341,5 +423,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "brokers": Rule(
         frozenset({"RegisterBrokerRecord"}), _registration, _registrations, by_key=False
     ),
-    "unique-ids": Rule(frozenset({"ProducerIdsRecord"}), _block, _blocks, by_key=False),
+    "unique-ids": Rule(
+        frozenset({"ProducerIdsRecord"}), _block, _blocks, by_key=False, places=_places_of_blocks
+    ),
 }

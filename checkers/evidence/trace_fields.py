@@ -65,7 +65,7 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "fetch": {"offset": _whole, "durable_end_offset": _whole},
     "hw": {"epoch": _whole, "offset": _whole, "role": _text},
     "ack": {"epoch": _whole, "offset": _whole, "high_watermark": _whole},
-    "read": {"epoch": _whole, "offset": _whole, "confirmed": _flag},
+    "read": {"epoch": _whole, "offset": _whole, "confirmed": _flag, "query": _flag},
     "renounce": {"epoch": _whole},
 }
 """What the rules read, by event; an event that is not here is read by none."""

@@ -22,13 +22,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, Final
 
+import numpy as np
+
 from checkers.evidence import FINAL_READS, Evidence, FinalRead, LogRecord
-from checkers.evidence.effects import CELLS, LOST, RULES, cell_of
+from checkers.evidence.effects import CELLS, LOST, RULES, Places, cell_of, effects_of
 from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.order import out_of_order
 from checkers.history import NEMESIS
-from checkers.nodes.answered import untraced
+from checkers.history.recorded import columns_of
+from checkers.nodes.answered import TRACED, Joined, join
 from checkers.nodes.in_sync import announced_end
 from checkers.nodes.snapshots import Image, image_of
 from checkers.run_input import Cancelled, RunInput, never
@@ -69,12 +74,17 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             (anomalies if run.extent.closed else doubts).extend(rest)
         if not run.extent.outlived and not cancelled():
             anomalies += _final_reads(evidence, log, base, options.get("nodes"))
-    answers = None
+    answers = Joined(judged=False)
+    places = _places(run, workload, log or ())
     if traced is None or {"ack", "read"} <= {*traced}:
-        lacking, judged = untraced(run.operations, evidence, workload)
-        missing += lacking
-        answers = judged
-    if not answers:
+        timeout_ms = options.get("timeout_ms")
+        answers = join(run.operations, evidence, workload, log or (), run.notes, places, timeout_ms)
+        missing += answers.lacking
+        anomalies += answers.wrong
+    anomalies += _against_time(run, places, answers.reads)
+    if not answers.judged and options.get("one_clock") and workload in TRACED:
+        missing.append("the clock that the journal and the traces have in common")
+    if not answers.judged:
         notes.append("that answers were traced is not judged: no events, or no clock in common")
     looked_at = 0 if log is None else len(log)
     good = f"{looked_at} records, the answers and {len(evidence.final_reads)} final reads agree"
@@ -91,6 +101,30 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         looked_at=looked_at,
         statistics={"records": looked_at, "not_judged": notes},
     )
+
+
+def _places(run: RunInput, workload: str, log: Sequence[LogRecord]) -> Places | None:
+    """Return where operations stand in the log that have records of their own."""
+    rule = RULES.get(workload)
+    if rule is None or rule.places is None:
+        return None
+    return rule.places(effects_of(rule, log), columns_of(run.operations))
+
+
+def _against_time(
+    run: RunInput, places: Places | None, answered: Places | None
+) -> Iterator[Anomaly]:
+    """Compare the order of the log with that of invocations and answers, over all keys."""
+    both = [part for part in (places, answered) if part is not None]
+    if not both:
+        return
+    if places is not None and answered is not None:
+        new = ~np.isin(answered.rows, places.rows)
+        both[1] = Places(answered.rows[new], answered.first[new], answered.last[new])
+    whole = Places(*(np.concatenate(columns) for columns in zip(*map(astuple, both), strict=True)))
+    columns = columns_of(run.operations)
+    reads = columns.f[whole.rows] == columns.function("read")
+    yield from out_of_order(columns, whole, reads)
 
 
 def _newest(evidence: Evidence) -> Sequence[LogRecord] | None:

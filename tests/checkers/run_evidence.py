@@ -74,7 +74,7 @@ def good_trace(node: str) -> list[TraceEvent]:
             high_watermark(6, replicas={"1": 6, "2": 6, "3": 4}),
             ("claim", {"epoch": 1, "offset": 5}),
             ("ack", {"epoch": 1, "offset": 5, "high_watermark": 6}),
-            ("read", {"epoch": 1, "offset": 5, "confirmed": True}),
+            ("read", {"epoch": 1, "offset": 5, "confirmed": True, "query": True}),
         )
     vote = {"epoch": 1, "candidate_id": 1, "pre_vote": False, "granted": True}
     fetch = {"epoch": 1, "leader_id": 1, "offset": 6, "durable_end_offset": 6}

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from checkers.evidence import FINAL_READS, RunClock, TraceEvent
+from checkers.evidence import FINAL_READS, PHASE, RunClock, TraceEvent
+from checkers.evidence.effects import RULES, effects_of
 from checkers.evidence.extent import Extent
-from checkers.history import NEMESIS, Event, EventType, Operation
-from checkers.nodes.answered import untraced
+from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, Operation
+from checkers.history.recorded import columns_of
+from checkers.nodes.answered import LATE_MS, join
 from checkers.registry import CheckSpec, run_check
 from checkers.verdict import Status
 from tests.checkers.run_evidence import final_reads, good_run, leader_change, record
@@ -61,7 +63,7 @@ REGISTER = "kraftprobe.register."
 LIST = "kraftprobe.list."
 WRITE = op("write", "v", "v", invoke=1, complete=2, key="k")
 APPENDS = [
-    op("append", element, element, invoke=2 * n, complete=2 * n + 1, key="l")
+    op("append", element, element, invoke=2 * n, complete=9 + n, key="l")
     for n, element in enumerate(("a", "b"))
 ]
 GROW = op("increment", None, None, invoke=1, complete=2, key="p")
@@ -168,8 +170,8 @@ def answered(*times_ns, node="n1"):
         op("write", 1, 1, invoke=10, complete=20, key="k", node=node),
         op("write", 2, 2, invoke=12, complete=16, key="k", node=node),
     ]
-    sentences, judged_ = untraced(operations, evidence, "register")
-    return len(sentences), judged_
+    joined = join(operations, evidence, "register", (), (), None, None)
+    return len(joined.lacking), joined.judged
 
 
 @pytest.mark.parametrize(
@@ -190,4 +192,101 @@ def test_each_answer_has_an_event_of_its_own(times_ns, lacking):
 
 def test_answers_without_a_clock_in_common_are_not_judged():
     evidence = replace(good_run().evidence, run_clock=RunClock("another", 0))
-    assert untraced([replace(WRITE, node="n1")], evidence, "register") == ([], False)
+    joined = join([replace(WRITE, node="n1")], evidence, "register", (), (), None, None)
+    assert (joined.lacking, joined.judged) == ([], False)
+
+
+def answers(lines, operations, records=(), workload="register", notes=(), timeout_ms=None):
+    """Join operations with lines of n1, (time, event, offset)."""
+    start = TraceEvent("n1", 0, 0, "start", {"clock": "c"})
+    events = [
+        TraceEvent("n1", 0, time_ns, event, {"offset": offset, "query": True})
+        for time_ns, event, offset in lines
+    ]
+    evidence = replace(
+        good_run().evidence, traces={"n1": [start, *events]}, run_clock=RunClock("c", 0)
+    )
+    rule = RULES[workload]
+    places = rule.places(effects_of(rule, records), columns_of(operations))
+    return join(operations, evidence, workload, records, notes, places, timeout_ms)
+
+
+def read_of(value, invoke, complete, node="n1"):
+    return op("read", None, value, invoke=invoke, complete=complete, key="k", node=node)
+
+
+TWO = [cell(0, REGISTER + "k", "v"), cell(1, REGISTER + "k", "w")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "value", "kinds"),
+    [
+        ([(5, "read", 0)], "v", []),
+        ([(5, "read", 1)], "w", []),
+        ([(5, "read", 0)], "w", ["answer-differs"]),
+        ([(5, "read", 1)], "v", ["answer-differs"]),
+        ([(5, "read", 1)], None, ["answer-differs"]),
+        ([(2, "hw", 2), (5, "read", 0)], "v", ["stale-answer"]),
+        ([(5, "hw", 2), (6, "read", 0)], "v", []),  # committed when the read had been invoked
+        ([(5, "read", 0), (6, "read", 1)], "w", []),
+    ],
+)
+def test_what_was_read_is_what_the_log_holds_up_to_the_line(lines, value, kinds):
+    joined = answers(lines, [read_of(value, 4, 8)], TWO)
+    assert [anomaly["kind"] for anomaly in joined.wrong] == kinds
+
+
+def test_an_acknowledgement_has_the_offset_of_its_record():
+    write = op("write", "v", "v", invoke=1, complete=9, key="k", node="n1")
+    for offset, kinds in ((0, []), (1, ["answer-differs"])):
+        joined = answers([(5, "ack", offset)], [write], TWO)
+        assert [anomaly["kind"] for anomaly in joined.wrong] == kinds
+
+
+def test_reads_that_nobody_asked_for_are_missing_in_the_journal():
+    heal = Event(0, 100, NEMESIS, OK, PHASE, None, {"name": "heal"})
+    refused = replace(op("read", None, None, invoke=3, complete=9, key="k"), type=FAIL, node="n1")
+    for operations, lacking in (
+        ([read_of("v", 4, 8), read_of("v", 5, 9)], 0),
+        ([read_of("v", 4, 8), refused], 0),
+        ([read_of("v", 4, 8), replace(refused, type=INFO, complete_ns=INFINITY_NS)], 0),
+        ([read_of("v", 4, 8)], 1),
+        ([read_of("v", 4, 8), read_of("v", 5, 9, node="n2")], 2),  # and n2 traced none
+    ):
+        lines = [(6, "read", 0), (7, "read", 0)]
+        assert len(answers(lines, operations, TWO, notes=[heal]).lacking) == lacking
+
+
+def test_the_node_that_answered_is_known():
+    assert len(answers([(5, "read", 0)], [read_of("v", 4, 8, node=None)], TWO).lacking) == 1
+
+
+def test_an_answer_comes_while_its_client_waits():
+    late = LATE_MS + 100
+    for after_ms, lacking in ((late - 1, 0), (late + 1, 1)):
+        read = read_of("v", 4, 5 + int(after_ms * 1e6))
+        assert len(answers([(5, "read", 0)], [read], TWO, timeout_ms=100).lacking) == lacking
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kinds"),
+    [
+        ((1, 2, OK), (3, 4, OK), ["out-of-order"]),
+        ((1, 2, OK), (3, INFINITY_NS, INFO), ["out-of-order"]),  # not done before it was invoked
+        ((1, INFINITY_NS, INFO), (3, 4, OK), []),
+        ((1, 4, OK), (3, 5, OK), []),
+        ((1, 3, OK), (3, 4, OK), []),
+    ],
+)
+def test_the_log_orders_writes_of_different_keys_as_time_does(first, second, kinds):
+    records = [cell(0, REGISTER + "b", "w"), cell(1, REGISTER + "a", "v")]
+    writes = [
+        replace(op("write", value, value, invoke=a, complete=b, key=key), type=kind)
+        for (a, b, kind), key, value in ((first, "a", "v"), (second, "b", "w"))
+    ]
+    run = good_run(operations=writes)
+    evidence = replace(run.evidence, logs=dict.fromkeys(NODES, records), final_reads={})
+    result = run_check(
+        CheckSpec("records", {"workload": "register"}), replace(run, evidence=evidence)
+    )
+    assert [anomaly["kind"] for anomaly in result.anomalies] == kinds

@@ -57,7 +57,9 @@ def test_a_read_is_traced_with_the_committed_offset():
     node = active()
     node.call(alter("k", "1"))
     node.call(describe())
-    assert node.traced("read") == [{"epoch": 1, "offset": BOOTSTRAP_END + 1, "confirmed": True}]
+    assert node.traced("read") == [
+        {"epoch": 1, "offset": BOOTSTRAP_END + 1, "confirmed": True, "query": True}
+    ]
 
 
 def test_a_read_waits_until_the_high_watermark_of_its_arrival_is_replayed():

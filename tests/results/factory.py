@@ -30,7 +30,10 @@ DEFAULT_CHECKS = (
     {"name": "durability", "options": {"workload": "register", "config_prefix": PREFIX}},
     {"name": "log-agreement", "options": {}},
     {"name": "snapshots", "options": {}},
-    {"name": "records", "options": {"workload": "register"}},
+    {
+        "name": "records",
+        "options": {"workload": "register", "timeout_ms": 800.0, "one_clock": True},
+    },
     {"name": "invariants", "options": {}},
     {"name": "answers", "options": {}},
     {"name": "exercised", "options": {}},
@@ -479,7 +482,9 @@ def _write_trace(
             say("claim", epoch=epoch, offset=held - 1)
         for answer in (a for at, by, a in sim.answers if (at, by) == (time_ns, node)):
             place: dict[str, Any] = {"epoch": epoch, "offset": held - 1}
-            more = {"high_watermark": held} if answer == "ack" else {"confirmed": True}
+            more = (
+                {"high_watermark": held} if answer == "ack" else {"confirmed": True, "query": True}
+            )
             say(answer, **place, **more)
     path = store.node_path(node) / "trace.jsonl"
     path.write_bytes(b"".join(seal(json.dumps(line, separators=(",", ":"))) for line in lines))

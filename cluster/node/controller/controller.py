@@ -418,18 +418,18 @@ class QuorumController:
             return
         high_watermark = self._raft.high_watermark
         read_index = self.image.offset if high_watermark is None else high_watermark - 1
-        self._await_confirmation(read_index, lambda: query(self.image.state), pending)
+        self._await_confirmation(read_index, lambda: query(self.image.state), pending, query=True)
         self._expire(pending, timeout_ms)
 
     def _defer_information(self, response: R, pending: PendingReply[R]) -> None:
         """Hold a response without records until all that it may have seen is committed."""
-        self._await_confirmation(self._appender.last_offset, lambda: response, pending)
+        self._await_confirmation(self._appender.last_offset, lambda: response, pending, query=False)
 
     def _await_confirmation(
-        self, offset: int, answer: Callable[[], R], pending: PendingReply[R]
+        self, offset: int, answer: Callable[[], R], pending: PendingReply[R], *, query: bool
     ) -> None:
         must_confirm = self.must_confirm()
-        read = WaitingRead(self.cur_claim_epoch, offset, answer, pending, must_confirm)
+        read = WaitingRead(self.cur_claim_epoch, offset, answer, pending, must_confirm, query)
         self._reads.append(read)
         if must_confirm:
             self._raft.confirm_leadership(
@@ -458,7 +458,11 @@ class QuorumController:
                 continue
             assert read.epoch == self.cur_claim_epoch, "a read outlived its claim"
             self._trace(
-                "read", epoch=read.epoch, offset=self.image.offset, confirmed=read.confirmed
+                "read",
+                epoch=read.epoch,
+                offset=self.image.offset,
+                confirmed=read.confirmed,
+                query=read.query,
             )
             read.pending.complete(read.answer())
 

@@ -50,6 +50,8 @@ class WaitingRead:
     answer: Callable[[], Any]
     pending: PendingReply[Any]
     must_confirm: bool
+    query: bool
+    """Whether it asks for the image; else it is what a write without records answers."""
     confirmed: bool = False
 
 

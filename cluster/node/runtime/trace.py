@@ -72,11 +72,14 @@ class JsonLinesTrace:
 def clock_name() -> str:
     """Name the monotonic clock that traces are written by: equal where times are comparable.
 
-    One kernel since its boot, and the time namespace. Empty where neither is known.
+    One kernel since its boot, and the time namespace, if it has any. Empty where neither is known.
     """
+    boot = ""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/time').readlink()}"
+    except FileNotFoundError:  # before Linux 5.6 a kernel has one monotonic clock
+        return boot
     except OSError:
         return ""
 
