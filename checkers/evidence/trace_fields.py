@@ -54,6 +54,7 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
         "message": _text,
         "reason": _text,
     },
+    "commit": {"last_offset": _whole},
     "claim": {"epoch": _whole, "offset": _whole},
     "append": {"epoch": _whole, "base_offset": _whole, "last_offset": _whole},
     "truncate": {"end_offset": _whole, "epoch": _whole},

@@ -50,7 +50,7 @@ from checkers.invariants.traces import TRACES, Appended, KeptState, SnapshotsKep
 from checkers.invariants.watcher import Violation, Watcher
 from checkers.nodes import leader_age
 from checkers.nodes.agreement import hit_by_ending_fault
-from checkers.nodes.trace_order import disordered, not_started
+from checkers.nodes.trace_order import disordered, not_started, unlike_faults
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult
 
@@ -75,6 +75,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     whole_of = run.evidence.nodes if traced is None else options.get("whole") or ()
     disorder = disordered(run.evidence, whole_of)
     disorder |= not_started(run, run.evidence, whole_of)
+    disorder |= unlike_faults(run, run.evidence, whole_of)
     holes = incomplete(run.evidence, evidence) | disorder.keys()
     damaged = set(evidence.nodes)
     if not run.extent.pending:  # else whose storage it was is not known
@@ -213,7 +214,10 @@ class _Judged:
             for record in log:
                 place = {"epoch": record.epoch, "offset": record.offset}
                 if record.kind == LEADER_CHANGE and "leaderId" in record.value:
-                    yield node, "leader-change", {**place, "leader_id": record.value["leaderId"]}
+                    granting = record.value.get("grantingVoters")
+                    votes = {"granting_voters": granting if isinstance(granting, list) else ()}
+                    leader = {"leader_id": record.value["leaderId"], **votes}
+                    yield node, "leader-change", {**place, **leader}
                 elif record.kind == VOTERS and "voters" in record.value:
                     voters = {v["voterId"]: v["directoryId"] for v in record.value["voters"]}
                     yield node, "voters-record", {**place, "voters": voters}

@@ -87,7 +87,26 @@ class Appended(Invariant):
     def on_recovered(self, node: str, fields: Fields) -> Broken | None:
         """Compare what a start found with what was appended before."""
         torn = fields.get("truncated_bytes", 0)
-        return self._more(node, fields["end_offset"]) or self._torn(node, torn, "cut off")
+        return (
+            self._more(node, fields["end_offset"])
+            or self._torn(node, torn, "cut off")
+            or self._other_epoch(node, fields)
+        )
+
+    def _other_epoch(self, node: str, fields: Fields) -> Broken | None:
+        """Compare the epoch of the last record with that in which it was appended.
+
+        Where the log ends as it did, and nothing was cut or replaced since the last fsync: else a
+        power loss may have brought back what was there before.
+        """
+        log = self.quorum.logs[node]
+        epoch, end_offset = fields["last_epoch"], fields["end_offset"]
+        if log.unsynced or log.asked or log.last_epoch in (None, epoch) or end_offset != log.end:
+            return None
+        return Broken(
+            f"{node} recovered a log that ends at {end_offset} in epoch {epoch}, though it had "
+            f"appended its last record in epoch {log.last_epoch}"
+        )
 
     def on_left(self, node: str, fields: Fields) -> Broken | None:
         """Compare what is left with what was appended."""
@@ -305,6 +324,8 @@ class AnsweredInClaim(Invariant):
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
         self._claims: dict[str, int] = {}
+        self._answered: dict[str, int] = {}
+        """The highest offset from which each process answered."""
         self._acks: dict[int, tuple[int, str]] = {}
         """Offset -> the epoch in which it was acknowledged, and by which node."""
 
@@ -312,6 +333,7 @@ class AnsweredInClaim(Invariant):
         """Forget the claim of a process that ended."""
         del fields
         self._claims.pop(node, None)
+        self._answered.pop(node, None)
 
     def on_claim(self, node: str, fields: Fields) -> None:
         """Note a claim."""
@@ -325,6 +347,8 @@ class AnsweredInClaim(Invariant):
     def on_ack(self, node: str, fields: Fields) -> Broken | None:
         """Judge the epoch of an acknowledgement."""
         self._acks[fields["offset"]] = fields.get("epoch", NO_NODE), node
+        # It was replayed before it is answered, so a later read shows it.
+        self._answered[node] = max(self._answered.get(node, -1), fields["offset"])
         return self._outside(node, fields, "acknowledges")
 
     def on_read(self, node: str, fields: Fields) -> Broken | None:
@@ -333,6 +357,12 @@ class AnsweredInClaim(Invariant):
             return Broken(
                 f"{node} answers a read at offset {fields['offset']}, though nothing from "
                 f"{self.quorum.mark(node)} on is committed"
+            )
+        before = self._answered.get(node, -1)
+        self._answered[node] = max(before, fields["offset"])
+        if fields["offset"] < before:
+            return Broken(
+                f"{node} answers a read at offset {fields['offset']}, after an answer at {before}"
             )
         return self._outside(node, fields, "answers a read")
 
@@ -357,6 +387,71 @@ class AnsweredInClaim(Invariant):
                     f"record of epoch {epochs[offset]}"
                 )
         return None
+
+
+class GrantedVotes(Invariant):
+    """Who granted the votes that a LeaderChange names has traced them.
+
+    A voter traces a vote before it answers, and a leader names those that had answered when it was
+    elected. A vote that a kill or a lost message kept from the candidate is traced, and not named.
+    Votes count whatever directory their node has by now: they were granted by the one before.
+    """
+
+    name = "granted-votes"
+    says = "the votes that a LeaderChange names were granted"
+    source = "KIP-595, LeaderChangeMessage; docs/evidence.md"
+    needs = "`vote` and `state` of all nodes; the LeaderChange records of the logs"
+    reads = frozenset({"vote", "state"})
+    order = Order.NONE
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._granted: set[tuple[str, int, str]] = set()
+
+    def on_vote(self, node: str, fields: Fields) -> None:
+        """Note a vote."""
+        if fields["granted"] and not fields["pre_vote"]:
+            self._granted.add((node, fields["epoch"], node_name(fields["candidate_id"])))
+
+    def on_state(self, node: str, fields: Fields) -> None:
+        """Note the vote that a state carries, or a candidate's for itself."""
+        if fields["voted_id"] != NO_NODE:
+            self._granted.add((node, fields["epoch"], node_name(fields["voted_id"])))
+        if fields["state"] in ("Candidate", "Leader"):
+            self._granted.add((node, fields["epoch"], node))
+
+    def on_leader_change(self, node: str, fields: Fields) -> Broken | None:
+        """Compare a LeaderChange with the votes."""
+        leader, epoch = node_name(fields["leader_id"]), fields["epoch"]
+        for voter_id in fields.get("granting_voters", ()):
+            voter = node_name(voter_id)
+            if (voter, epoch, leader) not in self._granted:
+                explanation = (
+                    f"by the log of {node} {voter} voted for {leader} in epoch {epoch}, but it "
+                    "traced no such vote"
+                )
+                return Broken(explanation, unseen=(voter,))
+        return None
+
+
+class CommitBelowMark(Invariant):
+    """A leader reports batches as committed that lie below its high watermark."""
+
+    name = "commit-below-mark"
+    says = "what is reported as committed is below the high watermark"
+    source = "docs/evidence.md: `commit` follows the `hw` that covers it"
+    needs = "`start`, `hw` and `commit` of the node"
+    reads = frozenset({"hw", "commit"})
+    own = True
+
+    def on_commit(self, node: str, fields: Fields) -> Broken | None:
+        """Compare with the mark."""
+        mark, last_offset = self.quorum.mark(node), fields["last_offset"]
+        if last_offset < mark:
+            return None
+        return Broken(
+            f"{node} reports all up to {last_offset} as committed, though nothing from {mark} on is"
+        )
 
 
 class SnapshotsKept(Invariant):
@@ -401,6 +496,8 @@ TRACES: tuple[type[Invariant], ...] = (
     KeptState,
     VotersAgree,
     AnsweredInClaim,
+    GrantedVotes,
+    CommitBelowMark,
     SnapshotsKept,
 )
 """Those that judge stored runs alone."""

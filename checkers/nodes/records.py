@@ -10,6 +10,7 @@ the journal (what clients were answered), the nodes' logs, and the final reads.
   offset from the sentinel's on (`harness.final_reads`): what a node serves is the replay of the
   committed log (KIP-631). Cells are those of names that begin with `kraftprobe.`.
 - *Answers and traces*, of systems that trace their answers: see `checkers.nodes.answered`.
+- *Log and time*: see `checkers.evidence.order`.
 
 Needs: logs that reach back to offset 0, or to a snapshot that is there: of what such a snapshot
 holds, the last values are known only, so that operations before it are not judged, and the result
@@ -74,6 +75,9 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             (anomalies if run.extent.closed else doubts).extend(rest)
         if not run.extent.outlived and not cancelled():
             anomalies += _final_reads(evidence, log, base, options.get("nodes"))
+            if traced is None:
+                anomalies += _configs(evidence, log, base)
+    anomalies += _without_sentinel(run)
     answers = Joined(judged=False)
     places = _places(run, workload, log or ())
     if traced is None or {"ack", "read"} <= {*traced}:
@@ -187,6 +191,53 @@ def _reads_gone(run: RunInput) -> list[str]:
     notes = [e.value for e in run.notes if e.process == NEMESIS and e.f == FINAL_READS]
     read = {str(n) for value in notes if isinstance(value, dict) for n in value.get("read") or ()}
     return [f"{node} (final read)" for node in sorted(read - run.evidence.final_reads.keys())]
+
+
+def _without_sentinel(run: RunInput) -> Iterator[Anomaly]:
+    """Find final reads without the sentinel: the harness takes a read that shows it, or none."""
+    assert run.evidence is not None, "the registry asks for evidence first"
+    notes = [e.value for e in run.notes if e.process == NEMESIS and e.f == FINAL_READS]
+    for value in (value for value in notes if isinstance(value, dict)):
+        sentinel = value.get("sentinel")
+        for node in sorted({str(n) for n in value.get("read") or ()} & {*run.evidence.final_reads}):
+            if sentinel not in run.evidence.final_reads[node].configs.get(_NAMED, {}):
+                explanation = f"the final read of {node} does not show {sentinel!r}, written before"
+                yield {"kind": "sentinel-missing", "explanation": explanation, "node": node}
+
+
+def _configs(evidence: Evidence, log: Sequence[LogRecord], base: Image) -> Iterator[Anomaly]:
+    """Find configurations that a final read shows and no log holds, nor what is below it.
+
+    A final read leaves out what was not set in the metadata, so all that it shows has its record;
+    cells are called by their names there, and judged by `_final_reads`.
+    """
+    held = {
+        (
+            value.get("resourceType"),
+            value.get("resourceName"),
+            value.get("name"),
+            value.get("value"),
+        )
+        for value in (
+            *(value for key, value in base.keys.items() if key[0] == "config"),
+            *(record.value for record in log if record.kind == "ConfigRecord"),
+        )
+    }
+    for node, read in sorted(evidence.final_reads.items()):
+        for resource, configs in sorted(read.configs.items()):
+            kind, _, name = resource.partition(":")
+            for config, text in sorted(configs.items()):
+                shown = (_RESOURCES.get(kind), name, config, text)
+                if not config.startswith(CELLS) and shown not in held:
+                    yield {
+                        "kind": "read-differs",
+                        "explanation": f"{node} served {config!r} of {resource!r} as "
+                        f"{text!r:.80} in the end, which no log holds",
+                        "node": node,
+                    }
+
+
+_RESOURCES: Final = {"topic": 2, "broker": 4}
 
 
 def _said(state: object) -> str:

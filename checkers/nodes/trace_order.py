@@ -5,7 +5,9 @@ monotonic clock: that of one kernel, or of a simulated world. No line is written
 nanosecond, unless the world's time stands still. A trace that is otherwise was cut, doubled or put
 together from parts: it is described in a sentence, and what needs it is UNKNOWN.
 
-And where the journal says that a fault ended a node, one that served later started behind it.
+And where the journal says that a fault ended a node, one that served later started behind it; one
+that was dead or paused traced nothing as long as that was so; and one that ended and started again
+was met by a fault that is journaled, or says itself why it ended.
 
 For nodes that trace everything themselves. Traces that are made from a node's output have the times
 of its log lines, which are coarse, and may begin anywhere. Complexity: O(events).
@@ -13,12 +15,13 @@ of its log lines, which are coarse, and may begin anywhere. Complexity: O(events
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.history import NEMESIS, EventType, seconds
+from checkers.history import NEMESIS, Event, EventType, seconds
 from checkers.run_input import RunInput
 
 
@@ -77,6 +80,94 @@ def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> di
                     f"{node} (its trace: no start behind the {note.f} at {seconds(note.time_ns)})"
                 )
     return found
+
+
+_STILL: Final = frozenset({"dead", "paused"})
+
+
+def unlike_faults(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> dict[str, str]:
+    """Return those of these nodes with traces that contradict the faults of the journal.
+
+    A line has the time before it is written, so a process that was seen dead or stopped has no
+    line of a later time, until somebody heals it or injects something else. Processes are started
+    again by the harness alone, for a fault or its heal: behind a fault that was asked for.
+    """
+    found: dict[str, str] = {}
+    placed = {
+        node: [(evidence.run_ns(event), event) for event in evidence.traces.get(node, ())]
+        for node in nodes
+    }
+    faults = [
+        note
+        for note in run.notes
+        if note.process == NEMESIS and isinstance(note.value, dict) and "phase" in note.value
+    ]
+    windows = _windows(faults)
+    for place, note in enumerate(faults):
+        states = _states(note)
+        end_ns = min((n.time_ns for n in faults[place + 1 :]), default=note.time_ns)
+        for node in nodes:
+            if states.get(node) not in _STILL:
+                continue
+            for time_ns, event in placed[node]:
+                if time_ns is not None and note.time_ns < time_ns < end_ns:
+                    found.setdefault(
+                        node,
+                        f"{node} (its trace: a {event.event!r} at {seconds(time_ns)}, when the "
+                        f"{note.f} at {seconds(note.time_ns)} had left it {states[node]})",
+                    )
+    for node in nodes:
+        for before, (time_ns, event) in pairwise(placed[node]):
+            if event.event != "start" or time_ns is None or before[1].event == "fatal":
+                continue
+            if not any(
+                begin <= time_ns <= end and (targets is None or node in targets)
+                for begin, end, targets in windows
+            ):
+                found.setdefault(
+                    node,
+                    f"{node} (its trace: a start at {seconds(time_ns)}, though no fault in the "
+                    "journal had ended it)",
+                )
+    return found
+
+
+def _states(note: Event) -> dict[str, object]:
+    """Return how an injection that was verified left its nodes."""
+    value = note.value if isinstance(note.value, dict) else {}
+    detail = value.get("detail")
+    states = detail.get("states") if isinstance(detail, dict) else None
+    verified = value.get("phase") == "inject" and value.get("verified") is True
+    return states if verified and isinstance(states, dict) else {}
+
+
+def _windows(faults: Sequence[Event]) -> list[tuple[int, float, Collection[str] | None]]:
+    """Return when each fault may have restarted which nodes: None, any.
+
+    From where it was asked for to where its heal was measured; what was left at the end, without
+    an entry in the plan, from then on.
+    """
+    begin: dict[object, int] = {}
+    end: dict[object, int] = {}
+    targets: dict[object, set[str]] = {}
+    rest = []
+    for note in faults:
+        entry, phase = note.value.get("entry"), note.value.get("phase")
+        if entry is None:
+            rest.append((note.time_ns, math.inf, None))
+            continue
+        begin.setdefault(entry, note.time_ns)
+        if note.type is EventType.INVOKE:
+            end.pop(entry, None)
+            continue
+        met = note.value.get("targets")
+        if isinstance(met, list):
+            targets.setdefault(entry, set()).update(map(str, met))
+        if phase == "heal":
+            end[entry] = note.time_ns
+    return rest + [
+        (since, end.get(entry, math.inf), targets.get(entry)) for entry, since in begin.items()
+    ]
 
 
 def _wrong(trace: Sequence[TraceEvent]) -> Iterator[str]:
