@@ -171,7 +171,7 @@ def _final_reads(
     states = _States(log, base)
     for node, served in sorted(shown.items()):
         begin = _sentinel_offset(log, evidence.final_reads[node])
-        names = {name for name in served if name[0] != "cell" or not name[1].startswith(_SENTINEL)}
+        names = served.keys()
         possible = states.since(begin)
         for name in sorted({*names, *(n for n in possible if n[0] == "topic")}):
             allowed = possible.get(name, [_ABSENT])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkers.evidence import FINAL_READS, PHASE, RunClock, TraceEvent
+from checkers.evidence import FINAL_READS, PHASE, FinalRead, RunClock, TraceEvent
 from checkers.evidence.effects import RULES, effects_of
 from checkers.evidence.extent import Extent
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, Operation
@@ -155,7 +155,15 @@ def test_what_was_written_behind_the_mark_may_be_served_or_not():
 
 def test_a_final_read_that_was_taken_and_is_gone_is_missed():
     """Also where the workload has no check of durability, which would miss it."""
-    note = Event(0, 5, NEMESIS, OK, FINAL_READS, None, {"read": ["n1"], "missing": {"n2": "dead"}})
+    note = Event(
+        0,
+        5,
+        NEMESIS,
+        OK,
+        FINAL_READS,
+        None,
+        {"read": ["n1"], "missing": {"n2": "dead"}, "sentinel": "s"},
+    )
     result = run_check(CheckSpec("records", {"workload": "brokers"}), good_run(events=[note]))
     assert result.status is Status.UNKNOWN
     assert result.statistics["missing"] == ["n1 (final read)"]
@@ -289,4 +297,23 @@ def test_the_log_orders_writes_of_different_keys_as_time_does(first, second, kin
     result = run_check(
         CheckSpec("records", {"workload": "register"}), replace(run, evidence=evidence)
     )
+    assert [anomaly["kind"] for anomaly in result.anomalies] == kinds
+
+
+@pytest.mark.parametrize(
+    ("configs", "kinds"),
+    [
+        ({"kraftprobe.sentinel.1": "1"}, []),
+        ({"kraftprobe.sentinel.1": "1", "min.insync.replicas": "1"}, ["read-differs"]),
+        ({"kraftprobe.sentinel.2": "1"}, ["read-differs", "sentinel-missing"]),
+        ({}, ["sentinel-missing"]),
+    ],
+)
+def test_a_final_read_shows_the_sentinel_and_what_logs_hold(configs, kinds):
+    note = {"read": ["n1"], "missing": {}, "sentinel": "kraftprobe.sentinel.1"}
+    events = [Event(0, 5, NEMESIS, OK, FINAL_READS, None, note)]
+    logs = {key: [cell(0, "kraftprobe.sentinel.1", "1")] for key in NODES}
+    reads = {"n1": FinalRead("n1", 1, {}, {"broker:": configs})}
+    run = good_run(events=events, logs=logs, final_reads=reads)
+    result = run_check(CheckSpec("records", {"workload": "register"}), run)
     assert [anomaly["kind"] for anomaly in result.anomalies] == kinds

@@ -24,8 +24,8 @@ RESTART = ("start", {"node_id": 2, "mutant": None, "directory_id": "d2"}, 1)
 PENDING = append(6, 6)
 
 
-def recovered(end_offset, truncated_bytes=0):
-    fields = {"start_offset": 0, "end_offset": end_offset, "last_epoch": 1}
+def recovered(end_offset, truncated_bytes=0, epoch=1):
+    fields = {"start_offset": 0, "end_offset": end_offset, "last_epoch": epoch}
     return ("recovered", {**fields, "truncated_bytes": truncated_bytes}, 1)
 
 
@@ -54,6 +54,8 @@ FALSE = {
         [("ack", {"epoch": 1, "offset": 5, "high_watermark": 6})],
         "answered-in-claim",
     ),
+    "a commit above the mark": ([("commit", {"last_offset": 6})], "commit-below-mark"),
+    "an epoch that nobody appended in": ([RESTART, recovered(6, epoch=2)], "appended"),
     "a snapshot that is not there": ([("snapshot", {"offset": 6, "epoch": 1})], "snapshots-kept"),
 }
 TRUE = [
@@ -61,6 +63,8 @@ TRUE = [
     [PENDING, RESTART, recovered(7)],
     [RESTART, recovered(6), (*fetch(6, 6), 1)],
     [voters(1, 2, 3)],
+    [("commit", {"last_offset": 5})],
+    [append(6, 6), ("truncate", {"end_offset": 6, "epoch": 1}), RESTART, recovered(7, epoch=2)],
 ]
 
 
@@ -97,6 +101,58 @@ def test_what_was_appended_may_be_flushed_and_fetched():
     assert judged(run) == (Status.PASS, set())
 
 
+@pytest.mark.parametrize(("granting", "kinds"), [([1, 2], set()), ([1, 4], {"granted-votes"})])
+def test_a_leader_names_votes_that_were_granted(granting, kinds):
+    run = good_run()
+    logs = {
+        node: [replace(log[0], value={**log[0].value, "grantingVoters": granting}), *log[1:]]
+        for node, log in run.evidence.logs.items()
+    }
+    assert judged(good_run(logs=logs))[1] == kinds
+
+
+def fault(time_ns, kind, phase, state=None):
+    value = {"phase": phase, "entry": 0, "targets": ["n2"], "verified": True}
+    if kind is EventType.INVOKE:
+        value = {"phase": phase, "entry": 0}
+    elif state is not None:
+        value["detail"] = {"states": {"n2": state}}
+    return Event(time_ns, time_ns, NEMESIS, kind, "kill", None, value)
+
+
+@pytest.mark.parametrize(
+    ("restart", "late", "status"),
+    [
+        (None, 45, Status.PASS),
+        (None, 25, Status.UNKNOWN),  # a line of a node that was seen dead
+        (32, 45, Status.PASS),
+        (42, 45, Status.UNKNOWN),  # a start that no fault explains
+    ],
+)
+def test_traces_and_the_faults_of_the_journal_agree(restart, late, status):
+    asked, done = EventType.INVOKE, EventType.OK
+    faults = [
+        fault(10, asked, "inject"),
+        fault(20, done, "inject", "dead"),
+        fault(30, asked, "heal"),
+        fault(40, done, "heal"),
+    ]
+    traces = {node: good_trace(node) for node in ("n1", "n2", "n3")}
+    for name, events in traces.items():
+        start = replace(events[0], fields={**events[0].fields, "clock": "c"})
+        traces[name] = [start, *events[1:]]
+    number = 0
+    if restart is not None:
+        fields = {**traces["n2"][0].fields}
+        begun = [TraceEvent("n2", 1, restart, "start", fields)]
+        again = {"start_offset": 0, "end_offset": 6, "last_epoch": 1}
+        begun.append(TraceEvent("n2", 1, restart, "recovered", again))
+        traces["n2"], number = traces["n2"] + begun, 1
+    traces["n2"] = [*traces["n2"], TraceEvent("n2", number, late, "flush", {"end_offset": 6})]
+    run = good_run(traces=traces, events=faults, run_clock=RunClock("c", 0))
+    assert judged(run)[0] is status
+
+
 def with_snapshots(run):
     return replace(run, evidence=replace(run.evidence, snapshots={"n2": []}))
 
@@ -115,7 +171,11 @@ def test_what_a_kill_explains_passes(events):
 
 
 def test_every_rule_has_a_case_or_an_alteration():
-    tried = {kind for _, kind in FALSE.values()} | {"counted-fetched", "kept-state"}
+    tried = {kind for _, kind in FALSE.values()} | {
+        "counted-fetched",
+        "kept-state",
+        "granted-votes",
+    }
     assert tried == {rule.name for rule in TRACES}
 
 
