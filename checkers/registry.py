@@ -418,10 +418,13 @@ def merge(checker: str, results: Sequence[CheckResult]) -> CheckResult:
         kept = f"keeps {'; '.join(sorted(promises))}" if promises else "passes"
         summary = f"{operations} operations on {len(ordered)} keys: every key {kept}{by}"
     else:
-        summary = (
-            f"{counts[status.value]} of {len(ordered)} keys {status.value}; "
-            f"first, key {shown.key!r}: {shown.summary}"
-        )
+        summary = shown.summary
+        if len(ordered) > 1:
+            few = f"{counts[status.value]} of {len(ordered)} keys {status.value}"
+            first = "without a key" if shown.key is None else f"key {shown.key!r}"
+            summary = f"{few}; first, {first}: {summary}"
+        elif shown.key is not None:
+            summary = f"key {shown.key!r}: {summary}"
     return CheckResult(
         checker,
         status,

@@ -40,7 +40,7 @@ from typing import Any
 from checkers.cycles.graph import components, path
 from checkers.cycles.transactions import Edge
 from checkers.history import EventType, Operation
-from checkers.history.values import freeze
+from checkers.history.values import freeze, show
 from checkers.run_input import Cancelled, never
 from checkers.verdict import PROMISE, CheckResult, Status
 
@@ -262,7 +262,7 @@ def _cycle(edges: Sequence[Edge], versions: _Versions) -> dict[str, Any] | None:
 
 
 def _cycle_anomaly(cycle: Sequence[Edge], versions: _Versions) -> dict[str, Any]:
-    values = list(versions.numbers)
+    shown = ["nothing" if value is None else show(value) for value in versions.numbers]
     kinds = list(dict.fromkeys(edge.kind for edge in cycle if edge.kind in GUARANTEES))
     demands = []
     operations: list[int] = []
@@ -270,7 +270,7 @@ def _cycle_anomaly(cycle: Sequence[Edge], versions: _Versions) -> dict[str, Any]
         pair = [int(index) for index in edge.why.split()]
         operations += pair
         by = f"operations {pair[0]} and {pair[1]}, {edge.kind}" if pair else "it is the initial one"
-        demands.append(f"{values[edge.source]!r} before {values[edge.target]!r} ({by})")
+        demands.append(f"{shown[edge.source]} before {shown[edge.target]} ({by})")
     return {
         "kind": kinds[0] if len(kinds) == 1 else _SESSIONS,
         "explanation": f"no order of versions fits: {', '.join(demands)}",

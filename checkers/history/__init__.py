@@ -156,14 +156,14 @@ class _Order:
 def seconds(time_ns: int, digits: int = 6) -> str:
     """Return a time of a run for a person: `10.958907 s`, counted from the run's beginning.
 
-    Below a microsecond all digits are shown, since nothing else is left of such a time. Bounds that
+    Below a microsecond it is shown in nanoseconds: files count steps so. Bounds that
     stand for no time are words: what is below 0 is older than the run, INFINITY_NS never comes.
     """
     if time_ns < 0:
         return "the run's beginning"
     if time_ns >= INFINITY_NS:
         return "the run's end"
-    return f"{time_ns / 1e9:.{digits if time_ns == 0 or time_ns >= 1000 else 9}f} s"
+    return f"{time_ns} ns" if 0 < time_ns < 1000 else f"{time_ns / 1e9:.{digits}f} s"
 
 
 def _malformed(event: Event, what: str) -> HistoryError:

@@ -30,6 +30,7 @@ from checkers.linearizability.kernels import load, why_not
 from checkers.linearizability.outcome import Budget, Outcome, Window
 from checkers.linearizability.race import SEARCHES, Raced, race
 from checkers.linearizability.rules import RULE_NAMES, rules_for
+from checkers.linearizability.wording import called, no_order, stale_read, swapped
 from checkers.models import CasRegister, KeyValue, Model, Register, State, relevant
 from checkers.verdict import Status
 
@@ -147,18 +148,19 @@ def _wrong_outcome(
 ) -> Outcome:
     found = judged.wrong[key]
     shown = set(columns.index[judged.encoded.rows[list(found.rows)]].tolist())
-    described = (
-        f"{o.index} of process {o.process} ({model.describe_operation(o)})"
-        for o in kept
-        if o.index in shown
-    )
     kind, explanation = found.kind, _EXPLANATIONS[found.kind]
     if isinstance(model, KeyValue):
         kind, explanation = _OF_STRINGS.get(kind, (kind, explanation))
-    explanation += f": operation {', operation '.join(described)}"
-    if found.times_ns:
+    involved = [o for o in kept if o.index in shown]
+    stale = stale_read(kept, model, involved) or swapped(kept, model, involved)
+    if stale is not None:
+        explanation = stale
+    else:
+        explanation += f": {'; '.join(called(model, o) for o in involved)}"
+    if found.times_ns and stale is None:
         f, s, other_f, other_s = map(seconds, found.times_ns)
-        explanation += f" (one by {f} and at {s} or later, the other by {other_f} and at {other_s})"
+        explanation += f" (one was there by {f} and still at {s}, the other by {other_f} and at "
+        explanation += f"{other_s})"
     groups = {model.group(o) for o in kept if o.index in shown and model.has_effect(o)}
     groups |= {model.group(o) for o in kept if o.index in shown} - {None}
     every = found.kind == "refused-cas"  # which any value that is left out might explain
@@ -226,9 +228,7 @@ def raced_outcome(
     blocked = next(o for o in kept if o.index == at)
     return Outcome(
         Status.FAIL,
-        f"no order exists for what completed up to {seconds(horizon_ns)}: none lets operation "
-        f"{blocked.index} of process {blocked.process} happen, "
-        f"{model.describe_operation(blocked)}",
+        no_order(kept, model, blocked),
         window=wgl.prefix_window(kept, model, horizon_ns),
         proved_ns=horizon_ns,
         explored=raced.explored,

@@ -31,8 +31,9 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from checkers.history import INFINITY_NS, EventType, Operation, seconds
+from checkers.history import INFINITY_NS, EventType, Operation
 from checkers.linearizability.outcome import Budget, BudgetExceededError, Outcome, Window
+from checkers.linearizability.wording import no_order
 from checkers.models.base import Model, State
 from checkers.verdict import Status
 
@@ -295,11 +296,7 @@ class _Search:
         """Say which operation finds no place."""
         blocked = self.operations[self.blocked]
         state = self.model.describe_state(self._states[self.blocked_state])
-        return (
-            f"no order exists for what completed up to {seconds(blocked.complete_ns)}: the longest "
-            f"one reaches the state {state} before operation {blocked.index} of process "
-            f"{blocked.process}, {self.model.describe_operation(blocked)}"
-        )
+        return no_order(self.operations, self.model, blocked, state)
 
     def outcome(self, status: Status, explanation: str) -> Outcome:
         """Translate positions to operation indexes."""

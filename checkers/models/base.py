@@ -26,7 +26,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from checkers.history import EventType, Operation
-from checkers.history.values import freeze
+from checkers.history.values import freeze, show
 
 State = Hashable
 """States are immutable and hashable; `equal` decides which are the same."""
@@ -137,14 +137,23 @@ class Model:
         return list(operations)
 
     def describe_operation(self, operation: Operation) -> str:
-        """Describe for a person: `write 3 -> ok`."""
-        ending = operation.type.value if operation.error is None else operation.error
-        result = operation.output if operation.type is EventType.OK else ending
-        return f"{operation.f} {operation.input!r} -> {result!r}"
+        """Describe for a person: `write(3)`, `read() -> 3`."""
+        given = None if operation.input is None else freeze(operation.input)
+        what = f"{operation.f}({'' if given is None else show(given)})"
+        if operation.type is EventType.INFO:
+            return f"{what}, of unknown outcome,"
+        if operation.type is EventType.FAIL:
+            return f"{what}, refused ({operation.error or 'without a reason'}),"
+        if operation.output is None:
+            return what if self.has_effect(operation) else f"{what} -> nothing"
+        result = freeze(operation.output)
+        return what if result == given else f"{what} -> {show(result)}"
 
     def describe_state(self, state: State) -> str:
-        """Describe for a person."""
-        return repr(state)
+        """Describe for a person: a list of values, or one."""
+        if isinstance(state, tuple):
+            return "[" + ", ".join(map(show, state)) + "]"
+        return show(state)
 
 
 class NondeterministicModel(Model):

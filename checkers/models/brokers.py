@@ -137,7 +137,7 @@ def _incarnation(operation: Operation) -> str:
 
 def _output(operation: Operation, name: str, of: type) -> Any:
     """Return a field of an answer; None when there was none."""
-    if operation.type is not EventType.OK:
+    if operation.type is not EventType.OK and operation.output is None:
         return None
     output = operation.output
     field = output.get(name) if isinstance(output, dict) else None

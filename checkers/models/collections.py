@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from checkers.history import HistoryError, Operation
-from checkers.history.values import freeze
+from checkers.history.values import freeze, show
 from checkers.models.base import Model, State
 from checkers.models.registers import unknown_function
 
@@ -61,7 +61,7 @@ class GrowingSet(Model):
     def describe_state(self, state: State) -> str:
         """List the elements."""
         assert isinstance(state, frozenset)
-        return "{" + ", ".join(sorted(map(repr, state))) + "}"
+        return "{" + ", ".join(sorted(map(show, state))) + "}"
 
 
 def read_list(operation: Operation) -> list[Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 from checkers.history import EventType, HistoryError, Operation
-from checkers.history.values import freeze
+from checkers.history.values import freeze, show
 from checkers.models.base import Model, State
 from checkers.models.registers import unknown_function
 
@@ -82,6 +82,11 @@ class UniqueIds(Model):
             raise unknown_function(self, operation)
         given = freeze(operation.output)
         return given not in state, state | {given}
+
+    def describe_state(self, state: State) -> str:
+        """List what was given out."""
+        assert isinstance(state, frozenset)
+        return "{" + ", ".join(sorted(map(show, state))) + "}"
 
     def replay(self, operations: Iterable[Operation]) -> Operation | None:
         """Say what `step` says, with one set."""

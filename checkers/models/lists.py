@@ -16,7 +16,7 @@ from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from checkers.history import EventType, HistoryError, Operation
-from checkers.history.values import freeze
+from checkers.history.values import freeze, show
 from checkers.models.base import Model, NondeterministicModel, State, relevant
 from checkers.models.collections import read_list, without_elements
 from checkers.models.registers import unknown_function
@@ -165,6 +165,13 @@ class Log(Model):
             if not self.step(tuple(log[below:above]), operation)[0]:
                 return operation
         return None
+
+    def describe_state(self, state: State) -> str:
+        """List the records with their offsets."""
+        if isinstance(state, frozenset):  # of a log that may be one of several
+            return " or ".join(sorted(map(self.describe_state, state)))
+        assert isinstance(state, tuple)
+        return "[" + ", ".join(f"{offset}: {show(value)}" for offset, value in state) + "]"
 
     def offset(self, operation: Operation) -> int | None:
         """Return the offset that an append returned, None: none."""

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from checkers.history import EventType, Operation
-from checkers.history.values import freeze
+from checkers.history.values import freeze, show
 from checkers.models.base import Model, NondeterministicModel, State
 from checkers.models.registers import unknown_function
 
@@ -152,6 +152,12 @@ class UnorderedQueue(NondeterministicModel, Queue):
         """Say what `step` says."""
         return Model.replay(self, operations)
 
+    def describe_state(self, state: State) -> str:
+        """List what may be in it."""
+        assert isinstance(state, frozenset)
+        possible = (sorted(show(v) for v, count in held for _ in range(count)) for held in state)
+        return " or ".join(sorted("{" + ", ".join(values) + "}" for values in possible))
+
     def always_legal(self, operation: Operation) -> bool:
         """An insertion."""
         return operation.f == self.into
@@ -188,4 +194,4 @@ class Mutex(Model):
 
     def describe_state(self, state: State) -> str:
         """Say whether it is held."""
-        return "held" if state else "free"
+        return "the lock held" if state else "the lock free"

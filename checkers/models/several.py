@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.history import HistoryError, Operation
-from checkers.history.values import freeze
+from checkers.history.values import freeze, show
 from checkers.models.base import Model, State
 
 _READS, _WRITES = frozenset({"r", "read"}), frozenset({"w", "write"})
@@ -50,6 +50,11 @@ class MultiRegister(Model):
     def has_effect(self, operation: Operation) -> bool:
         """Return whether it writes."""
         return any(writes for writes, _, _ in _steps(operation))
+
+    def describe_state(self, state: State) -> str:
+        """List the registers that were written."""
+        assert isinstance(state, frozenset)
+        return "{" + ", ".join(sorted(f"{show(k)}: {show(v)}" for k, v in state)) + "}"
 
     def same_effect(self, operation: Operation) -> Hashable:
         """Name what it reads and writes, in order."""

@@ -111,8 +111,9 @@ class Topics(Model):
         """Return whether the topic is there, with its id."""
         assert isinstance(state, _State)
         if not state.present:
-            return "absent"
-        return f"present, id {state.id or 'not known'}, partitions {state.partitions or '?'}"
+            return "no topic"
+        more = f"id {state.id or 'not known'}, partitions {state.partitions or 'not known'}"
+        return f"the topic there, {more}"
 
     def _create(self, state: _State, operation: Operation) -> tuple[bool, State]:
         topic_id, partitions = _shown(operation.output)

@@ -29,7 +29,7 @@ x keys x operations of the key).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
@@ -187,6 +187,15 @@ def _shown(state: Any) -> str:
     return "not there" if state is None else repr(state)
 
 
+def _counted(kind: str, anomalies: Sequence[Anomaly], read: Collection[str]) -> str:
+    """Say of how many keys something is wrong, and on which nodes: `198 lost, on all 3 nodes`."""
+    found = [anomaly for anomaly in anomalies if anomaly["kind"] == kind]
+    keys = {anomaly["key"] for anomaly in found}
+    nodes = {node for anomaly in found for node in anomaly.get("nodes", [anomaly.get("node")])}
+    where = f"all {len(nodes)} nodes" if 1 < len(nodes) == len(read) else ", ".join(sorted(nodes))
+    return f"{len(keys)} {kind}, on {where}"
+
+
 def _result(
     operations: Sequence[Operation],
     workload: str,
@@ -206,7 +215,7 @@ def _result(
     )
     if anomalies:
         status = Status.FAIL
-        counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        counted = "; ".join(_counted(kind, anomalies, evidence.final_reads) for kind in kinds)
         summary = f"{counted}; first: {anomalies[0]['explanation']}"
     elif doubts:
         status, summary = Status.UNKNOWN, doubtful(doubts)

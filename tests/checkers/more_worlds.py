@@ -408,7 +408,75 @@ def _ids(operations):
     yield (), step
 
 
+class BrokerWorld(World):
+    """A broker's registration; an unfenced one is fenced now and then while nobody looks."""
+
+    state = (None, 0, True)
+
+    def draw(self, index):
+        f = self.rnd.choice(["register", "heartbeat", "heartbeat", "fence", "read"])
+        if f == "read":
+            return f, None
+        asked = {"incarnation": self.rnd.choice("ab")}
+        return f, asked if f == "register" else {**asked, "behind": self.rnd.random() < 0.3}
+
+    def run(self, f, argument, index):
+        incarnation, epoch, fenced = self.state
+        fenced = fenced or self.rnd.random() < 0.2
+        if f == "read":
+            self.state = (incarnation, epoch, fenced)
+            return {"alive": incarnation is not None and not fenced}, OK, None
+        asked = argument["incarnation"]
+        if f == "register" and asked != incarnation:
+            incarnation, epoch, fenced = asked, epoch + self.rnd.randint(1, 2), True
+        elif asked != incarnation:
+            return None, FAIL, "stale_broker_epoch"
+        elif f == "fence":
+            fenced = True
+        elif f == "heartbeat" and not argument["behind"]:
+            fenced = False
+        self.state = (incarnation, epoch, fenced)
+        return {"epoch": epoch} | ({} if f == "register" else {"fenced": fenced}), OK, None
+
+    def any_result(self, operation):
+        if operation.f == "read":
+            return {"alive": self.rnd.random() < 0.5}
+        shown = {"epoch": self.rnd.randint(1, 4)}
+        return shown if operation.f == "register" else shown | {"fenced": self.rnd.random() < 0.5}
+
+
+def _broker(operations):
+    """Go through all states that there can be: (incarnation, epoch, fenced)."""
+    shown = {o.output["epoch"] for o in operations if o.type is OK and o.f != "read"}
+
+    def after(state, o):
+        incarnation, epoch, fenced = state
+        if o.f == "read":
+            alive = incarnation is not None and not fenced
+            return [state] if o.output["alive"] is alive else []
+        answer = o.output if o.type is OK else {}
+        if o.f == "register" and o.input["incarnation"] != incarnation:
+            # Nobody sees an epoch that no answer shows: the lowest leaves most room above it.
+            epochs = [answer["epoch"]] if answer else [epoch + 2**-9, *shown]
+            return [(o.input["incarnation"], e, True) for e in epochs if e > epoch]
+        if o.input["incarnation"] != incarnation or answer.get("epoch", epoch) != epoch:
+            return []
+        if o.f == "fence":
+            fenced = True
+        elif o.f == "heartbeat" and not o.input["behind"]:
+            fenced = False
+        return [(incarnation, epoch, fenced)] if answer.get("fenced", fenced) is fenced else []
+
+    def step(states, o):
+        silent = states | {(i, e, True) for i, e, _ in states}
+        reached = frozenset(new for old in silent for new in after(old, o))
+        return bool(reached), reached
+
+    yield frozenset({(None, 0, True)}), step
+
+
 SPECIFICATIONS = {
+    "broker": _broker,
     "list-append": _list,
     "set": oracle.SPECIFICATIONS["set"],
     "counter": _counter,
@@ -467,5 +535,6 @@ SEARCHED = {
     "decremented-counter": DecrementedCounterWorld,
     "multi-register": MultiRegisterWorld,
     "accounts": AccountsWorld,
+    "broker": BrokerWorld,
 }
 """Model -> a world with repeated values."""

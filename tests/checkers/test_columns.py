@@ -88,7 +88,7 @@ def test_a_table_of_integers_takes_no_room():
         ([write(0, 1, 5, 4)], "completes before it is invoked"),
         (
             [write(0, 1, 0, 5), read(1, 1, 4, 6, process=0)],
-            "operation 1: process 0, read at 0.000000004 s begins while",
+            "operation 1: process 0, read at 4 ns begins while",
         ),
         ([write(0, 1, 0, None), read(1, 1, 4, 6, process=0)], "operation 1: .* had ended in info"),
     ],

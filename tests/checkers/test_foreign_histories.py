@@ -49,7 +49,7 @@ def test_order_is_that_of_the_file_and_not_of_the_times(written):
     result = check(written(events(*rows)), "register")
     assert result.status is Status.FAIL
     assert result.statistics["notes"] == [
-        "times go back 5 times, by up to 0.000000080 s: ordered by index or position"
+        "times go back 5 times, by up to 80 ns: ordered by index or position"
     ]
 
 

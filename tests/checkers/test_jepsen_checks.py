@@ -75,6 +75,38 @@ def test_decimals_add_up_as_they_are_written():
     assert judged(in_a_row(read_of(a=0.1, b=0.2), read_of(a=0.3, b=0)), "bank")[0] is PASS
 
 
+def test_banks_are_those_of_brute_force():
+    verdicts = set()
+    for case in range(500):
+        rnd = Random(f"bank-{case}")
+        balances = {"a": rnd.randint(0, 2), "b": rnd.randint(0, 2)}
+        total, rows = sum(balances.values()), []
+        for _ in range(rnd.randint(2, 5)):
+            if rnd.random() < 0.5:
+                source, target = rnd.sample("ab", 2)
+                moved = rnd.randint(1, 2)
+                if rnd.random() < 0.8 and balances[source] >= moved:
+                    balances[source] -= moved
+                    balances[target] += moved * rnd.choice([1, 1, 1, 0])
+                given = {"from": source, "to": target, "amount": moved}
+                rows.append(("transfer", given, None, rnd.choice([OK, INFO])))
+            else:
+                shown = dict(balances)
+                if rnd.random() < 0.1:
+                    shown["b"] -= 2
+                rows.append(("read", None, shown, rnd.choice([OK, OK, OK, INFO, FAIL])))
+        history = in_a_row(*rows)
+        reads = [o.output for o in history if o.f == "read" and o.type is OK]
+        totals = {sum(read.values()) for read in reads}
+        below = any(balance < 0 for read in reads for balance in read.values())
+        for known, wrong in ((False, len(totals) > 1), (True, bool(totals - {total}))):
+            options = {"total_amount": total} if known else {}
+            status = judged(history, "bank", **options)[0]
+            assert (status is Status.FAIL) == (wrong or below), (case, known)
+            verdicts.add(status)
+    assert verdicts == {PASS, Status.FAIL, IDLE}
+
+
 @pytest.mark.parametrize("balances", [7, {"a": "much"}, {"a": True}, {"a": float("nan")}])
 def test_what_is_no_balance_is_not_judged(balances):
     assert judged(in_a_row(("read", None, balances)), "bank", total_amount=1)[0] is UNKNOWN

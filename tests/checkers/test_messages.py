@@ -13,7 +13,7 @@ from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
 from tests.checkers.run_evidence import good_run, high_watermark, state, with_trace
 
-_RAW = re.compile(r"\d ns\b|-1\b|9223372036854775807|\d{10,}")
+_RAW = re.compile(r"\d{4,} ns\b|-1\b|9223372036854775807|\d{10,}")
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ _RAW = re.compile(r"\d ns\b|-1\b|9223372036854775807|\d{10,}")
         (0, "0.000000 s"),
         (10_958_907_123, "10.958907 s"),
         (1_000, "0.000001 s"),
-        (7, "0.000000007 s"),
+        (7, "7 ns"),
         (-1, "the run's beginning"),
         (INFINITY_NS, "the run's end"),
     ],
@@ -143,7 +143,7 @@ def test_every_incarnation_has_the_clock_of_its_own_start():
 def test_two_leaders_are_named_with_the_nodes_that_say_so():
     anomaly = broken(with_trace("n2", state(1, leader=2)), "election-safety")
     assert anomaly["explanation"] == (
-        "epoch 1 is led by n1, as n1 says, and by n2, as n2 says, at 0.000000009 s of n2's own clock"
+        "epoch 1 is led by n1, as n1 says, and by n2, as n2 says, at 9 ns of n2's own clock"
     )
 
 

@@ -1,6 +1,7 @@
 """Session guarantees and sequential consistency, against every interleaving of the processes."""
 
 from dataclasses import replace
+from itertools import combinations, permutations
 from random import Random
 
 import pytest
@@ -135,6 +136,56 @@ def test_all_four_together_are_sequential_consistency():
         truth = interleavings(tuple(map(tuple, processes)), None)
         verdicts.append(truth)
         assert (status(script(*processes)) is Status.PASS) == truth, processes
+    assert 0.2 < sum(verdicts) / len(verdicts) < 0.8
+
+
+GUARANTEE = {
+    ("read", "read"): "monotonic-reads",
+    ("write", "read"): "read-your-writes",
+    ("read", "write"): "writes-follow-reads",
+    ("write", "write"): "monotonic-writes",
+}
+
+
+def some_order(processes, asked):
+    """Is there an order of the versions in which no session goes back, as far as is asked?"""
+    written = [value for steps in processes for f, value in steps if f == "write"]
+    if any(value not in (None, *written) for steps in processes for _, value in steps):
+        return False
+    if any(
+        ("read", value) in steps[:i]
+        for steps in processes
+        for i, (f, value) in enumerate(steps)
+        if f == "write"
+    ):
+        return False
+    pairs = {
+        (first[1], then[1])
+        for steps in processes
+        for first, then in combinations(steps, 2)
+        if GUARANTEE[first[0], then[0]] in asked
+    }
+    return any(
+        all(order.index(v) <= order.index(w) for v, w in pairs)
+        for order in ((None, *rest) for rest in permutations(written))
+    )
+
+
+def test_each_choice_of_guarantees_is_judged_as_by_brute_force():
+    verdicts = []
+    for case in range(500):
+        rnd = Random(f"guarantees-{case}")
+        processes = [[] for _ in range(rnd.randint(1, 3))]
+        for value in range(1, rnd.randint(2, 5)):
+            rnd.choice(processes).append(("write", value))
+        for _ in range(rnd.randint(0, 5)):
+            steps = rnd.choice(processes)
+            steps.insert(rnd.randint(0, len(steps)), ("read", rnd.choice([None, 1, 2, 3, 4])))
+        asked = rnd.sample(GUARANTEES, rnd.randint(1, 3))
+        truth = some_order(processes, asked)
+        verdicts.append(truth)
+        found = status(script(*processes), guarantees=asked)
+        assert (found is Status.PASS) == truth, (processes, asked)
     assert 0.2 < sum(verdicts) / len(verdicts) < 0.8
 
 

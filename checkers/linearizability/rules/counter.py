@@ -30,7 +30,8 @@ from checkers.history import EventType, Operation
 from checkers.history.values import freeze
 from checkers.linearizability.certificate import restrict
 from checkers.linearizability.outcome import Outcome, Window
-from checkers.linearizability.rules.ladder import failed, inversion, inverted, named, passed
+from checkers.linearizability.rules.ladder import failed, inversion, passed
+from checkers.linearizability.wording import inverted, named, text
 from checkers.models.base import Model
 from checkers.models.counters import Counter
 
@@ -59,8 +60,8 @@ def _judge(operations: Sequence[Operation], base: int, amount: int, model: Count
     for read in reads:
         value = freeze(read.output)
         if not isinstance(value, int) or (value - base) % amount:
-            what = f"{named(read)} returned {value!r}: every addition is {amount}"
-            return failed("fractional", what, operations)
+            what = f"{named(read)} returned {text(read.output)}, which is no multiple of {amount}"
+            return failed("fractional", f"{what}, the only amount that was added", operations)
     reads.sort(key=lambda o: (o.output, o.invoke_ns, o.index))
     pair = inversion(reads)
     if pair is not None:
@@ -110,7 +111,9 @@ def _places(
 def _wrong(kind: str, read: Operation, counted: int) -> Outcome:
     limit = {"too-high": "at most", "too-low": "more than"}.get(kind, "not exactly")
     shown = counted if kind != "unreachable" else read.output
-    what = f"{named(read)} returned {read.output}, though {limit} {shown} can have been added then"
+    what = (
+        f"{named(read)} returned {read.output}, though {limit} {shown} can have been added by then"
+    )
     return failed(kind, what, [])
 
 

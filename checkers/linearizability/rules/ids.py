@@ -19,7 +19,8 @@ from itertools import pairwise
 from checkers.history import EventType, Operation
 from checkers.history.values import freeze
 from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.rules.ladder import climb, failed, inversion, named, passed
+from checkers.linearizability.rules.ladder import climb, failed, inversion, passed
+from checkers.linearizability.wording import named, text
 from checkers.models.base import Model
 from checkers.models.counters import ProducerIds, UniqueIds
 
@@ -33,7 +34,7 @@ def judge_unique(operations: Sequence[Operation], model: Model) -> Outcome | Non
     for operation in known:
         other = first.setdefault(freeze(operation.output), operation)
         if other is not operation:
-            what = f"{named(other)} and {named(operation)} were both given {operation.output!r}"
+            what = f"{named(other)} and {named(operation)} were both given {text(operation.output)}"
             return failed("repeated", what, [other, operation])
     return passed(climb([known]), f"{len(known)} identifiers, all different")
 

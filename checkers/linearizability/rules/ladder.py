@@ -64,16 +64,3 @@ def failed(kind: str, explanation: str, window: Iterable[Operation | None]) -> O
     """Return the verdict FAIL with a window from the beginning; None stands for no operation."""
     indexes = sorted({operation.index for operation in window if operation is not None})
     return Outcome(Status.FAIL, explanation, kind=kind, window=Window(tuple(indexes)))
-
-
-def named(operation: Operation) -> str:
-    """Name an operation for a person: `operation 7 (read of process 3)`."""
-    return f"operation {operation.index} ({operation.f} of process {operation.process})"
-
-
-def inverted(first: Operation, second: Operation) -> str:
-    """Say what an inversion is."""
-    return (
-        f"{named(second)} completed before {named(first)} was invoked, but what was read puts it "
-        f"after"
-    )

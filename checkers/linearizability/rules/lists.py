@@ -21,7 +21,7 @@ from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
 from checkers.history import EventType, Operation
-from checkers.history.values import freeze
+from checkers.history.values import freeze, show
 from checkers.linearizability.outcome import Outcome
 from checkers.linearizability.rules.ladder import (
     Rung,
@@ -29,10 +29,9 @@ from checkers.linearizability.rules.ladder import (
     failed,
     inserted_once,
     inversion,
-    inverted,
-    named,
     passed,
 )
+from checkers.linearizability.wording import inverted, named
 from checkers.models.base import Model
 from checkers.models.collections import read_list
 from checkers.models.lists import ListAppend
@@ -88,10 +87,10 @@ def _wrong_inside(
         seen = set()
         for element in elements:
             if element not in appends:
-                what = f"{named(read)} shows {element!r}, which nobody appended"
+                what = f"{named(read)} shows {show(element)}, which nobody appended"
                 return failed("phantom", what, [read])
             if element in seen:
-                what = f"{named(read)} shows {element!r} twice, which was appended once"
+                what = f"{named(read)} shows {show(element)} twice, which was appended once"
                 return failed("repeated", what, [read, appends[element]])
             seen.add(element)
     return None
@@ -106,8 +105,8 @@ def _incompatible(
             continue
         left, right = next((a, b) for a, b in zip(some, more, strict=False) if a != b)
         what = (
-            f"{named(shorter)} shows {left!r} where {named(longer)} shows {right!r}, so neither is "
-            f"a prefix of the other"
+            f"{named(shorter)} shows {show(left)} where {named(longer)} shows {show(right)}: "
+            f"neither is a prefix of the other"
         )
         return failed("incompatible-order", what, [shorter, longer, appends[left], appends[right]])
     return None

@@ -28,9 +28,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from checkers.history import INFINITY_NS, Operation
+from checkers.history.values import show
 from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.rules.ladder import named, passed
+from checkers.linearizability.rules.ladder import passed
 from checkers.linearizability.rules.pairs import Contents, Item, chain_over, contents, covers
+from checkers.linearizability.wording import named
 from checkers.models.base import Model
 from checkers.models.queues import Queue
 
@@ -54,11 +56,9 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
         first, second = order
         if not found.stands(order):
             return None
-        taken = "never" if first.out is None else "later"
-        what = (
-            f"{first.value!r} was enqueued before {second.value!r}, which was dequeued, but it was "
-            f"dequeued {taken}"
-        )
+        gone = "is still in" if first.out is None else "came out later"
+        ahead = f"{show(first.value)}, which was enqueued first and {gone}"
+        what = f"{show(second.value)} came out before {ahead}"
         return found.failed("out-of-order", what, [first.into, first.out, second.into, second.out])
     explanation = f"{len(found.items)} values in an order that enqueues and dequeues share"
     return passed(_linearized(order, {id(item) for item in virtual}), explanation)
@@ -79,7 +79,7 @@ def empty_moments(found: Contents) -> list[tuple[int, Operation]] | Outcome | No
             if not found.stands(chain):
                 return None
             what = f"{named(operation)} found nothing, though all the time something was inside: "
-            what += ", ".join(repr(item.value) for item in chain[:5])
+            what += ", ".join(show(item.value) for item in chain[:5])
             inside = [o for item in chain for o in (item.into, item.out)]
             return found.failed("not-empty", what, [operation, *inside])
         moments.append((at, operation))

@@ -20,7 +20,7 @@ from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
 from checkers.history import EventType, Operation
-from checkers.history.values import freeze
+from checkers.history.values import freeze, show
 from checkers.linearizability.outcome import Outcome
 from checkers.linearizability.rules.ladder import (
     Rung,
@@ -28,10 +28,9 @@ from checkers.linearizability.rules.ladder import (
     failed,
     inserted_once,
     inversion,
-    inverted,
-    named,
     passed,
 )
+from checkers.linearizability.wording import inverted, named
 from checkers.models.base import Model
 from checkers.models.collections import GrowingSet, read_list
 
@@ -103,10 +102,10 @@ def _wrong_inside(read: Operation, elements: Sequence[Hashable], adds: Adds) -> 
     seen = set()
     for element in elements:
         if element not in adds:
-            what = f"{named(read)} shows {element!r}, which nobody added"
+            what = f"{named(read)} shows {show(element)}, which nobody added"
             return failed("phantom", what, [read])
         if element in seen:
-            what = f"{named(read)} shows {element!r} twice"
+            what = f"{named(read)} shows {show(element)} twice"
             return failed("repeated", what, [read, adds[element]])
         seen.add(element)
     return None
@@ -120,8 +119,8 @@ def _incomparable(reads: Sequence[Read], adds: Adds) -> Outcome | None:
         only = next(e for e in map(freeze, read_list(smaller)) if e not in more)
         other = next((e for e in map(freeze, read_list(larger)) if e not in some), only)
         what = (
-            f"{named(smaller)} shows {only!r} but not {other!r}, {named(larger)} shows {other!r} "
-            f"but not {only!r}"
+            f"{named(smaller)} shows {show(only)} but not {show(other)}, {named(larger)} "
+            f"shows {show(other)} but not {show(only)}"
         )
         return failed("incomparable", what, [smaller, larger, adds[only], adds[other]])
     return None

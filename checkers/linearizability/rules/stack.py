@@ -26,8 +26,10 @@ Refused: a value pushed twice; a contradiction that an indeterminate pop could e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 
 from checkers.history import Operation
+from checkers.history.values import show
 from checkers.linearizability.outcome import Outcome
 from checkers.linearizability.rules.ladder import passed
 from checkers.linearizability.rules.pairs import Contents, Item, contents
@@ -35,6 +37,8 @@ from checkers.linearizability.rules.queue import empty_moments
 from checkers.models.base import Model
 from checkers.models.queues import Stack
 
+_PAIRS_MAX = 40
+"""Values among which a pair is looked for that says all."""
 _SHRINK_MAX = 400
 """Values beyond which a contradiction is not made smaller one by one."""
 
@@ -74,9 +78,22 @@ def _no_bottom(found: Contents, items: list[Item]) -> Outcome | None:
         size //= 2
     if not found.stands(items):
         return None
-    names = ", ".join(repr(item.value) for item in items[:6])
+    names = ", ".join(show(item.value) for item in items[:6])
     what = f"no nesting of the values {names} fits the order of their pushes and pops"
+    if len(items) <= _PAIRS_MAX:
+        buried = next((pair for pair in permutations(items, 2) if _is_buried(*pair)), None)
+        if buried is not None:
+            below, above = (show(item.value) for item in buried)
+            what = f"pop returned {below} while {above}, pushed later, was still on top"
     return found.failed("out-of-order", what, [o for i in items for o in (i.into, i.out)])
+
+
+def _is_buried(below: Item, above: Item) -> bool:
+    """Return whether a value came out while another, pushed later, was surely inside."""
+    if below.out is None or below.into.complete_ns >= above.into.invoke_ns:
+        return False
+    stayed = above.out is None or above.out.invoke_ns > below.out.complete_ns
+    return stayed and above.into.complete_ns < below.out.invoke_ns
 
 
 def _word(items: Sequence[Item]) -> list[tuple[int, Operation]] | frozenset[int]:

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from checkers.history import EventType, Operation, seconds
+from checkers.history import EventType, Operation
 from checkers.linearizability.outcome import Outcome
 from checkers.linearizability.wgl import prefix_window
+from checkers.linearizability.wording import no_order
 from checkers.models import Model
 from checkers.models.registers import cas_pair
 from checkers.verdict import Status
@@ -232,12 +233,7 @@ class _Frontier:
         raise AssertionError("no gap was open")
 
     def _explain(self, i: int) -> str:
-        blocked = self.operations[i]
-        return (
-            f"no order exists for what completed up to {seconds(blocked.complete_ns)}: none lets "
-            f"operation {blocked.index} of process {blocked.process} happen, "
-            f"{self.model.describe_operation(blocked)}"
-        )
+        return no_order(self.operations, self.model, self.operations[i])
 
     def outcome(self, status: Status, explanation: str) -> Outcome:
         """Translate positions to operation indexes."""
