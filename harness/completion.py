@@ -18,4 +18,5 @@ def complete(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
         raise UsageError(
             f"nodes of {run} still run; end them first: kraftprobe cleanup --run {run}"
         )
+    evidence.conceal(store, nodes)
     return evidence.collect(store, nodes)

@@ -44,6 +44,7 @@ from cluster.node.log.segment import segment_base_offset
 from cluster.node.log.snapshot import SUFFIX, parse_snapshot_name
 from cluster.node.meta_properties import FILE_NAME as META_PROPERTIES
 from cluster.node.wire.uuid_text import uuid_from_text
+from cluster.systems import secured
 from cluster.systems.base import Layout
 from cluster.systems.kinds import SystemKind
 from cluster.systems.registry import system_named
@@ -90,6 +91,16 @@ def collect(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
                 raise  # the store's disk is full; the node's files are still there
             problems.append(f"{node}: {error}")
     return problems
+
+
+def conceal(store: RunStore, nodes: tuple[str, ...]) -> None:
+    """Leave no key and no password in the folders of a secured run's nodes, which have ended.
+
+    Raises OSError.
+    """
+    if store.plan().get("security"):
+        for node in nodes:
+            secured.conceal(store.node_path(node))
 
 
 def layout_of(store: RunStore) -> Layout:

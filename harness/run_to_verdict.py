@@ -8,6 +8,7 @@ import secrets
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -111,6 +112,7 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
 
     try:
         with (
+            _secrets_concealed(store, plan),
             store.journal_writer() as journal,
             place_of(plan, system, store.folder) as place,
         ):
@@ -144,6 +146,16 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
                 f"the harness failed: {one_line(error)}; the journal is kept in {store.folder}"
             ) from error
         raise
+
+
+@contextlib.contextmanager
+def _secrets_concealed(store: RunStore, plan: Plan) -> Iterator[None]:
+    """Cover keys and passwords once the nodes have ended, however the run did."""
+    try:
+        yield
+    finally:
+        if plan.security.to_json():
+            evidence.conceal(store, plan.node_names)
 
 
 class _NoteNoSpace:

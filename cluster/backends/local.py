@@ -32,6 +32,7 @@ from cluster.backends.machine.equip import Need, equip
 from cluster.backends.machine.programs import Machine
 from cluster.backends.nodeports import NodePorts
 from cluster.backends.processes import LocalProcess, RecordedProcess, labels, record_process
+from cluster.backends.running import write_files
 from cluster.backends.shapes import PERFECT
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
@@ -180,8 +181,9 @@ class LocalBackend(ProcessBackend):
         self._write_files(node)
 
     def _write_files(self, node: str) -> None:
-        for path, content in self.system.files(self._placement(node)).items():
-            (self.node_folder(node) / path).write_text(content)
+        files = self.system.files(self._placement(node))
+        encoded = {path: text.encode() for path, text in files.items()}
+        write_files(node, self.node_folder(node), encoded)
 
     def _take_port(self, ports: Iterator[int] | None) -> int:
         return self._ports.take() if ports is None else self._ports.take_this(next(ports))

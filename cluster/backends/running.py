@@ -45,10 +45,15 @@ async def run_command(
 
 
 def write_files(node: str, folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files, by path below the node's folder. Raises BackendError as `HostProvider.put`."""
+    """Write files, by path below the node's folder. Raises BackendError as `HostProvider.put`.
+
+    They may hold keys and passwords: nobody but the user may read them, who runs the node too.
+    """
     try:
         for path, content in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).touch(0o600)
+            (folder / path).chmod(0o600)
             (folder / path).write_bytes(content)
     except OSError as error:
         raise BackendError(f"{node}: {error}") from error

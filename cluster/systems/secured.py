@@ -1,14 +1,16 @@
 """TLS and SASL for the nodes of a run and for the harness's own clients.
 
-A plan says which protocol, and which mechanism; keys and passwords are made for the run, are in its
-nodes' folders because nodes read them there, and are worth nothing afterwards.
+A plan says which protocol, and which mechanism; keys and passwords are made for the run. Nodes read
+them in their folders, where `conceal` leaves none once the nodes have ended: what is stored of a
+run, digested and passed on, holds no secret.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 import ssl
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator
@@ -26,6 +28,7 @@ DEFAULT_MECHANISM: Final = SCRAM_SHA_512
 KEY_STORE: Final = "keystore.pem"
 TRUST_STORE: Final = "truststore.pem"
 LISTENERS: Final = ("CLIENT", "CONTROLLER")
+_PASSWORD: Final = re.compile(r"""((?:password|user_\w+)=)"[^"]*\"""")
 _NODE: Final = "node"
 _HARNESS: Final = "kraftprobe"
 
@@ -134,6 +137,19 @@ class RunSecurity:
         With TLS that is the beginning of a handshake, which may be said again and again.
         """
         return plain if self._authority is None else _client_hello()
+
+
+def conceal(folder: Path) -> None:
+    """Remove the private key from the folder of a node that has ended, and cover passwords there.
+
+    Raises OSError.
+    """
+    (folder / KEY_STORE).unlink(missing_ok=True)
+    for path in folder.glob("*.properties"):
+        text = path.read_text()
+        covered = _PASSWORD.sub(r'\1"[hidden]"', text)
+        if covered != text:
+            path.write_text(covered)
 
 
 def _client_hello() -> bytes:

@@ -9,6 +9,7 @@ import pytest
 
 from checkers.verdict import Status
 from cluster.backends.local import LocalBackend
+from cluster.backends.running import write_files
 from cluster.client.admin_client import Client
 from cluster.node.config import parse_config
 from cluster.node.part_configs import lifecycle_config, registration_config
@@ -20,7 +21,7 @@ from cluster.node.security.connecting import PLAINTEXT
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement
 from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem
-from cluster.systems.secured import SECURITY, RunSecurity, SecurityError
+from cluster.systems.secured import SECURITY, RunSecurity, SecurityError, conceal
 from harness import evidence
 from harness.plan import from_document
 from harness.plan_document import plan_document
@@ -117,6 +118,21 @@ def test_passwords_and_keys_differ_from_run_to_run_and_are_in_no_plan():
     assert set(security.to_json()) == {"protocol", "mechanism"}
 
 
+def test_no_secret_is_readable_by_others_or_left_once_the_nodes_have_ended(tmp_path):
+    security = secured(protocol="SASL_SSL")
+    files = KraftSystem(security=security).files(placement(str(tmp_path)))
+    write_files("n1", tmp_path, {name: text.encode() for name, text in files.items()})
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    password = security.client().credentials.password
+    assert password in (tmp_path / "server.properties").read_text()
+    conceal(tmp_path)
+    left = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert set(left) == {"server.properties", "truststore.pem"}
+    assert not any(password in text or "PRIVATE KEY" in text for text in left.values())
+    assert left["server.properties"].count('"[hidden]"') == 6
+    assert left["server.properties"].count("\n") == files["server.properties"].count("\n")
+
+
 def test_a_run_without_security_is_as_it_was():
     assert KraftSystem().ping == API_VERSIONS_PING
     assert KraftSystem().client_security is PLAINTEXT
@@ -176,6 +192,10 @@ def test_a_secured_campaign_passes(tmp_path):
 
     with store.journal_writer() as journal:
         asyncio.run(work(journal))
+    evidence.conceal(store, plan.node_names)
+    kept = [path for path in store.folder.rglob("*") if path.is_file()]
+    secrets = (b"PRIVATE KEY", system.client_security.credentials.password.encode())
+    assert not [path for path in kept for secret in secrets if secret in path.read_bytes()]
     results = judge(store)
     found = {check.checker: (check.status, check.summary) for check in results.checks}
     assert results.status is Status.PASS, found

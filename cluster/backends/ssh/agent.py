@@ -161,9 +161,9 @@ class Agent:
         """Write a file: {path, mode}."""
         path = self.inside(request["path"])
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), request.get("mode", 0o600))  # of an older file, too
             file.write(payload)
-        os.chmod(path, request.get("mode", 0o644))
         return {}, b""
 
     async def do_start(self, request: Asked, payload: bytes) -> Answer:
