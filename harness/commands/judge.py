@@ -98,7 +98,7 @@ _LEAST = click.IntRange(min=1)
     "--linearizable-keys",
     is_flag=True,
     default=None,
-    help="For a file of transactions: each key by itself is linearizable.",
+    help="For a file of transactions on registers: each key by itself is linearizable.",
 )
 @click.option(
     "--option",

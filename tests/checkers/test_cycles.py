@@ -538,6 +538,7 @@ def test_an_indeterminate_transaction_counts_once_it_was_read():
 
 def test_what_is_not_unique_or_no_transaction_is_not_judged():
     assert judged([txn(0, [a("x", 1)]), txn(1, [a("x", 1)])])[0] is Status.UNKNOWN
+    assert judged([txn(0, [a("x", 1), a("x", 2), a("x", 1)])])[0] is Status.UNKNOWN
     status, _, result = judged([txn(0, [["cas", "x", 1]])])
     assert status is Status.UNKNOWN
     assert "neither" in result.summary
