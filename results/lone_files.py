@@ -14,7 +14,7 @@ from checkers.earned import Floor, Judged, earn
 from checkers.history import INFINITY_NS, HistoryError, Operation
 from checkers.history.columns import KINDS, Columns
 from checkers.history.files import ColumnFile, load_judged
-from checkers.history.foreign import History, Reading, judged
+from checkers.history.foreign import Reading, judged
 from checkers.history.formats import load
 from checkers.history.recorded import Recorded
 from checkers.linearizability import linearizable
@@ -76,7 +76,8 @@ def judge_file(
         notes = history.notes
         found = [find_check(spec) for spec in specs]
         if all(isinstance(check, KeyCheck) for check in found):
-            operations, notes = _judged(path, history, reading_for(found, reading))
+            kept, more = judged(history, reading_for(found, reading))
+            operations, notes = kept, tuple(more)
         run = RunInput(history.events, operations, None)
         checks, proofs, times_s = check_each(run, specs, cancelled, check_keys)
         statistics = counts_of(run)
@@ -98,16 +99,6 @@ def _columns(path: Path, reading: Reading) -> ColumnFile:
         raise HistoryError(
             message if message.startswith(str(path)) else f"{path}: {message}"
         ) from error
-
-
-def _judged(
-    path: Path, history: History, reading: Reading
-) -> tuple[Sequence[Operation], tuple[str, ...]]:
-    try:
-        kept, notes = judged(history, reading)
-    except HistoryError as error:
-        raise HistoryError(f"{path}: {error}") from error
-    return kept, tuple(notes)
 
 
 def _judge_columns(

@@ -61,6 +61,8 @@ class History:
     notes: tuple[str, ...] = ()
     """What a person should know of how it was read, a line each."""
     is_foreign: bool = False
+    name: str = ""
+    """The file, for errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +331,11 @@ def judged(history: History, reading: Reading) -> tuple[list[Operation], list[st
         client_reads = [o for o in history.operations if o.f in READS]
         got = (o.output for o in client_reads if o.type is EventType.OK)
         written = (o.input for o in history.operations if o.f == WRITE)
-        refuse_pairs((o.input for o in client_reads), got, written)
+        asked = (o.input for o in client_reads)
+        try:
+            refuse_pairs(asked, got, written)
+        except HistoryError as error:
+            raise HistoryError(f"{history.name}: {error}".removeprefix(": ")) from error
     kept = []
     failed = unknown = 0
     for o in history.operations:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard
 
@@ -66,7 +67,8 @@ def read_text(
             raise HistoryError("no history: not UTF-8 text")  # noqa: TRY301  (the name is added below)
         file.seek(0)
         text = read_bounded(file, name, bytes_max=TEXT_BYTES_MAX).decode("utf-8")
-        return _history(text, independent=independent, paired=paired)
+        history = _history(text, independent=independent, paired=paired)
+        return replace(history, name=str(name))
     except OSError as error:
         raise HistoryError(f"{name}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

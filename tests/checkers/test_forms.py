@@ -187,11 +187,12 @@ REFUSED = [
 ]
 
 
+@pytest.mark.parametrize("model", ["register", "multi-register"])
 @pytest.mark.parametrize(("content", "why"), REFUSED, ids=range(len(REFUSED)))
-def test_what_is_no_history_is_refused_in_one_line(written, content, why):
+def test_what_is_no_history_is_refused_in_one_line(written, content, why, model):
     path = written(content)
     with pytest.raises(HistoryError) as refusal:
-        check(path, "register")
+        check(path, model)
     assert why in str(refusal.value)
     assert str(refusal.value).startswith(f"{path}: ")
     assert "\n" not in str(refusal.value)

@@ -1,6 +1,8 @@
 """Each small history of `tests/data/cases` gets its one right verdict from the command line."""
 
+import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,31 @@ def test_lines_are_read_as_the_same_history_in_an_array(tmp_path, name):
     code, output = check(CASES / name)
     assert code != REFUSED, output
     assert (code, output) == check(array)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_standard_input_is_a_file(pack):
+    content = (CASES / "a1-failed-cas.jsonl").read_bytes()
+    command = ["check", "-", "--model", "cas-register"]
+    done = CliRunner().invoke(main, command, input=pack(content))
+    assert done.exit_code == PASS, done.output
+
+
+def test_a_pipe_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    code, output = check(tmp_path / "pipe")
+    assert code == REFUSED
+    assert "standard input" in output
+
+
+def test_an_error_names_what_was_read_for_what(tmp_path):
+    history = tmp_path / "history.json"
+    sends = [[["send", 1, 5]], [["send", 1, [0, 5]]]]
+    events = [
+        {"process": 0, "type": kind, "f": "send", "value": value}
+        for kind, value in zip(("invoke", "ok"), sends, strict=True)
+    ]
+    history.write_text(json.dumps(events))
+    code, output = check(history)
+    assert code == REFUSED
+    assert "model log" in output
