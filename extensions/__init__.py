@@ -70,6 +70,10 @@ class Registry(Mapping[str, T]):
     def __len__(self) -> int:
         return len(self._own) + len(self._points)
 
+    def package(self, name: str) -> str | None:
+        """Name the package, with its version, that adds an object; None if it is an own one."""
+        return None if name in self._own else _package(self._points[name])
+
     @cached_property
     def _points(self) -> Mapping[str, EntryPoint]:
         # It takes 20 ms, which whoever names nothing of a package need not spend.

@@ -22,6 +22,9 @@ from harness.plan_system import request_of
 from harness.steps import Steps
 from harness.strands import strand_to_json, without_faults
 
+_ASKING = frozenset({"resign", "snapshot", "voters", "log-dir-loss", "log-dir-move"})
+"""Faults that ask something of a node in Kafka's protocol, or by a signal that ends other nodes."""
+
 
 def asked_faults(plan: Plan) -> tuple[str, ...]:
     """List every kind of fault that a run of this plan would inject, in a fixed order."""
@@ -51,6 +54,15 @@ def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
 
 def _unfit(plan: Plan, kinds: tuple[str, ...]) -> dict[str, Probe]:
     """Say of which faults the system cannot be put under on the plan's backend."""
+    if not plan.kind.metadata_quorum:
+        reason = f"system {plan.system} is no metadata quorum, of whose nodes it asks something"
+        asked = {kind: Probe(possible=False, reason=reason) for kind in kinds if kind in _ASKING}
+        return asked | _unfit_by_name(plan, tuple(kind for kind in kinds if kind not in asked))
+    return _unfit_by_name(plan, kinds)
+
+
+def _unfit_by_name(plan: Plan, kinds: tuple[str, ...]) -> dict[str, Probe]:
+    """Say which faults the system does not list."""
     faults = plan.kind.faults
     if faults is None:
         return {}

@@ -62,7 +62,7 @@ from cluster.schemas import Schema, Text, shown, where_of
 from cluster.systems.base import Listener
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
-from cluster.systems.registry import system_named
+from cluster.systems.registry import SYSTEMS, system_named
 from cluster.systems.secured import SecuritySettings
 from cluster.values import valueclass
 from harness.errors import PlanError
@@ -73,7 +73,7 @@ from harness.strands import SILENT, ScriptedOp, Strand, operation_to_json, stran
 from harness.verbs import is_fault
 from nemeses.base import ParameterError, Parameters
 from workloads.base import Workload
-from workloads.registry import WorkloadError, workload_named
+from workloads.registry import WORKLOADS, WorkloadError, workload_named
 
 _STORED_ONLY = ("checks", "leaderless", "versions", "command")
 """Keys that a run stores beside its plan. They follow from it and cannot be chosen."""
@@ -345,12 +345,40 @@ def _check_system(plan: Plan) -> None:
         raise PlanError(f"backend: system {kind.name} runs on backend {_either(kind.backends)}")
     if kind.workloads is not None and plan.workload not in kind.workloads:
         raise PlanError(f"workload: system {kind.name} carries workload {_either(kind.workloads)}")
+    if kind.workloads is None:
+        _check_workload(plan.workload, kind)
     if plan.mutant is not None and not kind.has_mutants:
         raise PlanError(f"mutant: system {kind.name} has no faulty variants")
     mechanism = plan.security.mechanism
     if mechanism is not None and kind.mechanisms is not None and mechanism not in kind.mechanisms:
         known = _either(kind.mechanisms)
         raise PlanError(f"security: system {kind.name} takes mechanism {known}, not {mechanism}")
+
+
+def _check_workload(workload: str, kind: SystemKind) -> None:
+    """Refuse a workload that none of the system's nodes would understand. Raises PlanError.
+
+    Those that come with Kraftprobe speak Kafka's protocol. One of a package that adds systems as
+    well speaks theirs; of any other package, Kafka's.
+    """
+    if workload not in WORKLOADS:
+        return  # the workload's own error suggests the nearest name
+    package = WORKLOADS.package(workload)
+    if package is None:
+        if not kind.metadata_quorum:
+            raise PlanError(
+                f"workload: {workload} speaks Kafka's protocol, and system {kind.name} does not: "
+                "name a workload of its own (--workload), or those that it can have in the "
+                "system's `workloads`"
+            )
+        return
+    systems = [name for name in SYSTEMS if SYSTEMS.package(name) == package]
+    if kind.name not in systems and (systems or not kind.metadata_quorum):
+        of = f"it is of systems of the same package: --system {_either(systems)}" if systems else ""
+        raise PlanError(
+            f"workload: {workload} of package {package} is none of system {kind.name}; "
+            f"{of or 'it speaks the protocol of Kafka'}"
+        )
 
 
 def _check_image(plan: Plan) -> None:

@@ -98,9 +98,11 @@ class SystemKind:
     simulated: bool = False
     """Whether the nodes of the simulated world are of this kind."""
     workloads: frozenset[str] | None = None
-    """What its promises and its interface allow; None: all."""
+    """What its promises and its interface allow; None: those of Kafka's protocol, for a metadata
+    quorum, and those of the package that adds the system."""
     faults: Mapping[str, frozenset[str]] | None = None
-    """By backend, the faults that it can be put under; None: all that the backend has."""
+    """By backend, the faults that it can be put under; None: all that the backend has, without
+    those that only a metadata quorum can have."""
     scripted: Mapping[str, Any] | None = None
     """What strands of steps, which act on single messages and states, need of its node settings;
     None: it plays no strands."""

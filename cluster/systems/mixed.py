@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Final
 
 from cluster.names import unknown
+from cluster.node.controller.feature_levels import (
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    METADATA_VERSION_MIN,
+    OFFERED,
+    RELEASES,
+)
 from cluster.node.runtime.trace import clock_name
 from cluster.systems import kraft
 from cluster.systems.base import EVERY_LISTENER, Layout, Listeners, Placement, System, TraceReader
@@ -28,6 +36,8 @@ NAME: Final = "mixed"
 KINDS: Final = "kinds"
 _PARTS: Final = {kind.name: kind for kind in (kraft.KIND, kafka.KIND)}
 _KAFKAS_ALONE: Final = frozenset({kafka.FEATURES, IMAGE, ROLES})
+_LEVELS: Final = {**RELEASES, "4.4": 33}
+"""Release -> the metadata.version that it begins a cluster with."""
 _DEFAULT: Final = f"{kraft.KIND.name},{kafka.KIND.name}"
 
 
@@ -159,8 +169,33 @@ def _check(request: SystemRequest) -> None:
         _PARTS[name].check(own)
 
 
+def _check_levels(version: str) -> None:
+    """Refuse a release that begins a cluster at a metadata.version which our node does not have.
+
+    Our node would end at the first record of it, which looks like a violation. Raises SettingError.
+    """
+    parts = re.match(r"(\d+)\.(\d+)", version)
+    if parts is None:
+        return  # a build that names no version: nothing is known of it
+    release = f"{parts[1]}.{parts[2]}"
+    level = _LEVELS.get(release)
+    if level in OFFERED[METADATA_VERSION]:
+        return
+    newest = max(_LEVELS, key=_LEVELS.__getitem__)
+    later = tuple(map(int, parts.groups())) > tuple(map(int, newest.split(".")))
+    said = level or (f"above {_LEVELS[newest]}" if later else f"below {METADATA_VERSION_MIN}")
+    known = f"{METADATA_VERSION_MIN} to {METADATA_VERSION_LEVEL}"
+    raise SettingError(
+        f"system mixed: Apache Kafka {release} begins at {METADATA_VERSION} {said}, and the nodes "
+        f"of this repository have {known} (Kafka {min(RELEASES)} to {max(RELEASES)}): give one of "
+        "these releases"
+    )
+
+
 def _create(request: SystemRequest) -> MixedSystem:
     kinds, requests = _kinds(request), _requests(request)
+    if set(kinds) == set(_PARTS):
+        _check_levels(kafka.KIND.versions(requests[kafka.KIND.name])[kafka.KIND.name])
     systems = {name: _PARTS[name].create(requests[name]) for name in dict.fromkeys(kinds)}
     if kraft.KIND.name in systems and kafka.is_dynamic(request):
         own = requests[kraft.KIND.name]

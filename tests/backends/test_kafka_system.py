@@ -559,6 +559,32 @@ def mixed(options: dict[str, str], **settings: object) -> MixedSystem:
     return KIND.create(SystemRequest(settings, options))
 
 
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("4.4.0", "metadata.version 33"),
+        ("4.4.1-SNAPSHOT", "metadata.version 33"),
+        ("5.0.0", "metadata.version above 33"),
+        ("3.9.1", "metadata.version below 25"),
+    ],
+)
+def test_a_release_beyond_the_levels_of_our_node_is_not_mixed_with_it(
+    tmp_path, monkeypatch, version, said
+):
+    options = {"home": str(release(tmp_path / "k"))}
+    monkeypatch.setattr(Installation, "version", f"{version}, commit abc")
+    with pytest.raises(SettingError, match=said) as refused:
+        mixed(options)
+    assert "25 to 30" in str(refused.value)
+    assert mixed({**options, "kinds": "apache-kafka"}).name == "mixed", "ours is not in it"
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "4.3.1", "4.3.0-SNAPSHOT"])
+def test_a_release_of_our_levels_is_mixed_with_our_node(tmp_path, monkeypatch, version):
+    monkeypatch.setattr(Installation, "version", f"{version}, commit abc")
+    assert mixed({"home": str(release(tmp_path / "k"))}).name == "mixed"
+
+
 def formatted_with(files: dict[str, str]) -> str:
     command = json.loads(files["start.json"])["format"]
     return command[command.index("--initial-controllers") + 1]
