@@ -7,6 +7,8 @@ stderr. The traceback of an unexpected error goes to a file, which the line name
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import warnings
 from importlib import import_module
@@ -27,7 +29,7 @@ from harness.errors import (
     one_line,
 )
 from harness.interrupt import signals_interrupt
-from harness.output import EXIT_UNREAD, UnreadError, current, guarded
+from harness.output import EXIT_UNREAD, Output, UnreadError, current, guarded
 
 _COMMANDS = {
     "campaign": ("listing:campaign", "Print a named campaign: a plan in TOML."),
@@ -115,15 +117,27 @@ class _Commands(click.Group):
             except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (see the module)
                 cause = error.__cause__ if isinstance(error, _Raised) else error
                 assert cause is not None, "it was raised from something"
-                code, *lines = _reported(cause)
-                output.finish()
-                for line in lines:
-                    click.echo(line, err=True)
+                code = _report(cause, output)
         sys.exit(code)
 
 
 def _as_a_line(message: Warning | str, *_: object, **__: object) -> str:
     return f"kraftprobe: {message}\n"
+
+
+def _report(error: BaseException, output: Output) -> int:
+    """Report an error on stderr and return the exit code: never 1, whatever happens meanwhile."""
+    try:
+        code, *lines = _reported(error)
+        output.finish()
+        for line in lines:
+            click.echo(line, err=True)
+    except BaseException as failure:  # noqa: BLE001  (memory has run out, for example)
+        what = f"{type(error).__name__}, and {type(failure).__name__} while it was reported"
+        with contextlib.suppress(OSError):
+            os.write(2, f"kraftprobe: internal error: {what}\n".encode())
+        return EXIT_INTERRUPTED if isinstance(failure, KeyboardInterrupt) else EXIT_INTERNAL
+    return code
 
 
 def _reported(error: BaseException) -> tuple[int, *tuple[str, ...]]:

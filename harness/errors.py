@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,30 @@ EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 
 
+_EXPECTED = frozenset(
+    {
+        "checkers.history:HistoryError",
+        "checkers.registry:CheckError",
+        "cluster.backends.terms:BackendError",
+        "cluster.systems.kafka.fetch:FetchError",
+        "cluster.systems.kinds:SettingError",
+        "extensions:ExtensionError",
+        "harness.interpreter:HarnessError",
+        "nemeses.base:ParameterError",
+        "results.files:StoreError",
+        "results.jvm:JvmError",
+        "results.query:QueryError",
+        "results.session:SparkError",
+        "workloads.registry:WorkloadError",
+    }
+)
+"""Classes whose message suffices as a report, by module and name.
+
+Not imported: what was raised is there already, and a handler that imported the rest of the program
+would be slow, and would fail itself where memory has run out.
+"""
+
+
 def is_expected(error: BaseException) -> bool:
     """Return whether the error's message suffices as its report, without a traceback.
 
@@ -51,12 +76,22 @@ def is_expected(error: BaseException) -> bool:
     """
     if isinstance(error, UsageError | OSError | PlanError | BatchError):
         return True
-    from harness.expected import EXPECTED  # noqa: PLC0415  (imports most of the program)
-    from harness.interpreter import HarnessError  # noqa: PLC0415
-
-    if isinstance(error, HarnessError) and error.__cause__ is not None:
+    names = {f"{kind.__module__}:{kind.__qualname__}" for kind in type(error).__mro__}
+    if "harness.interpreter:HarnessError" in names and error.__cause__ is not None:
         return is_expected(error.__cause__)
-    return isinstance(error, EXPECTED)
+    return not names.isdisjoint(_EXPECTED)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out, here or in what caused the error."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            return True
+        if isinstance(cause, BaseExceptionGroup):
+            return any(map(is_out_of_memory, cause.exceptions))
+        cause = cause.__cause__
+    return False
 
 
 def one_line(error: BaseException) -> str:
@@ -90,8 +125,10 @@ def internal_error(
     what = f"{type(error).__name__}: {one_line(error)}"
     try:
         kept = f"its traceback is in {_save(error, folder)}"
-    except OSError as failure:
+    except (OSError, MemoryError) as failure:
         kept = f"its traceback could not be saved ({one_line(failure)})"
+    if is_out_of_memory(error):
+        return InternalError(f"memory ran out; {kept}; a shorter run, or more memory, may do")
     place = _foreign_place(error)
     if place is not None:
         return PackageError(f"{place}: {what}; {kept}; report it to that package")
@@ -100,13 +137,14 @@ def internal_error(
 
 def _foreign_place(error: BaseException) -> str | None:
     """Name package, file and line of the innermost frame that an added package has in an error."""
-    from extensions import package_of  # noqa: PLC0415  (a handler needs it, no command does)
-
+    extensions = sys.modules.get("extensions")  # not imported: see `_EXPECTED`
+    if extensions is None:
+        return None
     cause: BaseException | None = error
     found = None
     while cause is not None:
         for frame, line in traceback.walk_tb(cause.__traceback__):
-            package = package_of(str(frame.f_globals.get("__name__", "")))
+            package = extensions.package_of(str(frame.f_globals.get("__name__", "")))
             if package is not None:
                 file = frame.f_code.co_filename
                 found = f"package {package}, {file} line {line}, in {frame.f_code.co_name}"
