@@ -146,7 +146,7 @@ def render(
             tool=tool_text(plan, notes, operations),
             plan=plan,
             plan_json=json.dumps(plan, indent=2),
-            checks=[_check_view(check, context) for check in ordered],
+            checks=[_check_view(check, context, story) for check in ordered],
             story=story,
             written=lines_around(nodes_path, nodes, results.run, story.end_ns)
             if story is not None and nodes_path is not None
@@ -319,10 +319,13 @@ class _Reigns:
         return self._known[name]
 
 
-def _check_view(check: CheckResult, context: _Context) -> CheckView:
+def _check_view(check: CheckResult, context: _Context, story: Story | None) -> CheckView:
+    anomalies = list(check.anomalies)
+    if story is not None and story.anomaly in anomalies:  # what the headline says comes first
+        anomalies.sort(key=lambda anomaly: anomaly != story.anomaly)
     return CheckView(
         result=check,
-        anomalies=_anomaly_views(check.anomalies[:_ANOMALIES_MAX], context),
+        anomalies=_anomaly_views(anomalies[:_ANOMALIES_MAX], context),
         left_out=max(0, len(check.anomalies) - _ANOMALIES_MAX),
         allowed=_anomaly_views(check.allowed, context),
         statistics=_pretty({k: v for k, v in check.statistics.items() if k != ALLOWED}),

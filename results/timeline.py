@@ -156,6 +156,8 @@ def zones_of(window: Sequence[Mapping[str, Any]]) -> list[Zone]:
     can have both: this is the impossible pair, drawn.
     """
     found: dict[str, tuple[int, int]] = {}
+    if any(operation.get("f") not in ("read", "write") for operation in window):
+        return []  # a compare-and-set may bring a value back
     for operation in window:
         shown = {"read": "output", "write": "input"}.get(str(operation.get("f")))
         begin, end = operation.get("invoke_ns"), operation.get("complete_ns")
@@ -191,7 +193,7 @@ def _context(
     """Return (text, from, to) of what stands above the operations, by the names of its rows."""
     rows: dict[str, list[tuple[str, int, int]]] = {}
     for reign in ruled:
-        text = f"leader: epoch {reign.epoch}"
+        text = f"leader: {reign.node}, epoch {reign.epoch}"
         rows.setdefault(f"{reign.node} leads", []).append((text, reign.begin_ns, reign.end_ns))
     for overlap in overlaps(ruled):
         for reign in overlap.ruled:
