@@ -253,6 +253,7 @@ def make_plan(
         "node_settings": {},
         "rate_per_s": rate_per_s,
         "faults": [fault for fault, *_ in faults],
+        "without_faults": not faults,
         "schedule": [
             {
                 "at_s": at * duration_s / 60,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.evidence.runs import unpack
+from benchmarks.evidence.runs import copy_of, unpack
+from benchmarks.gate.bench import forge
 from checkers.earned import CONDITIONS, EARNED, Judged, earn, verdict
 from checkers.earned.processes import KEEPS_PROCESS, STARTS_AT_ONCE
 from checkers.evidence import FINAL_READS
@@ -14,6 +15,8 @@ from checkers.history import EventType, pair
 from checkers.nodes import agreement, durability
 from checkers.run_input import RunInput
 from checkers.verdict import Status
+from harness.gating import gate_folder, rules_of
+from harness.policy.document import Policy
 from nemeses.registry import FAULTS
 from results.pipeline import judge
 from results.refusals import specs_of
@@ -159,3 +162,20 @@ def test_what_does_not_apply_is_named_with_its_reason(sound):
 def test_faults_that_leave_processes_alone_are_known_faults():
     assert set(FAULTS) >= KEEPS_PROCESS
     assert set(FAULTS) >= STARTS_AT_ONCE
+
+
+def test_the_gate_recomputes_the_conditions_of_a_forged_pass(store, tmp_path):
+    """The journal tells of a heal that failed; digests and the old PASS were made to follow."""
+
+    def heal_failed(rows):
+        for row in rows:
+            if row["f"] == "kill" and row["type"] == "ok" and row["value"]["phase"] == "heal":
+                row["value"] |= {"verified": False, "detail": {"reason": "n3 does not answer"}}
+
+    run = copy_of(store, tmp_path)
+    judge(run.store)
+    run.edit_rows("history.jsonl", heal_failed)
+    forge(run.store, rejudge=False)
+    entry = gate_folder(run.store.folder, rules_of(Policy()))
+    assert entry.status is Status.UNKNOWN
+    assert "was not healed: n3 does not answer" in entry.line
