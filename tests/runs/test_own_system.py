@@ -119,7 +119,7 @@ def test_the_page_finds_the_planted_bug_and_passes_the_sound_system(place: Path)
     assert done.returncode == 0, done.stderr
     [run] = (place / "sound/smoke").iterdir()
     assert judged(run) == dict.fromkeys(
-        ("linearizable", "answers", "exercised", "statistics"), Status.PASS
+        ("linearizable", "answers", "exercised", "statistics", "earned"), Status.PASS
     )
     assert perform(place, f".venv/bin/kraftprobe gate --judge-again {run}").returncode == 0
 
@@ -157,3 +157,70 @@ def test_a_package_adds_a_fault_a_checker_and_a_backend_too(place: Path):
     assert few.summary.endswith(" operations")
     again = perform(place, f".venv/bin/kraftprobe check {run}")
     assert again.returncode == 1, again.stderr
+
+
+ENDS = '''
+from dataclasses import replace
+from cluster.backends.base import BackendError
+from nemeses.processes import Pause
+import shared_cells
+
+SOURCE = """
+import os, runpy, sys, threading
+threading.Timer(11, os._exit, [3]).start()
+sys.argv = {argv!r}
+runpy.run_path({argv[0]!r}, run_name="__main__")
+"""
+
+
+class Ending(shared_cells.SharedCells):
+    """Nodes that end by themselves after 11 s."""
+
+    def command(self, node):
+        python, *argv = super().command(node)
+        return (python, "-c", SOURCE.format(argv=argv))
+
+
+class Stuck(Pause):
+    """A pause that nobody can undo."""
+
+    name = "stuck"
+
+    async def heal(self, view, injection):
+        raise BackendError("no such process group")
+
+
+FAULT = Stuck()
+SYSTEM = replace(shared_cells.SYSTEM, name="ending-cells", create=Ending)
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("choice", "code", "reason"),
+    [
+        ("--system ending-cells --faults none --duration 13", 1, "though no fault ended it"),
+        ("--system shared-cells --faults stuck --duration 9", 3, "no such process group"),
+    ],
+)
+def test_nodes_that_end_and_faults_that_are_not_healed_are_no_pass(
+    place: Path, choice: str, code: int, reason: str
+):
+    site = place / "site"
+    (site / "ends.py").write_text(ENDS)
+    info = site / "ends-0.1.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ends\nVersion: 0.1\n")
+    (info / "entry_points.txt").write_text(
+        "[kraftprobe.systems]\nending-cells = ends:SYSTEM\n[kraftprobe.faults]\nstuck = ends:FAULT\n"
+    )
+    folder = f"ends-{code}"
+    command = f".venv/bin/kraftprobe run --workload shared-cells {choice} --seed 1 --runs {folder}"
+    done = perform(place, command)
+    assert done.returncode == code, done.stderr
+    assert reason in done.stdout
+    [run] = (place / folder / "smoke").iterdir()
+    closed = perform(place, f".venv/bin/kraftprobe gate --allow-no-faults {run}")
+    assert closed.returncode == code
+    assert reason in closed.stdout
