@@ -519,7 +519,7 @@ SITUATIONS = (
         "checks deleted, digest redone",
         tampered("bad", results(lambda d: [all_pass(d), only("statistics")(d)], digest=True)),
         3,
-        "its results lack the check",
+        "the results contradict themselves",
     ),
     Situation(
         "one check deleted of a PASS",

@@ -66,6 +66,8 @@ class Simulation:
     answers: list[tuple[int, str, str]] = field(default_factory=list)
     """When which node answered a read or a write with ok."""
     order: int = 0
+    killed: bool = False
+    """Whether a fault kills n1."""
 
     def journal(self, time_ns: int, **fields: Any) -> None:
         self.order += 1
@@ -311,6 +313,7 @@ def make_run(
     )
     store = RunStore.create(root, plan)
     sim = Simulation(random.Random(seed), duration_s / 60, keys, stale_reads, slower)
+    sim.killed = any(fault == "kill" for fault, *_ in faults)
     journal_faults(sim, faults)
     simulate(sim, int(duration_s * 50 / 60 * SECOND), rate_per_s, 5)
     last = max(time_ns for time_ns, _, _ in sim.events)
@@ -439,9 +442,9 @@ def _write_trace(
     answered = {time_ns for time_ns, _, _ in sim.answers}
     for time_ns in sorted({*grid, *answered}):
         second = grid.get(time_ns, time_ns / sim.scale / SECOND)
-        if node == "n1" and 10 <= second < 16:
+        if sim.killed and node == "n1" and 10 <= second < 16:
             continue
-        was_down = node == "n1" and second >= 16 and not incarnation
+        was_down = sim.killed and node == "n1" and second >= 16 and not incarnation
         if was_down:
             incarnation = 1
             begin(held, records[held - 1].epoch if held else 0)
