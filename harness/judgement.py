@@ -13,7 +13,7 @@ from checkers.verdict import EXIT_CODES, Status
 from harness.room import not_stored
 from harness.shown import Shown
 from results.junit import write_junit
-from results.model import RunResults
+from results.model import RunResults, system_shown
 from results.store import RunStore
 
 Judge = Callable[[RunStore], RunResults]
@@ -106,9 +106,10 @@ def print_results(results: RunResults, prefix: str = "") -> None:
             click.echo(f"{prefix}  {'':15} {_line(note)}")
     counts = results.statistics.get("operations", 0)
     suffix = f" (MUTANT {mutant}: a deliberately faulty node)" if mutant else ""
+    of = f" of system {system_shown(results.plan)}" if results.plan.get("system") else ""
     colour = "yellow" if results.skipped and results.status is Status.PASS else None
     verdict = click.style(results.verdict, fg=colour or _COLOURS[results.status], bold=True)
-    click.echo(f"{prefix}{verdict} {results.run}: {counts} operations{suffix}")
+    click.echo(f"{prefix}{verdict} {results.run}: {counts} operations{of}{suffix}")
     if results.recording.head is not None and not results.recording.ended:
         click.echo(f"{prefix}its harness broke off before the run was recorded to its end")
 

@@ -36,6 +36,7 @@ from harness.room import lack_of_room, run_broken_off
 from harness.run_phases import Run, conduct
 from harness.shown import Shown
 from results.engine import Engine
+from results.model import system_shown
 from results.store import RunStore
 
 _ROOM_BYTES_MIN = 16 << 20
@@ -86,7 +87,7 @@ def _perform(request: Request, store: RunStore) -> int:
     plan = request.plan
     console = Console(stderr=True, quiet=request.shown is not Shown.LINES)
     display = Display(console, f"{plan.campaign}/{store.folder.name}", plan.duration_s, plan.mutant)
-    display.say(f"run {store.folder}")
+    display.say(f"run {store.folder} of system {system_shown(store.plan())}")
     if plan.mutant is not None:
         display.say(f"MUTANT {plan.mutant}: the nodes are deliberately faulty")
     for skipped in plan.skipped:

@@ -355,8 +355,11 @@ class ProcessBackend:
                 code = incarnation.exit_code
                 raise BackendError(f"{node} ended with {code} as it started: {tail}")
             if loop.time() >= deadline:
+                tail = " | ".join((await incarnation.process.output_tail())[-3:])
                 await self.kill(node)
-                raise BackendError(f"{node} did not answer within {limit_s:g} s")
+                at = f"{waiting[-1].host}:{waiting[-1].port}"
+                wrote = f"its last output: {tail}" if tail else "it wrote nothing"
+                raise BackendError(f"{node} did not answer at {at} within {limit_s:g} s; {wrote}")
             if await self._answers(waiting[-1]):
                 waiting.pop()
             else:

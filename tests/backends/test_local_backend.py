@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -244,6 +245,27 @@ def test_a_cancelled_up_leaves_nothing(tmp_path: Path):
         for process in read_recorded(tmp_path)
         if process.role != "harness"
     )
+
+
+def test_a_node_that_does_not_answer_is_reported_with_the_address_that_was_asked(tmp_path: Path):
+    async def body() -> None:
+        system = FakeSystem()
+        system.ping = b"\0"  # not a whole request: no answer comes
+        system.ready_timeout_s = 1.0
+        backend = LocalBackend(system, tmp_path, 1, "run-1")
+        try:
+            with pytest.raises(BackendError) as refused:
+                await backend.up()
+        finally:
+            await backend.down()
+        asked = {backend.endpoint("n1", at).port for at in system.ready_listeners}
+        found = re.search(
+            r"n1 did not answer at 127\.\d+\.\d+\.\d+:(\d+) within", str(refused.value)
+        )
+        assert found is not None, refused.value
+        assert int(found[1]) in asked
+
+    asyncio.run(body())
 
 
 def test_a_cancelled_down_kills_at_once(tmp_path: Path):

@@ -49,6 +49,9 @@ def test_a_plan_that_asks_for_nothing_runs_and_is_no_pass(tmp_path):
     plan = tmp_path / "nothing.toml"
     plan.write_text("duration_s = 0.5\nrate_per_s = 0\noperations = []\nfaults = []\n")
     arguments = ("run", "--campaign", str(plan), "--backend", "sim", "--runs", str(tmp_path))
-    result = CliRunner().invoke(main, arguments)
+    result = CliRunner().invoke(main, [*arguments, "--build", "9.9-abc"])
 
-    assert result.exit_code == 4, result.output
+    assert result.exit_code in (3, 4), result.output
+    for line in (result.stderr.splitlines()[0], result.stdout.splitlines()[-2]):
+        assert "of system kraft " in line, "whose verdict it is"
+        assert "9.9-abc" in line
