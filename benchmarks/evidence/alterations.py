@@ -168,6 +168,18 @@ READS = (
         FAIL,
         RECORDS,
     ),
+    _a(
+        "the sentinel gone from all final reads",
+        files.read_changed(files.sentinel_gone, *NODES),
+        FAIL,
+        RECORDS,
+    ),
+    _a(
+        "a configuration that no log holds in all final reads",
+        files.read_changed(files.config_of_nobody, *NODES),
+        FAIL,
+        RECORDS,
+    ),
     _a("a final read gone", files.gone("nodes/n3/evidence/state.jsonl"), UNKNOWN, DURABILITY),
 )
 
@@ -340,6 +352,23 @@ TRACES = (
         FAIL,
         INVARIANTS,
     ),
+    _a("a commit above every log", trace(LEADER, lines.committed_beyond_all), FAIL, INVARIANTS),
+    _a(
+        "a log recovered in another epoch",
+        trace(RESTARTED, lines.recovered_in_another_epoch),
+        FAIL,
+        INVARIANTS,
+    ),
+    _a("all traces of another clock", trace(ALL, lines.another_clock), UNKNOWN, RECORDS),
+    _a(
+        "a read from a state before the last answer",
+        trace(LEADER, lines.read_of_an_earlier_state),
+        FAIL,
+        INVARIANTS,
+    ),
+    _a("the votes denied", trace(ALL, lines.votes_denied), FAIL, INVARIANTS),
+    _a("a process that ended without a fault", lines.process_without_a_fault, UNKNOWN, INVARIANTS),
+    _a("a line of a node that was dead", lines.served_while_dead, UNKNOWN, INVARIANTS),
 )
 
 JOURNAL = (
@@ -348,6 +377,17 @@ JOURNAL = (
     _a("an acknowledged write that nobody made", lines.write_invented, FAIL, RECORDS),
     _a("a read of what nobody wrote", lines.read_of_nobody, FAIL, "linearizable"),
     _a("the last 30 % of the journal gone", lines.end_of_journal_gone, UNKNOWN, "journal"),
+    _a("nine of ten reads in no line", lines.reads_removed, UNKNOWN, RECORDS),
+    _a("no completion names a node", lines.nodes_of_completions_gone, UNKNOWN, RECORDS),
+    _a("completions 12 s behind their lines", lines.completed_late, UNKNOWN, RECORDS),
+    _a("a journal of another clock", lines.journal_of_another_clock, UNKNOWN, RECORDS),
+    _a(
+        "a write invoked after those that stand behind it",
+        lines.write_invoked_late,
+        FAIL,
+        RECORDS,
+        (R, A),
+    ),
     _a("an acknowledgement by another node", lines.answered_by_another, UNKNOWN, RECORDS),
 )
 

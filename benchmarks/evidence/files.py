@@ -336,6 +336,14 @@ def element_of_nobody(read: Row) -> None:
         a_topic(read)["partitions"] += 1
 
 
+def sentinel_gone(read: Row) -> None:
+    del cells(read)["kraftprobe.sentinel.1"]
+
+
+def config_of_nobody(read: Row) -> None:
+    cells(read)["log.cleaner.threads"] = "7"
+
+
 def other_topic_id(read: Row) -> None:
     a_topic(read)["id"] = "11111111-2222-3333-4444-555555555555"
 

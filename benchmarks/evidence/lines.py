@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 
 from benchmarks.evidence.runs import NODES, Altered, Change, Row, write_json
+from harness.plan_document import derive
 
 LEADER, FOLLOWER, RESTARTED = "leader", "follower", "restarted"
 ALL = "all"
@@ -273,6 +274,64 @@ def newer_snapshot(rows: list[Row]) -> None:
     rows.insert(i + 1, {**taken, "offset": rows[i]["offset"]})
 
 
+def committed_beyond_all(rows: list[Row]) -> None:
+    rows[last(rows, "commit")]["last_offset"] += 10_000
+
+
+def recovered_in_another_epoch(rows: list[Row]) -> None:
+    rows[last(rows, "recovered")]["last_epoch"] += 5
+
+
+def another_clock(rows: list[Row]) -> None:
+    for row in rows:
+        if row["e"] == "start":
+            row["clock"] = "that of another host"
+
+
+def read_of_an_earlier_state(rows: list[Row]) -> None:
+    """A read is said to be of a state before what its node had answered."""
+    rows[nth(rows, "read", 0.9)]["offset"] -= 10
+
+
+def votes_denied(rows: list[Row]) -> None:
+    """Nobody voted in the last epoch, as votes and the states that carry them have it."""
+    for row in rows:
+        if row["e"] == "vote":
+            row["granted"] = False
+        if row["e"] == "state" and row["state"] not in ("Candidate", "Leader"):
+            row["voted_id"] = -1
+
+
+def process_without_a_fault(run: Altered) -> None:
+    """The faults that ended processes are in neither journal nor plan."""
+    rows = [
+        row
+        for row in run.history()
+        if not (row["process"] == "nemesis" and row["f"] in ("kill", "restart"))
+    ]
+    run.put_history(rows)
+    plan = run.store.plan()
+    kept = [entry for entry in plan["schedule"] if entry["fault"] == "snapshot"]
+    plan |= {"schedule": kept, "faults": ["snapshot"]}
+    plan["expectations"] = {**plan["expectations"], "faults": ["snapshot"]}
+    write_json(run.store.plan_path, {**plan, **derive(plan)})
+
+
+def served_while_dead(run: Altered) -> None:
+    """A node traces on when the journal has seen it dead."""
+    dead = next(
+        row
+        for row in run.history()
+        if row["f"] == "kill" and "targets" in (row["value"] if row["process"] == "nemesis" else {})
+    )
+    (node,) = dead["value"]["targets"]
+    origin = run.history()[0]["value"]["origin_ns"]
+    rows = run.trace(node)
+    place = next(i for i, row in enumerate(rows) if row["n"] == 1) - 1
+    rows[place]["t"] = origin + dead["time_ns"] + 1_000_000
+    run.put_trace(node, rows)
+
+
 # -- the journal -----------------------------------------------------------------------------------
 
 
@@ -324,6 +383,64 @@ def read_of_nobody(run: Altered) -> None:
     value = rows[i]["value"]
     rows[i]["value"] = {str: "w9.9", int: 10_000, list: ["w9.9"]}[type(value)]
     run.put_history(rows)
+
+
+def reads_removed(run: Altered) -> None:
+    """Nine of ten reads are in no line."""
+    rows = run.history()
+    reads = [
+        i for i, row in enumerate(rows) if row["f"] == "read" and row["type"] in ("ok", "fail")
+    ]
+    gone = {i for n, i in enumerate(reads) if n % 10}
+    gone |= {_invocation(rows, i) for i in gone}
+    run.put_history(row for i, row in enumerate(rows) if i not in gone)
+
+
+def nodes_of_completions_gone(run: Altered) -> None:
+    rows = run.history()
+    for row in rows:
+        row.pop("node", None)
+    run.put_history(rows)
+
+
+def completed_late(run: Altered) -> None:
+    """All completions come 12 s later, each operation of a process of its own."""
+    rows = run.history()
+    faults = [row for row in rows if row["process"] == "nemesis"]
+    moved = []
+    for i, row in enumerate(rows):
+        if row["process"] != "nemesis" and row["type"] != "invoke":
+            begun = rows[_invocation(rows, i)]
+            moved.append({**begun, "process": 1_000 + i})
+            late = row["time_ns"] + 12_000_000_000
+            moved.append({**row, "process": 1_000 + i, "time_ns": late})
+    last_ns = max(row["time_ns"] for row in moved)
+    for row in faults:
+        if row["f"] in ("final-reads", "evidence") or row["value"].get("name") in (
+            "stop",
+            "evidence",
+        ):
+            row["time_ns"] += max(0, last_ns - row["time_ns"]) + row["index"]
+    run.put_history(sorted([*faults, *moved], key=lambda row: row["time_ns"]))
+
+
+def journal_of_another_clock(run: Altered) -> None:
+    rows = run.history()
+    rows[0]["value"]["clock"] = "that of another host"
+    run.put_history(rows)
+
+
+def write_invoked_late(run: Altered) -> None:
+    """A write that others of its key followed was invoked after the last of these had ended."""
+    rows = run.history()
+    acked = [i for i in _acked(rows) if rows[i].get("key") is not None]
+    place = acked[len(acked) // 2]
+    begun = rows.pop(_invocation(rows, place))
+    done = rows.pop(place - 1)
+    end = next(i for i, row in enumerate(rows) if row.get("value") == {"name": "heal"})
+    since = rows[end - 1]["time_ns"]
+    pair = [{**row, "process": 900, "time_ns": since + n} for n, row in enumerate((begun, done), 1)]
+    run.put_history([*rows[:end], *pair, *rows[end:]])
 
 
 def end_of_journal_gone(run: Altered) -> None:
