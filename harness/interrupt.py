@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first stops a run cleanly, a further one faster.
+"""Ctrl-C, SIGTERM, SIGQUIT and SIGHUP: the first stops a run cleanly, a further one faster.
 
 SIGHUP means that the terminal is gone. Both the kernel and the shell send it, so a second SIGHUP
 does not speed anything up; where it was ignored from the start (nohup) it stays ignored. A reader
@@ -68,7 +68,7 @@ async def _supervise(work: Coroutine[Any, Any, T], on_signal: Callable[[int], No
 
 @contextlib.contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP as Ctrl-C wherever no loop handles signals."""
+    """Treat SIGTERM, SIGQUIT and SIGHUP as Ctrl-C wherever no loop handles signals."""
 
     def interrupt(_number: int) -> NoReturn:
         raise KeyboardInterrupt
@@ -150,7 +150,7 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 def _handled() -> list[signal.Signals]:
     """List the signals to handle; SIGHUP only if this process did not start with it ignored."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return [signal.SIGINT, signal.SIGTERM] + ([] if ignored else [signal.SIGHUP])
+    return [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT] + ([] if ignored else [signal.SIGHUP])
 
 
 @contextlib.contextmanager

@@ -1,6 +1,10 @@
 """Clients that do not return, fail at once or raise: the run ends in time, and says so."""
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 import types
 
 import pytest
@@ -96,6 +100,29 @@ def test_a_loop_ends_though_a_client_is_deaf(monkeypatch):
         return await interpreter._bounded(deaf(), 0.01)
 
     assert run_interruptible(main(), lambda _: None) is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
+def test_every_signal_that_ends_a_run_lets_it_end_cleanly(number):
+    seen = []
+
+    async def main():
+        try:
+            os.kill(os.getpid(), number)
+            await for_ever()
+        finally:
+            seen.append("down")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptible(main(), seen.append)
+    assert seen == [1, "down"]
+
+
+def test_an_interrupt_before_the_command_line_is_one_line():
+    script = "import sys; sys.argv = ['/x/kraftprobe']; import harness; raise KeyboardInterrupt"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.stderr == b"kraftprobe: interrupted\n"
+    assert done.returncode in (-signal.SIGINT, 130)
 
 
 SOURCE = """
