@@ -29,7 +29,7 @@ def read_document(
     refused, since readers disagree which of both counts, and so are numbers that are not finite.
     """
     try:
-        data = read_plain(path, bytes_max)
+        data = read_plain(path, bytes_max=bytes_max)
         document = _parsed(data.decode("utf-8"), path.suffix)
     except OSError as failure:
         raise error(f"{path}: {failure.strerror}") from failure

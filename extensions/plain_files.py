@@ -1,14 +1,16 @@
 """Files that nobody vouches for: plain files only, opened without waiting, read within bounds.
 
-Opening a pipe waits for somebody who writes into it, a device has no end, and 20 GiB of holes cost
-whoever made them nothing and a reader minutes. Each is refused by an OSError, whose text says what
-the file is, before a byte is read.
+Opening a pipe waits for somebody who writes into it, opening some devices does something, a device
+has no end, and 20 GiB of holes cost whoever made them nothing and a reader minutes. So what a path
+leads to is looked at before it is opened, and once more when it is open (it may have been
+exchanged); size and holes are compared before a byte is read, and what grows while it is read is
+refused at the same bound.
 
 A file is read in pieces, since Python handles a signal between two calls and not within one: a
-single `read` of a large file is deaf to SIGTERM until its end. What is larger than its reader can
-use, the file or a line of it, is refused too.
+single `read` of a large file is deaf to SIGTERM until its end.
 
-Here since both `checkers` and `cluster`, which know nothing of each other, read such files.
+What is refused is an OSError like any other file that cannot be read; `strerror` says why. Here
+since both `checkers` and `cluster`, which know nothing of each other, read such files.
 """
 
 from __future__ import annotations
@@ -19,66 +21,80 @@ import stat
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 HOLES_BYTES_MAX = 1 << 26
 """More of a file that lies nowhere on a disk is no file of a run. Brokers leave index files of
 10 MiB each of which only the beginning was written; nothing else has any."""
 LINE_BYTES_MAX = 1 << 24
 """Of a journal, a trace, a chain of digests: their lines are bytes and kilobytes."""
-_PIECE_BYTES = 1 << 22
+_PIECE_BYTES = 1 << 20
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a symbolic link",
+}
 
 
-def open_plain(path: str | os.PathLike[str], *, follow: bool = True) -> BufferedReader:
-    """Open a plain file for reading; `follow` false: a link is none.
+class RefusedFileError(OSError):
+    """The path leads to no plain file, or to more than is read."""
 
-    Raises OSError, also where it is anything else, or has holes beyond HOLES_BYTES_MAX.
+
+def open_plain(
+    path: str | Path, *, bytes_max: int | None = None, follow: bool = True
+) -> BufferedReader:
+    """Open a plain file for reading, of at most `bytes_max` if given. Raises OSError.
+
+    `follow`: the path itself may be a symbolic link.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    _check(path, Path(path).stat(follow_symlinks=follow), bytes_max)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    fd = os.open(path, flags | (0 if follow else os.O_NOFOLLOW))
     try:
-        fd = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno == errno.ELOOP and not follow and Path(path).is_symlink():
-            raise _refusal(path, errno.EINVAL, "a link, not a plain file") from None
-        if error.errno == errno.ENXIO:
-            raise _refusal(path, errno.EINVAL, "a socket, not a plain file") from None
-        raise
-    try:
-        _check(path, fd)
+        found = os.fstat(fd)
+        _check(path, found, bytes_max)
+        if found.st_size - found.st_blocks * 512 > HOLES_BYTES_MAX:
+            if _hole_bytes(fd, found.st_size) > HOLES_BYTES_MAX:
+                _refuse_holes(path)
+            os.lseek(fd, 0, os.SEEK_SET)
         return os.fdopen(fd, "rb")
     except BaseException:
         os.close(fd)
         raise
 
 
-def read_plain(path: str | os.PathLike[str], bytes_max: int, *, follow: bool = True) -> bytes:
-    """Return the content of a plain file. Raises OSError, also where it is larger."""
-    with open_plain(path, follow=follow) as file:
-        data = bytearray()
-        if os.fstat(file.fileno()).st_size <= bytes_max:
-            while len(data) <= bytes_max and (piece := file.read(_PIECE_BYTES)):
-                data += piece
-            if len(data) <= bytes_max:
-                return bytes(data)
-    raise _refusal(path, errno.EFBIG, f"larger than {_size(bytes_max)}")
+def read_plain(path: str | Path, *, bytes_max: int, follow: bool = True) -> bytes:
+    """Return the content of a plain file of at most `bytes_max`. Raises OSError."""
+    with open_plain(path, bytes_max=bytes_max, follow=follow) as file:
+        return read_bounded(file, path, bytes_max=bytes_max)
 
 
-def lines_of(
-    path: str | os.PathLike[str], *, line_bytes_max: int = LINE_BYTES_MAX
+def read_bounded(file: BinaryIO, name: str | Path, *, bytes_max: int) -> bytes:
+    """Return all that an open file holds, which may still grow. Raises OSError."""
+    pieces: list[bytes] = []
+    left = bytes_max
+    while piece := file.read(min(_PIECE_BYTES, left + 1)):
+        left -= len(piece)
+        if left < 0:
+            raise _too_large(name, bytes_max)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def read_lines(
+    path: str | Path, *, bytes_max: int | None = None, line_bytes_max: int = LINE_BYTES_MAX
 ) -> Iterator[bytes]:
-    """Yield the lines of a plain file, with newlines. Raises OSError, also for a longer one."""
-    with open_plain(path) as file:
-        while line := file.readline(line_bytes_max + 1):
-            yield _bounded(path, line, line_bytes_max)
-
-
-def blocks_of(
-    path: str | os.PathLike[str], block_bytes: int, *, line_bytes_max: int = LINE_BYTES_MAX
-) -> Iterator[bytes]:
-    """Yield whole lines of a plain file, some `block_bytes` of them at a time. Raises OSError."""
-    with open_plain(path) as file:
-        while block := file.read(block_bytes):
-            yield block + _bounded(path, file.readline(line_bytes_max + 1), line_bytes_max)
+    """Yield the lines of a plain file, each with its newline. Raises OSError."""
+    with open_plain(path, bytes_max=bytes_max) as file:
+        left = bytes_max
+        while line := _line(file, path, line_bytes_max):
+            if left is not None and bytes_max is not None:
+                left -= len(line)
+                if left < 0:
+                    raise _too_large(path, bytes_max)
+            yield line
 
 
 def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -93,23 +109,20 @@ def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _check(path: str | os.PathLike[str], fd: int) -> None:
-    """Raise OSError unless a file is plain and lies on a disk."""
-    status = os.fstat(fd)
-    if stat.S_ISDIR(status.st_mode):
-        raise _refusal(path, errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(status.st_mode):
-        what = "a pipe" if stat.S_ISFIFO(status.st_mode) else "a device"
-        raise _refusal(path, errno.EINVAL, f"{what}, not a plain file")
-    if status.st_size - status.st_blocks * 512 > HOLES_BYTES_MAX:
-        if _hole_bytes(fd, status.st_size) > HOLES_BYTES_MAX:
-            raise _refusal(path, errno.EFBIG, f"more than {_size(HOLES_BYTES_MAX)} of it are holes")
-        os.lseek(fd, 0, os.SEEK_SET)
+def _check(path: str | Path, found: os.stat_result, bytes_max: int | None) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if kind != stat.S_IFREG:
+        raise _refusal(path, f"{_KINDS.get(kind, 'something else')}, not a plain file")
+    if bytes_max is not None and found.st_size > bytes_max:
+        raise _too_large(path, bytes_max)
 
 
-def _bounded(path: str | os.PathLike[str], line: bytes, line_bytes_max: int) -> bytes:
+def _line(file: BinaryIO, path: str | Path, line_bytes_max: int) -> bytes:
+    line = file.readline(line_bytes_max + 1)
     if len(line) > line_bytes_max:
-        raise _refusal(path, errno.EFBIG, f"a line is longer than {_size(line_bytes_max)}")
+        raise _refusal(path, f"a line of more than {line_bytes_max:,} bytes")
     return line
 
 
@@ -131,9 +144,13 @@ def _hole_bytes(fd: int, size_bytes: int) -> int:
     return holes
 
 
-def _refusal(path: str | os.PathLike[str], number: int, what: str) -> OSError:
-    return OSError(number, what, str(path))
+def _refuse_holes(path: str | Path) -> None:
+    raise _refusal(path, f"more than {HOLES_BYTES_MAX:,} bytes of it are holes")
 
 
-def _size(count_bytes: int) -> str:
-    return f"{count_bytes:,} bytes" if count_bytes % (1 << 20) else f"{count_bytes >> 20} MiB"
+def _refusal(path: str | Path, why: str) -> RefusedFileError:
+    return RefusedFileError(errno.EINVAL, why, str(path))
+
+
+def _too_large(path: str | Path, bytes_max: int) -> RefusedFileError:
+    return _refusal(path, f"more than the {bytes_max:,} bytes that are read of such a file")

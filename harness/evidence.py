@@ -127,7 +127,7 @@ def _collect_node(store: RunStore, layout: Layout, node: str) -> None:
     store.write_partition_logs(node, decode_partitions(node, folders))
     path = folder / QUORUM_STATE
     try:
-        state = json.loads(read_plain(path, SEGMENT_BYTES_MAX).decode("utf-8"))
+        state = json.loads(read_plain(path, bytes_max=SEGMENT_BYTES_MAX).decode("utf-8"))
     except FileNotFoundError:
         raise EvidenceError(f"there is no {QUORUM_STATE} file") from None
     except ValueError as error:
@@ -170,7 +170,7 @@ def decode_log(node: str, folder: Path) -> DecodedLog:
     for number, (base_offset, path) in enumerate(segments):
         if base_offset != next_offset:
             raise EvidenceError(f"{path}: begins at offset {base_offset}, not {next_offset}")
-        data = read_plain(path, SEGMENT_BYTES_MAX)
+        data = read_plain(path, bytes_max=SEGMENT_BYTES_MAX)
         position = 0
         try:
             for header, batch in iter_batches(data):
@@ -200,7 +200,7 @@ def decode_snapshots(node: str, folder: Path) -> list[Snapshot]:
         try:
             records = [
                 (record.kind, record.value)
-                for header, batch in iter_batches(read_plain(path, SEGMENT_BYTES_MAX))
+                for header, batch in iter_batches(read_plain(path, bytes_max=SEGMENT_BYTES_MAX))
                 for record in batch_records(node, header, batch)
             ]
         except CorruptBatchError as error:
@@ -253,7 +253,7 @@ def _check_durable(folder: Path, records: Sequence[LogRecord], end_offset: int) 
 
 def _content(path: Path) -> bytes:
     try:
-        return read_plain(path, SEGMENT_BYTES_MAX)
+        return read_plain(path, bytes_max=SEGMENT_BYTES_MAX)
     except FileNotFoundError:
         return b""
 

@@ -144,7 +144,7 @@ def intact_batch_in(data: bytes) -> bool:
 def _offsets(path: Path) -> Mapping[TopicPartition, int]:
     """Read a file of offsets; one that is not there, or not whole, says nothing."""
     try:
-        return decode_offsets(read_plain(path, SEGMENT_BYTES_MAX))
+        return decode_offsets(read_plain(path, bytes_max=SEGMENT_BYTES_MAX))
     except (FileNotFoundError, ValueError):
         return {}
 
@@ -158,7 +158,7 @@ def _decode(directory: Path) -> tuple[int, int, list[DataBatch]]:
         if base_offset < next_offset:
             raise _DamageError(f"{path.name} begins at offset {base_offset}, below {next_offset}")
         next_offset = base_offset
-        data, position = read_plain(path, SEGMENT_BYTES_MAX), 0
+        data, position = read_plain(path, bytes_max=SEGMENT_BYTES_MAX), 0
         while position < len(data):
             try:
                 size_bytes = batch_size_bytes(data, position)

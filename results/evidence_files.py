@@ -28,7 +28,7 @@ from checkers.evidence import (
     TraceEvent,
 )
 from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
-from extensions.plain_files import lines_of
+from extensions.plain_files import read_lines
 from results.files import StoreError, write_atomically
 
 LOG_FILE = "log.jsonl"
@@ -293,7 +293,7 @@ def _read_trace(path: Path, node: str) -> list[TraceEvent]:
     """
     events: list[TraceEvent] = []
     torn: list[int] = []
-    for number, ended_line in enumerate(lines_of(path), start=1):
+    for number, ended_line in enumerate(read_lines(path), start=1):
         line = ended_line.removesuffix(b"\n")
         if not line:
             continue
@@ -329,7 +329,7 @@ def _trace_event(path: Path, node: str, number: int, fields: dict[str, Any]) -> 
 
 
 def _objects(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
-    lines = lines_of(path, line_bytes_max=_EVIDENCE_LINE_BYTES_MAX)
+    lines = read_lines(path, line_bytes_max=_EVIDENCE_LINE_BYTES_MAX)
     for number, ended_line in enumerate(lines, start=1):
         line = ended_line.removesuffix(b"\n")
         if not line:

@@ -65,7 +65,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 def read_bounded(path: Path, bytes_max: int) -> bytes:
     """Return a plain file's content. Raises StoreError when there is none, or it is too large."""
     try:
-        return read_plain(path, bytes_max, follow=False)
+        return read_plain(path, bytes_max=bytes_max, follow=False)
     except FileNotFoundError:
         raise StoreError(f"{path}: there is no such file") from None
     except OSError as error:

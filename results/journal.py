@@ -28,7 +28,7 @@ from typing import Any, Self, TypeGuard
 from checkers.history import Event, EventType, HistoryError, seconds
 from checkers.history.json_text import JsonError, parse, shown
 from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
-from extensions.plain_files import lines_of
+from extensions.plain_files import read_lines
 
 _FIELDS = frozenset(Event.__slots__)
 _OPTIONAL_STRINGS = ("key", "error", "node")
@@ -135,7 +135,7 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
     events: list[Event] = []
     dropped_bytes = 0
     last_time_ns = 0
-    for number, ended_line in enumerate(lines_of(path), start=1):
+    for number, ended_line in enumerate(read_lines(path), start=1):
         line = ended_line.removesuffix(b"\n")
         try:
             event = decode_event(line)

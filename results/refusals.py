@@ -20,7 +20,7 @@ from checkers.evidence.extent import extent_of
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.runs import answers, exercised, monitor, statistics
 from checkers.verdict import CheckResult, Status
-from extensions.plain_files import lines_of
+from extensions.plain_files import read_lines
 from results.digests import Chain, FileDigest, differs, files_below, read_chain
 from results.model import RunResults, as_stored, counts_of, skipped_faults
 from results.pipeline import check_specs
@@ -83,7 +83,7 @@ def _traced_mutants(store: RunStore) -> set[str]:
     """Name the mutants that nodes said they were when they started."""
     found = set()
     for path in sorted(store.nodes_path.glob("*/trace.jsonl")):
-        for line in lines_of(path):
+        for line in read_lines(path):
             if b'"start"' not in line:
                 continue
             try:

@@ -27,7 +27,7 @@ class WrongError(ValueError):
         ("a.json", "[" * 100_000, "cannot be read as a plan"),
         ("a.json", "[1]", "a plan is a table of keys and values"),
         ("a.toml", "\udcff", "cannot be read as a plan"),
-        ("a.toml", "#" * 1_000_001, "larger than 1,000,000 bytes"),
+        ("a.toml", "#" * 1_000_001, "more than the 1,000,000 bytes"),
         ("a.toml", "{}", "cannot be read as a plan"),
     ],
 )

@@ -107,7 +107,7 @@ class Batch:
             raise BatchError(f"{self.folder}: another process is running this batch") from error
         path, asked = self.folder / "batch.json", self.plan.to_json()
         self._code = asked["code"]
-        text = read_plain(path, _REQUEST_BYTES_MAX).decode("utf-8", errors="replace")
+        text = read_plain(path, bytes_max=_REQUEST_BYTES_MAX).decode("utf-8", errors="replace")
         if not text:
             path.write_text(json.dumps(asked) + "\n", encoding="utf-8")
         else:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from checkers.verdict import Status
 from cluster.values import valueclass
-from extensions.plain_files import lines_of, open_plain
+from extensions.plain_files import read_lines, open_plain
 from harness.errors import BatchError
 from harness.plan import Plan, in_simulation
 from harness.sim import coverage
@@ -167,7 +167,7 @@ def read_unfinished(path: Path) -> list[Row]:
     Raises BatchError for a JSON line that is no row.
     """
     rows: list[Row] = []
-    for line in lines_of(path):
+    for line in read_lines(path):
         try:
             row = json.loads(line.decode("utf-8"))
         except (ValueError, RecursionError):
