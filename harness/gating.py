@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
+from checkers.verdict import Status
 from harness.evidence_again import made_anew
 from harness.judged_before import JudgedBefore
 from harness.plan_document import derive
@@ -19,11 +20,13 @@ from harness.policy.limits import hold_against
 from harness.policy.regression import comparisons_of
 from harness.policy.requirements import requirements_of
 from harness.sim.batch_gate import gate_batch
-from harness.targets import find_runs, is_batch
+from harness.targets import walk_targets
 from results import pipeline
 from results.files import StoreError
+from results.folders import Walk, is_batch, is_run
 from results.gate import GateDecision, GateEntry, Rules, decide, gate_run
 from results.model import RunResults
+from results.refusals import one_line
 from results.signature import read_public_key
 from results.store import RunStore
 
@@ -40,15 +43,41 @@ def gate_all(
     """
     rules = rules_of(policy, before)
     gate_once = cache(lambda folder: gate_folder(folder, rules))
+    found = walk_targets(folders)
     entries = [
-        hold_against(gate_once(folder.resolve()), policy.each, now) for folder in find_runs(folders)
+        hold_against(entry, policy.each, now)
+        for entry in refuse_copies([gate_once(folder.resolve()) for folder in found.runs])
     ]
+    entries += unread_entries(found)
     requirements = requirements_of(policy, entries)
     if policy.baseline is not None:
-        earlier = find_runs([Path(name) for name in policy.baseline.runs])
-        baseline = [gate_once(folder.resolve()) for folder in earlier]
+        earlier = walk_targets([Path(name) for name in policy.baseline.runs])
+        baseline = [gate_once(folder.resolve()) for folder in earlier.runs]
+        baseline += unread_entries(earlier)
         requirements += comparisons_of(policy.baseline, entries, baseline)
     return decide(entries, requirements)
+
+
+def unread_entries(found: Walk) -> list[GateEntry]:
+    """Return an entry for each thing that was not looked into: a run may lie behind it."""
+    return [
+        GateEntry(one_line(str(path)), Status.UNKNOWN, one_line(f"{path}: {what}: not looked into"))
+        for path, what in found.unread
+    ]
+
+
+def refuse_copies(entries: Sequence[GateEntry]) -> list[GateEntry]:
+    """Let no two runs pass on different seeds that did and saw the very same."""
+    first: dict[str, GateEntry] = {}
+    found = []
+    for entry in entries:
+        other = first.setdefault(entry.identity, entry) if entry.identity else entry
+        if entry.facts and other.facts and entry.facts.seeds != other.facts.seeds and entry.passed:
+            copied = f"its operations are those of {other.run}, which says that it ran another seed"
+            found.append(entry.held_against([(Status.UNKNOWN, copied)]))
+        else:
+            found.append(entry)
+    return found
 
 
 def rules_of(policy: Policy, before: JudgedBefore | None = None) -> Rules:
@@ -70,6 +99,10 @@ def rules_of(policy: Policy, before: JudgedBefore | None = None) -> Rules:
 
 def gate_folder(folder: Path, rules: Rules) -> GateEntry:
     """Gate a run, or a batch of simulated seeds."""
+    if is_batch(folder) and is_run(folder):
+        name = one_line(str(folder))
+        line = f"{name}: it holds a run and a batch of seeds, and one of them is not its own"
+        return GateEntry(name, Status.UNKNOWN, line)
     if is_batch(folder):
         judge_again = rules.recompute is not None
         return gate_batch(

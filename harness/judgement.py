@@ -50,7 +50,9 @@ def judge_and_report(
             from results.report import write_report  # noqa: PLC0415  (imports what makes pages)
 
             write_report(store, results)
+        store.record_pages()
     except OSError as error:
+        store.withdraw_results()
         raise not_stored(store.folder, error) from error
     page = store.report_path if with_report else store.results_path
     return print_judgement(results, prefix, shown, folder=store.folder, page=page)

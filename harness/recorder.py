@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from checkers.evidence import PHASE
@@ -24,15 +24,25 @@ Listener = Callable[[Event], None]
 class Recorder:
     """Makes events with gapless indexes and non-decreasing times.
 
+    `run` is what the first event says of the run, so that the journal cannot be taken for that of
+    another: `seed`, and outside of a simulated world `run` (its name) and `at` (the time of day).
+
     `now_s` is the running loop's time, real or virtual; times are counted from the moment at
     which the recorder is made. `clock` names the clock that `now_s` reads, as nodes name theirs in
     their traces. Listeners (the display) are called after the journal has the event.
     """
 
-    def __init__(self, journal: Journal, now_s: Callable[[], float], clock: str = "") -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        now_s: Callable[[], float],
+        clock: str = "",
+        run: Mapping[str, Value] | None = None,
+    ) -> None:
         self._journal = journal
         self._now_s = now_s
         self._clock = clock
+        self._run = dict(run or {})
         self._origin_s = now_s()
         self._index = 0
         self._last_ns = 0
@@ -56,7 +66,8 @@ class Recorder:
     def begin(self) -> Event:
         """Journal the first phase, with the clock and origin that align the nodes' traces."""
         origin_ns = round(self._origin_s * NANOSECONDS)
-        return self.note(PHASE, {"name": "start", "clock": self._clock, "origin_ns": origin_ns})
+        start = {"name": "start", "clock": self._clock, "origin_ns": origin_ns}
+        return self.note(PHASE, {**start, **self._run})
 
     def invoke(self, process: int | str, op: Op) -> Event:
         """Journal an invocation; to be called before any byte of it leaves the harness."""

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -120,7 +120,9 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
 
             async def work() -> None:
                 loop = asyncio.get_running_loop()
-                recorder = Recorder(journal, loop.time, place.clock_name)
+                at = datetime.now(UTC).isoformat(timespec="seconds")
+                of = {"run": store.folder.name, "seed": plan.seed, "at": at}
+                recorder = Recorder(journal, loop.time, place.clock_name, of)
                 recorder.listen(_NoteNoSpace(recorder, store.folder))
                 clock = place.make_clock()
                 run = Run(plan, place.backend, recorder, clock, place.standings)

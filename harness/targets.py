@@ -3,61 +3,47 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
 from harness.errors import EXIT_USAGE, UsageError, is_expected, one_line
-
-_RUN_MARKS = ("plan.json", "history.jsonl", "results.json", "digests.jsonl", "nodes")
-"""A folder with any of these is a run's, so that a damaged run is reported, not skipped."""
-BATCH_MARK = "batch.json"
-_DEPTH_MAX = 4
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder is, or was, that of one run."""
-    return any((folder / name).exists() for name in _RUN_MARKS)
-
-
-def is_batch(folder: Path) -> bool:
-    """Whether a folder is that of a batch of simulated seeds."""
-    return (folder / BATCH_MARK).exists()
+from results.folders import Walk, walk
 
 
 def find_runs(targets: Sequence[Path]) -> list[Path]:
     """List the runs and batches at the targets, in order, with repetitions.
 
-    A folder that is neither, such as one of a campaign, means all that are below it. Raises
-    UsageError for a folder without any.
+    What was not looked into is named on stderr. Raises UsageError as `walk_targets`.
     """
-    found: list[Path] = []
+    found = walk_targets(targets)
+    for path, what in found.unread:
+        click.echo(f"kraftprobe: {path}: {what}: not looked into", err=True)
+    return found.runs
+
+
+def walk_targets(targets: Sequence[Path]) -> Walk:
+    """Look into targets and all that is below them: runs, batches, what was not looked into.
+
+    Raises UsageError for a target that is no folder, or in which there is no run.
+    """
     for target in targets:
         if not target.exists():
             raise UsageError(f"{target}: there is no such folder")
         if not target.is_dir():
             raise UsageError(f"{target}: this is a file; give the folder of a run or a campaign")
-        below = list(_below(target, 0))
-        if not below:
+    found = walk(targets)
+    places = [*found.runs, *(path for path, _ in found.unread)]
+    for target in targets:
+        if not any(place == target or target in place.parents for place in places):
             raise UsageError(f"{target}: there are no runs in it")
-        found += below
     return found
 
 
 def each_once(folders: Sequence[Path]) -> list[Path]:
     """Drop repetitions of a folder, by whatever path it was named."""
     return list({folder.resolve(): folder for folder in reversed(folders)}.values())[::-1]
-
-
-def _below(folder: Path, depth: int) -> Iterator[Path]:
-    if is_batch(folder) or is_run(folder):
-        yield folder
-        return
-    if depth < _DEPTH_MAX and (depth == 0 or not folder.is_symlink()):
-        for entry in sorted(folder.iterdir()):
-            if entry.is_dir():
-                yield from _below(entry, depth + 1)
 
 
 def for_each(targets: Sequence[Path], act: Callable[[Path, str], int]) -> int:

@@ -11,6 +11,7 @@ whether that can be believed is the gate's business.
 | `build` | string | the build under test: version, commit, image |
 | `nodes`, `seed` | int64 | of the plan |
 | `mutant` | string, null | a deliberately faulty node |
+| `asked` | string | digest of what the plan asks for, but for its name, seed and build |
 | `started` | timestamp (UTC), null | from the run's name |
 | `duration_s` | float64, null | of clients acting |
 | `operations`, `ok` | int64, null | of clients |
@@ -45,6 +46,7 @@ from results.files import StoreError
 from results.junit import times_s
 from results.model import RunResults
 from results.store import RunStore, list_runs
+from results.strata import asked_of
 
 NOT_JUDGED = "not judged"
 DAMAGED = "damaged"
@@ -66,6 +68,7 @@ class Row:
     nodes: int | None
     seed: int | None
     mutant: str | None
+    asked: str
     started: dt.datetime | None
     duration_s: float | None
     operations: int | None
@@ -165,6 +168,7 @@ def _row(
         nodes=_int(plan.get("nodes")),
         seed=_int(plan.get("seed")),
         mutant=None if plan.get("mutant") is None else _text(plan["mutant"]),
+        asked=asked_of(plan),
         started=started_of(str(plan.get("run", store.folder.name))),
         duration_s=_float(figures.get("duration_s")),
         operations=None if results is None else _int(results.statistics.get("operations")),
@@ -185,7 +189,7 @@ RUNS_SCHEMA = pa.schema(
         *((name, pa.string()) for name in ("run", "verdict", "campaign", "workload")),
         *((name, pa.string()) for name in ("system", "build", "backend")),
         *((name, pa.int64()) for name in ("nodes", "seed")),
-        ("mutant", pa.string()),
+        *((name, pa.string()) for name in ("mutant", "asked")),
         ("started", pa.timestamp("s", tz="UTC")),
         ("duration_s", pa.float64()),
         *((name, pa.int64()) for name in ("operations", "ok", "leader_changes")),

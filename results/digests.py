@@ -14,7 +14,9 @@ One JSON object a line, only ever appended to:
 the harness records the journal and every file of every node, and then that the run `ended`: it
 writes nothing but `judged` behind that. A run of a killed harness has no such line; what
 `check` finds in it later is `found`, which vouches for nothing before that moment. Each judgement
-appends its `certificates.jsonl` and `results.json` as `judged`; the last of these counts.
+appends its `certificates.jsonl` and `results.json` as `judged`, and, when they are written, the
+pages that show it, `junit.xml` and `report.html`; the last of these counts, and pages only behind
+the judgement that they show.
 
 What the chain proves: no file, and no line but the last, can be changed, added or removed unless
 every later line is written anew, and the judgement, which holds the head of what it judged, too.
@@ -39,6 +41,8 @@ from results.files import StoreError, parse_json, read_bounded
 
 FILE = "digests.jsonl"
 _BYTES_MAX = 1 << 26
+JUDGEMENT = frozenset({"certificates.jsonl", "results.json"})
+"""What makes the pages of an earlier judgement those of another."""
 _FIELDS = frozenset({"step", "path", "bytes", "sha256", "previous"})
 
 
@@ -57,6 +61,9 @@ class FileDigest:
 
     size_bytes: int | None
     sha256: str | None
+
+
+NO_FILE = FileDigest(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +94,7 @@ def digest_of(path: Path) -> FileDigest:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             return FileDigest(file.tell(), sha256)
     except OSError:
-        return FileDigest(None, None)
+        return NO_FILE
 
 
 def differs(path: Path, recorded: FileDigest) -> bool:
@@ -120,6 +127,8 @@ def read_chain(path: Path) -> Chain:
         found = FileDigest(fields["bytes"], fields["sha256"])
         last = hashlib.sha256(line).hexdigest()
         if step is Step.JUDGED:
+            if name in JUDGEMENT:  # pages of an earlier judgement say nothing of this one
+                judged = {kept: judged[kept] for kept in judged.keys() & JUDGEMENT}
             judged[name] = found
             continue
         head = last

@@ -19,7 +19,7 @@ import numpy as np
 from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.run_input import RunInput
 from checkers.runs.statistics import READS, figures_of
-from results.strata import Stratum
+from results.strata import Stratum, asked_of
 
 _STARTED = re.compile(r"(\d{8}T\d{6}Z)-")
 _NS_PER_S = 1e9
@@ -57,6 +57,8 @@ class Facts:
     leader_changes: int
     faults: Mapping[str, int]
     """Kind -> how many bit."""
+    asked: str = ""
+    """Digest of what its plan asks for (`results.strata.asked_of`)."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """By the names of FIGURES; a figure that the run does not have is missing."""
     signer: str | None = None
@@ -72,7 +74,8 @@ class Facts:
     @property
     def stratum(self) -> Stratum:
         """What the run did."""
-        return Stratum(self.campaign, self.workload, self.system, self.backend, self.nodes)
+        plan = self.asked
+        return Stratum(self.campaign, self.workload, self.system, self.backend, self.nodes, plan)
 
 
 def facts_of(
@@ -97,6 +100,7 @@ def facts_of(
         ok=int(tried["ok"]),
         leader_changes=int(tried["leader_changes"]),
         faults=dict(tried["faults_verified"]),
+        asked=asked_of(plan),
         figures=_figures(run) if measure else {},
     )
 

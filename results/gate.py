@@ -2,6 +2,7 @@
 
 The gate believes nothing that it can recompute or compare:
 
+- name, seed, times and content belong together (`results.identity`), and equal content is one run;
 - every file is what `digests.jsonl` says was recorded, and what was judged; the harness recorded
   the run to its end; `results.json` is what the last judgement stored;
 - the plan is what the harness makes of it, with every check that its workload demands, and the
@@ -28,8 +29,16 @@ from checkers.runs import exercised
 from checkers.verdict import EXIT_CODES, CheckResult, Status, worst
 from results.facts import Facts, facts_of
 from results.files import StoreError
+from results.identity import content_of
 from results.model import RunResults, system_shown
-from results.refusals import Derive, is_canary, one_line, refusal_of, specs_of
+from results.refusals import (
+    Derive,
+    is_canary,
+    one_line,
+    refusal_of,
+    refuse_other_sizes,
+    specs_of,
+)
 from results.signature import TrustedKey, signer_of
 from results.store import RunStore
 from results.tables import RunName
@@ -170,7 +179,7 @@ def gate_run(store: RunStore, rules: Rules) -> GateEntry:
     """Say whether one run passes. Nothing that is stored raises; it is in the entry's line."""
     name = one_line(store.name)
     try:
-        return _gate_run(store, rules, name)
+        return _gate_run(store, rules)
     except (StoreError, HistoryError, CheckError) as error:
         reason = f"not judged: {one_line(str(error))}"
     except RecursionError:
@@ -180,12 +189,19 @@ def gate_run(store: RunStore, rules: Rules) -> GateEntry:
     return GateEntry(name, Status.UNKNOWN, f"{name}: {reason}")
 
 
-def _gate_run(store: RunStore, rules: Rules, name: str) -> GateEntry:
+def _gate_run(store: RunStore, rules: Rules) -> GateEntry:
     results = store.read_results()
     plan = store.plan()
     tried, facts = None, None
+    identity = one_line(str(plan.get("run")))
+    name = one_line(f"{plan.get('campaign')}/{plan.get('run')}")
+    if store.folder.resolve().name != plan.get("run"):
+        name = one_line(f"{name} (in {store.folder.resolve().name})")
     try:
-        run = _run_input(store)
+        refuse_other_sizes(store)
+        history = store.tables(RunName("", store.folder.name))
+        run = RunInput(history.events, history.operations, None)
+        identity = content_of(history.events_table)
         tried = _tried(run, plan)
         signer, unsigned = signer_of(store, rules.keys) if rules.keys else (None, "")
         facts = facts_of(plan, run, tried.statistics, measure=rules.measure)
@@ -193,7 +209,6 @@ def _gate_run(store: RunStore, rules: Rules, name: str) -> GateEntry:
         refusal = refusal_of(store, plan, results, run, tried, rules.derive, rules.canaries)
     except (StoreError, HistoryError, CheckError) as error:
         refusal = one_line(str(error))
-    identity = one_line(str(plan.get("run")))
     if refusal is not None:
         # A verdict that is worse than the refusal stays what it is.
         status, line = worst((results.status, Status.UNKNOWN)), f"{results.status}, but {refusal}"
@@ -269,11 +284,6 @@ def _tried(run: RunInput, plan: Mapping[str, Any]) -> CheckResult:
     begin_ns, end_ns = span_of(run.events)
     found.statistics["duration_s"] = (end_ns - begin_ns) / 1e9
     return found
-
-
-def _run_input(store: RunStore) -> RunInput:
-    history = store.tables(RunName("", store.folder.name))
-    return RunInput(history.events, history.operations, None)
 
 
 def _reason(results: RunResults) -> str:

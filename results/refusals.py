@@ -21,7 +21,9 @@ from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.runs import answers, exercised, monitor, statistics
 from checkers.verdict import CheckResult, Status
 from extensions.plain_files import read_lines
-from results.digests import Chain, FileDigest, differs, files_below, read_chain
+from results.digests import NO_FILE, Chain, differs, files_below, read_chain
+from results.files import StoreError
+from results.identity import disagreement
 from results.model import RunResults, as_stored, counts_of, skipped_faults
 from results.pipeline import check_specs
 from results.store import RunStore
@@ -30,6 +32,7 @@ Derive = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Makes a plan's fields anew from the plan, its `checks` from the workload. StoreError."""
 _RECOUNTED = (answers.NAME, exercised.NAME, monitor.NAME, statistics.NAME)
 """Checks that are one cheap pass over the journal."""
+_CHANGED = "the run was changed after it was recorded; run it again"
 
 
 def one_line(text: str, limit: int = 300) -> str:
@@ -68,6 +71,7 @@ def refusal_of(
         return "its results and its plan name different faults as skipped"
     return (
         _changed(store, results)
+        or disagreement(store, plan, next(iter(run.notes), None))
         or _wrong_plan(plan, results, derive)
         or _wrong_checks(plan, results)
         or (_wrong_counts(plan, results, run, tried) if results.status is Status.PASS else None)
@@ -101,34 +105,54 @@ def _changed(store: RunStore, results: RunResults) -> str | None:
     if not chain.ended:
         return "its harness was killed or broke off before the run was recorded to its end"
     if (reason := _changed_file(store, chain)) is not None:
-        return f"{one_line(reason)}: the run was changed after it was recorded; run it again"
+        return f"{one_line(reason)}: {_CHANGED}"
     expected = {store.results_path.name, store.certificates_path.name}
     for name in sorted(expected):
-        if differs(store.folder / name, chain.judged.get(name, FileDigest(None, None))):
+        if differs(store.folder / name, chain.judged.get(name, NO_FILE)):
             return f"{name} is not what judging stored; judge the run again"
+    for path in (store.junit_path, store.report_path):
+        if os.path.lexists(path) and differs(path, chain.judged.get(path.name, NO_FILE)):
+            return f"{path.name} is not what judging wrote; write it again by kraftprobe report"
     if results.recording.head != chain.head or not results.recording.ended:
         return "what was judged is not what is recorded here; judge the run again"
     unlike = sorted(
         name
         for name, sha256 in results.inputs.items()
-        if chain.files.get(name, FileDigest(None, None)).sha256 != sha256
+        if chain.files.get(name, NO_FILE).sha256 != sha256
     )
     return f"{one_line(unlike[0])} is not what was judged; judge the run again" if unlike else None
 
 
 def _changed_file(store: RunStore, chain: Chain) -> str | None:
     for name, recorded in chain.files.items():
-        path = store.folder / name
         if recorded.sha256 is None:
             return f"{name} could not be read when it was recorded"
-        if differs(path, recorded):
-            plain = stat.S_ISREG(path.lstat().st_mode) if os.path.lexists(path) else False
-            return f"{name} is {'not what was recorded' if plain else 'missing or no file'}"
+        if differs(store.folder / name, recorded):
+            return _what_became_of(store, name)
     for name in files_below(store.nodes_path):
         if f"nodes/{name}" not in chain.files:
             return f"nodes/{name} was not there when the run was recorded"
     missing = {"plan.json", "history.jsonl"} - chain.files.keys()
     return f"{min(missing)} was never recorded" if missing else None
+
+
+def _what_became_of(store: RunStore, name: str) -> str:
+    path = store.folder / name
+    plain = os.path.lexists(path) and stat.S_ISREG(path.lstat().st_mode)
+    return f"{name} is {'not what was recorded' if plain else 'missing or no file'}"
+
+
+def refuse_other_sizes(store: RunStore) -> None:
+    """Raise StoreError where journal or nodes' files are larger or smaller than was recorded.
+
+    Before any of them is read: what was recorded bounds what reading them can cost.
+    """
+    for name, recorded in read_chain(store.digests_path).files.items():
+        if name == "plan.json" or recorded.size_bytes is None:
+            continue
+        path = store.folder / name
+        if not os.path.lexists(path) or path.lstat().st_size != recorded.size_bytes:
+            raise StoreError(f"{_what_became_of(store, name)}: {_CHANGED}")
 
 
 def lacking_check(plan: Mapping[str, Any], derived: Mapping[str, Any]) -> str | None:

@@ -33,6 +33,7 @@ from results import digests, evidence_files
 from results.digests import FileDigest, Step, digest_of, files_below, read_chain
 from results.evidence_files import LoadedEvidence
 from results.files import StoreError, read_json_object, write_json
+from results.folders import is_run, walk
 from results.journal import JournalWriter, read_journal
 from results.model import Recording, RunResults
 
@@ -274,6 +275,21 @@ class RunStore:
                 self.digests_path, self._rows(Step.JUDGED, names), read_chain(self.digests_path)
             )
 
+    def record_pages(self) -> None:
+        """Record the pages that show the judgement, which lie there now. Raises OSError."""
+        with self.locked():
+            try:
+                chain = read_chain(self.digests_path)
+            except StoreError:  # the judgement said so
+                return
+            names = [path.name for path in (self.junit_path, self.report_path) if path.is_file()]
+            digests.append(self.digests_path, self._rows(Step.JUDGED, names), chain)
+
+    def withdraw_results(self) -> None:
+        """Remove a judgement of which it was said that it could not be stored."""
+        with contextlib.suppress(OSError):
+            self.results_path.unlink()
+
     def read_results(self) -> RunResults:
         """Return the stored judgement. Raises StoreError when there is none or it is damaged."""
         document = read_json_object(self.results_path)
@@ -294,13 +310,7 @@ def _is_input(name: str) -> bool:
 
 
 def list_runs(root: Path) -> list[RunStore]:
-    """Every run below `root`, by campaign and run name: a folder that has a plan or a journal."""
+    """Every run below `root`, in order of folders, also what remains of a damaged one."""
     if not Path(root).is_dir():
         return []
-    stores = []
-    for campaign in sorted(entry for entry in Path(root).iterdir() if entry.is_dir()):
-        for folder in sorted(entry for entry in campaign.iterdir() if entry.is_dir()):
-            store = RunStore(folder)
-            if store.plan_path.exists() or store.journal_path.exists():
-                stores.append(store)
-    return stores
+    return [RunStore(folder) for folder in walk([Path(root)]).runs if is_run(folder)]

@@ -1,9 +1,11 @@
-"""What can be compared with what: runs that did the same, and their figures."""
+"""What can be compared with what: runs of the same plan, but for name and seed."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Stratum(NamedTuple):
@@ -15,10 +17,43 @@ class Stratum(NamedTuple):
     system: str
     backend: str
     nodes: int | None
+    plan: str
+    """Digest of what else its plan asks for (`asked_of`)."""
 
     def __str__(self) -> str:
-        campaign, workload, system, backend, nodes = self
-        return f"campaign {campaign}, {workload} on {nodes} nodes of {system}, backend {backend}"
+        campaign, workload, system, backend, nodes, plan = self
+        what = f"campaign {campaign}, {workload} on {nodes} nodes of {system}, backend {backend}"
+        return f"{what}, plan {plan}"
+
+
+_ASIDE = frozenset(
+    {
+        *("run", "seed", "about", "exposes"),  # what it is called
+        *("versions", "system_options"),  # which build: what is compared
+        *(
+            "checks",
+            "command",
+            "leaderless",
+            "mutant",
+        ),  # follow from the rest, or are no observation
+    }
+)
+
+
+def asked_of(plan: Mapping[str, Any]) -> str:
+    """Digest what a plan asks for, but for its name and seed, and the build that it runs.
+
+    Of a schedule that was drawn from the seed only the kinds of fault count. Its entries are known
+    by their alternatives, which nobody writes by hand.
+    """
+    asked = {name: value for name, value in plan.items() if name not in _ASIDE}
+    schedule = asked.get("schedule")
+    if isinstance(schedule, list):
+        rows = [row for row in schedule if isinstance(row, dict)]
+        drawn = sorted({str(row.get("fault")) for row in rows if "alternatives" in row})
+        asked["schedule"] = [drawn, [row for row in rows if "alternatives" not in row]]
+    text = json.dumps(asked, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:8]
 
 
 def by_stratum(

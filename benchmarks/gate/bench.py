@@ -118,7 +118,7 @@ class Bench:
 
 def _judged(**options: Any) -> Callable[[Path], Path]:
     def make(root: Path) -> Path:
-        store = make_run(root, duration_s=20, rate_per_s=20, **options)
+        store = make_run(root, **{"duration_s": 20, "rate_per_s": 20, **options})
         judge(store)
         return store.folder
 
@@ -183,6 +183,7 @@ _MAKERS: dict[str, Callable[[Path], Path]] = {
     **{f"earlier-{n}": _judged(seed=20 + n, run=f"earlier-{n}") for n in range(5)},
     **{f"same-{n}": _judged(seed=30 + n, run=f"same-{n}") for n in range(5)},
     **{f"slower-{n}": _judged(seed=40 + n, slower=1.5, run=f"slower-{n}") for n in range(5)},
+    **{f"busier-{n}": _judged(seed=50 + n, rate_per_s=30, run=f"busier-{n}") for n in range(5)},
     "quiet": _judged(seed=12, faults=(), run="quiet"),
     "killed": _judged(seed=13, ended=False, run="killed"),
     "blind": _judged(seed=14, evidence=False, run="blind"),
@@ -207,6 +208,7 @@ def forge(store: RunStore, *, rejudge: bool) -> None:
     store.end_recording()
     if rejudge:
         judge(store)
+        store.record_pages()
         return
 
     def follow(results: dict[str, Any]) -> None:
@@ -222,3 +224,4 @@ def rejudge_digest(store: RunStore) -> None:
     """Append the digest of the results as they are now, as a judgement does."""
     rows = store._rows(DigestStep.JUDGED, ["certificates.jsonl", "results.json"])
     digests.append(store.digests_path, rows, read_chain(store.digests_path))
+    store.record_pages()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from results.store import RunStore
 Arguments = list[Path | str]
 Make = Callable[[Bench], Arguments]
 
+SOME = "[each]\noperations_min = 10\n"
 OLD = 'builds = ["4.3.0"]'
 IMAGE = "shop/node:7 sha256:" + "89524f20db6edf6f" * 4
 CANARY = '[[canary]]\nmutant = "M15"\n'
@@ -51,8 +53,23 @@ def asked(text: str, *kinds: str, change: Callable[[RunStore], Any] | None = Non
 def policy(folder: Path, text: str) -> Path:
     """Write a policy beside the runs of a folder."""
     path = folder.parent / "release.toml"
-    path.write_text(text)
+    path.write_text(f"version = 1\n{text}")
     return path
+
+
+def lost_policy(content: bytes | None, name: str = "release.toml") -> Make:
+    """A good run, and a policy of just these bytes; None: a pipe."""
+
+    def make(bench: Bench) -> Arguments:
+        store = bench.copy("good")
+        path = store.folder.parent.parent / name
+        if content is None:
+            os.mkfifo(path)
+        else:
+            path.write_bytes(content)
+        return ["--policy", path, store.folder]
+
+    return make
 
 
 def signed(
@@ -184,7 +201,41 @@ def signature_of_other(bench: Bench) -> Arguments:
 
 POLICIES = (
     # What each run must be.
-    Situation("a policy that asks for nothing", asked("", "good"), 0, "1 of 1 run passes"),
+    Situation("a policy that asks for nothing", asked("", "good"), 2, "it asks for nothing"),
+    Situation("a list of nobody", asked("[each]\nsigned_by = []", "good"), 2, "a list of at least"),
+    Situation(
+        "a list of no fault",
+        asked("[[require]]\nfaults = []", "good"),
+        2,
+        "faults must be a list of at least one",
+    ),
+    Situation("limits that are none", asked("[each]", "good"), 2, "each asks for nothing"),
+    Situation("requirements that are none", asked("require = []", "good"), 2, "require must be a"),
+    Situation(
+        "a policy that only lets pass", asked("allow_skipped = true", "good"), 2, "asks for nothing"
+    ),
+    Situation("a policy that lost its content", lost_policy(b""), 2, "version is missing"),
+    Situation(
+        "a policy without a version",
+        lost_policy(b"[each]\noperations_min = 10\n"),
+        2,
+        "version is missing",
+    ),
+    Situation(
+        "a policy that is nothing at all",
+        lambda bench: ["--policy", "/dev/null", bench.copy("good").folder],
+        2,
+        "/dev/null: a device, not a plain file",
+    ),
+    Situation(
+        "a policy that is a pipe", lost_policy(None), 2, "release.toml: a pipe, not a plain file"
+    ),
+    Situation(
+        "a policy that says two things",
+        lost_policy(b'{"version": 1, "judge_again": true, "judge_again": false}', "release"),
+        2,
+        "'judge_again' is repeated",
+    ),
     Situation(
         "the build that is asked for",
         asked('[each]\nbuilds = ["0.1.*"]', "good"),
@@ -236,7 +287,7 @@ POLICIES = (
         "a run of the future",
         asked("[each]\nage_max_h = 24", "good", change=of_the_future),
         3,
-        "but it began in the future (2999-11-21 01:02 UTC)",
+        "but its folder is called 20261121T010203Z-seed7",
     ),
     Situation(
         "a run without a date",
@@ -298,10 +349,10 @@ POLICIES = (
         3,
         "; the leader changed 2 times",
     ),
-    Situation("a vacuous run", asked("", "quiet"), 4, "no fault was tried"),
+    Situation("a vacuous run", asked(SOME, "quiet"), 4, "no fault was tried"),
     Situation(
         "a vacuous run that the policy allows",
-        asked("allow_no_faults = true", "quiet"),
+        asked(f"allow_no_faults = true\n{SOME}", "quiet"),
         0,
         "no faults; ",
     ),
@@ -310,7 +361,7 @@ POLICIES = (
     ),
     Situation(
         "a torn journal that was recorded so",
-        asked("", "good", change=torn),
+        asked(SOME, "good", change=torn),
         3,
         "the end of its journal is torn",
     ),
@@ -474,6 +525,18 @@ POLICIES = (
         3,
         "but its signature is not one of this run as it is now",
     ),
+    Situation(
+        "a signature that is a pipe",
+        signed(TRUST, then=lambda s: [s.signature_path.unlink(), os.mkfifo(s.signature_path)]),
+        3,
+        "signature.json: a pipe, not a plain file",
+    ),
+    Situation(
+        "runs of another rate than the baseline's",
+        against(LATENCIES, tuple(f"busier-{n}" for n in range(5)), EARLIER),
+        3,
+        "the baseline has none to compare",
+    ),
     Situation("a signature of another run", signature_of_other, 3, "not one of this run as it is"),
     Situation(
         "a damaged signature", signed(TRUST, then=damaged_signature), 3, "signature.json is damaged"
@@ -511,7 +574,5 @@ POLICIES = (
     ),
     Situation("an unknown mutant", asked('[[canary]]\nmutant = "M999"', "good"), 2, "M999"),
     Situation("no TOML", asked("each = [", "good"), 2, "cannot be read as a policy"),
-    Situation(
-        "a policy of the future", asked("version = 2", "good"), 2, "version must be 1, not 2"
-    ),
+    Situation("a policy of the future", lost_policy(b"version = 2"), 2, "version must be 1, not 2"),
 )

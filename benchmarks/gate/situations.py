@@ -325,9 +325,143 @@ def mixed(bench: Bench) -> Arguments:
     return [bench.copy("batch").folder, bench.copy("good").folder, bench.copy("simulated").folder]
 
 
+def batch_twice(bench: Bench) -> Arguments:
+    return [bench.copy("batch").folder, bench.copy("batch").folder]
+
+
 def renamed(bench: Bench) -> Arguments:
     store = bench.copy("good")
     return [store.folder.rename(store.folder.with_name("released"))]
+
+
+def nested(*parts: str) -> Callable[[Bench], Arguments]:
+    """A run that failed, below the folder of one that passes."""
+
+    def make(bench: Bench) -> Arguments:
+        store = bench.copy("good")
+        place = store.folder.joinpath(*parts)
+        place.mkdir(parents=True, exist_ok=True)
+        bench.copy("bad", place)
+        return [store.folder]
+
+    return make
+
+
+def deep_in_artifacts(bench: Bench) -> Arguments:
+    folder = bench.folder()
+    bench.copy("good", folder)
+    bench.copy("bad", folder / "artifacts" / "job" / "arch" / "runs" / "quick" / "late")
+    return [folder]
+
+
+def behind_a_link(bench: Bench) -> Arguments:
+    store = bench.copy("good")
+    (store.folder.parent / "more").symlink_to(bench.copy("bad").folder.parent)
+    return [store.folder.parent]
+
+
+def linked_within(bench: Bench) -> Arguments:
+    store = bench.copy("good")
+    (store.folder.parent / "latest").symlink_to(store.folder)
+    return [store.folder.parent]
+
+
+def behind_a_dead_link(bench: Bench) -> Arguments:
+    store = bench.copy("good")
+    (store.folder.parent / "more").symlink_to("/nowhere")
+    return [store.folder.parent]
+
+
+def beside_a_pipe(bench: Bench) -> Arguments:
+    store = bench.copy("good")
+    os.mkfifo(store.folder.parent / "run")
+    return [store.folder.parent]
+
+
+def remains(*names: str) -> Callable[[Bench], Arguments]:
+    """A good run, and of another what bears these names."""
+
+    def make(bench: Bench) -> Arguments:
+        folder = bench.folder()
+        bench.copy("good", folder)
+        other = bench.copy("simulated", folder)
+        for path in other.folder.iterdir():
+            if path.name not in names:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return [folder]
+
+    return make
+
+
+def run_as_batch(bench: Bench) -> Arguments:
+    """A run that failed, behind the rows of a batch that passes."""
+    bad, seeds = bench.copy("bad"), bench.copy("batch").folder
+    shutil.copytree(seeds, bad.folder, dirs_exist_ok=True)
+    return [bad.folder]
+
+
+# -- a run under another name --------------------------------------------------------------------
+
+NOW = "29991121T010203Z-seed7"
+
+
+def renamed_copy(*, journal: bool, seed: int = 8, run: str = "other-name") -> Change:
+    """The same journal under another name and seed, with the chain made anew behind it."""
+
+    def act(store: RunStore) -> None:
+        edit(store.plan_path, lambda plan: plan.update(run=run, seed=seed))
+        if journal:
+            first, rest = store.journal_path.read_bytes().split(b"\n", 1)
+            event = decode_event(first)
+            of = {"run": run, "seed": seed, "at": "2999-11-21T01:02:03+00:00"}
+            event = replace(event, value={**event.value, **of})
+            store.journal_path.write_bytes(encode_event(event) + rest)
+        forge(store, rejudge=True)
+
+    return act
+
+
+def beside_the_first(change: Change) -> Callable[[Bench], Arguments]:
+    def make(bench: Bench) -> Arguments:
+        first, copy = bench.copy("good"), bench.copy("good")
+        change(copy)
+        folder = copy.folder.rename(copy.folder.with_name(copy.plan()["run"]))
+        return [first.folder, folder]
+
+    return make
+
+
+def with_a_log(store: RunStore) -> None:
+    """Give a node a log that was begun when the run began."""
+    log = store.node_path("n1") / "metadata" / "__cluster_metadata-0" / f"{0:020}.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(bytes(27) + (1_795_222_924_000).to_bytes(8, "big") + bytes(26))
+
+
+def in_the_folder_of_another(bench: Bench) -> Arguments:
+    store = bench.copy("good")
+    return [store.folder.rename(store.folder.with_name("20261121T020304Z-seed9"))]
+
+
+# -- what must not be waited for -----------------------------------------------------------------
+
+
+def twice_said(path: Path) -> None:
+    text = path.read_text()
+    path.write_text(text.replace('"status":', '"status": "PASS", "status":', 1))
+
+
+def endless(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def holes(path: Path) -> None:
+    os.truncate(path, 20 << 30)
+
+
+def one_line(path: Path) -> None:
+    path.write_bytes(b'{"index":0,"value":"' + b"x" * (20 << 20) + b'"}\n')
 
 
 SITUATIONS = (
@@ -342,7 +476,12 @@ SITUATIONS = (
     Situation("the same run twice", twice, 0, "counted once)"),
     Situation("a run and its copy", copied, 0, "gate open: 1 of 1 run passes"),
     Situation("a link to a run", linked, 0, "gate open: 1 of 1 run passes"),
-    Situation("a run in a renamed folder", renamed, 0, "synthetic/released: PASS"),
+    Situation(
+        "a run in a renamed folder",
+        renamed,
+        0,
+        "synthetic/20261121T010203Z-seed7 (in released): PASS",
+    ),
     Situation(
         "a run judged three times", tampered("good", lambda s: [judge(s), judge(s)]), 0, "PASS"
     ),
@@ -366,6 +505,135 @@ SITUATIONS = (
     Situation("no such folder", lambda bench: [bench.folder() / "x"], 2, "there is no such folder"),
     Situation("a file", lambda bench: [bench.copy("good").plan_path], 2, "this is a file"),
     Situation("remains of a run", campaign_with_remains, 3, "not judged"),
+    Situation("report and JUnit of a run", remains("report.html", "junit.xml"), 3, "results.json"),
+    Situation("the report of a run", remains("report.html"), 3, "gate closed: 1 of 2 runs pass"),
+    Situation("the JUnit file of a run", remains("junit.xml"), 3, "gate closed: 1 of 2 runs pass"),
+    Situation("the tables of a run", remains("history.parquet"), 3, "gate closed: 1 of 2"),
+    Situation("a FAIL within a run", nested("more"), 1, "FAIL: linearizable: "),
+    Situation("a FAIL among a run's tables", nested("history.parquet"), 1, "FAIL: linearizable: "),
+    Situation("a FAIL among a run's nodes", nested("nodes", "n4"), 1, "FAIL: linearizable: "),
+    Situation("a FAIL six folders deep", deep_in_artifacts, 1, "FAIL: linearizable: "),
+    Situation("a FAIL behind a link", behind_a_link, 3, "is a link to a folder: not looked into"),
+    Situation("a link to nothing", behind_a_dead_link, 3, "is a dead link: not looked into"),
+    Situation("a link to a run beside it", linked_within, 0, "gate open: 1 of 1 run passes"),
+    Situation("a pipe among the runs", beside_a_pipe, 3, "is a pipe: not looked into"),
+    Situation("a run behind a batch of seeds", run_as_batch, 3, "it holds a run and a batch"),
+    # The name of another run.
+    Situation(
+        "a journal under another seed",
+        beside_the_first(renamed_copy(journal=False)),
+        3,
+        "its journal is one of seed 7, its plan of 8",
+    ),
+    Situation(
+        "a journal under another name",
+        beside_the_first(renamed_copy(journal=False, seed=7)),
+        3,
+        "its journal is that of run 20261121T010203Z-seed7",
+    ),
+    Situation(
+        "a journal under another name and seed, which it says itself",
+        beside_the_first(renamed_copy(journal=True)),
+        3,
+        "its operations are those of synthetic/20261121T010203Z-seed7",
+    ),
+    Situation(
+        "a journal under another name, which it says itself",
+        beside_the_first(renamed_copy(journal=True, seed=7)),
+        0,
+        "counted once)",
+    ),
+    Situation(
+        "an old run renamed to now, with logs of its nodes",
+        tampered("good", lambda s: [with_a_log(s), renamed_copy(journal=True, seed=7, run=NOW)(s)]),
+        3,
+        "and its nodes wrote their first records at 2026-11-21 01:02 UTC",
+    ),
+    Situation(
+        "a PASS in the folder of another run",
+        in_the_folder_of_another,
+        3,
+        "its folder is called 20261121T020304Z-seed9",
+    ),
+    # What must not be waited for, or read to its end.
+    *(
+        Situation(
+            f"{name} that is a pipe",
+            tampered("simulated", lambda s, name=name: to_pipe(s.folder / name)),  # type: ignore[misc]  # mypy knows no defaults of lambdas
+            3,
+            sentence,
+        )
+        for name, sentence in (
+            ("plan.json", "plan.json: a pipe, not a plain file"),
+            ("results.json", "results.json: a pipe, not a plain file"),
+            ("history.jsonl", "history.jsonl is missing or no file"),
+            ("digests.jsonl", "digests.jsonl: a pipe, not a plain file"),
+            ("certificates.jsonl", "certificates.jsonl is not what judging stored"),
+            ("report.html", "report.html is not what judging wrote"),
+            ("nodes/n1/trace.jsonl", "nodes/n1/trace.jsonl is missing or no file"),
+        )
+    ),
+    Situation(
+        "a journal without an end",
+        tampered("good", lambda s: endless(s.journal_path)),
+        3,
+        "history.jsonl is missing or no file",
+    ),
+    Situation(
+        "results without an end",
+        tampered("good", lambda s: endless(s.results_path)),
+        3,
+        "results.json: a symbolic link, not a plain file",
+    ),
+    Situation(
+        "a journal of holes",
+        tampered("good", lambda s: holes(s.journal_path)),
+        3,
+        "history.jsonl is not what was recorded",
+    ),
+    Situation(
+        "a journal of holes that was recorded so",
+        tampered("good", lambda s: [holes(s.journal_path), forge(s, rejudge=False)]),
+        3,
+        "history.jsonl",
+    ),
+    Situation(
+        "a journal of one line",
+        tampered("good", lambda s: [one_line(s.journal_path), forge(s, rejudge=False)]),
+        3,
+        "history.jsonl: a line of more than 16,777,216 bytes",
+    ),
+    Situation(
+        "a key twice in the results",
+        tampered("good", lambda s: twice_said(s.results_path)),
+        3,
+        "it is no JSON document",
+    ),
+    # Pages that say otherwise.
+    Situation(
+        "a report that says otherwise",
+        tampered("simulated", lambda s: s.report_path.write_text("<h1>PASS</h1>")),
+        3,
+        "report.html is not what judging wrote",
+    ),
+    Situation(
+        "a JUnit file that says otherwise",
+        tampered("simulated", lambda s: s.junit_path.write_text("<testsuites/>")),
+        3,
+        "junit.xml is not what judging wrote",
+    ),
+    Situation(
+        "a report of an earlier judgement",
+        tampered("simulated", judge),
+        3,
+        "junit.xml is not what judging wrote",
+    ),
+    Situation(
+        "a run without its report",
+        tampered("simulated", lambda s: s.report_path.unlink()),
+        0,
+        "PASS",
+    ),
     Situation("a copy without results", copied_and_damaged, 3, "gate closed: 1 of 2 runs pass"),
     # Files missing, torn, changed.
     Situation(
@@ -381,7 +649,7 @@ SITUATIONS = (
         "no journal",
         tampered("good", lambda s: s.journal_path.unlink()),
         3,
-        "history.jsonl: there is no",
+        "history.jsonl is missing",
     ),
     Situation(
         "no digests",
@@ -759,6 +1027,19 @@ SITUATIONS = (
         "it keeps 1 failures",
     ),
     Situation("other columns", batch(other_columns), 3, "its columns are not those of a batch"),
+    Situation(
+        "a batch.json that is a pipe",
+        batch(lambda f: to_pipe(f / "batch.json")),
+        3,
+        "batch.json: a pipe, not a plain file",
+    ),
+    Situation(
+        "rows that are a pipe",
+        batch(lambda f: to_pipe(next((f / "results").glob("*.parquet")))),
+        3,
+        ".parquet: a pipe, not a plain file",
+    ),
+    Situation("a batch and its copy", batch_twice, 0, "gate open: 1 of 1 run passes"),
     Situation("a torn Parquet file", batch(torn_parquet), 3, "it cannot be read"),
     Situation(
         "an edited batch.json",

@@ -11,7 +11,8 @@ import click
 from harness.commands.options import Command, fresh_option, shown_options
 from harness.errors import UsageError
 from harness.shown import Shown, answer
-from harness.targets import each_once, find_runs, is_batch
+from harness.targets import each_once, find_runs
+from results.folders import is_batch
 
 _FOLDER = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path, dir_okay=False)

@@ -22,8 +22,9 @@ from harness.judged_before import JudgedBefore
 from harness.judgement import print_judgement
 from harness.judging import judge_stored, judged_elsewhere, prefix_of, print_judged
 from harness.shown import Shown, answer
-from harness.targets import each_once, find_runs, for_each, is_batch
+from harness.targets import each_once, find_runs, for_each
 from results.engine import Engine
+from results.folders import is_batch
 from results.lone_files import judge_file
 from results.store import RunStore
 
@@ -271,12 +272,15 @@ def report(run_folders: tuple[Path, ...], shown: Shown) -> int:
 
     A folder that is no run means all runs below it.
     """
+    from results.junit import write_junit  # noqa: PLC0415
     from results.report import write_report  # noqa: PLC0415  (imports what makes pages)
 
     def report_run(folder: Path, _: str) -> int:
         store = RunStore(folder)
         results = store.read_results()
+        write_junit(store, results)
         write_report(store, results)
+        store.record_pages()
         page = str(store.report_path)
         if shown is not Shown.JSON:
             click.echo(page)

@@ -16,7 +16,7 @@ from harness.interrupt import stopping
 from harness.plan import from_document
 from harness.shown import Shown, answer
 from harness.sim.reproduce import RedRun, Search, only, red_run, search
-from harness.targets import is_run
+from results.folders import is_run
 from results.store import RunStore
 
 _SHARE = 0.6

@@ -21,8 +21,8 @@ from cluster.names import unknown
 from harness.commands.options import Group, json_option, runs_option, shown_options
 from harness.errors import EXIT_USAGE, UsageError
 from harness.shown import Shown, print_document
-from harness.targets import is_run
 from results.catalogue import DAMAGED, NOT_JUDGED, Entry, Filter, Row, catalogue, entry_of
+from results.folders import is_run
 from results.pruning import Removal, remove
 from results.store import RunStore
 from results.trends import BY, roll_up, trends

@@ -13,10 +13,10 @@ Files and folders in it are relative to the policy's own folder. docs/gate.md ha
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
@@ -60,17 +60,18 @@ AtLeastOne = Annotated[int, Field(strict=True, ge=1, le=_COUNT_MAX)]
 Seconds = Annotated[float, Field(strict=True, ge=0.001, le=_SECONDS_MAX)]
 Hours = Annotated[float, Field(strict=True, ge=0.001, le=_HOURS_MAX)]
 Level = Annotated[float, Field(strict=True, ge=1e-6, le=0.5)]
+_SOME = Field(min_length=1, description="a list of at least one; leave out what is not asked for")
 Tolerance = Annotated[float, Field(strict=True, ge=0, le=100)]
 
 
 @valueclass(kw_only=True)
 class Each:
-    """What every run must be and keep. An empty list, and a missing limit, ask for nothing."""
+    """What every run must be and keep. A missing list, and a missing limit, ask for nothing."""
 
-    campaigns: tuple[Text, ...] = ()
-    systems: tuple[System, ...] = ()
-    backends: tuple[Backend, ...] = ()
-    builds: tuple[Text, ...] = ()
+    campaigns: Annotated[tuple[Text, ...], _SOME] = ()
+    systems: Annotated[tuple[System, ...], _SOME] = ()
+    backends: Annotated[tuple[Backend, ...], _SOME] = ()
+    builds: Annotated[tuple[Text, ...], _SOME] = ()
     """Patterns, of which one must match a name of the build under test (results.facts)."""
     age_max_h: Hours | None = None
     operations_min: Count = 0
@@ -78,7 +79,7 @@ class Each:
     leader_changes_min: Count = 0
     unavailability_max_s: Seconds | None = None
     recovery_max_s: Seconds | None = None
-    signed_by: tuple[Text, ...] = ()
+    signed_by: Annotated[tuple[Text, ...], _SOME] = ()
     """Files of public keys, of which one must have signed the run."""
 
 
@@ -95,7 +96,7 @@ class Require:
     runs: AtLeastOne = 1
     seeds: AtLeastOne = 1
     """How many different ones."""
-    faults: tuple[FaultName, ...] = ()
+    faults: Annotated[tuple[FaultName, ...], _SOME] = ()
     """Each of which bit in at least one of these runs."""
     operations: Count = 0
     leader_changes: Count = 0
@@ -116,7 +117,7 @@ class Baseline:
     """Runs of an earlier build, and what counts as worse."""
 
     runs: Annotated[tuple[Text, ...], Field(min_length=1, description="a list of folders")]
-    figures: tuple[Figure, ...] = (
+    figures: Annotated[tuple[Figure, ...], _SOME] = (
         "write-p99-ms",
         "read-p99-ms",
         "throughput-per-s",
@@ -139,8 +140,8 @@ class Policy:
     allow_skipped: Flag = False
     allow_no_faults: Flag = False
     each: Each = Each()
-    require: tuple[Require, ...] = ()
-    canary: tuple[Canary, ...] = ()
+    require: Annotated[tuple[Require, ...], _SOME] = ()
+    canary: Annotated[tuple[Canary, ...], _SOME] = ()
     baseline: Baseline | None = None
 
     @property
@@ -155,10 +156,14 @@ _POLICY = Schema(Policy, PolicyError)
 def read_policy(path: Path) -> Policy:
     """Read and check a policy, its paths made relative to where we are.
 
+    A policy that lost its content would let everything pass, so one that asks for nothing is none.
+
     Raises PolicyError, one line that begins with the path.
     """
     try:
-        policy = _POLICY.read(read_document(path, "a policy", PolicyError))
+        document = read_document(path, "a policy", PolicyError)
+        policy = _POLICY.read(document)
+        _refuse_empty(document, policy)
     except PolicyError as error:
         said = str(error)
         raise PolicyError(said if said.startswith(f"{path}: ") else f"{path}: {said}") from error
@@ -171,3 +176,14 @@ def read_policy(path: Path) -> Policy:
     if baseline is not None:
         baseline = replace(baseline, runs=beside(baseline.runs))
     return replace(policy, each=each, baseline=baseline)
+
+
+def _refuse_empty(document: Mapping[str, Any], policy: Policy) -> None:
+    """Raise PolicyError for a policy without a version, or that asks for nothing."""
+    if "version" not in document:
+        raise PolicyError("version is missing: a policy begins with version = 1")
+    if "each" in document and policy.each == Each():
+        raise PolicyError("each asks for nothing: say what, or leave it out")
+    asked = (policy.judge_again, policy.each != Each(), policy.require, policy.canary)
+    if not any(asked) and policy.baseline is None:
+        raise PolicyError("it asks for nothing: say what every run must be, or which must be there")

@@ -1,8 +1,8 @@
 """Figures of the runs against those of a baseline: whether they are worse beyond noise.
 
-Runs are compared with runs of the baseline that did the same: campaign, workload, system, backend
-and number of nodes. `results.comparison` has the test. The level of the policy is that of all
-comparisons together: each is tested at its share (Bonferroni), so that five figures of four
+Runs are compared with runs of the baseline that did the same: by the same plan, but for name
+and seed (`results.strata`). `results.comparison` has the test. The level of the policy is that of
+all comparisons together: each is tested at its share (Bonferroni), so that five figures of four
 campaigns do not raise an alarm twenty times as often.
 """
 
@@ -29,7 +29,8 @@ def comparisons_of(
     if damaged:
         sentence = f"a run of the baseline does not pass the gate itself: {damaged[0].line}"
         return [Requirement("baseline", Status.UNKNOWN, one_line(sentence))]
-    again = {e.identity for e in earlier if e.identity} & {e.identity for e in entries}
+    known = {e.identity for e in earlier if e.identity}
+    again = [e.run for e in entries if e.identity in known]
     if again:
         sentence = f"{one_line(min(again))} is among the runs and in the baseline: nothing compares"
         return [Requirement("baseline", Status.UNKNOWN, sentence)]

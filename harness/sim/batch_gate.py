@@ -21,8 +21,10 @@ from harness.sim.batch_rows import read_batch, wrong_summary
 from harness.sim.batch_signature import batch_signer
 from harness.sim.chunks import BatchPlan, Row
 from harness.source import source_digest
+from results.digests import digest_of
 from results.facts import Facts
 from results.files import StoreError
+from results.folders import BATCH_MARK
 from results.gate import GateEntry
 from results.refusals import one_line
 from results.signature import TrustedKey
@@ -41,17 +43,19 @@ def gate_batch(
     """
     resolved = folder.resolve()
     name = one_line(f"{resolved.parent.name}/{resolved.name}")
-    facts = None
+    facts, identity = None, str(resolved)
     try:
         status, line, facts = _gate(
             folder, allow_no_faults=allow_no_faults, judge_again=judge_again, keys=keys
         )
+        # Code and request decide every row, so that a copy of a batch is the same batch.
+        identity = digest_of(folder / BATCH_MARK).sha256 or identity
     except StoreError as error:
         status, line = Status.UNKNOWN, f"not judged: {one_line(str(error))}"
     except (OSError, RecursionError) as error:
         line = f"cannot be read: {one_line(str(error)) or type(error).__name__}"
         status = Status.UNKNOWN
-    return GateEntry(name, status, f"{name}: {line}", str(resolved), facts)
+    return GateEntry(name, status, f"{name}: {line}", identity, facts)
 
 
 def _gate(

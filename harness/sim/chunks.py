@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from checkers.verdict import Status
 from cluster.values import valueclass
-from extensions.plain_files import read_lines, open_plain
+from extensions.plain_files import open_plain, read_lines
 from harness.errors import BatchError
 from harness.plan import Plan, in_simulation
 from harness.sim import coverage

@@ -159,7 +159,9 @@ class _Run:
         # The monitor first: it must judge an event before a strand acts on it.
         ImageWatch(world, watch(world, lambda seen: self._broken(seen.property, seen.explanation)))
         self._watch = Watch(world)
-        self._recorder = Recorder(journal, lambda: self._scheduler.now_ms / 1000.0, WORLD_CLOCK)
+        self._recorder = Recorder(
+            journal, lambda: self._scheduler.now_ms / 1000.0, WORLD_CLOCK, {"seed": plan.seed}
+        )
         self._violations = Violations(self._scheduler, self._watch, self._recorder, wanted)
         self._workload = plan.make_workload()
         self._clients = ScriptedClients(plan, self._workload)

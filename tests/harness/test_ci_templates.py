@@ -26,7 +26,7 @@ def place(bench, tmp_path):
     """A folder of a job: a run that passes, one that fails, a policy, and kraftprobe on its PATH."""
     for kind, name in (("good", "passes"), ("bad", "fails")):
         (tmp_path / name).symlink_to(bench.copy(kind).folder.parent)
-    (tmp_path / "release.toml").write_text("[each]\noperations_min = 100\n")
+    (tmp_path / "release.toml").write_text("version = 1\n[each]\noperations_min = 100\n")
     program = tmp_path / "bin" / "kraftprobe"
     program.parent.mkdir()
     program.write_text(

@@ -140,7 +140,7 @@ def test_sign_makes_a_key_and_signs_the_runs_of_a_folder(tmp_path, bench):
     store = bench.copy("good")
     signed = sign("--key", key, store.folder.parent)
     assert (signed.exit_code, signed.output) == (0, f"signed {store.name}\n")
-    (tmp_path / "release.toml").write_text('[each]\nsigned_by = ["release.pem.pub"]\n')
+    (tmp_path / "release.toml").write_text('version = 1\n[each]\nsigned_by = ["release.pem.pub"]\n')
     assert run("--policy", tmp_path / "release.toml", store.folder)[0] == 0
 
 

@@ -177,13 +177,13 @@ def simulate(sim: Simulation, duration_ns: int, rate_per_s: float, workers: int)
             heapq.heappush(heap, (now + pause, order, "invoke", {"worker": op["worker"]}))
 
 
-def journal_faults(sim: Simulation, faults: Any = FAULTS) -> None:
+def journal_faults(sim: Simulation, faults: Any = FAULTS, **of: Any) -> None:
     """Faults, observed leaders and phases, as the nemesis journals them."""
 
     def at(seconds: float) -> int:
         return int(seconds * sim.scale * SECOND)
 
-    start = {"name": "start", "clock": CLOCK, "origin_ns": 0}
+    start = {"name": "start", "clock": CLOCK, "origin_ns": 0, **of}
     sim.journal(at(0.0), process=NEMESIS, type="ok", f="phase", value=start)
     for name, when in (("faults", 0.0), ("heal", 50.0), ("final-reads", 54.0)):
         sim.journal(at(when), process=NEMESIS, type="ok", f="phase", value={"name": name})
@@ -314,7 +314,7 @@ def make_run(
     store = RunStore.create(root, plan)
     sim = Simulation(random.Random(seed), duration_s / 60, keys, stale_reads, slower)
     sim.killed = any(fault == "kill" for fault, *_ in faults)
-    journal_faults(sim, faults)
+    journal_faults(sim, faults, run=name, seed=seed, at="2026-11-21T01:02:03+00:00")
     simulate(sim, int(duration_s * 50 / 60 * SECOND), rate_per_s, 5)
     last = max(time_ns for time_ns, _, _ in sim.events)
     final_reads(sim, max(last, int(duration_s * 54 / 60 * SECOND)) + 1_000_000)
