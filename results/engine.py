@@ -37,8 +37,9 @@ class Engine:
     """Judges any number of runs, with one Spark session at most.
 
     The session starts with the first work that is for Spark: where the user named a master, all
-    is. `warn` takes one line when Spark does not start, or dies; whatever it does, the verdict
-    is that of `results.pipeline.judge`. To be made when no node runs (see `results.session`).
+    is. A master that was named and cannot be had is an error. Else `warn` takes one line when
+    Spark does not start, or dies; whatever it does, the verdict is that of
+    `results.pipeline.judge`. To be made when no node runs (see `results.session`).
     """
 
     def __init__(self, master: str | None, warn: Callable[[str], None]) -> None:
@@ -105,7 +106,10 @@ class Engine:
         self.close()
 
     def _with_spark(self, act: Callable[[SparkHandle], _T]) -> _T | None:
-        """Act with the session; None, and a warning, if there is none any more."""
+        """Act with the session; None, and a warning, if there is none any more.
+
+        Raises SparkError or JvmError where the user named a master that cannot be had.
+        """
         if self._dead:
             return None
         try:
@@ -114,6 +118,8 @@ class Engine:
             return act(self._handle)
         except (SparkError, JvmError) as error:
             words = self._spark.last_words() if self._handle is not None else ""
+            if self._asked_for and self._handle is None:
+                raise
             self._dead, self._handle = True, None
             self._spark.close()
             self._warn(f"WARNING: judging without Spark: {error}{words}")

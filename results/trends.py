@@ -4,8 +4,8 @@ A run is one observation, in both: a roll-up has the median and the worst of the
 a trend is the rank-sum test of `results.comparison` between the runs and those of a baseline which
 did the same: by the same plan, but for its name and seed (`results.strata`). All comparisons share
 the level (Bonferroni), as in the gate: `worse` means beyond noise and by more than the tolerance,
-`unknown` that so few runs could show nothing. A run of a mutant, or one that did not PASS, is no observation
-of a trend.
+`unknown` that so few runs could show nothing. A run of a mutant, or one that did not PASS, is no
+observation of a trend.
 
 The figures are those of the catalogue, which are stored with the runs; the gate computes its own.
 """

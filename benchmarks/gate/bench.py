@@ -150,6 +150,7 @@ def _simulated(root: Path) -> Path:
         workload_options={"keys": 4},
         concurrency=4,
         rate_per_s=60.0,
+        faults=("kill",),
         strands=strands,
     )
     assert run_stored(from_document(plan.to_json()), root / "run") == 0, (

@@ -174,7 +174,7 @@ def itself_as_baseline(bench: Bench) -> Arguments:
 
 
 def loosened(bench: Bench) -> Arguments:
-    return [*asked("", "quiet")(bench), "--allow-no-faults"]
+    return [*asked(SOME, "quiet")(bench), "--allow-no-faults"]
 
 
 def no_such_key(bench: Bench) -> Arguments:

@@ -423,10 +423,18 @@ def renamed_copy(*, journal: bool, seed: int = 8, run: str = "other-name") -> Ch
 
 def beside_the_first(change: Change) -> Callable[[Bench], Arguments]:
     def make(bench: Bench) -> Arguments:
-        first, copy = bench.copy("good"), bench.copy("good")
-        change(copy)
-        folder = copy.folder.rename(copy.folder.with_name(copy.plan()["run"]))
-        return [first.folder, folder]
+        return [bench.copy("good").folder, *moved(change)(bench)]
+
+    return make
+
+
+def moved(change: Change) -> Callable[[Bench], Arguments]:
+    """A run to which something was done, in the folder that its plan names."""
+
+    def make(bench: Bench) -> Arguments:
+        store = bench.copy("good")
+        change(store)
+        return [store.folder.rename(store.folder.with_name(store.plan()["run"]))]
 
     return make
 
@@ -545,7 +553,7 @@ SITUATIONS = (
     ),
     Situation(
         "an old run renamed to now, with logs of its nodes",
-        tampered("good", lambda s: [with_a_log(s), renamed_copy(journal=True, seed=7, run=NOW)(s)]),
+        moved(lambda s: [with_a_log(s), renamed_copy(journal=True, seed=7, run=NOW)(s)]),
         3,
         "and its nodes wrote their first records at 2026-11-21 01:02 UTC",
     ),

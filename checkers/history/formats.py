@@ -29,7 +29,7 @@ from checkers.history.json_text import JsonError, parse, parse_all, shown
 from checkers.history.sealed import FIELD, is_changed
 from checkers.history.sources import TEXT_BYTES_MAX, open_history
 from checkers.history.text_lines import are_text_lines, operations_of
-from checkers.history.untrusted import read_bounded
+from extensions.plain_files import read_bounded
 
 _JOURNAL_FIELDS = frozenset(Event.__slots__)
 _START_BYTES = 4096

@@ -1,6 +1,6 @@
 """Where the bytes of a history come from: a plain file, gzip of one, or standard input (`-`).
 
-All of it is bounded before it is read (`checkers.history.untrusted`). What is no text of a history
+All of it is bounded before it is read (`extensions.plain_files`). What is no text of a history
 but something that people have beside one is refused by the name of what it is.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from checkers.history import HistoryError
-from checkers.history.untrusted import open_plain, read_bounded
+from extensions.plain_files import open_plain, read_bounded
 
 FILE_BYTES_MAX = 1 << 33
 """Of a file that can be read in pieces."""

@@ -473,7 +473,8 @@ def test_spark_starts_when_no_node_runs_any_more(tmp_path, monkeypatch):
     result = kraftprobe(
         *("run", "--campaign", plan, "--runs", tmp_path / "runs", "--spark-master", "local[*]")
     )
-    assert "WARNING: judging without Spark: not here" in result.stderr
+    assert result.stderr.endswith("kraftprobe: not here\n")
+    assert result.exit_code == 2
     assert seen == [(1, {"DEAD"})]
 
 

@@ -111,6 +111,7 @@ def test_a_judgement_that_cannot_be_stored_is_no_verdict(tmp_path, monkeypatch, 
     assert "there is no verdict" in line
     assert line.endswith(f"Make room, then judge again: kraftprobe check {store.folder}")
     monkeypatch.undo()
+    assert not store.results_path.exists()
     assert kraftprobe("check", store.folder).exit_code == 0
 
 

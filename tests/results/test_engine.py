@@ -67,9 +67,20 @@ def test_a_run_too_large_to_be_a_task_is_left_to_its_keys(tmp_path, starts, monk
     assert starts == []
 
 
-def test_runs_that_no_worker_judged_are_judged_here(tmp_path, starts):
+def test_a_master_that_was_named_and_cannot_be_had_is_an_error(tmp_path, starts):
+    folders = [make_run(tmp_path, run=f"r{n}", duration_s=6).folder for n in range(2)]
+    for given in (folders, folders[:1]):
+        arguments = ["check", *map(str, given), "--spark-master", "local[2]"]
+        result = CliRunner().invoke(main, arguments)
+        assert (result.exit_code, result.stdout) == (2, ""), result.output
+    assert result.stderr == "kraftprobe: no java found\n"
+
+
+def test_runs_that_no_worker_judged_are_judged_here(tmp_path, starts, monkeypatch):
+    monkeypatch.setattr(engine, "SPARK_FROM_BYTES", 1)
+    monkeypatch.setattr(engine.os, "cpu_count", lambda: 2)
     folders = [make_run(tmp_path, run=f"r{n}", stale_reads=n).folder for n in range(2)]
-    result = CliRunner().invoke(main, ["check", *map(str, folders), "--spark-master", "local[2]"])
+    result = CliRunner().invoke(main, ["check", *map(str, folders)])
     assert (result.exit_code, len(starts)) == (1, 1), result.output
     assert result.stderr == "WARNING: judging without Spark: no java found\n"
     assert "PASS r0" in result.stdout
@@ -77,14 +88,20 @@ def test_runs_that_no_worker_judged_are_judged_here(tmp_path, starts):
 
 
 def test_any_run_is_judged_with_a_spark_that_was_asked_for(tmp_path, starts):
-    judged(make_run(tmp_path, duration_s=6), "spark://there:7077")
+    with pytest.raises((SparkError, JvmError)):
+        judged(make_run(tmp_path, duration_s=6), "spark://there:7077")
     assert starts == ["spark://there:7077"]
 
 
-def test_a_spark_that_does_not_start_costs_one_warning_and_no_verdict(tmp_path, starts):
+def test_a_spark_that_does_not_start_costs_one_warning_and_no_verdict(
+    tmp_path, starts, monkeypatch
+):
     stores = [make_run(tmp_path, run=f"r{n}", stale_reads=n) for n in range(2)]
     warnings = []
-    with Engine("local[*]", warnings.append) as judges:
+    monkeypatch.setattr(engine, "SPARK_FROM_BYTES", 1)
+    monkeypatch.setattr(engine.os, "cpu_count", lambda: 2)
+    with Engine(None, warnings.append) as judges:
+        assert judges.each_by_itself([s.folder for s in stores], judged_elsewhere) == {}
         statuses = [judges.judge(store).status for store in stores]
     assert statuses == [Status.PASS, Status.FAIL]
     assert warnings == ["WARNING: judging without Spark: no java found"]
@@ -115,6 +132,13 @@ def test_a_jvm_killed_while_judging_leaves_the_plain_verdict(tmp_path, monkeypat
     assert "; its JVM ended" in result.stderr
     assert judgement(store.read_results()) == judgement(plain)
     assert len(sessions) == 1
+
+
+def test_why_a_job_died_is_said_and_not_which_call_it_was():
+    message = "An error occurred while calling o42.collectToPython.\n: org.X: Job aborted: lost"
+    died = pytest.raises(SparkError, match=r"^a Spark job died: org\.X: Job aborted: lost$")
+    with died, one_line_errors():
+        raise PySparkException(message)
 
 
 def test_what_a_worker_raised_is_said_in_one_line():

