@@ -135,7 +135,7 @@ def load_trace_events(nodes_folder: Path, nodes: Sequence[str], names: frozenset
         try:
             found = [
                 _trace_event(path, node, number, fields)
-                for number, line in enumerate(lines_of(path), start=1)
+                for number, line in enumerate(read_lines(path), start=1)
                 if any(mark in line for mark in marks)
                 and (fields := _parse(line.removesuffix(b"\n"))) is not None
             ]

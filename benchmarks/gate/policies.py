@@ -214,7 +214,7 @@ POLICIES = (
     Situation(
         "a policy that only lets pass", asked("allow_skipped = true", "good"), 2, "asks for nothing"
     ),
-    Situation("a policy that lost its content", lost_policy(b""), 2, "version is missing"),
+    Situation("a policy that lost its content", lost_policy(b""), 2, "is empty"),
     Situation(
         "a policy without a version",
         lost_policy(b"[each]\noperations_min = 10\n"),
@@ -363,7 +363,7 @@ POLICIES = (
         "a torn journal that was recorded so",
         asked(SOME, "good", change=torn),
         3,
-        "the end of its journal is torn",
+        "of the journal are no whole line",
     ),
     # What must be among them.
     Situation(

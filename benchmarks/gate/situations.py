@@ -920,7 +920,7 @@ SITUATIONS = (
         "a strand's fault replaced, forged",
         tampered("simulated", plan(pause_instead, "forge")),
         3,
-        "its plan contradicts itself",
+        "its plan is none that this version runs",
     ),
     Situation(
         "a plan of the future",
