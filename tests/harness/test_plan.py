@@ -101,7 +101,7 @@ def error(**changes):
             {"schedule": [SCRIPT[0] | {"at_s": 99}]},
             "schedule 1: at_s must be a number from 0 to 60",
         ),
-        ({"schedule": SCRIPT, "faults": ["pause"]}, "faults names 'pause', but the schedule"),
+        ({"schedule": SCRIPT, "faults": ["pause"]}, "faults: 'pause' is not in the schedule"),
     ],
 )
 def test_a_wrong_plan_is_reported_in_one_line(changes, message):
