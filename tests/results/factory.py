@@ -221,7 +221,7 @@ def final_reads(sim: Simulation, begin_ns: int) -> None:
         )
         sim.answers.append((now + 1_000_000, "n3", "read"))
         now += 5_000_000
-    reads = {"read": list(NODES), "missing": {}, "sentinel": "kraftprobe.sentinel.1"}
+    reads = {"read": list(NODES), "missing": {}, "sentinel": PREFIX + next(iter(sorted(sim.state)))}
     sim.journal(now, process=NEMESIS, type="ok", f=FINAL_READS, value=reads)
     sim.journal(now, process=NEMESIS, type="ok", f="phase", value={"name": "stop"})
     sim.journal(now, process=NEMESIS, type="ok", f="phase", value={"name": "evidence"})
