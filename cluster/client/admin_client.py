@@ -65,6 +65,8 @@ BROKER_RESOURCE: Final = i8(4)
 CLIENT_METRICS_RESOURCE: Final = i8(16)
 CLUSTER_RESOURCE: Final = (BROKER_RESOURCE, "")
 """The cluster-wide default of all brokers, which holds the register keys."""
+TOPICS_A_REQUEST: Final = 100
+"""Whose configurations are described at a time: an answer is bounded (`describe.MAX_DESCRIBED`)."""
 
 AlterOperation = Literal["set", "delete", "append", "subtract"]
 _OPERATION_CODES: Final = {"set": i8(0), "delete": i8(1), "append": i8(2), "subtract": i8(3)}
@@ -418,8 +420,8 @@ class Client:
         Returns `{"topics": {name: {"id", "partitions"}}, "configs": {"topic:a" or "broker:":
         {name: value}}}`, of the topics, the brokers' default and what is named `also`. Resources
         that have no configs are left out, and so is what was not set in the metadata. Kafka's
-        protocol does not say up to which offset an image has replayed, and the two requests are
-        not one snapshot: the caller waits until nothing changes any more (DescribeQuorum at the
+        protocol does not say up to which offset an image has replayed, and the requests are not
+        one snapshot: the caller waits until nothing changes any more (DescribeQuorum at the
         leader shows all voters at its high watermark) and reads until two results in a row are
         equal.
 
@@ -431,17 +433,21 @@ class Client:
             include_topic_authorized_operations=False,
         )
         topics = await self.ask(endpoint, everything, _all_topics, timeout_ms)
-        of_topics = ((TOPIC_RESOURCE, name) for name in sorted(topics))
-        resources = dict.fromkeys([CLUSTER_RESOURCE, *also, *of_topics])
-        question = DescribeConfigsRequest(
-            resources=tuple(
-                DescribeConfigsResource(
-                    resource_type=kind, resource_name=name, configuration_keys=None
-                )
-                for kind, name in resources
-            ),
-        )
-        configs = await self.ask(endpoint, question, _all_configs, timeout_ms)
+        others = [*dict.fromkeys([CLUSTER_RESOURCE, *also])]
+        of_topics = [(TOPIC_RESOURCE, name) for name in sorted(topics)]
+        rest = [each for each in of_topics if each not in others]
+        slices = (rest[at : at + TOPICS_A_REQUEST] for at in range(0, len(rest), TOPICS_A_REQUEST))
+        configs: dict[str, dict[str, str]] = {}
+        for resources in (others, *slices):
+            question = DescribeConfigsRequest(
+                resources=tuple(
+                    DescribeConfigsResource(
+                        resource_type=kind, resource_name=name, configuration_keys=None
+                    )
+                    for kind, name in resources
+                ),
+            )
+            configs |= await self.ask(endpoint, question, _all_configs, timeout_ms)
         return {"topics": topics, "configs": configs}
 
     def judge(self, error: ErrorCode) -> Outcome | None:
