@@ -102,10 +102,11 @@ def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
     Readers disagree which of both counts, so that one file could be two documents.
     """
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is repeated")
+    table: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in table:
+            raise ValueError(f"key {key!r} is repeated")
+        table[key] = value
     return table
 
 

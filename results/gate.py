@@ -45,6 +45,7 @@ from results.tables import RunName
 
 _USAGE = 2
 _HEAD_SHOWN = 16
+_BUILDS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class GateDecision:
 
     @property
     def summary(self) -> str:
-        """The decision, and how many runs pass."""
+        """The decision, how many runs pass, and of what they are."""
         passed: dict[str, bool] = {}
         for number, entry in enumerate(self.entries):
             identity = entry.identity or str(number)
@@ -148,7 +149,17 @@ class GateDecision:
             met = sum(found.status is Status.PASS for found in self.requirements)
             are = "requirement is" if len(self.requirements) == 1 else "requirements are"
             text += f", {met} of {len(self.requirements)} {are} met"
-        return text
+        return text + self._tested()
+
+    def _tested(self) -> str:
+        """Say of which systems and builds the runs are; a faulty variant is nobody's release."""
+        facts = (entry.facts for entry in self.entries)
+        known = (found for found in facts if found is not None and found.mutant is None)
+        builds = list(dict.fromkeys(f"{found.system} {found.build}" for found in known))
+        shown = [one_line(build) for build in builds[:_BUILDS_SHOWN]]
+        if len(builds) > _BUILDS_SHOWN:
+            shown.append(f"{len(builds) - _BUILDS_SHOWN} more")
+        return f"; under test: {' and '.join(shown)}" if shown else ""
 
     def _repeated(self) -> list[str]:
         """Name for each entry the run that it repeats; empty for the first of an identity."""

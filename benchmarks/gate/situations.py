@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.gate.bench import Bench, Situation, edit, forge, rejudge_digest
-from checkers.history import EventType
+from checkers.history import NEMESIS, Event, EventType
 from harness.sim.chunks import SCHEMA
 from results.journal import decode_event, encode_event
 from results.pipeline import judge
@@ -208,6 +208,82 @@ def forged_evidence(store: RunStore) -> None:
     forge(store, rejudge=True)
 
 
+def journal(change: Callable[[Event], Event | None], *, rejudge: bool) -> Change:
+    """Change events of the journal or leave them out, and make all digests anew."""
+
+    def act(store: RunStore) -> None:
+        events = map(decode_event, store.journal_path.read_bytes().splitlines())
+        kept = [new for event in events if (new := change(event)) is not None]
+        rows = [replace(event, index=index) for index, event in enumerate(kept)]
+        store.journal_path.write_bytes(b"".join(map(encode_event, rows)))
+        forge(store, rejudge=rejudge)
+
+    return act
+
+
+def heal_that(
+    ended: EventType, error: str | None = None, **measured: Any
+) -> Callable[[Event], Event]:
+    """Let the heal of the partition end so."""
+
+    def act(event: Event) -> Event:
+        if event.f != "partition" or event.type is EventType.INVOKE:
+            return event
+        if event.value["phase"] != "heal":
+            return event
+        return replace(event, type=ended, error=error, value={**event.value, **measured})
+
+    return act
+
+
+DEAF = heal_that(EventType.OK, verified=False, detail={"reason": "n2 hears none"})
+RAISED = heal_that(EventType.INFO, "OSError: no such device", verified=None, detail=None)
+
+
+def ended_by_itself(event: Event) -> Event:
+    """Note the end of a node's process where the leader was seen last."""
+    if event.f != "leader" or event.value["epoch"] != 4:
+        return event
+    value = {"node": "n2", "incarnation": 0, "exit_code": 1, "output_tail": []}
+    return replace(event, f="crash", type=EventType.INFO, value=value)
+
+
+def without_kill(event: Event) -> Event | None:
+    return None if event.f == "kill" else event
+
+
+def without_kill_and_plan(store: RunStore) -> None:
+    """Take a kill out of journal and plan: its node began twice all the same."""
+
+    def act(document: dict[str, Any]) -> None:
+        document["faults"].remove("kill")
+        document["schedule"] = [row for row in document["schedule"] if row["fault"] != "kill"]
+        document["expectations"]["faults"].remove("kill")
+        check_of(document, "exercised")["options"]["expectations"] = document["expectations"]
+
+    edit(store.plan_path, act)
+    journal(without_kill, rejudge=True)(store)
+
+
+def not_served(store: RunStore) -> None:
+    """Let every operation of the last phase fail."""
+    began: list[int] = []
+
+    def act(event: Event) -> Event:
+        if event.f == "phase" and event.value["name"] == "heal":
+            began.append(event.index)
+        failed = began and event.type is EventType.OK and event.process != NEMESIS
+        return replace(event, type=EventType.FAIL, error="NOT_CONTROLLER") if failed else event
+
+    journal(act, rejudge=True)(store)
+
+
+def nothing_read(event: Event) -> Event:
+    """Let every read fail."""
+    failed = event.f == "read" and event.type is EventType.OK
+    return replace(event, type=EventType.FAIL, error="NOT_CONTROLLER") if failed else event
+
+
 # -- what is done to batches ---------------------------------------------------------------------
 
 
@@ -240,8 +316,8 @@ def pause_instead(document: dict[str, Any]) -> None:
 
 
 def quiet_row(found: list[dict[str, Any]]) -> None:
-    (row,) = (row for row in found if row["verdict"] == "UNDER-EXERCISED")
-    row |= {"verdict": "PASS", "plan": None}
+    exercise = json.loads(found[0]["exercise"])
+    found[0]["exercise"] = json.dumps({**exercise, "ok": 0, "reads": 0, "writes": 0})
 
 
 def less_needed(found: list[dict[str, Any]]) -> None:
@@ -476,9 +552,7 @@ SITUATIONS = (
     # What opens it.
     Situation("an intact run", untouched("good"), 0, "operations ok ("),
     Situation("an intact simulated run", untouched("simulated"), 0, "faults that bit: kill 1"),
-    Situation(
-        "an intact batch of seeds", untouched("batch"), 0, "3 seeds (2 PASS, 1 UNDER-EXERCISED), "
-    ),
+    Situation("an intact batch of seeds", untouched("batch"), 0, "3 seeds (3 PASS), "),
     Situation("a campaign's folder", campaign, 0, "gate open: 2 of 2 runs pass"),
     Situation("run, simulated run and batch together", mixed, 0, "gate open: 3 of 3 runs pass"),
     Situation("the same run twice", twice, 0, "counted once)"),
@@ -509,6 +583,55 @@ SITUATIONS = (
     Situation("a mutant's batch", untouched("mutant-batch"), 3, "it ran mutant M35"),
     Situation("no evidence: UNKNOWN", untouched("blind"), 3, "UNKNOWN"),
     Situation("a killed harness", untouched("killed"), 3, "its harness was killed or broke off"),
+    # What a PASS needs, taken away.
+    Situation(
+        "a node that ended by itself",
+        tampered("good", journal(ended_by_itself, rejudge=True)),
+        1,
+        "n2 died by",
+    ),
+    Situation(
+        "a kill that neither journal nor plan has",
+        tampered("good", without_kill_and_plan),
+        3,
+        "though no fault in the journal had ended it",
+    ),
+    Situation(
+        "no operation ok in the last phase",
+        tampered("good", not_served),
+        3,
+        "after the last heal no operation was ok",
+    ),
+    Situation(
+        "no read ok",
+        tampered("good", journal(nothing_read, rejudge=True)),
+        3,
+        "0 reads were ok",
+    ),
+    Situation(
+        "a heal that measured no effect",
+        tampered(
+            "good",
+            journal(DEAF, rejudge=True),
+        ),
+        3,
+        "was not healed: n2 hears none",
+    ),
+    Situation(
+        "a heal that raised",
+        tampered("good", journal(RAISED, rejudge=True)),
+        3,
+        "was not healed: OSError: no such device",
+    ),
+    Situation(
+        "a heal that failed, all forged to PASS",
+        tampered(
+            "good",
+            journal(DEAF, rejudge=False),
+        ),
+        3,
+        "was not healed: n2 hears none",
+    ),
     Situation("an empty folder", lambda bench: [bench.folder()], 2, "there are no runs in it"),
     Situation("no such folder", lambda bench: [bench.folder() / "x"], 2, "there is no such folder"),
     Situation("a file", lambda bench: [bench.copy("good").plan_path], 2, "this is a file"),
@@ -853,7 +976,7 @@ SITUATIONS = (
                 "forge",
             ),
         ),
-        3,
+        1,
         "lacks a check that its workload demands: linearizable",
     ),
     Situation(
@@ -1005,7 +1128,7 @@ SITUATIONS = (
         "is a PASS that holds a finding",
     ),
     Situation(
-        "a quiet seed turned to PASS",
+        "a PASS of a seed that was quiet",
         batch(lambda f: rows(f, quiet_row)),
         3,
         "seed 14 is a PASS in which too little was tried",

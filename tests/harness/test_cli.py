@@ -586,7 +586,7 @@ def test_gate_takes_a_campaign_and_the_working_folder(runs, monkeypatch):
     first, second, last = result.stdout.splitlines()
     assert first.startswith("synthetic/a: PASS: ")
     assert second.endswith("(the same run as synthetic/a: counted once)")
-    assert last == "gate open: 1 of 1 run passes"
+    assert last == "gate open: 1 of 1 run passes; under test: kraft 0.1.0"
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,8 @@ def test_a_policy_that_is_not_there_is_usage(tmp_path, bench):
 
 
 def test_quiet_prints_the_decision_alone(bench):
-    assert run("--quiet", bench.copy("good").folder) == (0, "gate open: 1 of 1 run passes\n")
+    code, output = run("--quiet", bench.copy("good").folder)
+    assert (code, output) == (0, "gate open: 1 of 1 run passes; under test: kraft 0.1.0\n")
 
 
 def test_json_is_a_document_and_nothing_else(bench):
