@@ -53,21 +53,16 @@ def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> di
     """Return those of these nodes that served after a fault ended them, with no start behind it.
 
     A verified fault ended its targets between its invocation and its completion, and a final read
-    is served by a process. Where times cannot be placed on the journal's axis nothing is returned.
+    is served by a process. Where times cannot be placed on the journal's axis nothing is returned,
+    nor for a step of a script: that is journaled when it is done, and may have started the node.
     """
     found = {}
-    begun: dict[tuple[str, object], int] = {}
-    for note in run.notes:
+    faults = _faults(run)
+    for note, begun_ns in zip(faults, _begun(faults), strict=True):
         value = note.value
-        if note.process != NEMESIS or note.f not in ENDING or not isinstance(value, dict):
+        if note.f not in ENDING or note.type is EventType.INVOKE or begun_ns is None:
             continue
-        if value.get("phase") != "inject":
-            continue
-        entry = note.f, value.get("entry")
-        if note.type is EventType.INVOKE:
-            begun[entry] = note.time_ns
-            continue
-        if value.get("verified") is not True:
+        if value.get("phase") != "inject" or value.get("verified") is not True:
             continue
         for node in set(nodes) & {str(target) for target in value.get("targets") or ()}:
             starts = [e for e in evidence.traces.get(node, ()) if e.event == "start"]
@@ -75,7 +70,7 @@ def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> di
             placed = [time_ns for time_ns in times if time_ns is not None]
             if len(placed) < len(times) or not times or node not in evidence.final_reads:
                 continue
-            if max(placed) < begun.get(entry, note.time_ns):
+            if max(placed) < begun_ns:
                 found[node] = (
                     f"{node} (its trace: no start behind the {note.f} at {seconds(note.time_ns)})"
                 )
@@ -83,53 +78,64 @@ def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> di
 
 
 _STILL: Final = frozenset({"dead", "paused"})
+_Placed = tuple[int | None, TraceEvent]
+"""A line of a trace, and its time on the journal's axis."""
+_Window = tuple[int, float, Collection[str] | None]
+"""Begin and end of a time in which nodes may have been started, and which: None, any."""
 
 
 def unlike_faults(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> dict[str, str]:
     """Return those of these nodes with traces that contradict the faults of the journal.
 
     A line has the time before it is written, so a process that was seen dead or stopped has no
-    line of a later time, until somebody heals it or injects something else. Processes are started
+    line of a later time, until somebody heals it or injects something else. Of a step of a script
+    the journal has the end alone: when it began to touch a node is not known. Processes are started
     again by the harness alone, for a fault or its heal: behind a fault that was asked for.
     """
-    found: dict[str, str] = {}
-    placed = {
-        node: [(evidence.run_ns(event), event) for event in evidence.traces.get(node, ())]
-        for node in nodes
-    }
-    faults = [
-        note
-        for note in run.notes
-        if note.process == NEMESIS and isinstance(note.value, dict) and "phase" in note.value
-    ]
-    windows = _windows(faults)
-    for place, note in enumerate(faults):
-        states = _states(note)
-        end_ns = min((n.time_ns for n in faults[place + 1 :]), default=note.time_ns)
-        for node in nodes:
-            if states.get(node) not in _STILL:
-                continue
-            for time_ns, event in placed[node]:
-                if time_ns is not None and note.time_ns < time_ns < end_ns:
-                    found.setdefault(
-                        node,
-                        f"{node} (its trace: a {event.event!r} at {seconds(time_ns)}, when the "
-                        f"{note.f} at {seconds(note.time_ns)} had left it {states[node]})",
-                    )
+    faults = _faults(run)
+    begun = _begun(faults)
+    windows = _windows(faults, begun)
+    found = {}
     for node in nodes:
-        for before, (time_ns, event) in pairwise(placed[node]):
-            if event.event != "start" or time_ns is None or before[1].event == "fatal":
-                continue
-            if not any(
-                begin <= time_ns <= end and (targets is None or node in targets)
-                for begin, end, targets in windows
-            ):
-                found.setdefault(
-                    node,
-                    f"{node} (its trace: a start at {seconds(time_ns)}, though no fault in the "
-                    "journal had ended it)",
-                )
+        placed = [(evidence.run_ns(event), event) for event in evidence.traces.get(node, ())]
+        wrong = next(_though_still(node, placed, faults, begun), None)
+        wrong = wrong or next(_unmeant_starts(node, placed, windows), None)
+        if wrong is not None:
+            found[node] = f"{node} (its trace: {wrong})"
     return found
+
+
+def _though_still(
+    node: str, placed: Sequence[_Placed], faults: Sequence[Event], begun: Sequence[int | None]
+) -> Iterator[str]:
+    """Find lines of a process that was dead or paused."""
+    for place, note in enumerate(faults):
+        state = _states(note).get(node)
+        later = range(place + 1, len(faults))
+        touched = next((i for i in later if node in _targets(faults[i])), None)
+        if state not in _STILL or (touched is not None and begun[touched] is None):
+            continue
+        end_ns = min((faults[i].time_ns for i in later), default=note.time_ns)
+        for time_ns, event in placed:
+            if time_ns is not None and note.time_ns < time_ns < end_ns:
+                yield (
+                    f"a {event.event!r} at {seconds(time_ns)}, when the {note.f} at "
+                    f"{seconds(note.time_ns)} had left it {state}"
+                )
+
+
+def _unmeant_starts(
+    node: str, placed: Sequence[_Placed], windows: Sequence[_Window]
+) -> Iterator[str]:
+    """Find starts of a process that no fault had ended."""
+    for (_, before), (time_ns, event) in pairwise(placed):
+        if event.event != "start" or time_ns is None or before.event == "fatal":
+            continue
+        if not any(
+            begin <= time_ns <= end and (targets is None or node in targets)
+            for begin, end, targets in windows
+        ):
+            yield f"a start at {seconds(time_ns)}, though no fault in the journal had ended it"
 
 
 def _states(note: Event) -> dict[str, object]:
@@ -141,30 +147,63 @@ def _states(note: Event) -> dict[str, object]:
     return states if verified and isinstance(states, dict) else {}
 
 
-def _windows(faults: Sequence[Event]) -> list[tuple[int, float, Collection[str] | None]]:
+def _faults(run: RunInput) -> list[Event]:
+    """Return what the journal says of faults."""
+    return [
+        note
+        for note in run.notes
+        if note.process == NEMESIS and isinstance(note.value, dict) and "phase" in note.value
+    ]
+
+
+def _targets(note: Event) -> set[str]:
+    """Return the nodes that a completion names."""
+    met = note.value.get("targets")
+    return {str(node) for node in met} if isinstance(met, list) else set()
+
+
+def _begun(faults: Sequence[Event]) -> list[int | None]:
+    """Return of each note when what it says began; None: it ended then, and was not asked for.
+
+    Steps of a script are journaled so, and other attempts of a heal. A script's step may bear the
+    number of an entry of the plan.
+    """
+    asked: dict[tuple[object, ...], int] = {}
+    found: list[int | None] = []
+    for note in faults:
+        attempt = note.f, note.value.get("entry"), note.value.get("phase")
+        if note.type is EventType.INVOKE:
+            asked[attempt] = note.time_ns
+            found.append(note.time_ns)
+        else:
+            found.append(asked.pop(attempt, None))
+    return found
+
+
+def _windows(faults: Sequence[Event], begun: Sequence[int | None]) -> list[_Window]:
     """Return when each fault may have restarted which nodes: None, any.
 
-    From where it was asked for to where its heal was measured; what was left at the end, without
-    an entry in the plan, from then on.
+    From where it was asked for to where its heal was measured; of a script's, at any time; what was
+    left at the end, without an entry in the plan, from then on.
     """
     begin: dict[object, int] = {}
     end: dict[object, int] = {}
     targets: dict[object, set[str]] = {}
-    rest = []
-    for note in faults:
-        entry, phase = note.value.get("entry"), note.value.get("phase")
-        if entry is None:
+    rest: list[_Window] = []
+    for note, begun_ns in zip(faults, begun, strict=True):
+        entry, phase = (note.f, note.value.get("entry")), note.value.get("phase")
+        if entry[1] is None:
             rest.append((note.time_ns, math.inf, None))
-            continue
-        begin.setdefault(entry, note.time_ns)
-        if note.type is EventType.INVOKE:
+        elif note.type is EventType.INVOKE:
+            begin.setdefault(entry, note.time_ns)
             end.pop(entry, None)
-            continue
-        met = note.value.get("targets")
-        if isinstance(met, list):
-            targets.setdefault(entry, set()).update(map(str, met))
-        if phase == "heal":
-            end[entry] = note.time_ns
+        elif begun_ns is None and phase == "inject":
+            rest.append((0, math.inf, _targets(note)))
+        elif entry in begin:
+            if isinstance(note.value.get("targets"), list):
+                targets.setdefault(entry, set()).update(_targets(note))
+            if phase == "heal":
+                end[entry] = note.time_ns
     return rest + [
         (since, end.get(entry, math.inf), targets.get(entry)) for entry, since in begin.items()
     ]

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from checkers.evidence import RunClock, TraceEvent
+from checkers.evidence import Evidence, RunClock, TraceEvent
 from checkers.history import NEMESIS, Event, EventType
 from checkers.invariants.traces import TRACES
+from checkers.nodes.trace_order import not_started, unlike_faults
 from checkers.registry import CheckSpec, run_check
 from checkers.verdict import Status
 from tests.checkers.run_evidence import (
+    NODES,
     append,
     final_reads,
     good_run,
@@ -284,3 +286,35 @@ def test_a_node_that_served_after_a_fault_ended_it_started_behind_it():
 
     assert "no start behind the kill" in found()
     assert "no start" not in found(TraceEvent("n2", 1, 55, "start", start))
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes"), [(True, ({"n2", "n3"}, {"n2"})), (False, (set(), set()))]
+)
+def test_a_step_of_a_script_is_journaled_when_it_is_done(asked, nodes):
+    """Its heal, or its restart, has touched the node before; entries of the plan are asked for."""
+    paused = {"detail": {"states": {"n3": "paused"}}}
+    steps = [
+        (20, "pause", "inject", 1, "n3", paused),
+        (50, "pause", "heal", 1, "n3", {}),
+        (80, "restart", "inject", 2, "n2", {}),
+        (90, "restart", "heal", 2, "n2", {}),
+    ]
+    events = []
+    for time_ns, fault, phase, entry, node, more in steps:
+        value = {"phase": phase, "entry": entry}
+        done = {**value, "targets": [node], "verified": True, **more}
+        if asked:
+            invoked = Event(len(events), time_ns - 2, NEMESIS, EventType.INVOKE, fault, None, value)
+            events.append(invoked)
+        events.append(Event(len(events), time_ns, NEMESIS, EventType.OK, fault, None, done))
+    start = {"node_id": 2, "mutant": None, "directory_id": "d2", "clock": "a clock"}
+    traces = {node: good_trace(node) for node in ("n1", "n2", "n3")}
+    for node in ("n2", "n3"):
+        traces[node] = [replace(traces[node][0], fields=start), *traces[node][1:]]
+    traces["n3"].append(TraceEvent("n3", 0, 45, *high_watermark(5)))
+    traces["n2"].append(TraceEvent("n2", 1, 75, "start", start))
+    evidence = Evidence(NODES, {}, {}, traces, final_reads(n2={}), run_clock=RunClock("a clock", 0))
+    run = good_run(traces=traces, events=events)
+    unlike, unstarted = (f(run, evidence, NODES) for f in (unlike_faults, not_started))
+    assert (unlike.keys(), unstarted.keys()) == nodes
