@@ -30,7 +30,7 @@ PROGRAM = Path(__file__).with_name("one_run.py")
 FOLDER = Path(harness.campaigns.__file__).parent / "mutants"
 PLANS = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 AT_ONCE = 3
-TIMEOUT_S = 240
+TIMEOUT_S = 900
 SEEDS = (7, 8, 9)
 """Some bugs are races: a plan makes one likely, and another seed is tried where it did not come."""
 
