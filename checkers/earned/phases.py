@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
+from checkers.earned.base import (
+    HOLDS,
+    OF_A_RUN,
+    Judged,
+    Outcome,
+    not_applicable,
+    under_exercised,
+    unknown,
+)
 from checkers.evidence import FINAL_READS
 from checkers.history import seconds
 from checkers.nodes import agreement, durability
@@ -14,7 +22,12 @@ _NO_PHASES = "the journal names no phases"
 
 
 def load_phase(judged: Judged) -> Outcome:
-    """While faults came, at least one operation of a client was ok."""
+    """While faults came, at least one operation of a client was ok.
+
+    Else nothing was tried of what the faults could break: too little, as `exercised` says of the
+    same run, and not unknown, since no evidence is missing. A script of faults with a single
+    operation, a seed of many, is such a run; the batch adds up what its seeds tried.
+    """
     if judged.plan is None:
         return OF_A_RUN
     if "faults" not in judged.phases:
@@ -26,7 +39,7 @@ def load_phase(judged: Judged) -> Outcome:
         during &= tried.invoke_ns < end_ns
     if bool((during & tried.ok).any()):
         return HOLDS
-    return unknown("no operation was ok while faults came")
+    return under_exercised("no operation was ok while faults came")
 
 
 def last_phase(judged: Judged) -> Outcome:

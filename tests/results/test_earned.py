@@ -120,7 +120,10 @@ TAKEN: dict[str, tuple[Change, Status]] = {
     "faults-healed": (events(heal_fails), Status.UNKNOWN),
     "deaths-meant": (crashed, Status.FAIL),
     "restarts-meant": (events(no_kill), Status.UNKNOWN),
-    "load-phase": (operations(lambda op, after: op if after else failed(op)), Status.UNKNOWN),
+    "load-phase": (
+        operations(lambda op, after: op if after else failed(op)),
+        Status.UNDER_EXERCISED,
+    ),
     "served": (
         operations(lambda op, after: op if after or op.index < 30 else failed(op)),
         Status.UNDER_EXERCISED,
