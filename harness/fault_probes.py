@@ -20,9 +20,8 @@ from dataclasses import replace
 from random import Random
 
 from cluster.backends.base import Ability, Backend, BackendError, Probe
-from cluster.backends.machine.equip import Need
 from cluster.backends.processes import TRIAL
-from cluster.backends.terms import NoPlaceError
+from cluster.backends.terms import Need, NoPlaceError
 from cluster.backends.trials import trial_folder
 from cluster.systems.idle import IdleSystem
 from cluster.systems.secured import RunSecurity

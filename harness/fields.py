@@ -6,14 +6,18 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from cluster.mutants import find
+
+def mutant_id(name: str) -> str:
+    """Return the identifier of a mutant. Raises UnknownMutantError."""
+    from cluster.mutants import find  # noqa: PLC0415  (imports the whole node)
+
+    return find(name).id
+
 
 Version = Annotated[int, Field(strict=True, ge=1, le=1, description="1")]
 Nodes = Annotated[int, Field(strict=True, ge=1, le=15)]
 Seed = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
-Mutant = Annotated[
-    str, AfterValidator(lambda name: find(name).id), Field(description="a name such as M15")
-]
+Mutant = Annotated[str, AfterValidator(mutant_id), Field(description="a name such as M15")]
 
 
 def node_names(count: int) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from typing import Any
 from checkers.runs import exercised
 from cluster.backends.base import Probe
 from harness.errors import ImpossibleError
-from harness.fault_probes import try_faults
 from harness.plan import Plan, Skipped, from_document, planned
 from harness.plan_system import request_of
 from harness.steps import Steps
@@ -38,6 +37,9 @@ def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
     can run on its backend; ImpossibleError, unless `skip`, when a fault cannot work there.
     """
     plan = from_document(document)
+    # Imports what makes clusters: not for a plan that is refused.
+    from harness.fault_probes import try_faults  # noqa: PLC0415
+
     # What it is started from must be there before anything is tried or stored.
     plan.kind.create(request_of(plan))
     asked = asked_faults(plan)

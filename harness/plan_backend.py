@@ -15,8 +15,8 @@ import click
 
 from checkers.evidence import WORLD_CLOCK
 from cluster.backends.base import Backend
-from cluster.backends.machine.equip import Need
 from cluster.backends.registry import BACKENDS, SIM, BackendRequest
+from cluster.backends.terms import Need
 from cluster.mutants import applied
 from cluster.node.ports import Clock
 from cluster.node.runtime.clock import LoopClock

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import one_line
@@ -36,6 +38,17 @@ def run_broken_off(folder: Path, full: OSError) -> StoreError:
         f"its nodes are not to blame. Make room, then judge what was recorded: "
         f"kraftprobe check {folder}"
     )
+
+
+@contextlib.contextmanager
+def full_disk_of(folder: Path) -> Iterator[None]:
+    """Name the folder that is written to when its disk is full: a failed write names no file."""
+    try:
+        yield
+    except OSError as error:
+        if lack_of_room(error) is not error:
+            raise
+        raise StoreError(f"{_named(error, folder)}: make room, then run it again") from error
 
 
 def not_stored(folder: Path, error: OSError) -> StoreError:

@@ -17,6 +17,7 @@ from rich.console import Console
 from checkers.evidence.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
 from checkers.nodes.agreement import NO_SPACE
+from cluster.backends.lifecycle import ROOM_BYTES_MIN
 from cluster.systems.base import System
 from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass
@@ -38,9 +39,6 @@ from harness.shown import Shown
 from results.engine import Engine
 from results.model import system_shown
 from results.store import RunStore
-
-_ROOM_BYTES_MIN = 16 << 20
-"""Less free space counts as full: a node's failed write may have been as large."""
 
 
 @valueclass
@@ -175,7 +173,7 @@ class _NoteNoSpace:
         if event.process != NEMESIS or event.f != "crash":
             return
         free_bytes = shutil.disk_usage(self._folder).free
-        if free_bytes < _ROOM_BYTES_MIN:
+        if free_bytes < ROOM_BYTES_MIN:
             note = {"path": str(self._folder), "free_bytes": free_bytes}
             self._recorder.note(NO_SPACE, note, EventType.INFO)
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cluster.backends.base import BackendError
-from cluster.node.assembly import METADATA_DIRECTORY
 from cluster.node.log.index import INDEX_SUFFIX, CorruptIndexError, OffsetIndex
 from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
-from cluster.node.log.segment import segment_base_offset
+from cluster.node.log.segment import METADATA_DIRECTORY, segment_base_offset
 
 _OFFSET_BITS = 32
 """Of the relative offset with which an entry of an index begins."""

@@ -33,9 +33,11 @@ def write_atomically(path: Path, data: bytes) -> None:
             os.fchmod(file.fileno(), 0o644)
             os.fsync(file.fileno())
         Path(name).replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             Path(name).unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # the system names no file where a write fails
         raise
     _sync_folder(path.parent)
 

@@ -93,7 +93,7 @@ class HostedBackend(ProcessBackend):
             await _all(*(self.start(node) for node in self.nodes))
         except OSError as error:
             await self.down()
-            raise BackendError(f"cannot start the cluster: {error}") from error
+            raise self.not_started(error) from error
         except BaseException:
             await self.down()
             raise

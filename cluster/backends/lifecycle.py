@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from cluster.backends.abilities import Surroundings
@@ -35,6 +36,9 @@ _KILL_TIMEOUT_S = 10.0
 _SIGNAL_TIMEOUT_S = 2.0
 _STATE_POLL_S = 0.002
 _STATE_POLL_MAX_S = 0.05
+
+ROOM_BYTES_MIN = 16 << 20
+"""Less free space counts as full: a node's failed write may have been as large."""
 
 BeforeStart = Callable[[str], Awaitable[Mapping[str, str]]]
 """Called with a node's name before each of its starts: puts back into its host what is in force
@@ -351,19 +355,31 @@ class ProcessBackend:
         waiting = [self.endpoint(node, listener) for listener in listeners]
         while waiting:
             if incarnation.ended.done():
-                tail = " | ".join(incarnation.last_output[-3:]) or "it wrote nothing"
+                words = self._last_words(incarnation.last_output)
                 code = incarnation.exit_code
-                raise BackendError(f"{node} ended with {code} as it started: {tail}")
+                raise BackendError(f"{node} ended with {code} as it started: {words}")
             if loop.time() >= deadline:
-                tail = " | ".join((await incarnation.process.output_tail())[-3:])
+                words = self._last_words(
+                    await incarnation.process.output_tail(), "its last output: "
+                )
                 await self.kill(node)
                 at = f"{waiting[-1].host}:{waiting[-1].port}"
-                wrote = f"its last output: {tail}" if tail else "it wrote nothing"
-                raise BackendError(f"{node} did not answer at {at} within {limit_s:g} s; {wrote}")
+                raise BackendError(f"{node} did not answer at {at} within {limit_s:g} s; {words}")
             if await self._answers(waiting[-1]):
                 waiting.pop()
             else:
                 await asyncio.sleep(_READY_POLL_S)
+
+    def not_started(self, error: OSError) -> BackendError:
+        """Report that the files of the cluster could not be made."""
+        full = full_disk(self._run_folder)
+        return BackendError(f"cannot start the cluster: {error}{'; ' * bool(full)}{full}")
+
+    def _last_words(self, output: Sequence[str], before: str = "") -> str:
+        """Say what a node wrote last; where the disk is full, that first: it could not write it."""
+        tail = " | ".join(output[-3:])
+        words = f"{before}{tail}" if tail else "it wrote nothing"
+        return f"{full}; {words}" if (full := full_disk(self._run_folder)) else words
 
     async def _answers(self, endpoint: Endpoint) -> bool:
         loop = asyncio.get_running_loop()
@@ -375,6 +391,16 @@ class ProcessBackend:
                     return bool(await loop.sock_recv(connection, 1))
         except (OSError, TimeoutError):
             return False
+
+
+def full_disk(folder: Path) -> str:
+    """Say that the disk of this folder is full; empty when it is not, or cannot be asked."""
+    try:
+        free_bytes = shutil.disk_usage(folder).free
+    except OSError:
+        return ""
+    full = free_bytes < ROOM_BYTES_MIN
+    return f"the disk of {folder} is full ({free_bytes >> 10} KiB are free): make room" * full
 
 
 def _read_from(path: Path, offset: int) -> bytes:

@@ -17,7 +17,6 @@ from cluster.backends import localprobe
 from cluster.backends.base import (
     Abilities,
     Ability,
-    BackendError,
     Link,
     LinkMeasure,
     Probe,
@@ -28,12 +27,13 @@ from cluster.backends.linkproxy import HOST, LinkProxies
 from cluster.backends.localhost import LocalHost
 from cluster.backends.localmessages import LocalMessages
 from cluster.backends.localshaping import LocalShaping
-from cluster.backends.machine.equip import Need, equip
+from cluster.backends.machine.equip import equip
 from cluster.backends.machine.programs import Machine
 from cluster.backends.nodeports import NodePorts
 from cluster.backends.processes import LocalProcess, RecordedProcess, labels, record_process
 from cluster.backends.running import write_files
 from cluster.backends.shapes import PERFECT
+from cluster.backends.terms import Need
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.systems.base import Listener, Placement, System
@@ -96,7 +96,7 @@ class LocalBackend(ProcessBackend):
             await self._start_all(again=self._first_port is None)
         except OSError as error:
             await self.down()
-            raise BackendError(f"cannot start the cluster: {error}") from error
+            raise self.not_started(error) from error
         except BaseException:
             await self.down()
             raise

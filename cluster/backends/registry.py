@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cluster.backends.base import Backend
-from cluster.backends.machine.equip import Need
+from cluster.backends.terms import Need
 from cluster.systems.base import System
 from cluster.values import valueclass
 from extensions import Registry

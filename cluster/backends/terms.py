@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from cluster.values import valueclass
 
 Link = tuple[str, str]
 """(source node, target node): the bytes that travel from source to target, whichever dialled."""
+
+Need = Literal["clocks", "disks"]
+"""What must be in place around nodes before they start."""
 
 
 class BackendError(Exception):

@@ -45,6 +45,7 @@ from cluster.node.log.clean_shutdown import NO_EPOCH
 from cluster.node.log.log import Log, LogConfig
 from cluster.node.log.log_directory import Damage, LogDirectory
 from cluster.node.log.log_manager import LogDirs
+from cluster.node.log.segment import METADATA_DIRECTORY
 from cluster.node.loggers import Loggers
 from cluster.node.part_configs import (
     cluster_info,
@@ -66,7 +67,6 @@ from cluster.values import valueclass
 
 _ALTERATIONS: Final = (IncrementalAlterConfigsRequest, AlterConfigsRequest)
 NodeSignal = Literal["resign", "snapshot"]
-METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 
 
 @valueclass

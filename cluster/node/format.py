@@ -19,7 +19,6 @@ from typing import Any
 
 import click
 
-from cluster.node.assembly import METADATA_DIRECTORY
 from cluster.node.config import ConfigError, NodeConfig, load_config
 from cluster.node.controller.bootstrap_file import FILE_NAME as BOOTSTRAP_FILE
 from cluster.node.controller.bootstrap_file import bootstrap_content
@@ -29,6 +28,7 @@ from cluster.node.kraft.bootstrap import is_leftover, write_bootstrap
 from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.voters import Voter, VoterSet
 from cluster.node.log.control import VoterListener
+from cluster.node.log.segment import METADATA_DIRECTORY
 from cluster.node.meta_properties import (
     FILE_NAME,
     MetaPropertiesError,

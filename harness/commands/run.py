@@ -16,9 +16,6 @@ from cluster.backends.registry import BACKENDS
 from harness.campaigns import error_origin, load, read_schedule
 from harness.commands.options import Command, runs_option, shown_options, spark_option
 from harness.errors import UsageError
-from harness.impossible_faults import settle
-from harness.plan import EXPECTED_MAX, Plan, from_document
-from harness.run_to_verdict import Request, own_arguments, perform, repeat_command
 from harness.shown import Shown
 
 DEFAULT_CAMPAIGN = "smoke"
@@ -136,7 +133,18 @@ def run(
     if build is not None and (not build.isprintable() or not 0 < len(build.strip()) <= _BUILD_MAX):
         raise UsageError(f"--build: give 1 to {_BUILD_MAX} printable characters")
     with error_origin(asked["campaign"], _origins(asked)):
-        plan = settle(compose(asked), skip=skip_impossible)
+        document = compose(asked)
+        # Each import waits for what may be refused without it: nothing costs a refusal more.
+        from harness.impossible_faults import settle  # noqa: PLC0415
+
+        plan = settle(document, skip=skip_impossible)
+    from harness.run_to_verdict import (  # noqa: PLC0415
+        Request,
+        own_arguments,
+        perform,
+        repeat_command,
+    )
+
     request = Request(
         plan=plan,
         runs=runs,
@@ -244,6 +252,8 @@ def _rescaled(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, A
     faults or schedule drop the expected faults, and without a fault that can depose a leader the
     expected leader changes. `harness.plan` raises the result to the floor.
     """
+    from harness.plan import EXPECTED_MAX, from_document  # noqa: PLC0415  (as above)
+
     expectations = dict(asked["expectations"])
     length = _ratio(given, asked, "duration_s")
     for key, ratio in (
@@ -262,6 +272,8 @@ def _rescaled(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, A
 
 
 def _ratio(given: Mapping[str, Any], asked: Mapping[str, Any], key: str) -> float:
+    from harness.plan import EXPECTED_MAX, Plan  # noqa: PLC0415  (as above)
+
     default = next(item.default for item in fields(Plan) if item.name == key)
     before, after = given.get(key, default), asked.get(key, default)
     usable = all(  # else the plan is refused for it

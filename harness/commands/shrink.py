@@ -17,6 +17,7 @@ from harness.commands.sim import simulated
 from harness.errors import UsageError
 from harness.interrupt import stopping
 from harness.plan import Plan
+from harness.room import full_disk_of
 from harness.shown import Shown, answer
 from harness.sim.runner import run_plan
 from harness.sim.shrink import Progress, Shrinker
@@ -131,4 +132,5 @@ def write_small(small: Plan, shrinker: Shrinker, out: Path) -> None:
             "causes": list(violation.causes),
         }
     document["about"] = "\n".join(story_of(played, violation))[:9000]
-    out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    with full_disk_of(out):
+        out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -20,6 +20,7 @@ from harness.commands.progress_bar import progress_bar
 from harness.errors import UsageError
 from harness.interrupt import interruptible
 from harness.plan import Plan, in_simulation
+from harness.room import full_disk_of
 from harness.shown import Shown, answer
 from harness.sim.batch import (
     Batch,
@@ -138,7 +139,7 @@ def replay(file: Path, out: Path | None, shown: Shown) -> int:
     with error_origin(file):
         plan = simulated(read_document(file))
     if out is not None:
-        return _run_single(plan, out, shown)
+        return _run_stored(plan, out, shown)
     found = _found(read_document(file))
     wanted = None if found is None else str(found.get("property"))
     # Judge the recorded property alone: another may be violated earlier and would end the run.
@@ -157,8 +158,13 @@ def replay(file: Path, out: Path | None, shown: Shown) -> int:
 
 def _run_single(plan: Plan, out: Path | None, shown: Shown) -> int:
     if out is not None:
-        return run_stored(plan, out, shown)
+        return _run_stored(plan, out, shown)
     return _print_result(plan, run_plan(plan), shown)
+
+
+def _run_stored(plan: Plan, out: Path, shown: Shown) -> int:
+    with full_disk_of(out):
+        return run_stored(plan, out, shown)
 
 
 def _print_result(
@@ -209,7 +215,7 @@ def _run_batch(plan: BatchPlan, out: Path | None, spark_master: str | None, show
     name = f"{of}seeds-{plan.first}-{plan.last}{plan.mutant or ''}"
     folder = out or Path("runs") / "sim" / name
     total = plan.last - plan.first
-    with Batch(folder, plan) as batch:
+    with full_disk_of(folder), Batch(folder, plan) as batch:
         try:
             _run_seeds(batch, total, spark_master, shown)
         except KeyboardInterrupt:

@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fake_system import FakeSystem, frame
@@ -169,6 +171,18 @@ def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(tmp_path: Pa
         for process in read_recorded(tmp_path)
         if process.role != "harness"
     )
+
+
+def test_a_node_that_does_not_start_on_a_full_disk_names_the_disk(tmp_path: Path, monkeypatch):
+    """It may have written nothing at all, since it could not."""
+
+    async def body() -> None:
+        backend = LocalBackend(FakeSystem("fail"), tmp_path, 3, "run-1")
+        with pytest.raises(BackendError, match=f"the disk of {tmp_path} is full"):
+            await backend.up()
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
+    asyncio.run(body())
 
 
 def test_a_taken_port_is_one_clear_error(tmp_path: Path):

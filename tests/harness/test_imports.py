@@ -136,6 +136,17 @@ def test_a_run_imports_no_other_backends_libraries():
     assert not {"docker", "paramiko", "cluster.backends.sim.world"} & modules
 
 
+def test_a_refusal_imports_only_what_had_to_be_known_for_it():
+    code, modules = modules_of("run", "--campaign", "nowhere")
+    assert code == 2
+    assert not {"pydantic", "numpy", "checkers", "rich", "nemeses.registry"} & modules
+    code, modules = modules_of("run", "--nodes", "99")
+    assert code == 2
+    assert "harness.plan" in modules
+    run = {"harness.fault_probes", "harness.run_to_verdict", "results.store"}
+    assert not {*run, "cluster.mutants", "cluster.node.assembly"} & modules
+
+
 @pytest.mark.parametrize("program", ["cluster.node.process", "harness.commands.run"])
 def test_a_node_and_its_harness_import_nothing_of_tests(program):
     code = f"import sys, {program}; print(sorted({{'hypothesis', 'pytest'}} & set(sys.modules)))"

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -102,8 +103,10 @@ def test_a_judgement_that_cannot_be_stored_is_no_verdict(tmp_path, monkeypatch, 
     store = make_run(tmp_path, duration_s=6)
     if name == "history.parquet":
         monkeypatch.setattr("results.pipeline.write_tables", _no_tables)
-    for module in ("files", "judged", "pipeline", "junit", "report", "store"):
-        monkeypatch.setattr(f"results.{module}.write_atomically", unwritable(name), raising=False)
+    refuse = unwritable(name)
+    modules = ("files", "judged", "pipeline", "junit", "report", "store")
+    for module in [import_module(f"results.{name}") for name in modules]:  # all, then patch any
+        monkeypatch.setattr(module, "write_atomically", refuse, raising=False)
     checked = kraftprobe("check", store.folder)
     assert (checked.exit_code, checked.stdout) == (2, "")
     (line,) = checked.stderr.splitlines()
@@ -112,7 +115,8 @@ def test_a_judgement_that_cannot_be_stored_is_no_verdict(tmp_path, monkeypatch, 
     assert line.endswith(f"Make room, then judge again: kraftprobe check {store.folder}")
     monkeypatch.undo()
     assert not store.results_path.exists()
-    assert kraftprobe("check", store.folder).exit_code == 0
+    again = kraftprobe("check", store.folder)
+    assert again.exit_code == 0, again.stderr
 
 
 def _no_tables(*_):
@@ -147,3 +151,28 @@ def test_a_node_that_shares_a_full_disk_with_the_harness_is_not_to_blame(reason,
     traces = {node: good_trace(node) for node in NODES}
     traces["n2"] += trace("n2", ("fatal", {"reason": reason}))
     assert kinds("log-agreement", good_run(events=events, traces=traces))[0] is status
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--seed", "1", "--duration", "1"), ("--seeds", "0..2", "--duration", "1")]
+)
+def test_a_simulation_without_room_names_its_folder(tmp_path, monkeypatch, arguments):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as the system's: no file's name
+
+    monkeypatch.setattr("harness.sim.stored.story_of", refuse)
+    monkeypatch.setattr("harness.sim.batch.Batch.finish", refuse)
+    ran = kraftprobe("sim", *arguments, "--out", tmp_path / "out")
+    assert ran.exit_code == 2
+    (line,) = ran.stderr.splitlines()[-1:]
+    assert f"{tmp_path / 'out'}: No space left on device (ENOSPC)" in line
+
+
+def test_a_small_file_without_room_is_named(tmp_path, monkeypatch):
+    def refuse(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files.os, "fsync", refuse)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as raised:
+        files.write_atomically(tmp_path / "a.json", b"{}")
+    assert raised.value.filename == str(tmp_path / "a.json")

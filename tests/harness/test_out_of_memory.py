@@ -12,7 +12,6 @@ from harness.errors import is_expected, is_out_of_memory
 _BROKEN = """
 import builtins, sys
 from harness.cli import main
-from harness.commands import run as command
 sys.argv = ["kraftprobe", "run", "--runs", sys.argv[1], "--faults", "none"]
 from harness import run_to_verdict
 from harness.interpreter import HarnessError
@@ -36,10 +35,10 @@ main()
     [
         ("run_to_verdict.run_cluster", "raise MemoryError"),
         ("run_to_verdict.judge_and_report", "raise MemoryError"),
-        ("command.perform", "raise MemoryError"),
-        ("command.perform", "raise HarnessError('x') from MemoryError()"),
-        ("command.perform", "raise ExceptionGroup('x', [MemoryError()])"),
-        ("command.own_arguments", "raise ZeroDivisionError"),
+        ("run_to_verdict.perform", "raise MemoryError"),
+        ("run_to_verdict.perform", "raise HarnessError('x') from MemoryError()"),
+        ("run_to_verdict.perform", "raise ExceptionGroup('x', [MemoryError()])"),
+        ("run_to_verdict.own_arguments", "raise ZeroDivisionError"),
     ],
 )
 def test_it_ends_in_one_line_and_exit_code_70(tmp_path, place, raised):

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster import mutants
-from cluster.node.assembly import METADATA_DIRECTORY
+from cluster.node.log.segment import METADATA_DIRECTORY
 from cluster.node.log.snapshot import parse_snapshot_name
 from tests.sim.quorums import Quorum
 from tests.sim.scan import scan

@@ -20,9 +20,10 @@ from cluster.backends.docker.loss import ContainerLoss
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.localhost import LocalHost
 from cluster.backends.machine.disks import FuseDisks
-from cluster.backends.machine.equip import Need, equip
+from cluster.backends.machine.equip import equip
 from cluster.backends.machine.programs import Machine
 from cluster.backends.processes import labels
+from cluster.backends.terms import Need
 from cluster.systems.base import System
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Literal
 
 from cluster.backends.abilities import Abilities
 from cluster.backends.lifecycle import ProcessBackend
@@ -15,9 +14,7 @@ from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.limits import ProcessLimits
 from cluster.backends.machine.programs import Machine
 from cluster.backends.machine.signals import NodeSignals
-
-Need = Literal["clocks", "disks"]
-"""What must be in place before nodes start, if a fault of the plan is to use it."""
+from cluster.backends.terms import Need
 
 
 def equip(

@@ -6,9 +6,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from cluster.backends.hosted import HostedBackend
-from cluster.backends.machine.equip import Need, equip
+from cluster.backends.machine.equip import equip
 from cluster.backends.machine.programs import Machine
 from cluster.backends.netns.netns_hosts import NetnsProvider
+from cluster.backends.terms import Need
 from cluster.systems.base import System
 
 

@@ -41,7 +41,8 @@ from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.shaping import SimShaping
 from cluster.backends.sim.world import NodeEvidence, SimWorld
-from cluster.node.assembly import METADATA_DIRECTORY, NodeSignal
+from cluster.node.assembly import NodeSignal
+from cluster.node.log.segment import METADATA_DIRECTORY
 from cluster.node.log.snapshot import SUFFIX
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.runtime.trace import encode_line

@@ -7,10 +7,11 @@ from pathlib import Path, PurePath
 
 from cluster.backends.abilities import Abilities
 from cluster.backends.hosted import HostedBackend
-from cluster.backends.machine.equip import Need, equip
+from cluster.backends.machine.equip import equip
 from cluster.backends.machine.programs import Machine
 from cluster.backends.ssh.inventory import Inventory
 from cluster.backends.ssh.ssh_hosts import CLOCK_LIBRARY, INTERPRETER, SshProvider
+from cluster.backends.terms import Need
 from cluster.systems.base import System
 
 
