@@ -85,9 +85,9 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         answers = join(run.operations, evidence, workload, log or (), run.notes, places, timeout_ms)
         missing += answers.lacking
         anomalies += answers.wrong
+        if not answers.judged and options.get("one_clock") and workload in TRACED:
+            missing.append("the clock that the journal and the traces have in common")
     anomalies += _against_time(run, places, answers.reads)
-    if not answers.judged and options.get("one_clock") and workload in TRACED:
-        missing.append("the clock that the journal and the traces have in common")
     if not answers.judged:
         notes.append("that answers were traced is not judged: no events, or no clock in common")
     looked_at = 0 if log is None else len(log)

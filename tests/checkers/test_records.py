@@ -317,3 +317,14 @@ def test_a_final_read_shows_the_sentinel_and_what_logs_hold(configs, kinds):
     run = good_run(events=events, logs=logs, final_reads=reads)
     result = run_check(CheckSpec("records", {"workload": "register"}), run)
     assert [anomaly["kind"] for anomaly in result.anomalies] == kinds
+
+
+@pytest.mark.parametrize(
+    ("traced", "status"), [(["start", "state", "hw"], Status.PASS), (None, Status.UNKNOWN)]
+)
+def test_a_clock_in_common_is_missed_where_nodes_trace_answers(traced, status):
+    """Apache Kafka's traces are made of its output, which says nothing of answers."""
+    options = {"workload": "register", "one_clock": True}
+    options |= {} if traced is None else {"traced": traced}
+    result = run_check(CheckSpec("records", options), good_run())
+    assert result.status is status, result
