@@ -9,18 +9,21 @@ requested faults is left, the run is UNDER-EXERCISED.
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from checkers.runs import exercised
 from cluster.backends.base import Probe
-from harness.errors import ImpossibleError
+from harness.errors import ImpossibleError, UsageError
 from harness.plan import Plan, Skipped, from_document, planned
 from harness.plan_system import request_of
 from harness.steps import Steps
 from harness.strands import strand_to_json, without_faults
 
+OPEN_FILES_MIN = 128
+"""Sockets and logs of three nodes, and of clients."""
 _ASKING = frozenset({"resign", "snapshot", "voters", "log-dir-loss", "log-dir-move"})
 """Faults that ask something of a node in Kafka's protocol, or by a signal that ends other nodes."""
 
@@ -37,6 +40,7 @@ def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
     can run on its backend; ImpossibleError, unless `skip`, when a fault cannot work there.
     """
     plan = from_document(document)
+    _refuse_few_files(plan)
     # Imports what makes clusters: not for a plan that is refused.
     from harness.fault_probes import try_faults  # noqa: PLC0415
 
@@ -52,6 +56,16 @@ def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
         lines = [refusal(kind, plan.backend, probe) for kind, probe in impossible.items()]
         raise ImpossibleError([*lines, "nothing was started; --skip-impossible runs the rest"])
     return from_document(without(document, plan, impossible))
+
+
+def _refuse_few_files(plan: Plan) -> None:
+    """Refuse where this process may not open what a run on real sockets needs at the least."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if plan.backend != "sim" and 0 <= most < OPEN_FILES_MIN:
+        raise UsageError(
+            f"this process may open {most} files, and a run needs {OPEN_FILES_MIN} at the least: "
+            f"raise the limit, such as by ulimit -n 1024"
+        )
 
 
 def _unfit(plan: Plan, kinds: tuple[str, ...]) -> dict[str, Probe]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,7 @@ import click
 from rich.console import Console
 
 from cluster.backends.base import BackendError
-from cluster.backends.cleanup import abandoned_mounts, clean, find_leftovers
+from cluster.backends.cleanup import Leftover, abandoned_mounts, clean, find_leftovers
 from cluster.backends.docker.engine import connect, engine_expected
 from cluster.backends.docker.leftovers import find_things, remove_things
 from cluster.backends.machine.mounts import heal, unmount
@@ -105,8 +109,26 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool, shown: Shown) -
         gone = remove_trial(folder)
         action = "removing" if gone else "could not remove all of"
         found.note(f"{action} {folder}", "folder", str(folder))["gone"] = gone
-    answer(shown, found.rows, [] if found.rows else ["nothing was left behind"])
+    others = [] if everywhere or run_id is not None else _elsewhere(leftovers)
+    answer(shown, found.rows, [] if found.rows or others else ["nothing was left behind"])
+    for line in others:
+        click.echo(f"kraftprobe: {line}", err=True)
     return EXIT_USAGE if found.some_stay else 0
+
+
+def _elsewhere(known: Collection[Leftover]) -> list[str]:
+    """Name the runs of other folders whose nodes outlived their harness; they are left alone."""
+    ids = {leftover.identity for leftover in known}
+    others = [leftover for leftover in find_leftovers() if leftover.identity not in ids]
+    lines = []
+    for run, count in sorted(Counter(leftover.run_id for leftover in others).items()):
+        commands = " ".join(leftover.command for leftover in others if leftover.run_id == run)
+        place = re.search(rf"(/\S*)/[^/\s]+/{re.escape(run)}(?=[/\s]|$)", commands)
+        where = "--all" if place is None else f"--runs {shlex.quote(place[1])}"
+        lines.append(
+            f"run {run} of another folder left {count} processes behind: kraftprobe cleanup {where}"
+        )
+    return lines
 
 
 class _Found:

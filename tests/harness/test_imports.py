@@ -147,6 +147,16 @@ def test_a_refusal_imports_only_what_had_to_be_known_for_it():
     assert not {*run, "cluster.mutants", "cluster.node.assembly"} & modules
 
 
+def test_too_few_open_files_are_refused_in_one_line():
+    limited = ["/bin/sh", "-c", 'ulimit -n 40; exec "$@"', "sh"]
+    command = [*limited, sys.executable, "-c", PROGRAM.replace("atexit.register", "str")]
+    done = subprocess.run(
+        [*command, "run", "--backend", "local"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "ulimit -n" in done.stderr
+
+
 @pytest.mark.parametrize("program", ["cluster.node.process", "harness.commands.run"])
 def test_a_node_and_its_harness_import_nothing_of_tests(program):
     code = f"import sys, {program}; print(sorted({{'hypothesis', 'pytest'}} & set(sys.modules)))"
