@@ -53,7 +53,9 @@ def test_a_document_says_what_each_run_is_and_why_it_passes():
         "UNDER-EXERCISED",
         4,
     )
-    assert document["summary"] == "gate closed: 1 of 1 run passes, 0 of 1 requirement is met"
+    assert document["summary"] == (
+        "gate closed: 1 of 1 run passes, 0 of 1 requirement is met; under test: kraft 0.1.0, code ab"
+    )
     (run,) = document["runs"]
     assert (run["run"], run["status"], run["verdict"]) == ("quick/a", "PASS", "PASS")
     assert run["facts"]["build_names"] == ["0.1.0, code ab", "0.1.0"]
@@ -148,5 +150,5 @@ def test_hostile_text_is_well_formed_xml(hostile):
 
 def test_an_open_gate_is_a_notice():
     assert [*to_annotations(decide([entry()]))] == [
-        "::notice title=Kraftprobe::gate open: 1 of 1 run passes"
+        "::notice title=Kraftprobe::gate open: 1 of 1 run passes; under test: kraft 0.1.0, code ab"
     ]

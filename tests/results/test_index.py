@@ -25,6 +25,7 @@ def entry(folder, name="r1", **fields):
         "build": "0.1.0",
         "backend": "local",
         "nodes": 3,
+        "asked": "",
         "seed": 1,
         "mutant": None,
         "started": None,
