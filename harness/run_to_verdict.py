@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import shlex
 import shutil
@@ -17,7 +18,9 @@ from rich.console import Console
 from checkers.evidence.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
 from checkers.nodes.agreement import NO_SPACE
+from checkers.verdict import EXIT_CODES, Status
 from cluster.backends.lifecycle import ROOM_BYTES_MIN
+from cluster.backends.registry import SIM
 from cluster.systems.base import System
 from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass
@@ -39,6 +42,9 @@ from harness.shown import Shown
 from results.engine import Engine
 from results.model import system_shown
 from results.store import RunStore
+
+STARVED_LOAD = 2.0
+"""Load average for each processor from which operations are likely to have waited for one."""
 
 
 @valueclass
@@ -92,11 +98,26 @@ def _perform(request: Request, store: RunStore) -> int:
         remedy = f" (remedy: {skipped.remedy})" if skipped.remedy else ""
         display.say(f"SKIPPED {skipped.fault}: it cannot work here: {skipped.reason}{remedy}")
     run_cluster(plan, store, display)
+    starved = "" if plan.backend == SIM.name else starvation()  # before judging adds to the load
     with Engine(request.spark_master, display.say) as engine:
         display.say("judging")
-        return judge_and_report(
+        code = judge_and_report(
             store, engine.judge, with_report=request.with_report, shown=request.shown
         )
+    if starved and code in (EXIT_CODES[Status.UNDER_EXERCISED], EXIT_CODES[Status.UNKNOWN]):
+        display.say(starved)
+    return code
+
+
+def starvation() -> str:
+    """Say that processors of this machine were scarce in the last minute; empty if not."""
+    load, processors = os.getloadavg()[0], os.cpu_count() or 1
+    if load < STARVED_LOAD * processors:
+        return ""
+    return (
+        f"the machine was starved: in the last minute {load:.1f} processes wanted its {processors} "
+        "processors; repeat the run where others leave it more, or at a lower --rate"
+    )
 
 
 def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:

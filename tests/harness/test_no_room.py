@@ -176,3 +176,10 @@ def test_a_small_file_without_room_is_named(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as raised:
         files.write_atomically(tmp_path / "a.json", b"{}")
     assert raised.value.filename == str(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(("load", "starved"), [(2.5, False), (9.0, True)])
+def test_a_starved_machine_is_named_with_its_load(monkeypatch, load, starved):
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert ("9.0 processes wanted its 2 processors" in run_to_verdict.starvation()) is starved
