@@ -34,9 +34,12 @@ from checkers.verdict import CheckResult
 NAME = "log-agreement"
 _STORAGE_FAILED = re.compile(
     r"OSError|DiskError|CorruptLogError|CorruptBatchError|QuorumStateError"
-    r"|No space left|Input/output error"
+    r"|No space left|Input/output error|\[Errno \d+\]"
 )
-"""Reasons by which a node says that its storage failed it; a broken invariant is never excused."""
+"""Reasons by which a node says that its storage failed it; a broken invariant is never excused.
+
+An error of the operating system is quoted where a log directory is out of use because of it.
+"""
 
 KILLED = -9
 """Exit code of a process that SIGKILL ended, on every backend."""

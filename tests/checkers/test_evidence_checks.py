@@ -150,6 +150,8 @@ def died(reason, targets=("n2",), *, may_end_node=True):
 
 def test_a_node_may_end_when_a_fault_took_its_disk():
     assert died("OSError: [Errno 5] Input/output error") == (Status.PASS, set())
+    offline = "LogDirectoryError: log directory /d is out of use: [Errno 24] Too many open files"
+    assert died(offline) == (Status.PASS, set())
 
 
 @pytest.mark.parametrize(
