@@ -25,7 +25,7 @@ def entry(folder, name="r1", **fields):
         "build": "0.1.0",
         "backend": "local",
         "nodes": 3,
-        "asked": "",
+        "asked": "a0b1",
         "seed": 1,
         "mutant": None,
         "started": None,
@@ -138,10 +138,10 @@ FASTER = dict(zip("123", reversed(SLOWER.values()), strict=True))
     ("builds", "said"),
     [
         (SLOWER, ("worse p99 of writes, ms, campaign quick, register on 3 nodes of kraft, backend "
-                 "local: 1.96 times as high since build 3: median 22 of 5 runs, 11.25 of 6 before, "
+                 "local, plan a0b1: 1.96 times as high since build 3: median 22 of 5 runs, 11.25 of 6 before, "
                  "p 0.0022")),
         (FASTER, ("better p99 of writes, ms, campaign quick, register on 3 nodes of kraft, backend "
-                 "local: 0.51 times as high since build 2: median 11.25 of 6 runs, 22 of 5 before, "
+                 "local, plan a0b1: 0.51 times as high since build 2: median 11.25 of 6 runs, 22 of 5 before, "
                  "p 0.0022")),
     ],
     ids=["slower", "faster"],
@@ -172,9 +172,9 @@ def test_runs_of_other_kinds_have_charts_of_their_own_and_failed_ones_are_not_co
     mutants = daily(tmp_path, SLOWER, mutant="M15")
     page = render_index(tmp_path, [*slower, *others, *mutants])
     assert re.findall(r"<h3>(.*?)</h3>", page) == [
-        "campaign quick, register on 3 nodes of kraft, backend docker",
-        "campaign quick, register on 3 nodes of kraft, backend local",
-        "campaign quick, register on 3 nodes of kraft, backend local, mutant M15",
+        "campaign quick, register on 3 nodes of kraft, backend docker, plan a0b1",
+        "campaign quick, register on 3 nodes of kraft, backend local, plan a0b1",
+        "campaign quick, register on 3 nodes of kraft, backend local, plan a0b1, mutant M15",
     ]
     assert page.count("<strong>worse</strong>") == 1
     assert page.count("<circle") == 3 * 11
