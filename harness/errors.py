@@ -82,11 +82,17 @@ def is_expected(error: BaseException) -> bool:
     return not names.isdisjoint(_EXPECTED)
 
 
+_NOT_LOADED = "failed to map segment from shared object"
+"""What the dynamic linker says of a library for which there is no memory."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory ran out, here or in what caused the error."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, MemoryError):
+            return True
+        if isinstance(cause, ImportError) and _NOT_LOADED in str(cause):
             return True
         if isinstance(cause, BaseExceptionGroup):
             return any(map(is_out_of_memory, cause.exceptions))

@@ -77,4 +77,6 @@ def test_expected_errors_are_named_as_they_are():
 
 def test_memory_is_seen_through_causes():
     assert not is_out_of_memory(ValueError())
+    assert not is_out_of_memory(ImportError("no module named x"))
+    assert is_out_of_memory(ImportError("x.so.26: failed to map segment from shared object"))
     assert not is_expected(MemoryError())
