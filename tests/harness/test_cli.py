@@ -579,7 +579,9 @@ def test_a_folder_without_runs_is_one_line(tmp_path, command):
 def test_gate_takes_a_campaign_and_the_working_folder(runs, monkeypatch):
     result = kraftprobe("gate", runs)
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[-1] == "gate closed: 1 of 2 runs pass"
+    assert (
+        result.stdout.splitlines()[-1] == "gate closed: 1 of 2 runs pass; under test: kraft 0.1.0"
+    )
     monkeypatch.chdir(runs / "a")
     result = kraftprobe("gate", ".", "../a")
     assert result.exit_code == 0, result.output
