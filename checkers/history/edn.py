@@ -343,4 +343,5 @@ def _written_number(number: float) -> str:
 
 def _quoted(text: str) -> str:
     escapes = {character: f"\\{letter}" for letter, character in _ESCAPES.items()}
-    return '"' + "".join(escapes.get(character, character) for character in text) + '"'
+    # A file with NUL bytes is taken for no text.
+    return '"' + "".join(escapes.get(c, c) for c in text).replace("\0", "\\u0000") + '"'

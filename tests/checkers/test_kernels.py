@@ -168,6 +168,7 @@ def test_check_goes_on_in_plain_python_and_says_so_in_a_line(tmp_path):
         for i in range(6)
         for kind in (":invoke", ":ok")
     ]
+    events += [f"{{:process 0 :type {kind} :f :read :value 1}}\n" for kind in (":invoke", ":ok")]
     (tmp_path / "history.edn").write_text("".join(events))
     command = [sys.executable, "-c", CHECK, str(tmp_path / "history.edn")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

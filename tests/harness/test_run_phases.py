@@ -15,6 +15,7 @@ from cluster.client.admin_client import CLIENT_METRICS_RESOURCE
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Failure
 from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.trace import clock_name
 from cluster.systems import kraft
 from cluster.systems.cells import LIST_PREFIX
 from cluster.systems.kafka import kind as kafka
@@ -46,7 +47,7 @@ def play(the_plan, cluster):
 
     async def main():
         loop = asyncio.get_running_loop()
-        recorder = Recorder(journal, loop.time)
+        recorder = Recorder(journal, loop.time, clock_name())
         return await conduct(Run(the_plan, cluster, recorder, LoopClock(loop)))
 
     return journal.events, run(main())

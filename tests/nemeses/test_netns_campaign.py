@@ -17,6 +17,7 @@ from checkers.verdict import Status
 from cluster.backends.cleanup import clean, find_leftovers
 from cluster.backends.netns.netns_backend import NetnsBackend
 from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.trace import clock_name
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.plan import from_document
@@ -65,7 +66,7 @@ def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path:
         backend = NetnsBackend(KraftSystem(), store.folder, plan.nodes, "run")
         with store.journal_writer() as journal:
             loop = asyncio.get_running_loop()
-            recorder = Recorder(journal, loop.time)
+            recorder = Recorder(journal, loop.time, clock_name())
             reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
             for read in reads.reads.values():
                 store.write_final_read(read)

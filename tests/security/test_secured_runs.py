@@ -17,6 +17,7 @@ from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
+from cluster.node.runtime.trace import clock_name
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement
@@ -182,7 +183,7 @@ def test_a_secured_campaign_passes(tmp_path):
     async def work(journal):
         loop = asyncio.get_running_loop()
         backend = LocalBackend(system, store.folder, plan.nodes, "run-secured")
-        recorder = Recorder(journal, loop.time)
+        recorder = Recorder(journal, loop.time, clock_name())
         reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
         for read in reads.reads.values():
             store.write_final_read(read)
