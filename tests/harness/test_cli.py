@@ -13,7 +13,7 @@ from checkers.linearizability.columnar import judge_columns
 from cluster.backends import local
 from cluster.backends.base import Probe
 from cluster.backends.registry import BACKENDS
-from harness import doctor
+from harness import doctor, run_to_verdict
 from harness.campaigns import campaign_names, load, read_document
 from harness.cli import main
 from harness.commands import judge as judge_commands
@@ -141,7 +141,7 @@ def private(path):
 
 
 def test_a_bug_has_an_exit_code_of_its_own_and_a_private_traceback(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_command, "perform", broken)
+    monkeypatch.setattr(run_to_verdict, "perform", broken)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     line = one_line_on_stderr(kraftprobe("run"), exit_code=70)
     assert "internal error: ZeroDivisionError: oops and more" in line
@@ -154,7 +154,7 @@ def test_a_bug_has_an_exit_code_of_its_own_and_a_private_traceback(tmp_path, mon
 
 
 def test_without_a_home_the_traceback_is_in_a_new_temporary_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_command, "perform", broken)
+    monkeypatch.setattr(run_to_verdict, "perform", broken)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -190,7 +190,7 @@ def test_an_interrupt_ends_in_130(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_command, "perform", interrupted)
+    monkeypatch.setattr(run_to_verdict, "perform", interrupted)
     line = one_line_on_stderr(kraftprobe("run"), exit_code=130)
     assert line == "kraftprobe: interrupted"
 
