@@ -188,8 +188,8 @@ def test_a_run_that_nobody_judged_is_exported_with_its_row_alone(tmp_path):
 @pytest.mark.parametrize(
     ("uri", "says"),
     [
-        ("", "a place is a URI of file, s3, gs, gcs, abfs, abfss, such as s3://bucket/folder"),
-        ("runs", "'runs': a place is a URI of"),
+        ("", " is empty: was a variable not set?"),
+        ("runs", "'runs': a place is a URI of file, s3, gs, gcs, abfs, abfss, such as s3://"),
         ("ftp://host/runs", "'ftp://host/runs': a place is a URI of"),
         ("http://[::1/runs", "this is no URI"),
         ("file:runs", "cannot be relative"),
@@ -209,7 +209,7 @@ def test_a_place_that_cannot_be_is_one_line(root, uri, says):
     for arguments in (
         ["export", "--to", uri],
         ["list", "--from", uri],
-        ["query", "", "--from", uri],
+        ["query", "select 1", "--from", uri],
     ):
         refused = runs(*arguments, "--runs", root, code=2)
         assert says in refused.stderr

@@ -278,7 +278,10 @@ def partial_run(tmp_path_factory):
 
 def fast_checks(plan):
     """Fake nodes leave no logs: judge by the journal alone."""
-    return (CheckSpec("exercised", options_of(plan.to_json())),)
+    return (
+        CheckSpec("linearizable", {"model": "register"}),
+        CheckSpec("exercised", options_of(plan.to_json())),
+    )
 
 
 def test_a_pass_names_what_was_skipped(partial_run):
