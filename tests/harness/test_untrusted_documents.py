@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from checkers.earned import EARNED
 from checkers.history import Event, EventType, HistoryError
 from checkers.verdict import CheckResult, Status
 from cluster.backends.base import BackendError
@@ -135,7 +136,7 @@ def results() -> bytes:
     check = CheckResult("exercised", Status.PASS, "all well", operations=3, statistics={"ok": 3})
     document = RunResults(
         status=Status.PASS,
-        checks=(check,),
+        checks=(check, CheckResult(EARNED, Status.PASS, "all conditions hold")),
         statistics={},
         run="r",
         plan={"nodes": 3},
