@@ -37,6 +37,7 @@ _MARKED_MORE_BYTES = 8
 """What marking adds to each: the mark and two quotes."""
 _NESTED = r'"value":\[[^\]]*["\[]'
 _BLOCK_BYTES = 1 << 24
+_LINE_BYTES_MAX = 1 << 24
 _SEAL = f',"{FIELD}":'.encode()
 _TEXTS = ("process", "type", "f", "key", "value", "error", "node")
 EVENTS = pa.schema(
@@ -72,7 +73,7 @@ def journal_table(blocks: Iterable[bytes]) -> pa.Table:
 def blocks_of(file: BinaryIO) -> Iterator[bytes]:
     """Read a file some megabytes of lines at a time, whole unless one is longer. Raises OSError."""
     while block := file.read(_BLOCK_BYTES):
-        yield block + file.readline(_BLOCK_BYTES)
+        yield block + file.readline(_LINE_BYTES_MAX)
 
 
 def _block(data: bytes) -> pa.Table:
