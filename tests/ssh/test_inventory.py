@@ -43,7 +43,8 @@ def test_a_damaged_stored_inventory_is_one_line(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", r"hosts must be one or more tables: \[\[hosts\]\]"),
+        ("", "is empty: an inventory is a table"),
+        ("grace_s = 60", r"hosts must be one or more tables: \[\[hosts\]\]"),
         ("hosts = 3", "hosts must be one or more tables"),
         ("nodes = 3", "unknown key 'nodes'"),
         ('[[hosts]]\nuser = "kp"', "hosts 1: address is missing"),
