@@ -240,7 +240,8 @@ def test_the_command_says_what_a_quiet_plan_lacked(tmp_path):
     assert code == 4
     *lacks, verdict = output.splitlines()
     assert lacks == [
-        "  too little was tried: 12 operations were ok, 50 were expected",
+        "  too little was tried: 4 operations were ok, 50 were expected",
+        "  too little was tried: 2 reads were ok, 10 were expected",
         "  too little was tried: 2 writes were ok, 10 were expected",
     ]
     assert verdict.startswith("UNDER-EXERCISED quiet: ")
