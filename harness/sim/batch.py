@@ -130,13 +130,21 @@ class Batch:
         raise BatchError(f"{self.folder}: holds another batch ({json.dumps(found)[:200]})")
 
     def load(self) -> None:
-        """Load finished seeds, also those of workers whose driver was killed."""
-        self.rows = {}  # rows that are not stored yet are in `running`
+        """Load finished seeds, also those of workers whose driver was killed.
+
+        A worker may live a little longer than Spark, and finish its chunk meanwhile: it stores the
+        rows, then removes its file in `running`. So that folder is read first, and what is missing
+        there by then is in `results`.
+        """
+        unfinished: dict[Path, list[Row]] = {}
+        for path in sorted((self.folder / "running").glob("*.jsonl")):
+            with contextlib.suppress(FileNotFoundError):
+                unfinished[path] = read_unfinished(path)
+        self.rows = {}
         for path in sorted((self.folder / "results").glob("*.parquet")):
             for row in read_finished(path):
                 self.rows[row["seed"]] = row
-        for path in sorted((self.folder / "running").glob("*.jsonl")):
-            rows = read_unfinished(path)
+        for path, rows in unfinished.items():
             fresh = [row for row in rows if row["seed"] not in self.rows]
             if fresh:
                 try:
@@ -144,7 +152,7 @@ class Batch:
                 except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                     raise BatchError(f"{path}: {NO_RESULTS}") from error
             self.rows |= {row["seed"]: row for row in fresh}
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     def waves(self) -> Iterator[list[Chunk]]:
         """Yield the chunks of each wave; a wave is made when the rows of the last were added."""

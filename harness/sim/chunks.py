@@ -136,7 +136,7 @@ def run_chunk(chunk: Chunk, on_row: Callable[[Row], bool] = lambda _: True) -> l
             if not on_row(row):
                 break
     store_rows(folder, rows)
-    line_path.unlink()
+    line_path.unlink(missing_ok=True)  # a driver whose Spark died may have loaded it
     return rows
 
 

@@ -23,7 +23,7 @@ from harness.commands import progress_bar, sim
 from harness.errors import BatchError
 from harness.sim.batch import Batch, run_on_spark, run_plainly
 from harness.sim.batch_gate import gate_batch
-from harness.sim.chunks import BatchPlan, plan_of
+from harness.sim.chunks import BatchPlan, plan_of, read_unfinished, run_chunk, store_rows
 from harness.sim.runner import run_plan
 from harness.source import source_digest
 from results.session import Spark
@@ -113,6 +113,33 @@ def test_a_worker_with_other_code_runs_nothing(tmp_path, monkeypatch):
             run_on_spark(batch, handle.spark, lambda row: None)
         assert batch.rows == {}
     assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_a_worker_may_finish_its_chunk_while_the_batch_is_loaded(tmp_path, monkeypatch):
+    """It lives a little longer than Spark: it stores its rows and removes its file."""
+    whole, summary = run(tmp_path / "there", BatchPlan(0, 2))
+    rows = [whole.rows[seed] for seed in (0, 1)]
+
+    def worker_finishes(path):
+        store_rows(tmp_path / "here", rows)
+        path.unlink()
+        return read_unfinished(path) if late else rows[:1]
+
+    monkeypatch.setattr("harness.sim.batch.read_unfinished", worker_finishes)
+    with Batch(tmp_path / "here", BatchPlan(0, 2)) as batch:
+        for late in (True, False):
+            (tmp_path / "here/running/000000000-000000001.jsonl").touch()
+            batch.load()
+            assert [batch.rows[seed] for seed in (0, 1)] == rows
+        assert batch.finish() == summary
+
+
+def test_a_worker_whose_rows_were_loaded_meanwhile_goes_on(tmp_path):
+    with Batch(tmp_path, BatchPlan(0, 2)) as batch:
+        ((chunk,),) = batch.waves()
+        rows = run_chunk(chunk, lambda _: batch.load() is None)
+        batch.load()
+        assert [batch.rows[seed] for seed in (0, 1)] == rows
 
 
 @pytest.mark.spark
