@@ -419,7 +419,7 @@ def one_line_errors() -> Iterator[None]:
 
     try:
         yield
-    except (PySparkException, Py4JError, OSError, EOFError) as error:
+    except (PySparkException, Py4JError, OSError, EOFError, struct.error) as error:
         raise SparkError(f"a Spark job died: {_raised(error) or first_line(error)}") from error
 
 

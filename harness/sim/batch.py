@@ -53,7 +53,7 @@ from harness.sim.chunks import (
 )
 from harness.sim.summary import found_in, lines_of, summarise
 from harness.source import source_digest
-from results.session import one_line_errors
+from results.session import SparkError, one_line_errors
 
 WAVE = 100
 CHUNK = 4
@@ -278,7 +278,10 @@ def _collected(
     while not wait((ended,), timeout=_REPORT_S).done:
         meanwhile()
     with one_line_errors():
-        return ended.result()
+        found = ended.result()
+    if len(found) != len(wave):  # PySpark takes the end of a broken stream for the end of its items
+        raise SparkError("a Spark job died: it returned a part of its results")
+    return found
 
 
 def _run_task(chunk: Chunk) -> list[Row] | str:

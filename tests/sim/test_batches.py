@@ -5,11 +5,13 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -26,7 +28,7 @@ from harness.sim.batch_gate import gate_batch
 from harness.sim.chunks import BatchPlan, plan_of, read_unfinished, run_chunk, store_rows
 from harness.sim.runner import run_plan
 from harness.source import source_digest
-from results.session import Spark
+from results.session import Spark, SparkError
 from tests.sim.plans import read_plan
 
 
@@ -115,7 +117,30 @@ def test_a_worker_with_other_code_runs_nothing(tmp_path, monkeypatch):
     assert list((tmp_path / "results").iterdir()) == []
 
 
-def test_a_worker_may_finish_its_chunk_while_the_batch_is_loaded(tmp_path, monkeypatch):
+@pytest.mark.parametrize("answer", [[], struct.error("unpack requires a buffer of 4 bytes")])
+def test_a_job_whose_results_broke_off_has_died(tmp_path, answer):
+    """The JVM died while it sent them: PySpark returns fewer, or finds no whole length."""
+
+    class Context:
+        def parallelize(self, *_):
+            return self
+
+        def map(self, _):
+            return self
+
+        def collect(self):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    with Batch(tmp_path, BatchPlan(0, 2)) as batch:
+        with pytest.raises(SparkError, match="a Spark job died: "):
+            run_on_spark(batch, SimpleNamespace(sparkContext=Context()), lambda row: None)
+        assert batch.rows == {}
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_worker_may_finish_its_chunk_while_the_batch_is_loaded(tmp_path, monkeypatch, late):
     """It lives a little longer than Spark: it stores its rows and removes its file."""
     whole, summary = run(tmp_path / "there", BatchPlan(0, 2))
     rows = [whole.rows[seed] for seed in (0, 1)]
@@ -127,10 +152,9 @@ def test_a_worker_may_finish_its_chunk_while_the_batch_is_loaded(tmp_path, monke
 
     monkeypatch.setattr("harness.sim.batch.read_unfinished", worker_finishes)
     with Batch(tmp_path / "here", BatchPlan(0, 2)) as batch:
-        for late in (True, False):
-            (tmp_path / "here/running/000000000-000000001.jsonl").touch()
-            batch.load()
-            assert [batch.rows[seed] for seed in (0, 1)] == rows
+        (tmp_path / "here/running/000000000-000000001.jsonl").touch()
+        batch.load()
+        assert [batch.rows[seed] for seed in (0, 1)] == rows
         assert batch.finish() == summary
 
 
@@ -147,9 +171,10 @@ def test_a_batch_whose_spark_dies_reports_how_to_go_on(tmp_path, monkeypatch):
     """Found when both were stopped for minutes: the only message was "Connection refused"."""
 
     def dying(batch, spark, on_row):
+        pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+
         def kill_spark(row):
             on_row(row)
-            pid = spark._jvm.java.lang.ProcessHandle.current().pid()
             os.kill(pid, signal.SIGKILL)
             monkeypatch.undo()  # the next run's Spark lives
 
