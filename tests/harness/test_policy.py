@@ -63,7 +63,7 @@ def test_the_page_shows_every_key():
 
 def test_paths_are_those_beside_the_policy(tmp_path):
     (tmp_path / "release.toml").write_text(
-        '[each]\nsigned_by = ["a.pub"]\n[baseline]\nruns = ["earlier"]\n'
+        'version = 1\n[each]\nsigned_by = ["a.pub"]\n[baseline]\nruns = ["earlier"]\n'
     )
     policy = read_policy(tmp_path / "release.toml")
     assert policy.each.signed_by == (str(tmp_path / "a.pub"),)
