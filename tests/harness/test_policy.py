@@ -120,7 +120,7 @@ def test_files_for_a_ci_system_are_written_whatever_the_verdict(tmp_path, bench)
     options = ("--junit", junit, "--summary", summary, "--github")
     code, output = run(*options, bench.copy("bad").folder)
     assert code == 1
-    assert ET.parse(junit).getroot().get("failures") == "2"
+    assert ET.parse(junit).getroot().get("failures") == "3"  # two checks, and the gate
     assert summary.read_text().startswith("# Before\n## Kraftprobe: gate closed")
     assert output.splitlines()[-1].startswith("::error title=Kraftprobe FAIL%3A synthetic/bad::")
 
