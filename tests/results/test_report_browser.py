@@ -113,7 +113,7 @@ def test_the_page_shows_verdict_checks_and_chart_without_an_error(browser, store
     top = page.locator("#verdict").bounding_box()
     assert top["y"] + top["height"] < 200
     assert page.locator("#mutant").count() == bad
-    assert page.locator("article.check").count() == 9
+    assert page.locator("article.check").count() == 10
     assert page.locator("#checks svg .bar").count() >= (4 if bad else 0)
     operations = len(pair(stored.history().events))
     assert page.get_attribute("#chart", "data-drawn") == str(operations)
@@ -141,7 +141,7 @@ def test_without_scripts_the_verdict_and_its_evidence_are_there(browser, stored)
     page, _, _ = opened(browser, stored, java_script_enabled=False)
     bad = stored.folder.name == "bad"
     assert page.inner_text("#verdict") == ("FAIL" if bad else "PASS")
-    assert page.locator("#checks .timeline svg").count() == (2 if bad else 0)
+    assert page.locator("#checks .timeline svg").count() == (3 if bad else 0)
     assert "kraftprobe run" in page.inner_text("#command")
     page.close()
 
