@@ -84,7 +84,7 @@ def test_seeds_with_damaged_disks_are_judged_alike_both_ways(seed: int, tmp_path
     assert verdict in (PASS, QUIET)
     assert run_stored(plan, tmp_path / "run") == EXIT_CODES[verdict]
     results = results_of(tmp_path / "run")
-    assert results.pop("exercised") == verdict.value
+    assert results.pop("exercised") == results.pop("earned") == verdict.value
     assert set(results.values()) == {"PASS"}
 
 
