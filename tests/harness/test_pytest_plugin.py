@@ -56,7 +56,7 @@ def test_mutant(kraftprobe_run): assert kraftprobe_run
     [
         (
             "@pytest.mark.kraftprobe(campaign='quik')\ndef test_it(kraftprobe_run): ...",
-            "kraftprobe ended with exit code 2: kraftprobe: unknown campaign 'quik'",
+            "kraftprobe ended with exit code 2: kraftprobe: quik: unknown campaign 'quik'",
         ),
         (
             "@pytest.mark.kraftprobe(sede=7)\ndef test_it(kraftprobe_run): ...",
