@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -32,8 +33,10 @@ def test_a_plan_for_real_nodes_runs_simulated_and_repeats_exactly(tmp_path: Path
         done = run(tmp_path / name)
         assert done.returncode == 0, done.stdout + done.stderr
         (journal,) = (tmp_path / name).glob("*/*/history.jsonl")
-        journals.append(journal.read_bytes())
-    assert len(journals[0].splitlines()) > 3_000
+        start, *events = journal.read_bytes().splitlines()
+        assert json.loads(start)["value"]["run"] == journal.parent.name
+        journals.append(events)  # the first alone says which run it is of, and when it was
+    assert len(journals[0]) > 3_000
     assert journals[0] == journals[1]
 
 
