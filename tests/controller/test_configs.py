@@ -58,11 +58,18 @@ def shown(node, resource, *keys, **options):
     return {config.name: config for config in result.configs}
 
 
-def test_a_resource_that_is_named_twice_is_described_once():
+def test_a_resource_that_is_named_twice_is_answered_twice_within_the_bound():
     node = active()
-    request = describe((4, ""), keys=None)
-    twice = dataclasses.replace(request, resources=request.resources * 1_000)
-    assert node.call(twice) == node.call(request)
+    node.call(create(creatable("t")))
+    request = describe((2, "t"), keys=None)
+    (once,) = node.call(request).results
+    many = node.call(dataclasses.replace(request, resources=request.resources * 1_000)).results
+    answered = -(-MAX_DESCRIBED // len(once.configs))
+    assert list(many[:answered]) == [once] * answered
+    assert {(r.error_code, r.configs) for r in many[answered:]} == {
+        (ErrorCode.policy_violation, ())
+    }
+    assert len(many) == 1_000
 
 
 def test_an_answer_is_bounded_and_names_each_resource_that_it_leaves_out():

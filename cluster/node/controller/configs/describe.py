@@ -82,15 +82,17 @@ _TOO_MANY: Final = (
 def describe_configs(
     request: DescribeConfigsRequest, state: MetadataState, cluster: ClusterInfo
 ) -> DescribeConfigsResponse:
-    """Return all that each resource has, or what was asked for of it, each resource once.
+    """Return all that each resource has, or what was asked for of it; equal ones are read once.
 
     Those beyond `MAX_DESCRIBED` configurations are refused, each by itself.
     """
     results = []
     described = 0
-    for item in dict.fromkeys(request.resources):
+    known: dict[DescribeConfigsResource, DescribeConfigsResult] = {}
+    for item in request.resources:
         if described < MAX_DESCRIBED:
-            result = _described(item, request, state, cluster)
+            result = known.get(item) or _described(item, request, state, cluster)
+            known[item] = result
         else:
             result = _refusal(item, ErrorCode.policy_violation, _TOO_MANY)
         described += len(result.configs)
