@@ -27,7 +27,7 @@ from tests.runs import every_workload
 from workloads.registry import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[2]
-CAMPAIGN = ("--campaign", "quick", "--faults", "kill,pause", "--duration", "25", "--rate", "40")
+CAMPAIGN = ("--campaign", "quick", "--duration", "25", "--rate", "40")
 
 
 @pytest.fixture(scope="module")
