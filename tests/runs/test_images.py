@@ -20,7 +20,8 @@ from tests import user_images
 from tests.kafka_release import VERSION, release
 
 pytestmark = pytest.mark.cluster
-SHORT = ("--campaign", "quick", "--faults", "kill,pause", "--duration", "30", "--rate", "20")
+SHORT = ("--campaign", "quick", "--rate", "20")
+KILLS = ("--faults", "kill,pause", "--duration", "30")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,9 @@ def passed(
 def test_kafka_in_an_image_that_has_neither_a_shell_nor_a_python_passes(client, tmp_path):
     libraries = home_of(release()) / "libs"
     image = user_images.of_programs(client, "sleep", "ls", "cat", libraries=libraries)
-    folder = passed(client, image, tmp_path, "--system", "apache-kafka", "--workload", "set")
+    folder = passed(
+        client, image, tmp_path, "--system", "apache-kafka", "--workload", "set", *KILLS
+    )
     assert json.loads((folder / "nodes/n1/start.json").read_text())["run"][0] == (
         f"{user_images.JAVA}/bin/java"
     )
