@@ -1,8 +1,8 @@
 """`python -m benchmarks.evidence`: what judging and the gate say of every alteration.
 
 Each run is gated with its old digests, with forged ones (judged again by the gate), and once it was
-judged (`benchmarks.evidence.gated`). Prints the table of docs/evidence.md; exits 1 if a verdict is
-not as expected, after what was said instead.
+judged (`benchmarks.evidence.gated`). Prints the table (`--write`: into
+benchmarks/RESULTS.md); exits 1 if a verdict is not as expected, after what was said instead.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import page
 from benchmarks.evidence.alterations import ALTERATIONS, CASES, RAP
 from benchmarks.evidence.gated import complaints
 from benchmarks.evidence.runs import copy_of, table, unpack
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Try every alteration."""
     began_s = time.process_time()
     wrong = []
@@ -29,7 +31,10 @@ def main() -> int:
             found = complaints(run, alteration, judged_by_gate=True)
             wrong += [f"{alteration.name} ({name}): {problem}" for problem in found]
             shutil.rmtree(run.store.folder)
-    print("\n".join(table(ALTERATIONS)))
+    rows = "\n".join(table(ALTERATIONS))
+    print(rows)
+    if "--write" in arguments:
+        page.write("alterations", rows)
     took_s = time.process_time() - began_s
     print(f"\n{len(CASES)} cases, each gated three times, {took_s:.0f} s of CPU")
     print("\n".join(f"NOT AS EXPECTED: {line}" for line in wrong) or "all as expected")
@@ -37,4 +42,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -245,6 +245,6 @@ def problem_of(results: RunResults, alteration: Alteration) -> str | None:
 
 
 def table(alterations: Iterable[Alteration]) -> list[str]:
-    """Return the table of alterations for docs/evidence.md."""
+    """Return the table of alterations for benchmarks/RESULTS.md."""
     rows = [f"| {a.name} | {', '.join(a.runs)} | {a.status} | `{a.check}` |" for a in alterations]
     return ["| alteration | runs | verdict | check |", "|---|---|---|---|", *rows]

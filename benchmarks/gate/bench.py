@@ -66,7 +66,7 @@ class Outcome:
         return (closed or self.lines or [""])[0]
 
     def row(self, situation: Situation) -> str:
-        """The situation as a row of docs/gate-situations.md, without what is never the same."""
+        """The situation as a row of benchmarks/RESULTS.md, without what is never the same."""
         said = (line for line in self.lines if situation.sentence in line)
         line = next(said, self.sentence).removeprefix("kraftprobe: ")
         for pattern, shown in _VARIABLE:

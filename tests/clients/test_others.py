@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import page
 from tests.clients.others.clusters import Cluster, Ours
 from tests.clients.others.outcomes import ASIDES, Outcome, load, run, store, stored_file, worse
-from tests.clients.others.table import MARK, PAGE, render
+from tests.clients.others.table import render
 from tests.clients.others.tool_chains import UnavailableError, programs
 from tests.kafka_release import VERSION, release
 
@@ -72,7 +73,7 @@ def test_outcomes_are_stored_as_they_are(tmp_path: Path):
 
 
 def test_the_page_has_a_column_for_each_client_that_was_run_at_kafka():
-    table = PAGE.read_text().partition(MARK)[2]
+    table = page.section("clients")
     stored = load(stored_file(VERSION))
     clients = {each.client for each in stored}
     assert len(clients) == 8, "seven clients and Kafka's tools"

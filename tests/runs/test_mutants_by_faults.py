@@ -1,6 +1,6 @@
 """Real faults on real backends find seeded bugs; the true node comes through the same plans.
 
-The plans are those of `harness/campaigns/mutants`; docs/mutants-by-faults.md says how often each of
+The plans are those of `harness/campaigns/mutants`; benchmarks/RESULTS.md says how often each of
 them finds its mutant. Runs on real nodes mostly wait, so some go at once.
 """
 

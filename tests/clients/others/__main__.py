@@ -1,7 +1,7 @@
 """Run seven other clients against three controllers and three brokers of Kafka and of ours.
 
-Prints each operation as it ends, then writes the table of docs/clients.md and what was seen at Kafka
-(tests/data/kafka); where not every client ran against both, it prints the table instead. Exit code
+Prints each operation as it ends, then writes the table of benchmarks/RESULTS.md and what was seen at
+Kafka (tests/data/kafka); where not every client ran against both, it prints the table instead. Exit code
 1 when an operation works at Kafka and not at ours, 2 where the release is not there.
 """
 
@@ -13,10 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks import page
 from cluster.systems.kinds import SettingError
 from tests.clients.others.clusters import Cluster, Kafka, Kind, Ours
 from tests.clients.others.outcomes import Outcome, load, run, store, stored_file, worse
-from tests.clients.others.table import render, write
+from tests.clients.others.table import render
 from tests.clients.others.tool_chains import TOOL_CHAINS, Program, UnavailableError, programs
 from tests.kafka_release import VERSION
 
@@ -67,7 +68,7 @@ def main() -> int:
         print(render(kafkas, ours, notes))
     else:
         store(file, kafkas)
-        write(kafkas, ours)
+        page.write("clients", render(kafkas, ours))
     found = worse(kafkas, ours)
     print(f"{len(ours)} operations, {len(found)} worse than at Kafka")
     for line in found:

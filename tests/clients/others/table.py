@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 from tests.clients.others.outcomes import ASIDES, Key, Outcome, by_key
 
-PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "clients.md"
-MARK: Final = "<!-- What follows is written by python -m tests.clients.others. -->"
 TOOLS: Final = "Kafka's tools"
 NOT_OFFERED: Final = ""
 WORDS_MAX: Final = 60
-
-
-def write(kafkas: Iterable[Outcome], ours: Iterable[Outcome]) -> None:
-    """Put the table in the place of the one that the page has."""
-    before, mark, _ = PAGE.read_text().partition(MARK)
-    assert mark, f"{PAGE} has no place for the table"
-    PAGE.write_text(before + mark + "\n\n" + render(kafkas, ours))
 
 
 def render(kafkas: Iterable[Outcome], ours: Iterable[Outcome], notes: Iterable[str] = ()) -> str:
@@ -30,14 +20,14 @@ def render(kafkas: Iterable[Outcome], ours: Iterable[Outcome], notes: Iterable[s
     lines = [f"- {note}" for note in notes]
     if lines:
         lines.append("")
-    lines += ["## Clients", ""]
+    lines += ["### Clients", ""]
     lines += _row("operation", *(named[client] for client in clients))
     lines += _row("---", *("---" for _ in clients))
     for operation in _operations(theirs, clients):
         cells = [_cell(theirs, mine, (client, operation)) for client in clients]
         lines += _row(operation, *cells)
     if TOOLS in named:
-        lines += ["", f"## {named[TOOLS]}", ""]
+        lines += ["", f"### {named[TOOLS]}", ""]
         lines += _row("command", "ours beside Kafka") + _row("---", "---")
         for operation in _operations(theirs, [TOOLS]):
             lines += _row(operation, _cell(theirs, mine, (TOOLS, operation)))

@@ -1,4 +1,4 @@
-// What both programs share: an operation is a line of JSON, see the page docs/clients.md.
+// What both programs share: an operation is a line of JSON, see tests/clients/others/outcomes.py.
 
 import { createInterface } from 'node:readline'
 
