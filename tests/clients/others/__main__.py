@@ -1,8 +1,8 @@
-"""Run seven other clients against three controllers and three brokers of Kafka and of ours.
+"""Run Java's clients and Kafka's tools against a cluster of Kafka's nodes and against one of ours.
 
 Prints each operation as it ends, then writes the table of benchmarks/RESULTS.md and what was seen at
-Kafka (tests/data/kafka); where not every client ran against both, it prints the table instead. Exit code
-1 when an operation works at Kafka and not at ours, 2 where the release is not there.
+Kafka (tests/data/kafka). Exit code 1 when an operation works at Kafka and not at ours, 2 where the
+release or a compiler is not there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cluster.systems.kinds import SettingError
 from tests.clients.others.clusters import Cluster, Kafka, Kind, Ours
 from tests.clients.others.outcomes import Outcome, load, run, store, stored_file, worse
 from tests.clients.others.table import render
-from tests.clients.others.tool_chains import TOOL_CHAINS, Program, UnavailableError, programs
+from tests.clients.others.tool_chains import Program, UnavailableError, programs
 from tests.kafka_release import VERSION
 
 BUILD = Path("build") / "others"
@@ -42,7 +42,6 @@ def main() -> int:
     """Build, run, write; see the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.clients.others", description=__doc__)
     parser.add_argument("--version", default=VERSION, help="of Kafka, fetched before")
-    parser.add_argument("--chains", nargs="+", choices=TOOL_CHAINS, default=list(TOOL_CHAINS))
     parser.add_argument(
         "--stored", action="store_true", help="compare with what was seen at Kafka before"
     )
@@ -50,25 +49,15 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # end nodes, too
     try:
         kafka = None if asked.stored else Kafka(asked.version)
-    except SettingError as problem:
+        clients = programs(BUILD, asked.version)
+    except (SettingError, UnavailableError) as problem:
         print(problem, file=sys.stderr)
         return 2
-    clients: list[Program] = []
-    notes: list[str] = []
-    for chain in asked.chains:
-        try:
-            clients += programs(chain, BUILD, asked.version)
-        except UnavailableError as reason:
-            notes.append(f"Left out: {chain}: {reason}")
-            print(notes[-1], flush=True)
     ours = outcomes(Ours(), clients)
     file = stored_file(asked.version)
     kafkas = load(file) if kafka is None else outcomes(kafka, clients)
-    if notes or len(asked.chains) < len(TOOL_CHAINS):
-        print(render(kafkas, ours, notes))
-    else:
-        store(file, kafkas)
-        page.write("clients", render(kafkas, ours))
+    store(file, kafkas)
+    page.write("clients", render(kafkas, ours))
     found = worse(kafkas, ours)
     print(f"{len(ours)} operations, {len(found)} worse than at Kafka")
     for line in found:

@@ -12,15 +12,12 @@ NOT_OFFERED: Final = ""
 WORDS_MAX: Final = 60
 
 
-def render(kafkas: Iterable[Outcome], ours: Iterable[Outcome], notes: Iterable[str] = ()) -> str:
-    """Render both tables, of the clients and of Kafka's tools; `notes`: what was left out."""
+def render(kafkas: Iterable[Outcome], ours: Iterable[Outcome]) -> str:
+    """Render both tables, of the clients and of Kafka's tools."""
     theirs, mine = by_key(kafkas), by_key(ours)
     named = {each.key[0]: each.client for each in theirs.values()}
     clients = [client for client in named if client != TOOLS]
-    lines = [f"- {note}" for note in notes]
-    if lines:
-        lines.append("")
-    lines += ["### Clients", ""]
+    lines = ["### Clients", ""]
     lines += _row("operation", *(named[client] for client in clients))
     lines += _row("---", *("---" for _ in clients))
     for operation in _operations(theirs, clients):
