@@ -6,8 +6,6 @@ import signal
 import pytest
 from hypothesis import settings
 
-from tests.slow import SLOW
-
 # How long an example takes means nothing on a machine that runs other programs, too.
 settings.register_profile("kraftprobe", deadline=None)
 settings.load_profile("kraftprobe")
@@ -37,12 +35,6 @@ def pytest_runtest_makereport():
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report():
     return _in_ci((yield))
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.nodeid.removeprefix("tests/").startswith(SLOW):
-            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -31,6 +31,8 @@ from cluster.backends.processes import (
 )
 from harness.commands import machine
 
+pytestmark = pytest.mark.slow
+
 HARNESS = Path(__file__).with_name("orphaning_harness.py")
 
 

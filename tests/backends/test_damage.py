@@ -1,6 +1,10 @@
 """Reading a node's files from outside."""
 
+import pytest
+
 from cluster.backends.machine.inside import damage
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_file_that_goes_while_files_are_listed_is_not_listed(tmp_path):

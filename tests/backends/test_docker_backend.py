@@ -30,6 +30,8 @@ from nemeses.base import Injection
 from nemeses.drive import heal, heal_all, inject
 from nemeses.registry import fault_named
 
+pytestmark = pytest.mark.slow
+
 HARNESS = Path(__file__).with_name("docker_cluster.py")
 NET_ADMIN = 1 << 12
 OF_ANY_CONTAINER = 0xA80425FB

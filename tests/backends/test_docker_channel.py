@@ -10,6 +10,8 @@ import pytest
 from cluster.backends.base import BackendError
 from cluster.backends.docker.channel import Channel
 
+pytestmark = pytest.mark.slow
+
 STDOUT, STDERR = 1, 2
 OCI = b"OCI runtime exec failed: exec failed: container_linux.go:380: process not found: unknown"
 

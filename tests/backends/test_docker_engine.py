@@ -19,6 +19,8 @@ from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import ensure_image
 from cluster.backends.docker.network import routed_networks
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_missing_engine_is_one_line_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

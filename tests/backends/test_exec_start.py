@@ -7,6 +7,8 @@ import pytest
 
 from cluster.backends.docker import process
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_start_is_reported_once_the_program_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "_PROC", tmp_path)

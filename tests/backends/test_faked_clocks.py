@@ -8,6 +8,8 @@ import pytest
 
 from cluster.backends.machine.clocks import library, variables
 
+pytestmark = pytest.mark.slow
+
 _WAIT = """
 import ctypes, errno, time
 CLOCK_MONOTONIC = 1

@@ -21,6 +21,8 @@ from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.security.connecting import ClientSecurity
 
+pytestmark = pytest.mark.slow
+
 A_TO_B, B_TO_A = ("n1", "n2"), ("n2", "n1")
 SILENCE_S = 0.05
 

@@ -15,6 +15,8 @@ from cluster.systems.kafka import fetch
 from cluster.systems.kafka.installation import DIGESTS, find, home_of
 from cluster.systems.kinds import SettingError
 
+pytestmark = pytest.mark.slow
+
 VERSION = "0.9.7"
 """One that no release has."""
 POM = """\

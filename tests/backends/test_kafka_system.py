@@ -47,6 +47,8 @@ from tests.checkers.run_evidence import (
 )
 from workloads.base import Role
 
+pytestmark = pytest.mark.slow
+
 
 def trace_of(output):
     reader = OutputReader()

@@ -13,6 +13,8 @@ from cluster.systems.base import Placement
 from cluster.systems.kinds import SettingError
 from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem, cluster_id_of
 
+pytestmark = pytest.mark.slow
+
 
 def placement(run_id: str = "run-1") -> Placement:
     return Placement(

@@ -11,6 +11,8 @@ import pytest
 from cluster.backends import linkagent
 from tests.clients.nodes import free_ports
 
+pytestmark = pytest.mark.slow
+
 
 def taken_port() -> socket.socket:
     held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -13,6 +13,8 @@ from cluster.node.kraft.messages import FetchRequest, RaftRequest, RaftResponse
 from cluster.node.protocol.apis import ApiKey
 from nemeses.hold import MESSAGE_TYPES
 
+pytestmark = pytest.mark.slow
+
 LINK = ("n1", "n2")
 
 

@@ -14,6 +14,8 @@ from cluster.backends.linkproxy import HOST, LinkProxies
 from cluster.backends.pipe import Gate
 from cluster.node.ports import Endpoint
 
+pytestmark = pytest.mark.slow
+
 NODES = ("n1", "n2", "n3")
 A_TO_B = ("n1", "n2")
 B_TO_A = ("n2", "n1")

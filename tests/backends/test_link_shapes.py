@@ -11,6 +11,8 @@ from cluster.backends.arrivals import Arrivals
 from cluster.backends.linkshaper import Wire
 from cluster.backends.shapes import PERFECT, combine, left_effects, missing_effects
 
+pytestmark = pytest.mark.slow
+
 CLEAN = ShapeMeasure(
     round_trip_ms=0.2, lost=0.0, spread_ms=0.1, duplicated=0.0, overtaking=0.0, probes=200
 )

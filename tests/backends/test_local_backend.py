@@ -19,6 +19,8 @@ from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.local import LocalBackend
 from cluster.backends.processes import identify, last_lines, read_recorded
 
+pytestmark = pytest.mark.slow
+
 
 def is_gone(pid: int) -> bool:
     return identify(pid) is None

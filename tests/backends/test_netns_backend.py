@@ -24,6 +24,8 @@ from cluster.backends.netns import netns_hosts as netns
 from cluster.backends.netns.netns_hosts import NetnsProvider
 from cluster.backends.processes import identify, read_recorded
 
+pytestmark = pytest.mark.slow
+
 HARNESS = Path(__file__).with_name("netns_cluster.py")
 
 

@@ -5,6 +5,8 @@ import pytest
 from cluster.backends import packages
 from cluster.backends.machine.disks import fuse_remedy
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("manager", "command"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from test_link_proxies import A_TO_B, TIMEOUT_S, World, in_world, is_silent
 from waiting import eventually
 
 from cluster.backends.pipe import DELAYED_BYTES
+
+pytestmark = pytest.mark.slow
 
 LONG_MS = 60_000.0
 

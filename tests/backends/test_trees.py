@@ -9,6 +9,8 @@ import pytest
 from cluster.backends.base import BackendError
 from cluster.backends.netns.trees import unpack
 
+pytestmark = pytest.mark.slow
+
 FILTERS = ["with a filter"] if hasattr(tarfile, "data_filter") else []
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from cluster.backends.trials import abandoned_trials, remove_trial, trial_folder
 
+pytestmark = pytest.mark.slow
+
 _KILLED = """
 import os, sys, tempfile
 tempfile.tempdir = sys.argv[1]

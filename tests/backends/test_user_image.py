@@ -19,6 +19,8 @@ from harness.commands.run import compose
 from harness.errors import PlanError
 from harness.plan import from_document
 
+pytestmark = pytest.mark.slow
+
 JARS = ("kafka_2.13-4.3.1", "kafka-raft-4.3.1", "log4j-core-2.25.4", "log4j-slf4j-impl-2.25.4")
 PLAN = {"backend": "docker", "faults": ["kill"], "duration_s": 30}
 KAFKA = {**PLAN, "system": "apache-kafka", "workload": "set"}

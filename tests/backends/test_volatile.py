@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from cluster.backends.machine.faultfs.volatile import Volatile
 
+pytestmark = pytest.mark.slow
+
 
 class Disk:
     """Does what the filesystem does around the bookkeeping."""

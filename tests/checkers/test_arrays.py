@@ -58,6 +58,7 @@ def compared(rnd, kind):
     return truth, order is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [f"unique {name}" for name in TYPES])
 def test_an_order_is_found_for_what_brute_force_calls_right(kind):
     seen = Counter(compared(Random(f"{kind}-{case}"), kind) for case in range(CASES))
@@ -66,6 +67,7 @@ def test_an_order_is_found_for_what_brute_force_calls_right(kind):
     assert seen[False, True] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["any queue", "any stack", "any list-append"])
 def test_repeated_values_make_no_rule_in_columns_wrong(kind):
     seen = Counter()
@@ -121,6 +123,7 @@ def _accepted(operations, model, order):
     return plain, mine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", VERIFIED)
 def test_the_verifier_in_columns_agrees_with_the_plain_one(kind):
     """On right orders, and on orders that were spoiled in one place or two."""

@@ -191,6 +191,7 @@ sys.exit(pytest.main(["-x", *(f"tests/checkers/{name}" for name in tests)]))
 """
 
 
+@pytest.mark.slow
 def test_nothing_in_it_is_undefined_and_the_compiler_warns_of_nothing(tmp_path):
     """Built so that it dies where it does what C does not define, it passes the searches' tests."""
     caches = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
@@ -227,6 +228,7 @@ def sanitizer():
     return gcc, found
 
 
+@pytest.mark.slow
 def test_where_memory_runs_out_no_verdict_is_wrong_and_all_memory_is_freed(tmp_path):
     """Also, AddressSanitizer ends the process where the library reads or writes what is not its."""
     gcc, preloaded = sanitizer()

@@ -88,6 +88,7 @@ print(json.dumps([before, peak_mb(), result.status, result.summary]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "compiled"), [("wgl", "1"), ("frontier", "1"), ("wgl", "0")])
 def test_the_memory_that_is_really_used_stays_near_the_limit(algorithm, compiled):
     done = subprocess.run(
@@ -162,6 +163,7 @@ print("fine")
 """
 
 
+@pytest.mark.slow
 def test_everything_works_without_the_compiled_library():
     command = [sys.executable, "-c", WITHOUT]
     off = os.environ | {"KRAFTPROBE_COMPILED": "0"}

@@ -30,6 +30,7 @@ def judged(rnd: Random, kind: str, algorithm: str) -> tuple[Status, bool]:
     return result.status, right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "algorithm"), ALGORITHMS)
 def test_the_verdict_is_that_of_brute_force(kind, algorithm):
     seen = [judged(Random(f"{kind}-{case}"), kind, algorithm)[0] for case in range(CASES)]
@@ -37,6 +38,7 @@ def test_the_verdict_is_that_of_brute_force(kind, algorithm):
     assert 0.1 < share < 0.9, "the histories must be of both sorts to test anything"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "algorithm"), ALGORITHMS)
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rnd=st.randoms(use_true_random=False))

@@ -66,6 +66,7 @@ def prove(outcome, operations, model, truth):
         certificate.verify_window(operations, model, outcome.window)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [f"unique {name}" for name in RULED])
 def test_a_rule_agrees_with_brute_force(kind):
     seen = Counter(judged(Random(f"{kind}-{case}"), kind) for case in range(CASES))

@@ -220,10 +220,12 @@ def hashes_strings_by_their_length(patch):
     patch.setattr(encoding, "_of_prefixes", of_prefixes)
 
 
+@pytest.mark.slow
 def test_the_battery_finds_nothing_in_a_sound_checker():
     assert next(battery(), None) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_battery_notices(name, monkeypatch):
     MUTANTS[name](monkeypatch)

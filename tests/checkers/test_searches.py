@@ -64,6 +64,7 @@ def proved(operations, model, outcome):
     return outcome.status is Status.PASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
 def test_the_verdict_is_that_of_brute_force(kind, name):
     seen = Counter()

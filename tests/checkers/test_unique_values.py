@@ -39,6 +39,7 @@ def several_keys(rnd, kind):
     return operations, truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unique-register", "unique-cas-register"])
 def test_each_key_of_random_histories_gets_the_verdict_of_brute_force(kind):
     seen = {True: 0, False: 0, None: 0}

@@ -60,6 +60,7 @@ def test_the_table_has_enough_of_either_answer():
     assert 0.1 < sum(answers) / len(answers) < 0.9
 
 
+@pytest.mark.slow
 def test_the_table_is_what_the_release_answers():
     version = release()
     if shutil.which("javac") is None:

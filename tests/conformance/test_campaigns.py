@@ -24,6 +24,8 @@ from results.pipeline import judge
 from results.store import RunStore
 from tests.conformance.arms import DockerArm
 
+pytestmark = pytest.mark.slow
+
 PLAN = Path(__file__).parent / "plan.toml"
 STRANDS = Path(__file__).parent / "strands.toml"
 

@@ -26,6 +26,7 @@ def test_where_ours_differs_kafka_keeps_a_replica_that_is_gone_eligible():
         assert set(kafkas or row.builder.partition.elr) - set(left), row.line
 
 
+@pytest.mark.slow
 def test_the_table_is_what_the_release_answers():
     version = release()
     if shutil.which("javac") is None:

@@ -12,6 +12,8 @@ import pytest
 
 from benchmarks.gate.bench import Bench
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 CI = ROOT / "ci"
 

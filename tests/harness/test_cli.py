@@ -300,6 +300,7 @@ def test_list_of_no_runs_says_so(tmp_path):
     assert kraftprobe("list", "--runs", tmp_path).stdout == f"no runs in {tmp_path}\n"
 
 
+@pytest.mark.slow
 def test_doctor_prints_its_findings_as_json():
     looked_at = ("local", "sim", "ssh")
     asked = [word for backend in looked_at for word in ("--backend", backend)]
@@ -459,6 +460,7 @@ def test_a_build_is_called_by_one_short_line(text):
     assert line.startswith("kraftprobe: --build")
 
 
+@pytest.mark.slow
 def test_spark_starts_when_no_node_runs_any_more(tmp_path, monkeypatch):
     cluster, seen = FakeCluster(), []
 

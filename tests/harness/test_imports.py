@@ -15,6 +15,8 @@ from checkers.history.formats import load_history, to_edn
 from harness.cli import _COMMANDS, main
 from results.journal import JournalWriter
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import atexit, json, sys

@@ -22,6 +22,8 @@ from harness.steps import Steps
 from nemeses.registry import FAULTS
 from tests.harness.fake_cluster import FakeCluster
 
+pytestmark = pytest.mark.slow
+
 NO_NFT = Probe(possible=False, reason="nft not found", remedy="apt install nftables")
 
 

@@ -18,6 +18,8 @@ from harness.interrupt import interruptible, signals_interrupt, stopping
 from harness.output import guarded
 from tests.harness.test_cli import write_history
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 _MAIN = "import sys; from harness.cli import main; main(sys.argv[1:])"
 _FAKE_RUN = textwrap.dedent("""

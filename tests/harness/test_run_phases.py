@@ -63,6 +63,7 @@ def notes(events, f):
     return [e.value for e in events if e.f == f and e.type is not EventType.INVOKE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", ["register", "topics", "set"])
 def test_a_quorum_that_keeps_its_promises_passes(workload):
     the_plan = plan(workload=workload)
@@ -255,6 +256,7 @@ def _interrupt(after_s, times):
     return cluster, journal.events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2, 3])
 @pytest.mark.parametrize("after_s", [0.05, 0.5, 5.0, 8.5, 12.0, 25.0, 40.5])
 def test_an_interrupt_at_any_moment_leaves_nothing_running_or_cut(after_s, times):

@@ -63,6 +63,7 @@ def test_seeds_differ():
     assert len({json.dumps([e.to_json() for e in schedule(seed)]) for seed in range(20)}) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
 def test_one_seed_gives_one_schedule_in_any_process(hash_seed):
     script = (

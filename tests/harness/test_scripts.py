@@ -106,6 +106,7 @@ def test_a_simulated_run_that_is_kept(failed, plan, tmp_path):
     assert quiet == f"{tmp_path / 'kept' / 'report.html'}\n"
 
 
+@pytest.mark.slow
 def test_a_batch_of_seeds(tmp_path):
     batch = ("sim", "--seeds", "0..2", "--duration", "1", "--out", tmp_path / "batch")
     found = document(*batch, code=4)
@@ -115,6 +116,7 @@ def test_a_batch_of_seeds(tmp_path):
     assert kraftprobe(*batch, "--quiet", code=4) == f"{tmp_path / 'batch' / 'summary.json'}\n"
 
 
+@pytest.mark.slow
 def test_from_a_failed_run_to_a_replayed_story(failed, tmp_path):
     run, small, smaller = failed["folder"], tmp_path / "small.json", tmp_path / "smaller.json"
     found = document("reproduce", run, "--time", "20", "--out", small)

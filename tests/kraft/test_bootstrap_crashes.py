@@ -152,6 +152,7 @@ def begun(operation, keep, *, alone):
     return world, victim, cut
 
 
+@pytest.mark.slow
 @KEEPS
 @pytest.mark.parametrize("alone", [True, False])
 def test_power_may_fail_at_every_operation_of_a_quorums_beginning(keep, alone):

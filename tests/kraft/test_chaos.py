@@ -6,6 +6,8 @@ from cluster.node.kraft import outbound, raft_client
 from cluster.node.kraft.leader_state import Leader
 from tests.kraft.chaos import Chaos
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 100
 
 

@@ -423,11 +423,13 @@ def cut_everywhere(act, keep, **settings):
 KEEPS = pytest.mark.parametrize("keep", ["nothing", "any", "everything"])
 
 
+@pytest.mark.slow
 @KEEPS
 def test_power_may_fail_at_every_operation_of_a_snapshot(keep):
     assert cut_everywhere(make_a_snapshot, keep) > 20
 
 
+@pytest.mark.slow
 @KEEPS
 def test_power_may_fail_at_every_operation_of_a_deletion_below_a_snapshot(keep):
     def act(world, node, _):
@@ -437,6 +439,7 @@ def test_power_may_fail_at_every_operation_of_a_deletion_below_a_snapshot(keep):
     assert cut_everywhere(act, keep) > 8
 
 
+@pytest.mark.slow
 @KEEPS
 def test_power_may_fail_at_every_operation_of_a_download(keep):
     def act(world, node, leader):
@@ -488,6 +491,7 @@ def make_a_snapshot(world, node, _):
     return prepare
 
 
+@pytest.mark.slow
 def test_a_rename_before_the_sync_is_found_by_a_power_cut():
     with mutants.applied("M27"), pytest.raises(CorruptSnapshotError):
         cut_everywhere(make_a_snapshot, "nothing")

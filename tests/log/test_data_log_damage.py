@@ -70,6 +70,7 @@ def check(folder: Folder, batches: list[bytes], durable: int, *, start_may_shrin
     return False
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(
     st.booleans(),

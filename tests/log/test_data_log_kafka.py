@@ -7,10 +7,14 @@ import subprocess
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from cluster.node.log.data_log import DataLog
 from cluster.systems.kafka.installation import home_of
 from tests.kafka_release import release
 from tests.log.data_helpers import NOW_MS, Folder, batch
+
+pytestmark = pytest.mark.slow
 
 COMPLAINT = re.compile(
     "[Mm]ismatch|not found|out of order|Non-consecutive|[Ee]xception|isvalid: false"

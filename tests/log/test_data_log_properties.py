@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from cluster.node.log.records import parse_header
 from tests.log.data_helpers import NOW_MS, Folder, batch, contents
+
+pytestmark = pytest.mark.slow
 
 
 def producers_of(batches: list[bytes]) -> dict[int, tuple[int, list[tuple[int, int]]]]:

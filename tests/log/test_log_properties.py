@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -11,6 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from cluster.node.log.records import parse_header
 from cluster.node.log.types import OffsetAndEpoch
 from tests.log.log_helpers import Logs, batch
+
+pytestmark = pytest.mark.slow
 
 
 class LogMachine(RuleBasedStateMachine):

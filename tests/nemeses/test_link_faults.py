@@ -11,6 +11,8 @@ from nemeses.drive import heal, heal_all, inject
 from nemeses.links import LINK_FAULTS
 from nemeses.registry import FAULTS, check_fault
 
+pytestmark = pytest.mark.slow
+
 NODES = ("n1", "n2", "n3")
 QUICK = {
     "loss": {"percent": 30},

@@ -9,6 +9,8 @@ from nemeses.drive import heal, inject
 from nemeses.partition import DIRECTIONS, SHAPES
 from nemeses.registry import FAULTS, check_fault
 
+pytestmark = pytest.mark.slow
+
 PARTITION = FAULTS["partition"]
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 MEMBER = ROOT / "packages" / "porcupine-py"
 HERE = Path(sysconfig.get_path("purelib"))

@@ -37,6 +37,7 @@ def check(body, *classes, max_elements=10_000):
     return checked(body, classes, max_elements=max_elements)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", CLASSES, ids=names)
 def test_the_guard_passes_what_kio_writes_and_refuses_each_beginning_of_it(entry):
     _, _, cls = entry
@@ -86,6 +87,7 @@ def test_bytes_behind_the_message_stay_behind_the_copy():
     assert check(newer + b"behind", ApiVersionsRequest) == body + b"behind"
 
 
+@pytest.mark.slow
 def test_false_array_lengths_kill_no_process():
     run = subprocess.run(  # noqa: PLW1510 - its return code is what is judged
         [sys.executable, "-m", "tests.protocol.false_lengths"], capture_output=True, text=True

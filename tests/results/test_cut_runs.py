@@ -18,6 +18,8 @@ from results.pipeline import judge
 from results.store import RunStore
 from tests.results.factory import CLOCK, NODES, SECOND, make_run
 
+pytestmark = pytest.mark.slow
+
 EVIDENCE = ["trace.jsonl", "evidence/log.jsonl", "evidence/quorum-state.json"]
 FILES = [
     "history.jsonl",

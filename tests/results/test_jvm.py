@@ -8,6 +8,8 @@ from results import jvm
 from results.jvm import JvmError, find_jvm
 from results.session import Spark, SparkError
 
+pytestmark = pytest.mark.slow
+
 
 def fake_java(folder, version):
     """A `java` that answers as one of this version does."""

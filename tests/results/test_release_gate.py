@@ -26,6 +26,7 @@ def bench(tmp_path_factory):
     return Bench(tmp_path_factory.mktemp("gate"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("situation", EVERY, ids=lambda situation: situation.name)
 def test_the_gate_is_right_in_every_situation_of_the_bench(bench, situation):
     outcome = bench.try_gate(situation)

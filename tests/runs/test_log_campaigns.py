@@ -13,6 +13,8 @@ from checkers.verdict import CheckResult, Status
 from results.store import RunStore
 from tests.kafka_release import release
 
+pytestmark = pytest.mark.slow
+
 
 def kraftprobe(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from harness.cli import main; main()", *map(str, arguments)]

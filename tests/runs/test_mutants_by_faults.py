@@ -26,6 +26,8 @@ from cluster.backends.machine.clocks import library
 from harness.campaigns import read_document
 from harness.plan import from_document
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).with_name("one_run.py")
 FOLDER = Path(harness.campaigns.__file__).parent / "mutants"
 PLANS = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}

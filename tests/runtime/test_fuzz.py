@@ -42,6 +42,7 @@ def frames(draw):
     return listener, struct.pack(">i", size) + body
 
 
+@pytest.mark.slow
 def test_no_frame_breaks_stalls_or_silences_the_node(node):
     @settings(
         max_examples=FRAMES, deadline=None, database=None, suppress_health_check=list(HealthCheck)

@@ -147,6 +147,7 @@ def requests(draw, topic_id) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
+@pytest.mark.slow
 def test_no_request_makes_a_log_anything_else(topic):
     @settings(
         max_examples=FRAMES, deadline=None, database=None, suppress_health_check=list(HealthCheck)

@@ -31,6 +31,8 @@ from harness.source import source_digest
 from results.session import Spark, SparkError
 from tests.sim.plans import read_plan
 
+pytestmark = pytest.mark.slow
+
 
 def run(folder, plan):
     with Batch(folder, plan) as batch:

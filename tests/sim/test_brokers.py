@@ -18,6 +18,8 @@ from harness.sim.runner import run_plan
 from tests.controller.fakes import alter, creatable, create, describe
 from tests.sim.quorums import Quorum, campaign
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "broker.session.timeout.ms": 1_000,
     "broker.heartbeat.interval.ms": 200,

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -18,11 +20,13 @@ def run(seed, hash_seed):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_two_processes_with_other_hash_seeds_run_the_same_run():
     first = run(11, hash_seed=1)
     assert first.count("\n") == 5, "a journal, three nodes, the number of events"
     assert run(11, hash_seed=2) == first
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_run():
     assert run(12, hash_seed=1) != run(11, hash_seed=1)

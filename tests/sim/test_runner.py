@@ -8,6 +8,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import harness.sim
 from cluster.backends.sim.world import SimWorld
 from cluster.node.kraft.control_state import ControlState
@@ -16,6 +18,8 @@ from harness.sim.play import MemoryJournal, play
 from harness.sim.runner import run_plan
 from harness.strands import Step, Strand
 from tests.sim.plans import read_plan, sim_plan
+
+pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(harness.sim.__file__).parent / "scripts"
 FINGERPRINT = """

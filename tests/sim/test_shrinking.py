@@ -3,6 +3,8 @@
 import json
 import time
 
+import pytest
+
 from harness.plan import from_document
 from harness.sim.rewrites import halves
 from harness.sim.runner import run_plan
@@ -79,6 +81,7 @@ class OneInFive(Shrinker):
         return plan
 
 
+@pytest.mark.slow
 def test_what_few_worlds_show_is_cut_down_in_other_worlds():
     shrinker = OneInFive("any", time.monotonic() + 20.0)
     small = shrinker._other_seeds(crowd())

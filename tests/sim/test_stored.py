@@ -17,6 +17,8 @@ from harness.sim.stored import run_stored
 from harness.strands import Step, Strand
 from tests.sim.plans import read_plan, sim_plan
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(harness.sim.__file__).parent / "scripts"
 DAMAGE = {
     "quorum-state": Step("bit-flip", targets="follower", options={"file": "quorum-state"}),

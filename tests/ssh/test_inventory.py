@@ -7,6 +7,8 @@ import pytest
 from cluster.backends.base import BackendError
 from cluster.backends.ssh.inventory import Inventory, read_inventory
 
+pytestmark = pytest.mark.slow
+
 GOOD = '[defaults]\nuser = "kp"\nsudo = true\n[[hosts]]\naddress = "a"\n[[hosts]]\naddress = "b"\n'
 
 

@@ -119,6 +119,7 @@ def verdict(name, seed=5, **plan):
     return Status.PASS if set(statuses) == {Status.PASS} else Status.UNKNOWN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "mutant"), [("append", "M42"), ("brokers", "M41")])
 def test_the_true_node_passes_and_the_mutant_is_found(name, mutant):
     assert verdict(name) is Status.PASS

@@ -118,6 +118,7 @@ def test_with_a_return_fraction_of_none_changes_only_ever_remove():
     assert all(value == reconfig.REMOVE_ONLY for value in asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_voters_come_and_go_under_load(seed, tmp_path):
     backend, monitor, events, reads = campaign(
