@@ -2,7 +2,7 @@
 
 With JSON stdout is one document, whatever the verdict; quiet, it is the one thing that the command
 is for. Neither has progress on stderr. A command that ends in exit code 2 before it has an answer
-leaves stdout empty, and a line on stderr says why. docs/scripts.md lists each document's keys.
+leaves stdout empty, and a line on stderr says why. docs/setup.md lists each document's keys.
 """
 
 from __future__ import annotations

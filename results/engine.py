@@ -5,7 +5,7 @@ never ahead on one machine, whatever its size; it is used where a master is name
 judged side by side (`results.spark_jobs`). Many runs are what pays: each is a task, and what takes
 one core (evidence, reports, the rest of a judgement) is done for as many runs at a time as there
 are cores. A session costs some ten seconds of processor time before it judges anything;
-docs/pipeline.md has the figures behind `SPARK_FROM_BYTES`.
+docs/runs.md has the figures behind `SPARK_FROM_BYTES`.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Appended(Invariant):
 
     name = "appended"
     says = "a log holds what was appended to it, and is torn only where a crash may have torn it"
-    source = "docs/evidence.md; docs/storage.md, recovery"
+    source = "docs/evidence.md; docs/node.md, recovery"
     needs = "`recovered`, `append`, `flush`, `truncate-fully` of the node; its log when all is over"
     reads = frozenset({"recovered", "append", "flush"})
     own = True
@@ -316,7 +316,7 @@ class AnsweredInClaim(Invariant):
 
     name = "answered-in-claim"
     says = "a controller answers in the epoch that it claims, from committed records"
-    source = "KIP-631; docs/controller.md"
+    source = "KIP-631; docs/node.md"
     needs = "`claim`, `renounce`, `hw`, `ack` and `read` of the node; the logs when all is over"
     reads = frozenset({"claim", "renounce", "hw", "ack", "read"})
     own = True

@@ -206,7 +206,7 @@ def test_a_folder_without_a_chain_is_no_run_to_remove(root):
         removal_of(entry.store)
 
 
-@pytest.mark.parametrize("page", ["catalogue.md", "gate.md"])
+@pytest.mark.parametrize("page", ["runs.md", "gate.md"])
 def test_the_commands_of_a_page_work(root, page, tmp_path, monkeypatch):
     pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
     monkeypatch.chdir(tmp_path)

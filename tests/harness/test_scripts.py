@@ -1,6 +1,6 @@
 """What a script reads: one document on stdout, or the one thing asked for, whatever the verdict.
 
-The keys of each document are those of the table in docs/scripts.md.
+The keys of each document are those of the table in docs/setup.md.
 """
 
 import json
@@ -26,7 +26,7 @@ from harness.sim.reproduce import Search
 from results.pipeline import judge
 from tests.results.factory import make_run
 
-DOCS = Path(__file__).parents[2] / "docs" / "scripts.md"
+DOCS = Path(__file__).parents[2] / "docs" / "setup.md"
 RUN_KEYS = ["run", "folder", "status", "verdict", "exit_code", "checks", "page"]
 
 

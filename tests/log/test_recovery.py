@@ -168,7 +168,7 @@ def test_a_damaged_last_batch_above_the_recovery_point_is_cut_off():
     size = len(batch(0))
     for position in range(9 * size, 10 * size):
         if 12 <= position % size < 16:
-            continue  # the epoch is outside the CRC: docs/storage.md, limits
+            continue  # the epoch is outside the CRC: docs/node.md, limits
         logs.disk.corrupt(segment(0), position, 0x10)
         log = logs.open()
         assert (log.end_offset, log.truncated_bytes) == (9, size)

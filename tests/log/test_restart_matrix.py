@@ -3,7 +3,7 @@
 Here: appends with their flushes, segment rolls, epoch cache and recovery point; truncation and what
 is appended after it; the vote; the identity. Snapshots, their download and their deletion are in
 tests/kraft/test_snapshots.py, deletion below a snapshot and a new start in test_log_start.py.
-docs/storage.md has the table.
+docs/node.md has the table.
 """
 
 import random

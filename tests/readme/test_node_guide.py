@@ -1,4 +1,4 @@
-"""docs/node-guide.md, from its files to its last command, in one shell as it says."""
+"""docs/node.md, from its files to its last command, in one shell as it says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.clients.nodes import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = (ROOT / "docs/node-guide.md").read_text()
+GUIDE = (ROOT / "docs/node.md").read_text()
 FILES = dict(
     re.findall(
         r"^`([\w-]+\.properties)`:\n\n```properties\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL

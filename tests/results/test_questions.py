@@ -1,4 +1,4 @@
-"""The page of a FAIL answers what docs/report.md promises that it answers."""
+"""The page of a FAIL answers what docs/runs.md promises that it answers."""
 
 import html
 import re
@@ -10,7 +10,7 @@ from factory import make_run
 from results.pipeline import judge
 from results.report import write_report
 
-DOCS = Path(__file__).parents[2] / "docs" / "report.md"
+DOCS = Path(__file__).parents[2] / "docs" / "runs.md"
 
 
 @pytest.fixture(scope="module")

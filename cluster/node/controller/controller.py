@@ -9,7 +9,7 @@ claimed the leader's epoch and may append. The rules, each of which a mutant bre
 - A read's response leaves only once a majority confirmed, after the read arrived, that this node
   still leads (`must_confirm`; M31), and comes from the committed image.
 - NOT_CONTROLLER means: nothing was appended, and nothing will be. A write that was appended before
-  leadership was lost is answered with UNKNOWN_SERVER_ERROR instead (docs/controller.md).
+  leadership was lost is answered with UNKNOWN_SERVER_ERROR instead (docs/node.md).
 
 A response without records (a topic exists already, a config has that value already) is information
 about speculative state: it waits until all that it may have seen is committed, and for the

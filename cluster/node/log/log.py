@@ -16,7 +16,7 @@ the order of that queue:
 - truncation of everything lowers the recovery point first and begins the new segment last, so that
   a crash leaves a prefix of the old log, nothing, or the new one.
 
-What is not durable is served from memory (`Tail`). `docs/storage.md` says what is durable when.
+What is not durable is served from memory (`Tail`). `docs/node.md` says what is durable when.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kafka's raft and controller metrics of one node (docs/metrics.md).
+"""Kafka's raft and controller metrics of one node (docs/node.md).
 
 What happens is learnt from the node's own trace, which passes through `MeteredTrace`, so the node's
 logic knows nothing of metrics; what is, is read from the node on request.
