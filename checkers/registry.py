@@ -267,7 +267,7 @@ _OWN: tuple[Check, ...] = (
     RunCheck(
         invariants.NAME,
         "evidence",
-        {"traced": list, "whole": list},
+        {"traced": list, "whole": list, "starts": dict, "pids": bool},
         (),
         invariants.check,
         invariants.validate,

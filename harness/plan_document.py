@@ -9,6 +9,9 @@ from typing import Any, Final
 from checkers.nodes import durability, records
 from checkers.registry import CheckSpec, find_check
 from checkers.runs import answers, exercised
+from cluster.backends.registry import SIM
+from cluster.node.kraft.config import CHECK_QUORUM_FETCH_TIMEOUTS
+from cluster.systems.kraft import NODE_SETTINGS
 from harness.errors import is_expected, one_line
 from harness.plan import Plan, from_document
 from harness.versions import versions
@@ -29,6 +32,7 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     """List the checks of a run of this plan. Raises CheckError."""
     traced, whole = plan.kind.traced, list(plan.whole_traces)
     of_traces = {} if traced is None else {"traced": sorted(traced)}
+    of_starts = {"starts": _starts(plan), "pids": plan.backend in _ONE_CLOCK - {SIM.name}}
     of_answers = {
         "timeout_ms": float(plan.operation_timeout_ms),
         "one_clock": plan.backend in _ONE_CLOCK,
@@ -41,7 +45,7 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
         CheckSpec("log-agreement"),
         CheckSpec("snapshots"),
         CheckSpec(records.NAME, {"workload": plan.workload, **of_answers, **of_traces, **serving}),
-        CheckSpec("invariants", of_traces | ({"whole": whole} if whole else {})),
+        CheckSpec("invariants", of_traces | of_starts | ({"whole": whole} if whole else {})),
         *([CheckSpec("isr")] if WORKLOADS[plan.workload].creates_partitions else []),
     )
     of_workload = plan.make_workload().checks(reads_lag=plan.kind.reads_lag)
@@ -56,6 +60,16 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     for spec in specs:
         find_check(spec)
     return specs
+
+
+def _starts(plan: Plan) -> dict[str, Any]:
+    """Return what the plan has of the fields of a `start`, where nodes trace them."""
+    settings = {**NODE_SETTINGS, **plan.node_settings}
+    fetch_timeout_ms = settings["controller.quorum.fetch.timeout.ms"]
+    if plan.kind.traced is not None and not plan.whole_traces:
+        return {}
+    timeout_ms = CHECK_QUORUM_FETCH_TIMEOUTS * int(fetch_timeout_ms)
+    return {"mutant": plan.mutant, "check_quorum_timeout_ms": timeout_ms}
 
 
 def plan_document(

@@ -27,7 +27,7 @@ from harness.excuses import Excuse, Excuses
 from harness.plan import Plan
 from harness.recorder import Recorder
 from harness.strand_play import Expectation, Play, Timers
-from harness.strands import CONDITION, Condition, Step
+from harness.strands import CONDITION, Condition, Step, step_name
 from harness.verbs import is_fault
 from nemeses import drive
 from nemeses.at_once import begin
@@ -302,7 +302,8 @@ class Player:
         return begun(self.timers.now_ms, place, step.kind, self.standings)
 
     def _note(self, injection: Injection, phase: str, moment: Act, **more: bool) -> None:
-        value = {**injection.value(phase), "entry": 1000 * moment.strand + moment.step, **more}
+        entry = step_name(moment.strand, moment.step)
+        value = {**injection.value(phase), "entry": entry, **more}
         kind = EventType.OK if injection.verified else EventType.INFO
         self._recorder.note(injection.fault, value, kind)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from checkers.evidence.standings import Standings
 from harness.conditions import Cast, Outcomes, holds
 from harness.plan import Plan
-from harness.strands import Condition, Step, Strand
+from harness.strands import Condition, Step, Strand, step_name
 
 
 class Timers(Protocol):
@@ -135,7 +135,7 @@ class Expectation:
         self._that = that
         self._name = step.options.get("property", "expectation")
         self._cast = Cast(dict(play.cast.names), play.cast.epoch)
-        self._place = f"strand {play.number + 1}, step {play.position + 1}"
+        self._place = step_name(play.number, play.position)
         self._over = False
         self._came = False
 

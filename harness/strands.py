@@ -145,6 +145,11 @@ class Strand:
     steps: tuple[Annotated[Step, BeforeValidator(_gathered)], ...] = ()
 
 
+def step_name(strand: int, step: int) -> str:
+    """Name a step by its numbers from 0, unlike an entry of a schedule, which has a number."""
+    return f"strand {strand + 1}, step {step + 1}"
+
+
 SILENT = frozenset({"cast", "wait", "expect"})
 """Verbs that neither act on the cluster nor send it a request."""
 

@@ -19,9 +19,15 @@ DURABILITY, AGREEMENT, SNAPSHOTS = "durability", "log-agreement", "snapshots"
 
 
 def _a(
-    name: str, change: Change, status: Status, check: str, runs: tuple[str, ...] = RAP
+    name: str,
+    change: Change,
+    status: Status,
+    check: str,
+    runs: tuple[str, ...] = RAP,
+    *,
+    alone: str | None = None,
 ) -> Alteration:
-    return Alteration(name, change, status, check, runs)
+    return Alteration(name, change, status, check, runs, alone)
 
 
 LOGS = (
@@ -76,6 +82,14 @@ LOGS = (
     _a("a client's record made nothing in all logs", files.made_nothing(*NODES), FAIL, RECORDS),
     _a("a client's record made nothing in one log", files.made_nothing("n3"), FAIL, INVARIANTS),
     _a("two writes of a register swapped in all logs", files.writes_swapped, FAIL, RECORDS, (R,)),
+    _a(
+        "a vote that nobody gave in a leader's record",
+        files.vote_named,
+        UNKNOWN,
+        INVARIANTS,
+        (R,),
+        alone="granted-votes",
+    ),
     _a("a batch given a later epoch in one log", files.epoch_changed, UNKNOWN, AGREEMENT),
     _a("a batch that nobody sent at one log's end", files.record_added("n1"), UNKNOWN, INVARIANTS),
     _a(
@@ -385,6 +399,41 @@ TRACES = (
         (R,),
     ),
     _a("a line of a node that was dead", lines.served_while_dead, UNKNOWN, INVARIANTS, (R,)),
+    _a(
+        "a read from below what was committed before it",
+        lines.read_before_the_mark,
+        FAIL,
+        RECORDS,
+        (R,),
+        alone="stale-answer",
+    ),
+    _a(
+        "a process of another id",
+        trace(RESTARTED, lines.starts_say(pid=4711)),
+        UNKNOWN,
+        INVARIANTS,
+    ),
+    _a(
+        "a longer time-out than the plan's",
+        trace(ALL, lines.starts_say(check_quorum_timeout_ms=60_000.0)),
+        UNKNOWN,
+        INVARIANTS,
+        (R,),
+    ),
+    _a(
+        "a start of a mutant",
+        trace(FOLLOWER, lines.starts_say(mutant="M31-stale-reads")),
+        UNKNOWN,
+        INVARIANTS,
+        (R,),
+    ),
+    _a(
+        "a start of another node",
+        trace(FOLLOWER, lines.starts_say(node_id=1)),
+        UNKNOWN,
+        INVARIANTS,
+        (R,),
+    ),
 )
 
 JOURNAL = (
@@ -403,6 +452,14 @@ JOURNAL = (
         FAIL,
         RECORDS,
         (R,),
+    ),
+    _a(
+        "a read that shows what was before the last write",
+        lines.read_of_the_value_before,
+        FAIL,
+        RECORDS,
+        (R,),
+        alone="answer-differs",
     ),
     _a("an acknowledgement by another node", lines.answered_by_another, UNKNOWN, RECORDS),
 )

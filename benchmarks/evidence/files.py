@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.evidence.runs import (
@@ -18,7 +19,15 @@ from benchmarks.evidence.runs import (
 )
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.system import NoOpRecord
-from cluster.node.log.records import Record, encode_batch, iter_batches, parse_header, with_place
+from cluster.node.log.control import LeaderChange, decode_control, encode_control
+from cluster.node.log.records import (
+    Record,
+    decode_records,
+    encode_batch,
+    iter_batches,
+    parse_header,
+    with_place,
+)
 
 # -- raw logs --------------------------------------------------------------------------------------
 
@@ -193,6 +202,25 @@ def epoch_changed(run: Altered) -> None:
     epoch = header.partition_leader_epoch + 1
     batches[place] = with_place(batches[place], header.base_offset, epoch)
     run.put_batches("n1", batches)
+
+
+def vote_named(run: Altered) -> None:
+    """A leader names the vote of a voter that gave it to nobody in its epoch."""
+    for node in NODES:
+        batches = run.batches(node)
+        ((header, _),) = iter_batches(batches[0])
+        change = decode_control(decode_records(batches[0])[0])
+        assert isinstance(change, LeaderChange), "the first record names the first leader"
+        more = replace(change, granting_voters=change.voters)
+        record = encode_control(more)
+        batches[0] = encode_batch(
+            header.base_offset,
+            header.partition_leader_epoch,
+            [record],
+            header.base_timestamp_ms,
+            control=True,
+        )
+        run.put_batches(node, batches)
 
 
 def record_added(*nodes: str) -> Change:

@@ -317,6 +317,50 @@ def process_without_a_fault(run: Altered) -> None:
     write_json(run.store.plan_path, {**plan, **derive(plan)})
 
 
+def starts_say(**fields: object) -> Callable[[list[Row]], None]:
+    """Every start says something else."""
+
+    def act(rows: list[Row]) -> None:
+        for row in rows:
+            row.update(fields if row["e"] == "start" else {})
+
+    return act
+
+
+def read_before_the_mark(run: Altered) -> None:
+    """A read's line names the last answer before it, though more was committed by then."""
+    node = run.leader()
+    origin, history = run.history()[0]["value"]["origin_ns"], run.history()
+    asked = {}
+    reads = []
+    for row in history:
+        if row["type"] == "invoke":
+            asked[row["process"]] = row["time_ns"] + origin
+        elif row["type"] == "ok" and row["f"] == "read" and row["node"] == node:
+            reads.append((asked[row["process"]], row["time_ns"] + origin))
+    rows = run.trace(node)
+    times = [row["t"] for row in rows if row["e"] == "read"]
+    written = {r["offset"] for r in run.rows(f"nodes/{node}/evidence/log.jsonl") if _is_cell(r)}
+    answered, marks = -1, []
+    for row in rows:
+        if row["e"] == "hw":
+            marks.append((row["t"], row["offset"]))
+        since = {*range(answered + 1, row["offset"] + 1)} if row["e"] == "read" else written
+        if row.get("query") and not written & since:
+            during = [(begin, end) for begin, end in reads if begin <= row["t"] <= end]
+            alone = len(during) == 1 and sum(during[0][0] <= t <= during[0][1] for t in times) == 1
+            if alone and max(m for t, m in marks if t < during[0][0]) - 1 > answered:
+                row["offset"] = answered
+                break
+        if row["e"] in ("read", "ack"):
+            answered = max(answered, row["offset"])
+    run.put_trace(node, rows)
+
+
+def _is_cell(record: Row) -> bool:
+    return record["kind"] == "ConfigRecord"
+
+
 def served_while_dead(run: Altered) -> None:
     """A node traces on when the journal has seen it dead."""
     dead = next(
@@ -441,6 +485,27 @@ def write_invoked_late(run: Altered) -> None:
     since = rows[end - 1]["time_ns"]
     pair = [{**row, "process": 900, "time_ns": since + n} for n, row in enumerate((begun, done), 1)]
     run.put_history([*rows[:end], *pair, *rows[end:]])
+
+
+def read_of_the_value_before(run: Altered) -> None:
+    """A read began while the last write of its key was under way, and shows what was before it."""
+    rows = run.history()
+    by_key: dict[str, list[tuple[int, int]]] = {}
+    for i, row in enumerate(rows):
+        if row["type"] != "invoke" and row["f"] in ("write", "read") and row.get("key"):
+            by_key.setdefault(row["key"], []).append((_invocation(rows, i), i))
+    for pairs in by_key.values():
+        pairs.sort()
+        for (_, a), (b, c), (d, e) in zip(pairs, pairs[1:], pairs[2:], strict=False):
+            kinds = [rows[i]["f"] + rows[i]["type"] for i in (a, c, e)]
+            apart = a < b and c < d and all(p[0] > e for p in pairs if p[0] > d)
+            if kinds == ["writeok", "writeok", "readok"] and apart:
+                before = rows[_invocation(rows, a)]["value"]
+                begun = {**rows[d], "process": 900, "time_ns": rows[b]["time_ns"]}
+                rows[e] |= {"process": 900, "value": before}
+                rest = [row for i, row in enumerate(rows) if i != d]
+                run.put_history([*rest[: b + 1], begun, *rest[b + 1 :]])
+                return
 
 
 def end_of_journal_gone(run: Altered) -> None:

@@ -53,6 +53,8 @@ class Alteration:
     """One that says so."""
     runs: tuple[str, ...]
     """Workloads of the runs to which it is done."""
+    alone: str | None = None
+    """The only rule that finds it; None: several may."""
 
 
 def unpack(workload: str, folder: Path) -> RunStore:
@@ -241,7 +243,12 @@ def problem_of(results: RunResults, alteration: Alteration) -> str | None:
     if results.status is not alteration.status:
         return f"{results.status}, not {alteration.status}"
     said = {check.checker for check in results.checks if check.status is alteration.status}
-    return None if alteration.check in said else f"{', '.join(sorted(said))} say so alone"
+    if alteration.check not in said:
+        return f"{', '.join(sorted(said))} say so alone"
+    kinds = {anomaly["kind"] for check in results.checks for anomaly in check.anomalies}
+    if alteration.alone is not None and kinds != {alteration.alone}:
+        return f"found by {', '.join(sorted(kinds))}, not by {alteration.alone} alone"
+    return None
 
 
 def table(alterations: Iterable[Alteration]) -> list[str]:

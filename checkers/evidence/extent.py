@@ -85,12 +85,18 @@ def extent_of(events: Sequence[Event]) -> Extent:
         closed=closed,
         finished=closed and any(note.f == FINAL_READS for note in notes),
         outlived=not closed or not (collected or simulated),
-        pending=_pending(notes),
+        pending=_pending(notes, closed=closed),
     )
 
 
-def _pending(notes: Sequence[Event]) -> bool:
-    """Whether an injection had begun and not ended, or another attempt of one that failed."""
+def _pending(notes: Sequence[Event], *, closed: bool) -> bool:
+    """Whether an injection had begun and not ended, or another attempt of one that failed.
+
+    An entry of a schedule is journaled when it is asked for and when it has ended, a step of a
+    script, whose name is a text, when it has ended: a script that was broken off may have been in
+    the middle of another step.
+    """
+    asked: set[object] = set()
     injecting: set[object] = set()
     healing: set[object] = set()
     for note in notes:
@@ -98,13 +104,18 @@ def _pending(notes: Sequence[Event]) -> bool:
         if entry is None:  # of a sweep, or of what was left when the run healed everything
             continue
         begins = note.type is EventType.INVOKE
-        if phase == "inject":
+        if isinstance(entry, str):
+            if not closed:
+                return True
+        elif phase == "inject":
+            asked |= {entry} if begins else set()
             (injecting.add if begins else injecting.discard)(entry)
         elif phase == "heal" and begins:
             healing.add(entry)
         elif phase == "heal" and entry in healing:
             healing.discard(entry)
-        elif phase == "heal":  # nobody asked for it: an attempt failed, and another one follows
+        elif phase == "heal" and entry in asked:
+            # Nobody asked for this heal: an attempt failed, and another one follows.
             injecting.add(entry)
     return bool(injecting)
 

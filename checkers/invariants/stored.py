@@ -24,6 +24,7 @@ Every other finding stays a FAIL, however little of the run is stored: it rests 
 read an event which the system does not trace (the option `traced` lists all that it does); and
 `led-alone` where nodes have no clock in common. Where some nodes trace everything (the option
 `whole` names them), what judges a node by its own events alone (`Invariant.own`) judges these.
+The options `starts` and `pids` are those of `nodes.starts`.
 `recovery`, `appended`, `kept-state` and `snapshots-kept` report no node whose storage a fault may
 have damaged. Complexity: that of the merge,
 and O(records).
@@ -50,6 +51,7 @@ from checkers.invariants.traces import TRACES, Appended, KeptState, SnapshotsKep
 from checkers.invariants.watcher import Violation, Watcher
 from checkers.nodes import leader_age
 from checkers.nodes.agreement import hit_by_ending_fault
+from checkers.nodes.starts import unlike_starts
 from checkers.nodes.trace_order import disordered, not_started, unlike_faults
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult
@@ -76,6 +78,9 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     disorder = disordered(run.evidence, whole_of)
     disorder |= not_started(run, run.evidence, whole_of)
     disorder |= unlike_faults(run, run.evidence, whole_of)
+    disorder |= unlike_starts(
+        run, evidence, options.get("starts") or {}, pids=options.get("pids") is True
+    )
     holes = incomplete(run.evidence, evidence) | disorder.keys()
     damaged = set(evidence.nodes)
     if not run.extent.pending:  # else whose storage it was is not known

@@ -57,8 +57,8 @@ def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> di
     nor for a step of a script: that is journaled when it is done, and may have started the node.
     """
     found = {}
-    faults = _faults(run)
-    for note, begun_ns in zip(faults, _begun(faults), strict=True):
+    faults = fault_notes(run)
+    for note, begun_ns in zip(faults, begins(faults), strict=True):
         value = note.value
         if note.f not in ENDING or note.type is EventType.INVOKE or begun_ns is None:
             continue
@@ -92,8 +92,8 @@ def unlike_faults(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> 
     the journal has the end alone: when it began to touch a node is not known. Processes are started
     again by the harness alone, for a fault or its heal: behind a fault that was asked for.
     """
-    faults = _faults(run)
-    begun = _begun(faults)
+    faults = fault_notes(run)
+    begun = begins(faults)
     windows = _windows(faults, begun)
     found = {}
     for node in nodes:
@@ -112,7 +112,7 @@ def _though_still(
     for place, note in enumerate(faults):
         state = _states(note).get(node)
         later = range(place + 1, len(faults))
-        touched = next((i for i in later if node in _targets(faults[i])), None)
+        touched = next((i for i in later if node in targets_of(faults[i])), None)
         if state not in _STILL or (touched is not None and begun[touched] is None):
             continue
         end_ns = min((faults[i].time_ns for i in later), default=note.time_ns)
@@ -147,7 +147,7 @@ def _states(note: Event) -> dict[str, object]:
     return states if verified and isinstance(states, dict) else {}
 
 
-def _faults(run: RunInput) -> list[Event]:
+def fault_notes(run: RunInput) -> list[Event]:
     """Return what the journal says of faults."""
     return [
         note
@@ -156,17 +156,16 @@ def _faults(run: RunInput) -> list[Event]:
     ]
 
 
-def _targets(note: Event) -> set[str]:
+def targets_of(note: Event) -> set[str]:
     """Return the nodes that a completion names."""
     met = note.value.get("targets")
     return {str(node) for node in met} if isinstance(met, list) else set()
 
 
-def _begun(faults: Sequence[Event]) -> list[int | None]:
+def begins(faults: Sequence[Event]) -> list[int | None]:
     """Return of each note when what it says began; None: it ended then, and was not asked for.
 
-    Steps of a script are journaled so, and other attempts of a heal. A script's step may bear the
-    number of an entry of the plan.
+    Steps of a script are journaled so, and other attempts of an entry of a schedule.
     """
     asked: dict[tuple[object, ...], int] = {}
     found: list[int | None] = []
@@ -198,10 +197,10 @@ def _windows(faults: Sequence[Event], begun: Sequence[int | None]) -> list[_Wind
             begin.setdefault(entry, note.time_ns)
             end.pop(entry, None)
         elif begun_ns is None and phase == "inject":
-            rest.append((0, math.inf, _targets(note)))
+            rest.append((0, math.inf, targets_of(note)))
         elif entry in begin:
             if isinstance(note.value.get("targets"), list):
-                targets.setdefault(entry, set()).update(_targets(note))
+                targets.setdefault(entry, set()).update(targets_of(note))
             if phase == "heal":
                 end[entry] = note.time_ns
     return rest + [

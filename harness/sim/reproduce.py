@@ -32,7 +32,7 @@ from cluster.values import valueclass
 from harness.errors import UsageError
 from harness.plan import Plan
 from harness.sim.runner import run
-from harness.strands import Step, Strand
+from harness.strands import Step, Strand, step_name
 from results.model import RunResults
 
 _NS_PER_MS = 1e6
@@ -173,7 +173,7 @@ def _strand(act: Acted, random: Random, jitter_ms: float, *, by_role: bool) -> S
 def _acted(plan: Plan, events: Sequence[Event]) -> Iterator[Acted]:
     """Yield every verified fault, in order."""
     began_ms = _faults_began_ms(events)
-    invoked: dict[tuple[str, int], Event] = {}
+    invoked: dict[tuple[str, int | str], Event] = {}
     healed = _heals(events)
     leader = ""
     for event in events:
@@ -183,7 +183,7 @@ def _acted(plan: Plan, events: Sequence[Event]) -> Iterator[Acted]:
         if event.f == "leader":
             leader = str(value.get("leader"))
         entry = value.get("entry")
-        if value.get("phase") != "inject" or not isinstance(entry, int):
+        if value.get("phase") != "inject" or not isinstance(entry, int | str):
             continue
         if event.type is EventType.INVOKE:
             invoked[event.f, entry] = event
@@ -201,14 +201,19 @@ def _acted(plan: Plan, events: Sequence[Event]) -> Iterator[Acted]:
             )
 
 
-def _parameters(plan: Plan, begun: Event, entry: int) -> Mapping[str, Any]:
+def _parameters(plan: Plan, begun: Event, entry: int | str) -> Mapping[str, Any]:
     if isinstance(begun.value, dict) and isinstance(begun.value.get("parameters"), dict):
         given: Mapping[str, Any] = begun.value["parameters"]
         return given
-    strand, step = divmod(entry, 1000)
-    if plan.strands and strand < len(plan.strands) and step < len(plan.strands[strand].steps):
-        return plan.strands[strand].steps[step].parameters
-    return plan.schedule[entry].parameters if entry < len(plan.schedule) else {}
+    if isinstance(entry, int):
+        return plan.schedule[entry].parameters if entry < len(plan.schedule) else {}
+    steps = (
+        step.parameters
+        for number, strand in enumerate(plan.strands)
+        for position, step in enumerate(strand.steps)
+        if step_name(number, position) == entry
+    )
+    return next(steps, {})
 
 
 def _role(targets: tuple[str, ...], leader: str, nodes: tuple[str, ...]) -> str:
@@ -227,21 +232,24 @@ def _faults_began_ms(events: Sequence[Event]) -> float:
     return 0.0
 
 
-def _heals(events: Sequence[Event]) -> dict[tuple[str, int], list[float]]:
+def _heals(events: Sequence[Event]) -> dict[tuple[str, int | str], list[float]]:
     """Return (fault, entry) -> times at which its heals ended, in ms of the run."""
-    found: dict[tuple[str, int], list[float]] = {}
+    found: dict[tuple[str, int | str], list[float]] = {}
     for event in events:
         value = event.value
         if event.process != NEMESIS or not isinstance(value, dict):
             continue
         done = value.get("phase") == "heal" and event.type is not EventType.INVOKE
-        if done and isinstance(value.get("entry"), int):
+        if done and isinstance(value.get("entry"), int | str):
             found.setdefault((event.f, value["entry"]), []).append(event.time_ns / _NS_PER_MS)
     return found
 
 
 def _length(
-    healed: Mapping[tuple[str, int], Sequence[float]], event: Event, entry: int, at_ms: float
+    healed: Mapping[tuple[str, int | str], Sequence[float]],
+    event: Event,
+    entry: int | str,
+    at_ms: float,
 ) -> float | None:
     later = [end_ms for end_ms in healed.get((event.f, entry), ()) if end_ms > at_ms]
     return round(later[0] - at_ms, 1) if later else None

@@ -14,6 +14,7 @@ from checkers.evidence.extent import extent_of
 from checkers.history import NEMESIS, Event, EventType, HistoryError
 from checkers.history.sealed import seal
 from checkers.verdict import Status
+from harness.strands import step_name
 from results.pipeline import judge
 from results.store import RunStore
 from tests.results.factory import CLOCK, NODES, SECOND, make_run
@@ -265,6 +266,22 @@ def test_a_fault_that_was_begun_is_pending_until_it_was_verified():
     steps = [begin, failed, undone, failed, heal, undone]  # the second attempt follows the first
     pending = [extent_of(journal(*steps[: n + 1])).pending for n in range(len(steps))]
     assert pending == [True, False, True, False, False, False]
+
+
+def test_a_step_of_a_script_is_pending_only_where_the_script_was_broken_off():
+    """It is journaled when it has ended, healed or not, whatever an entry of the plan did."""
+    begin = ("kill", EventType.INVOKE, {"phase": "inject", "entry": 0})
+    done = ("kill", EventType.OK, {"phase": "inject", "entry": 0})
+    step = [
+        ("disk-error", EventType.OK, {"phase": p, "entry": step_name(0, 0)})
+        for p in ("inject", "heal")
+    ]
+    stop = ("phase", EventType.OK, {"name": "stop"})
+    found = [
+        extent_of(journal(*notes)).pending
+        for notes in (step, [*step, stop], [begin, *step, done, stop], [begin, *step, stop])
+    ]
+    assert found == [True, False, False, True]
 
 
 def test_a_sweep_of_what_no_fault_accounts_for_leaves_nothing_pending():

@@ -14,6 +14,9 @@ from cluster.values import valueclass
 MAX_FETCH_WAIT_MS = 500
 """KafkaRaftClient.MAX_FETCH_WAIT_MS: how long a leader may park a replica's Fetch."""
 
+CHECK_QUORUM_FETCH_TIMEOUTS = 1.5
+"""LeaderState: how many fetch time-outs a leader leads without a majority."""
+
 MAX_BATCH_SIZE_BYTES = 8 * 1024 * 1024
 """KafkaRaftClient.MAX_BATCH_SIZE_BYTES."""
 
@@ -84,7 +87,7 @@ class RaftConfig:
     @property
     def check_quorum_timeout_ms(self) -> float:
         """How long a leader leads without hearing from a majority (KIP-595, KAFKA-15489)."""
-        return 1.5 * self.fetch_timeout_ms
+        return CHECK_QUORUM_FETCH_TIMEOUTS * self.fetch_timeout_ms
 
     @property
     def begin_quorum_epoch_interval_ms(self) -> float:
