@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from checkers.verdict import Status
 from harness.evidence_again import made_anew
-from harness.judged_before import JudgedBefore
 from harness.plan_document import derive
 from harness.policy.document import Policy
 from harness.policy.limits import hold_against
@@ -31,17 +30,9 @@ from results.signature import read_public_key
 from results.store import RunStore
 
 
-def gate_all(
-    folders: Sequence[Path],
-    policy: Policy,
-    now: dt.datetime,
-    before: JudgedBefore | None = None,
-) -> GateDecision:
-    """Gate runs and batches, and hold them against a policy. Raises UsageError, StoreError.
-
-    `before`: what need not be judged again where a policy asks for that.
-    """
-    rules = rules_of(policy, before)
+def gate_all(folders: Sequence[Path], policy: Policy, now: dt.datetime) -> GateDecision:
+    """Gate runs and batches, and hold them against a policy. Raises UsageError, StoreError."""
+    rules = rules_of(policy)
     gate_once = cache(lambda folder: gate_folder(folder, rules))
     found = walk_targets(folders)
     entries = [
@@ -80,15 +71,14 @@ def refuse_copies(entries: Sequence[GateEntry]) -> list[GateEntry]:
     return found
 
 
-def rules_of(policy: Policy, before: JudgedBefore | None = None) -> Rules:
+def rules_of(policy: Policy) -> Rules:
     """Return what the gate of a single run needs to know of a policy. Raises StoreError."""
     each = policy.each
-    again = recompute if before is None else partial(before.recomputed, recompute=recompute)
     return Rules(
         derive,
         allow_skipped=policy.allow_skipped,
         allow_no_faults=policy.allow_no_faults,
-        recompute=again if policy.judge_again else None,
+        recompute=recompute if policy.judge_again else None,
         canaries=policy.canaries,
         keys=tuple(read_public_key(Path(name)) for name in each.signed_by),
         measure=policy.baseline is not None

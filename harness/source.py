@@ -11,20 +11,15 @@ PACKAGES = ("checkers", "cluster", "extensions", "harness", "nemeses", "results"
 _SOURCES = {".py", ".c", ".h"}
 
 
-def source_digest(*, data: bool = False) -> str:
-    """Return a digest of all sources of Kraftprobe, the first 16 hexadecimal digits.
-
-    `data`: of all other files in its packages as well.
-    """
+def source_digest() -> str:
+    """Return a digest of all sources of Kraftprobe, the first 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for package in PACKAGES:
         file = import_module(package).__file__
         assert file is not None, f"{package} is a package with a file"
         root = Path(file).parent
         for path in sorted(root.rglob("*")):
-            if "__pycache__" in path.parts or not path.is_file():
-                continue
-            if not data and path.suffix not in _SOURCES:
+            if path.suffix not in _SOURCES or "__pycache__" in path.parts or not path.is_file():
                 continue
             source = path.read_bytes()
             name = f"{package}/{path.relative_to(root).as_posix()}"

@@ -235,17 +235,11 @@ def _gate_run(store: RunStore, rules: Rules) -> GateEntry:
         if not is_canary(plan, rules.canaries):
             status = worst((status, again.status))
         if _verdicts(again) == _verdicts(results):
-            line += f"; {_when(again)}: the same"
+            line += "; judged again: the same"
         else:
-            line += f"; {_when(again)}: {again.verdict}: {_difference(results, again)}"
+            line += f"; judged again: {again.verdict}: {_difference(results, again)}"
             status = worst((status, Status.UNKNOWN))
     return GateEntry(name, status, f"{name}: {line}", identity, facts, results)
-
-
-def _when(again: RunResults) -> str:
-    """Say that a run was judged again, and when, if that was before this gate was called."""
-    at = f" at {again.judging.get('at')}, by this code from these files"
-    return f"judged again{at if again.judging.get('taken') else ''}"
 
 
 def _of_canary(plan: Mapping[str, Any], results: RunResults) -> tuple[Status, str]:

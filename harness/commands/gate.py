@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.commands.options import Command, fresh_option, shown_options
+from harness.commands.options import Command, shown_options
 from harness.errors import UsageError
 from harness.shown import Shown, answer
 from harness.targets import each_once, find_runs
@@ -38,7 +38,6 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     is_flag=True,
     help="Judge from journals and nodes' files anew, and compare; of a batch, run the seeds again.",
 )
-@fresh_option
 @shown_options(json="Print one JSON document.", quiet="Print the decision alone.")
 @click.option("--github", is_flag=True, help="Print annotations for GitHub as well.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write one JUnit file over all runs.")
@@ -51,7 +50,6 @@ def gate(
     junit: Path | None,
     summary: Path | None,
     *,
-    fresh: bool,
     shown: Shown,
     github: bool,
     **allowed: bool,
@@ -62,7 +60,6 @@ def gate(
     is given twice counts once. With a policy, what it requires must be there as well.
     """
     from harness.gating import gate_all  # noqa: PLC0415  (imports the simulated world)
-    from harness.judged_before import JudgedBefore  # noqa: PLC0415
     from harness.policy.document import Policy, read_policy  # noqa: PLC0415  (imports pydantic)
     from results.gate_output import to_annotations, to_document, to_markdown  # noqa: PLC0415
 
@@ -79,10 +76,7 @@ def gate(
         allow_no_faults=policy.allow_no_faults or allowed["allow_no_faults"],
         judge_again=policy.judge_again or allowed["judge_again"],
     )
-    before = JudgedBefore(look=not fresh)
-    decision = gate_all(run_folders, policy, dt.datetime.now(dt.UTC), before)
-    if before.line:
-        click.echo(before.line, err=True)
+    decision = gate_all(run_folders, policy, dt.datetime.now(dt.UTC))
     if junit is not None:
         from results.files import write_atomically  # noqa: PLC0415
         from results.gate_junit import render  # noqa: PLC0415

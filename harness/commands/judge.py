@@ -16,9 +16,8 @@ from checkers.history.foreign import Reading
 from checkers.history.json_text import JsonError, parse
 from checkers.linearizability import linearizable
 from checkers.registry import CheckSpec
-from harness.commands.options import Command, fresh_option, shown_options, spark_option
+from harness.commands.options import Command, shown_options, spark_option
 from harness.errors import UsageError
-from harness.judged_before import JudgedBefore
 from harness.judgement import print_judgement
 from harness.judging import judge_stored, judged_elsewhere, prefix_of, print_judged
 from harness.shown import Shown, answer
@@ -126,7 +125,6 @@ _LEAST = click.IntRange(min=1)
     metavar="N",
     help="For a file: the same for the keys that were observed.  [default: 1]",
 )
-@fresh_option
 @spark_option
 @shown_options(
     json="Print a JSON document a line, for each.",
@@ -146,14 +144,11 @@ def check(
     consistency: str | None,
     linearizable_keys: bool | None,  # noqa: FBT001  (as above)
     more: tuple[str, ...],
-    fresh: bool,  # noqa: FBT001  (as above)
     spark_master: str | None,
     shown: Shown,
     **least: int | None,
 ) -> int:
     """Judge stored runs again, or lone history files.
-
-    A run that this very code judged before, from the same files, is not judged again.
 
     A folder that is no run means all runs below it. A file may be the journal of a run, or a
     history in JSON, EDN or the lines of Jepsen's logs, gzipped or not; `-` is standard input. With
@@ -192,36 +187,22 @@ def check(
         raise UsageError("--certificate is for one history file")
     chosen = [p for t in targets for p in (_runs([t]) if t.is_dir() else [t])]
     chosen = each_once(chosen)
-    before = JudgedBefore(look=not fresh)
     stored = [path for path in chosen if path.is_dir()]
-    known = {path: found for path in stored if (found := before.recall(path)) is not None}
     with Engine(spark_master, lambda line: click.echo(line, err=True)) as engine:
-        done = engine.each_by_itself(
-            [p for p in stored if p not in known], partial(judged_elsewhere, shown=shown)
-        )
+        done = engine.each_by_itself(stored, partial(judged_elsewhere, shown=shown))
 
         def judge_target(path: Path, name: str) -> int:
-            if path in known:
-                page = RunStore(path).report_path
-                return print_judgement(known[path], prefix_of(name), shown, folder=path, page=page)
             if path in done:
-                code = print_judged(done[path])
-                before.keep(path, code)
-                return code
+                return print_judged(done[path])
             if path.is_dir():
-                code = judge_stored(path, name, engine.judge, shown)
-                before.keep(path, code)
-                return code
+                return judge_stored(path, name, engine.judge, shown)
             spec = _file_check(options)
             results = judge_file(
                 path, [spec], reading=reading, certificates=certificate, floor=floor
             )
             return print_judgement(results, prefix_of(name), shown)
 
-        code = for_each(chosen, judge_target)
-    if before.line and shown is Shown.LINES:
-        click.echo(before.line, err=True)
-    return code
+        return for_each(chosen, judge_target)
 
 
 def _runs(targets: Sequence[Path]) -> list[Path]:

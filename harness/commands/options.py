@@ -76,11 +76,6 @@ spark_option = click.option(
     callback=_master,
     help="Where Spark runs.  [default: local[*] for what is large, no Spark for the rest]",
 )
-fresh_option = click.option(
-    "--fresh",
-    is_flag=True,
-    help="Judge what the same code judged before, from the same files, as well.",
-)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
