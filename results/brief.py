@@ -15,12 +15,24 @@ from checkers.history import EventType, Operation, seconds
 from checkers.runs.faults import FaultSpan, Reign, active_between
 from checkers.verdict import CheckResult, Status
 from results.narration import value_text
-from results.story import Story
+from results.story import Story, subject_of
 
 _FAULTS_MAX = 3
 _KINDS = {
     "acknowledged-lost": "Acknowledged write lost",
+    "acknowledged-missing": "Acknowledged record lost",
+    "change-lost": "Acknowledged voter change lost",
+    "change-uninvited": "Voters changed though nobody asked for it",
+    "committed-lost": "Committed record lost",
+    "committed-missing": "Committed record lost",
+    "damage-accepted": "Damaged file accepted",
+    "elr-forgotten": "Eligible leader forgotten",
+    "elr-kept": "Eligible leaders kept too long",
+    "fenced-into-isr": "Fenced broker taken into the ISR",
     "lost-write": "Acknowledged record lost",
+    "poll-skip": "Record skipped by a consumer",
+    "stale-answer": "Answer from an old state",
+    "truncated-committed": "Committed records cut off",
     "lost-committed": "Committed record lost",
     "duplicate": "Record stored twice",
     "inconsistent-offsets": "Two records at one offset",
@@ -30,7 +42,7 @@ _KINDS = {
 
 def headline_of(checker: str, anomaly: Mapping[str, Any], operations: Sequence[Operation]) -> str:
     """Say in one sentence what was broken, with the user's own values."""
-    kind, key = str(anomaly.get("kind", "violation")), anomaly.get("key")
+    kind, key = str(anomaly.get("kind", "violation")), subject_of(anomaly)
     if key is None and len({operation.key for operation in operations}) == 1:
         key = operations[0].key
     title = _KINDS.get(kind) or kind.replace("-", " ").capitalize()
@@ -39,6 +51,7 @@ def headline_of(checker: str, anomaly: Mapping[str, Any], operations: Sequence[O
     where = "" if key is None else f" {'of' if kind == 'stale-read' else 'in'} {key}"
     said = _stale(operations) if kind == "stale-read" else None
     said = said or (_lost(operations) if kind == "acknowledged-lost" else None)
+    said = said or (_old(anomaly, operations) if kind == "stale-answer" else None)
     return f"{title}{where}: {said or _plain(str(anomaly.get('explanation', '')), key)}"
 
 
@@ -87,9 +100,25 @@ def _lost(operations: Sequence[Operation]) -> str | None:
     return None
 
 
+def _old(anomaly: Mapping[str, Any], operations: Sequence[Operation]) -> str | None:
+    """Name what was answered from which offset, and what had been committed by then."""
+    answered, committed = anomaly.get("answered_offset"), anomaly.get("committed_offset")
+    if not operations or answered is None or committed is None:
+        return None
+    read = operations[-1]
+    return (
+        f"process {read.process} read {value_text(read.output, 60)} from {read.node} as of offset "
+        f"{answered}, though all up to offset {committed} was committed before it asked"
+    )
+
+
+_ASIDES = re.compile(r"; faults (meanwhile|since): .*|, by the record at offset .*", re.DOTALL)
+
+
 def _plain(explanation: str, key: object) -> str:
-    """Return an explanation without its key, what stands in brackets, and the faults meanwhile."""
-    text = explanation.removeprefix(f"{key}: ").split("; faults meanwhile")[0]
+    """Return an explanation without its key, what stands in brackets, faults and places."""
+    text = explanation.removeprefix(f"{key}: ").removeprefix(f"{key} ")
+    text = _ASIDES.sub("", text.removeprefix("stale read: "))
     return re.sub(r" \([^()]*\)", "", text)
 
 
@@ -102,7 +131,8 @@ def brief_of(
     """Return (question, answer) of the first screen; `ruled`: reigns over what it is about."""
     last = story.operations[-1] if story.operations else None
     begin_ns = story.end_ns if last is None else last.invoke_ns
-    of_key = "" if story.anomaly.get("key") is None else f", key {story.anomaly['key']}"
+    subject = subject_of(story.anomaly)
+    of_key = "" if subject is None else f", {'partition' if story.partition else 'key'} {subject}"
     others = [c.checker for c in checks if c.status is Status.FAIL and c.checker != story.check]
     node = story.anomaly.get("node") if last is None else last.node
     rows = [

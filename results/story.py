@@ -21,7 +21,7 @@ from checkers.evidence.assisted import OPEN_END_NS
 from checkers.evidence.standings import Standings
 from checkers.evidence.trace_fields import well_formed
 from checkers.history import NEMESIS, Event, EventType, Operation, seconds
-from checkers.history.recorded import by_index, notes_of
+from checkers.history.recorded import by_index, end_of, notes_of
 from checkers.runs.faults import NO_FAULT, active_between, fault_spans
 from checkers.verdict import CheckResult, Status
 from results.leaders import partition_of
@@ -98,16 +98,16 @@ def story_of(
     evidence: Evidence | None,
     placed: Sequence[Placed] | None = None,
 ) -> Story | None:
-    """Return the story of the first violation that has a place in time; None where none has."""
-    focus = _focus(checks, by_index(operations))
+    """Return the story of the violation nearest to the cause; None where no check failed."""
+    placed = placed_events(evidence) if placed is None else placed
+    focus = _focus(checks, by_index(operations), placed, max(0, end_of(events)))
     if focus is None:
         return None
-    placed = placed_events(evidence) if placed is None else placed
-    focus = replace(focus, end_ns=_lost_ns(focus, placed))
+    key = str(subject_of(focus.anomaly))
+    partition = key if any(partition_of(event) == key for _, event in placed) else None
+    focus = replace(focus, end_ns=_lost_ns(focus, placed, partition))
     notes = notes_of(events)
     begin_ns = _begin_ns(notes, focus)
-    key = str(focus.anomaly.get("key"))
-    partition = key if any(partition_of(event) == key for _, event in placed) else None
     lines = [
         *_faults(notes, str(plan.get("backend")), begin_ns, focus.end_ns),
         *_leader_before(placed, begin_ns, partition),
@@ -132,30 +132,68 @@ def story_of(
 # -- which violation, and since when --------------------------------------------------------------
 
 
-def _focus(checks: Sequence[CheckResult], operations: Mapping[int, Operation]) -> _Focus | None:
-    """Choose the earliest violation that clients saw; else the earliest that has a time."""
+def _focus(
+    checks: Sequence[CheckResult],
+    operations: Mapping[int, Operation],
+    placed: Sequence[Placed],
+    end_ns: int,
+) -> _Focus | None:
+    """Choose the violation nearest to the cause: the earliest that clients saw, if any did.
+
+    An answer of an old state is no wrong answer yet where the value is still the same, so one that
+    only the nodes' files show comes behind what clients saw; then what has a time; then the rest.
+    """
     found = [
-        focus
+        _focused(check, anomaly, operations, placed, end_ns)
         for check in checks
         if check.status is Status.FAIL
         for anomaly in check.anomalies
-        if (focus := _focused(check, anomaly, operations)) is not None
     ]
-    return min(found, key=lambda focus: (not focus.operations, focus.end_ns), default=None)
+    ranked = min(found, key=lambda each: (each[0], each[1].end_ns), default=None)
+    return None if ranked is None else ranked[1]
+
+
+_SEEN, _SEEN_IN_FILES, _TIMED, _UNTIMED = range(4)
 
 
 def _focused(
-    check: CheckResult, anomaly: Mapping[str, Any], by_index: Mapping[int, Operation]
-) -> _Focus | None:
+    check: CheckResult,
+    anomaly: Mapping[str, Any],
+    by_index: Mapping[int, Operation],
+    placed: Sequence[Placed],
+    run_ns: int,
+) -> tuple[int, _Focus]:
+    """Return a violation with its place in time, and how near to the cause its kind is."""
     seen = [by_index[index] for index in indexes_of(anomaly) if index in by_index]
     seen.sort(key=_ended_ns)
-    at_ns = anomaly.get("at_ns")
+    at_ns = anomaly.get("at_ns", _appended_ns(anomaly, placed))
     times = [at_ns] if type(at_ns) is int and at_ns >= 0 else []
-    if not seen and not times:
-        return None
+    rank = _TIMED if times else _UNTIMED
+    if seen:
+        rank = _SEEN_IN_FILES if anomaly.get("kind") == "stale-answer" else _SEEN
+    elif not times:
+        times = [run_ns]  # what is found in final states and logs is certain at the end
     begin_ns = min([*times, *(operation.invoke_ns for operation in seen)])
     end_ns = max([*times, *map(_ended_ns, seen)])
-    return _Focus(check, anomaly, seen[-OPERATIONS_MAX:], begin_ns, end_ns)
+    return rank, _Focus(check, anomaly, seen[-OPERATIONS_MAX:], begin_ns, end_ns)
+
+
+def subject_of(anomaly: Mapping[str, Any]) -> object:
+    """Return the key or the partition that an anomaly is about; None: it names none."""
+    return anomaly.get("key", anomaly.get("partition"))
+
+
+def _appended_ns(anomaly: Mapping[str, Any], placed: Sequence[Placed]) -> int | None:
+    """Return when the metadata record that an anomaly is about was appended by its leader."""
+    offset, epoch = anomaly.get("offset"), anomaly.get("epoch")
+    if type(offset) is not int or type(epoch) is not int:
+        return None
+    for at_ns, event in placed:
+        if event.event == "append" and event.fields["role"] == "leader":
+            there = event.fields["base_offset"] <= offset <= event.fields["last_offset"]
+            if there and event.fields["epoch"] == epoch:
+                return at_ns
+    return None
 
 
 def indexes_of(anomaly: Mapping[str, Any]) -> list[int]:
@@ -172,23 +210,41 @@ def _ended_ns(operation: Operation) -> int:
     return operation.invoke_ns if operation.complete_ns >= OPEN_END_NS else operation.complete_ns
 
 
-def _lost_ns(focus: _Focus, placed: Sequence[Placed]) -> int:
-    """Return when what was lost was cut off a log, as far as that can be seen; else the end."""
-    if "lost" not in str(focus.anomaly.get("kind")):
+def _lost_ns(focus: _Focus, placed: Sequence[Placed], partition: str | None) -> int:
+    """Return when what was lost was cut off a log, or a leader began that may lack it.
+
+    The end of the violation where neither can be seen.
+    """
+    kind = str(focus.anomaly.get("kind"))
+    if not focus.operations or not ("lost" in kind or kind == "acknowledged-missing"):
         return focus.end_ns
-    cuts = (at_ns for at_ns, event in placed if at_ns > focus.end_ns and _cuts(event))
-    return next(cuts, focus.end_ns)
+    later = [(at_ns, event) for at_ns, event in placed if at_ns > focus.end_ns]
+    cuts = (at_ns for at_ns, event in later if _cuts(event, partition))
+    leads = (at_ns for at_ns, event in later if _leads(event, partition))
+    return next(cuts, next(leads, focus.end_ns))
 
 
-def _cuts(event: TraceEvent) -> bool:
-    return event.event in ("truncate", "truncate-fully", "replica-truncated") or (
+def _cuts(event: TraceEvent, partition: str | None) -> bool:
+    if partition is not None:
+        return event.event == "replica-truncated" and partition_of(event) == partition
+    return event.event in ("truncate", "truncate-fully") or (
         event.event == "recovered" and bool(event.fields.get("truncated_bytes"))
     )
 
 
+def _leads(event: TraceEvent, partition: str | None) -> bool:
+    if partition is not None:
+        return event.event == "replica-leader" and partition_of(event) == partition
+    return event.event == "state" and event.fields["state"] == "Leader"
+
+
 def _begin_ns(events: Sequence[Event], focus: _Focus) -> int:
-    """Return when the faults began that were there at the violation, or its own beginning."""
-    active = active_between(fault_spans(events), focus.begin_ns, focus.end_ns)
+    """Return when the faults began that were there at the violation, else the last one before."""
+    spans = fault_spans(events)
+    active = active_between(spans, focus.begin_ns, focus.end_ns)
+    if not active:
+        before = [span for span in spans if span.verified and span.begin_ns <= focus.begin_ns]
+        active = before[-1:]
     return min([focus.begin_ns, *(span.begin_ns for span in active)])
 
 

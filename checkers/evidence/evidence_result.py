@@ -38,7 +38,8 @@ def evidence_result(
     """
     kinds = Counter(str(anomaly["kind"]) for anomaly in anomalies)
     if anomalies:
-        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        things = Counter(kind for kind, _ in {_thing(anomaly) for anomaly in anomalies})
+        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(things.items()))
         status, summary = Status.FAIL, f"{counted}; first: {anomalies[0]['explanation']}"
     elif cancelled:
         status, summary = Status.UNKNOWN, "cancelled"
@@ -62,6 +63,14 @@ def evidence_result(
             "missing": list(missing),
         },
     )
+
+
+def _thing(anomaly: Anomaly) -> tuple[str, object]:
+    """Return the kind and what is wrong, the same however many nodes show it."""
+    kind, key = str(anomaly["kind"]), anomaly.get("key")
+    if key is None:
+        return kind, id(anomaly)
+    return kind, (key, anomaly.get("offset"), tuple(anomaly.get("operations", ())))
 
 
 def doubtful(doubts: Sequence[Anomaly]) -> str:

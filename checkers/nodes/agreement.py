@@ -246,7 +246,8 @@ def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:
             if isinstance(violation, dict):
                 kind = str(violation.get("kind", "violation"))
                 explanation = str(violation.get("explanation", kind))
-                yield {"kind": kind, "explanation": explanation, "node": violation.get("node")}
+                place = {"node": violation.get("node"), "at_ns": note.time_ns}
+                yield {"kind": kind, "explanation": explanation, **place}
 
 
 def hit_by_ending_fault(events: Sequence[Event]) -> set[str]:

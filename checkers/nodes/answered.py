@@ -190,8 +190,10 @@ def _unlike(
         f"operation {operation.index} ({operation.f} of {operation.key!r}) was answered by {node}"
     )
     at = ", ".join(str(offset) for offset in sorted(set(offsets))[:3])
+    place: dict[str, int] = {}
     if fit:
         kind = "stale-answer"
+        place = {"answered_offset": max(offsets), "committed_offset": floor}
         why = f"from offset {at}, though all up to {floor} was committed before it was invoked"
     elif event == READ:
         kind = "answer-differs"
@@ -204,6 +206,7 @@ def _unlike(
         "explanation": f"{what} {why}",
         "node": node,
         "operations": [operation.index],
+        **place,
     }
 
 

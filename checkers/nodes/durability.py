@@ -187,13 +187,18 @@ def _shown(state: Any) -> str:
     return "not there" if state is None else repr(state)
 
 
-def _counted(kind: str, anomalies: Sequence[Anomaly], read: Collection[str]) -> str:
-    """Say of how many keys something is wrong, and on which nodes: `198 lost, on all 3 nodes`."""
+_NOUNS = {"topics": "topic", "partitions": "topic", "set": "element"}
+"""What the keys of a workload are; the others have keys."""
+
+
+def _counted(kind: str, anomalies: Sequence[Anomaly], read: Collection[str], workload: str) -> str:
+    """Say of how many keys something is wrong and where: `198 topics lost, on all 3 nodes`."""
     found = [anomaly for anomaly in anomalies if anomaly["kind"] == kind]
     keys = {anomaly["key"] for anomaly in found}
     nodes = {node for anomaly in found for node in anomaly.get("nodes", [anomaly.get("node")])}
     where = f"all {len(nodes)} nodes" if 1 < len(nodes) == len(read) else ", ".join(sorted(nodes))
-    return f"{len(keys)} {kind}, on {where}"
+    noun = _NOUNS.get(workload, "key") + ("" if len(keys) == 1 else "s")
+    return f"{len(keys)} {noun} {kind}, on {where}"
 
 
 def _result(
@@ -215,7 +220,9 @@ def _result(
     )
     if anomalies:
         status = Status.FAIL
-        counted = "; ".join(_counted(kind, anomalies, evidence.final_reads) for kind in kinds)
+        counted = "; ".join(
+            _counted(kind, anomalies, evidence.final_reads, workload) for kind in kinds
+        )
         summary = f"{counted}; first: {anomalies[0]['explanation']}"
     elif doubts:
         status, summary = Status.UNKNOWN, doubtful(doubts)

@@ -219,8 +219,9 @@ class _Replay:
         if recovering and (last_known or configured):
             return
         why = "though unclean elections are off" if recovering else "not marked as recovering"
-        was = f"of ISR {_ids(before, 'isr')} and ELR {_ids(before, 'eligibleLeaderReplicas')}"
-        self._wrong("unclean-election", record, key, after, f"elects {leader}, not {was}, {why}")
+        was = f"ISR ({_ids(before, 'isr')}) nor in ELR ({_ids(before, 'eligibleLeaderReplicas')})"
+        what = f"elects {leader}, which was neither in {was}, {why}"
+        self._wrong("unclean-election", record, key, after, what)
 
     def _remembered(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
         level = self.image.keys.get(_ELR_FEATURE, {}).get("featureLevel", 0)

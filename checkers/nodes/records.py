@@ -182,6 +182,7 @@ def _final_reads(
                     "explanation": f"{node} served {name[0]} {name[1]!r} as {_said(found)} in the "
                     f"end, though by the logs it was {_said(allowed[-1])}",
                     "node": node,
+                    "key": name[1],
                 }
 
 
@@ -234,6 +235,7 @@ def _configs(evidence: Evidence, log: Sequence[LogRecord], base: Image) -> Itera
                         "explanation": f"{node} served {config!r} of {resource!r} as "
                         f"{text!r:.80} in the end, which no log holds",
                         "node": node,
+                        "key": f"{resource}.{config}",
                     }
 
 

@@ -48,9 +48,13 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     doubts: list[Anomaly] = []
     missing = without(run.evidence, "log", logs)
     if longest and longest[0].offset == 0:
-        made = Counter(step for _, step in _steps(longest))
+        steps = list(_steps(longest))
+        made = Counter(step for _, step in steps)
         sure = run.extent.finished and not missing  # else another log may be the one that counts
-        found = [*_lost(answered, made), *_uninvited(answered, made, run.operations, run.notes)]
+        found = [
+            *_lost(answered, made, run.operations),
+            *_uninvited(answered, steps, run.operations, run.notes),
+        ]
         (anomalies if sure else doubts).extend(found)
     sets = [record for record in longest if record.kind == VOTERS]
     return evidence_result(
@@ -70,37 +74,51 @@ def _voters(record: LogRecord) -> dict[int, str]:
     return {int(v["voterId"]): str(v["directoryId"]) for v in record.value.get("voters", ())}
 
 
-def _steps(log: Sequence[LogRecord]) -> Iterator[tuple[int, Step]]:
-    """Yield offset and step of each change of a log."""
+def _steps(log: Sequence[LogRecord]) -> Iterator[tuple[LogRecord, Step]]:
+    """Yield record and step of each change of a log."""
     sets = [record for record in log if record.kind == VOTERS]
     for before, after in pairwise(sets):
         old, new = set(_voters(before)), set(_voters(after))
         for voter in sorted(new - old):
-            yield after.offset, ("add", voter)
+            yield after, ("add", voter)
         for voter in sorted(old - new):
-            yield after.offset, ("remove", voter)
+            yield after, ("remove", voter)
 
 
 def _answered(operations: Sequence[Operation]) -> Iterator[Step]:
-    for operation in operations:
-        value = operation.output
-        if operation.f == CHANGE and operation.type is EventType.OK and isinstance(value, dict):
-            yield str(value["change"]), int(value["voter"])
+    return filter(None, map(_step_of, operations))
 
 
-def _lost(answered: Counter[Step], made: Counter[Step]) -> Iterator[Anomaly]:
+def _step_of(operation: Operation) -> Step | None:
+    """Return the step that an operation was answered to have made."""
+    value = operation.output
+    if operation.f == CHANGE and operation.type is EventType.OK and isinstance(value, dict):
+        return str(value["change"]), int(value["voter"])
+    return None
+
+
+def _lost(
+    answered: Counter[Step], made: Counter[Step], operations: Sequence[Operation]
+) -> Iterator[Anomaly]:
     for (change, voter), count in sorted(answered.items()):
         if made[change, voter] < count:
+            times = made[change, voter]
             explanation = (
-                f"{change} of voter {voter} was answered ok {count} times, and is in the longest "
-                f"log {made[change, voter]} times"
+                f"{change} of voter {voter} was acknowledged {_times(count)}, and the longest log "
+                + (f"holds it {_times(times)} only" if times else "holds no such change")
             )
-            yield {"kind": "change-lost", "explanation": explanation, "voter": voter}
+            asked = [o.index for o in operations if _step_of(o) == (change, voter)]
+            place = {"voter": voter, "operations": asked}
+            yield {"kind": "change-lost", "explanation": explanation, **place}
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _uninvited(
     answered: Counter[Step],
-    made: Counter[Step],
+    made: Sequence[tuple[LogRecord, Step]],
     operations: Sequence[Operation],
     events: Sequence[Event],
 ) -> Iterator[Anomaly]:
@@ -108,11 +126,16 @@ def _uninvited(
         return
     asked = [operation for operation in operations if operation.f == CHANGE]
     unknown = sum(op.type not in (EventType.OK, EventType.FAIL) for op in asked)
-    excess = made - answered
+    excess = Counter(step for _, step in made) - answered
     if excess.total() > unknown:  # each of unknown outcome may have made one step, whichever
         steps = ", ".join(
-            f"{change} of voter {voter} {count} times more than was answered ok"
+            f"{change} of voter {voter} ({_times(count)})"
             for (change, voter), count in sorted(excess.items())
         )
-        explanation = f"in the longest log are {steps}; only {unknown} were of unknown outcome"
-        yield {"kind": "change-uninvited", "explanation": explanation}
+        last = next(record for record, step in reversed(made) if step in excess)
+        explanation = (
+            f"no answer explains these changes in the longest log: {steps}; the outcome of only "
+            f"{unknown} requests is unknown"
+        )
+        place = {"offset": last.offset, "epoch": last.epoch}
+        yield {"kind": "change-uninvited", "explanation": explanation, **place}

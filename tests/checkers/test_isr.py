@@ -133,7 +133,7 @@ def test_an_election_of_a_replica_that_was_not_in_sync_is_found(recovering):
     result = judged(stolen, start=LONE)
     assert [anomaly["kind"] for anomaly in result.anomalies] == ["unclean-election"]
     explanation = result.anomalies[0]["explanation"]
-    assert "t0-0 elects 2, not of ISR 1 and ELR none" in explanation
+    assert "t0-0 elects 2, which was neither in ISR (1) nor in ELR (none)" in explanation
     assert "by the record at offset 6, epoch 1: leader 2, ISR 2" in explanation
     assert judged(stolen, start=LONE, unclean=True).status is Status.PASS
     configured = judged(stolen, start=[UNCLEAN, *LONE]).status

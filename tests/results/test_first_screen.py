@@ -69,6 +69,65 @@ def test_an_invariant_is_no_finding_by_its_name():
     assert said == "Invariant read-confirmed broken: n3 answers unconfirmed"
 
 
+@pytest.mark.parametrize(
+    ("checker", "anomaly", "said"),
+    [
+        (
+            "isr",
+            {
+                "kind": "unclean-election",
+                "partition": "d0-1",
+                "explanation": "d0-1 elects 1, which was neither in ISR (3) nor in ELR (none), "
+                "though unclean elections are off, by the record at offset 59, epoch 4: leader 1",
+            },
+            (
+                "Unclean election in d0-1: elects 1, which was neither in ISR nor in ELR, though "
+                "unclean elections are off"
+            ),
+        ),
+        (
+            "voter-changes",
+            {
+                "kind": "change-lost",
+                "explanation": "add of voter 4 was acknowledged once, and the longest log holds no "
+                "such change",
+            },
+            (
+                "Acknowledged voter change lost: add of voter 4 was acknowledged once, and the longest "
+                "log holds no such change"
+            ),
+        ),
+        (
+            "linearizable",
+            {"kind": "stale-read", "key": "k1", "explanation": "stale read: the read of 1 began"},
+            "Stale read of k1: the read of 1 began",
+        ),
+        (
+            "replica-logs",
+            {
+                "kind": "acknowledged-missing",
+                "key": "d0-1",
+                "explanation": "d0-1: the log of n1 lacks 'a'; faults since: pause of n1",
+            },
+            "Acknowledged record lost in d0-1: the log of n1 lacks 'a'",
+        ),
+    ],
+)
+def test_a_headline_names_what_broke_and_leaves_places_and_faults_to_the_page(
+    checker, anomaly, said
+):
+    assert headline_of(checker, anomaly, ()) == said
+
+
+def test_an_answer_from_an_old_state_names_value_node_and_offsets():
+    anomaly = {"kind": "stale-answer", "answered_offset": 119, "committed_offset": 120}
+    said = headline_of("records", anomaly, STALE[2:])
+    assert said == (
+        'Answer from an old state in k1: process 14 read "a" from n3 as of offset 119, though all '
+        "up to offset 120 was committed before it asked"
+    )
+
+
 def note(index, at_s, kind, fault, **value):
     return Event(index, int(at_s * SECOND), NEMESIS, kind, fault, value=value)
 

@@ -87,11 +87,55 @@ def test_a_run_that_passed_has_no_story(tmp_path):
     assert story(make_run(tmp_path)) is None
 
 
-def test_what_has_no_place_in_time_has_no_story():
-    assert of_cut_off({"kind": "divergent", "explanation": "they differ"}) is None
-    assert (
-        of_cut_off({"kind": "divergent", "explanation": "", "operations": [99, "x", None]}) is None
+@pytest.mark.parametrize("operations", [None, [99, "x", None]])
+def test_what_only_the_end_shows_has_a_story_from_the_last_fault_to_the_end(operations):
+    anomaly = {"kind": "divergent", "explanation": "they differ", "operations": operations}
+    found = of_cut_off(anomaly)
+    assert texts(found) == [
+        "n2 was killed (SIGKILL)",
+        "n2 was started",
+        "linearizable, divergent: they differ",
+    ]
+    assert found.end_ns == int(9.5 * SECOND)
+
+
+def test_a_decision_in_the_metadata_log_stands_where_its_record_was_appended():
+    append = {"role": "leader", "epoch": 4, "base_offset": 50, "last_offset": 60}
+    evidence = traced((2.5, "append", append | {"epoch": 3}), (4, "append", append))
+    anomaly = {"kind": "unclean-election", "explanation": "e", "partition": "d0-1"}
+    found = of_cut_off(anomaly | {"offset": 59, "epoch": 4}, evidence)
+    assert found.end_ns == 4 * SECOND
+    assert texts(found)[0] == "n2 was killed (SIGKILL)"
+    assert found.steps[-1].violation
+
+
+def test_a_loss_ends_where_the_next_leader_begins_if_no_log_is_seen_to_be_cut():
+    leads = {"state": "Leader", "epoch": 5, "leader_id": 1, "voted_id": -1}
+    anomaly = {"kind": "acknowledged-lost", "explanation": "e", "operations": [3]}
+    assert of_cut_off(anomaly, traced((6, "state", leads))).end_ns == 6 * SECOND
+    cut = (7, "truncate", {"end_offset": 3, "epoch": 5})
+    assert of_cut_off(anomaly, traced((6, "state", leads), cut)).end_ns == 7 * SECOND
+    assert of_cut_off(anomaly).end_ns == 3 * SECOND
+
+
+def test_a_loss_of_one_partition_does_not_end_where_the_log_of_another_is_cut():
+    mine = {"topic": "d0", "partition": 1, "leader_epoch": 1, "from_offset": 9, "to_offset": 3}
+    cuts = ((5, "replica-truncated", mine | {"partition": 2}), (6, "replica-truncated", mine))
+    anomaly = {"kind": "lost-write", "explanation": "e", "operations": [3], "key": "d0-1"}
+    assert of_cut_off(anomaly, traced(*cuts)).end_ns == 6 * SECOND
+
+
+def test_a_wrong_value_comes_before_an_answer_of_an_old_state():
+    old = {"kind": "stale-answer", "explanation": "e", "operations": [3]}
+    events = (
+        *CUT_OFF,
+        write(7, 10, EventType.INVOKE, value="b"),
+        write(8, 11, EventType.OK, "n1", "b"),
     )
+    stale = {"kind": "stale-read", "explanation": "e", "operations": [7]}
+    checks = (*failed(old, "records"), *failed(stale))
+    assert story_of(checks, {}, events, pair(events), None).check == "linearizable"
+    assert story_of(checks[:1], {}, events, pair(events), None).check == "records"
 
 
 def test_a_fault_that_was_there_is_shown_from_its_beginning():
