@@ -86,15 +86,16 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
     return spans
 
 
-def not_healed(events: Sequence[Event]) -> list[str]:
+def not_healed(events: Sequence[Event], *, tried: bool = False) -> list[str]:
     """Say of each fault that was not measured to be gone when the run ended, and why.
 
-    A sweep heals what no fault accounts for; a later one that worked makes up for it.
+    A sweep heals what no fault accounts for; a later one that worked makes up for it. `tried`:
+    only of those with a heal that did not work.
     """
     found = [
         f"{span.name} was not healed: {span.detail or 'no heal was measured'}"
         for span in fault_spans(events)
-        if span.is_left
+        if (span.heal_failed if tried else span.is_left)
     ]
     swept: dict[tuple[str, ...], str] = {}
     for event in events:

@@ -157,6 +157,12 @@ def read_recorded(run_folder: Path) -> Iterator[RecordedProcess]:
         yield recorded
 
 
+def has_harness(run_folder: Path) -> bool:
+    """Whether the harness that made a run still lives."""
+    harnesses = (p.identity for p in read_recorded(run_folder) if p.role == "harness")
+    return any(state_of(identity) is not NodeState.DEAD for identity in harnesses)
+
+
 class LocalProcess:
     """A child of this process (`cluster.backends.hosts.StartedProcess`)."""
 

@@ -17,6 +17,7 @@ from cluster.backends.cleanup import Leftover, abandoned_mounts, clean, find_lef
 from cluster.backends.docker.engine import connect, engine_expected
 from cluster.backends.docker.leftovers import find_things, remove_things
 from cluster.backends.machine.mounts import heal, unmount
+from cluster.backends.processes import has_harness
 from cluster.backends.registry import BACKENDS
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from cluster.backends.trials import abandoned_trials, remove_trial
@@ -25,6 +26,9 @@ from harness.doctor import examine, explained, shortcomings, tables
 from harness.errors import EXIT_USAGE
 from harness.shown import Shown, answer, print_document
 from harness.steps import Steps
+
+HEALED = "faults-healed"
+"""Of the conditions of a PASS (`checkers.earned`): that every fault was healed."""
 
 
 @click.command(cls=Command)
@@ -109,7 +113,8 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool, shown: Shown) -
         gone = remove_trial(folder)
         action = "removing" if gone else "could not remove all of"
         found.note(f"{action} {folder}", "folder", str(folder))["gone"] = gone
-    others = [] if everywhere or run_id is not None else _elsewhere(leftovers)
+    others = _not_healed(runs, run_id)
+    others += [] if everywhere or run_id is not None else _elsewhere(leftovers)
     answer(shown, found.rows, [] if found.rows or others else ["nothing was left behind"])
     for line in others:
         click.echo(f"kraftprobe: {line}", err=True)
@@ -128,6 +133,39 @@ def _elsewhere(known: Collection[Leftover]) -> list[str]:
         lines.append(
             f"run {run} of another folder left {count} processes behind: kraftprobe cleanup {where}"
         )
+    return lines
+
+
+def _not_healed(runs: Path, run_id: str | None) -> list[str]:
+    """Name the faults of stored runs with heals that did not work: what they changed may be there.
+
+    Only a run whose harness was killed is asked by its journal; judging said it of the others.
+    """
+    # numpy takes longer to import than all else takes here
+    from checkers.earned import EARNED  # noqa: PLC0415
+    from checkers.history import HistoryError  # noqa: PLC0415
+    from checkers.runs.faults import not_healed  # noqa: PLC0415
+    from results.files import StoreError  # noqa: PLC0415
+    from results.store import list_runs  # noqa: PLC0415
+
+    lines = []
+    for store in list_runs(runs):
+        if run_id not in (None, store.name) or has_harness(store.folder):
+            continue
+        try:
+            stored = [check for check in store.read_results().checks if check.checker == EARNED]
+            left = [
+                str(row.get("explanation"))
+                for check in stored
+                for row in check.anomalies
+                if row.get("kind") == HEALED
+            ]
+        except StoreError:
+            try:
+                left = not_healed(store.history().events, tried=True)
+            except (StoreError, HistoryError):
+                continue
+        lines += [f"run {store.name}: {sentence}" for sentence in left]
     return lines
 
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from checkers.history import Event, EventType
 from checkers.linearizability.columnar import judge_columns
+from checkers.verdict import CheckResult, Status
 from cluster.backends import local
 from cluster.backends.base import Probe
 from cluster.backends.registry import BACKENDS
@@ -21,12 +22,15 @@ from harness.commands import run as run_command
 from harness.errors import PlanError
 from harness.fault_probes import Tried
 from harness.plan import from_document
+from harness.plan_document import plan_document
+from harness.recorder import Recorder
 from harness.run_to_verdict import repeat_command
 from nemeses.registry import FAULTS
 from results.journal import JournalWriter
-from results.model import system_shown
+from results.model import RunResults, system_shown
 from results.pipeline import judge
 from results.session import Spark, SparkError
+from results.store import RunStore
 from tests.harness.fake_cluster import FakeCluster
 from tests.results.factory import DEFAULT_CHECKS, make_run
 from workloads import register
@@ -358,6 +362,37 @@ def test_cleanup_of_nothing_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     result = kraftprobe("cleanup", "--runs", tmp_path)
     assert (result.exit_code, result.stdout) == (0, "nothing was left behind\n")
+
+
+def test_cleanup_names_faults_with_heals_that_did_not_work(tmp_path, monkeypatch):
+    """From the journal where the harness was killed, and from what was judged where it was not."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store = RunStore.create(tmp_path, plan_document(from_document({}), "killed", ""))
+    with store.journal_writer() as journal:
+        recorder = Recorder(journal, lambda: 0.0)
+        for fault, phase, verified in [
+            ("kill", "inject", True),
+            ("kill", "heal", True),
+            ("loss", "inject", True),
+            ("loss", "heal", False),
+            ("pause", "inject", True),
+        ]:
+            detail = {} if verified else {"reason": "tc: no such device"}
+            value = {"phase": phase, "targets": ["n2"], "verified": verified, "detail": detail}
+            recorder.note(fault, value)
+    sentence = "loss of n2 from 0.000 s was not healed: tc: no such device"
+    judged = CheckResult(
+        "earned",
+        Status.UNKNOWN,
+        sentence,
+        anomalies=({"kind": "faults-healed", "explanation": sentence},),
+    )
+    for results in (None, judged):
+        if results is not None:
+            store.write_results(RunResults(Status.UNKNOWN, (results,), {}, store.name, {}, {}))
+        result = kraftprobe("cleanup", "--runs", tmp_path)
+        assert result.exit_code == 0
+        assert result.stderr == f"kraftprobe: run {store.name}: {sentence}\n"
 
 
 def test_the_command_that_repeats_a_run_names_its_seed():

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from cluster.backends.base import BackendError, NodeState
-from cluster.backends.processes import read_recorded, state_of
+from cluster.backends.base import BackendError
+from cluster.backends.processes import has_harness
 from cluster.backends.ssh.inventory import HOSTS_FILE, HostEntry, Inventory
 from cluster.values import valueclass
 
@@ -34,10 +34,7 @@ def abandoned_hosts(runs: Path, run_id: str | None = None) -> Iterator[Abandoned
     """
     for stored in sorted({*runs.glob(HOSTS_FILE), *runs.glob(f"*/*/{HOSTS_FILE}")}):
         folder = stored.parent.absolute()
-        recorded = list(read_recorded(folder))
-        harnesses = [process.identity for process in recorded if process.role == "harness"]
-        orphaned = all(state_of(identity) is NodeState.DEAD for identity in harnesses)
-        if folder.name == run_id or (run_id is None and orphaned):
+        if folder.name == run_id or (run_id is None and not has_harness(folder)):
             inventory = Inventory.from_json(stored.read_text(encoding="utf-8"))
             for number, entry in enumerate(inventory.hosts, 1):
                 yield AbandonedHost(folder.name, f"n{number}", entry, inventory, stored)
