@@ -7,17 +7,23 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys, ensurepip; sys.exit(not (3,11) <= sys.version_info[:2] <= (3,13))' 2>/dev/null && { echo $$p; break; }; done)
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Two at a time, each file's tests in one process; what starts clusters is happy with two cores.
-PYTEST ?= -n 2 --dist loadfile
+# Each file's tests in one process, in the order of tests/conftest.py: the longest files first.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 # Left out of `make check`: what starts nodes, a JVM or a browser, and what takes seconds of a core.
-QUICK := not cluster and not spark and not browser and not slow
+QUICK := not cluster and not spark and not browser and not slow and not nightly
 # --use-pep517: the pip of Debian 12 would warn of how it installs PySpark.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --use-pep517
+
+# Seeds of `make nightly`: another day, other runs. `make nightly SEED=...` repeats a night.
+SEED ?= $(shell date +%Y%m%d)
+
+# Without compiled files, each node and command that a test starts would compile its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # A release of Apache Kafka, for `make kafka`: fetched, put under test, judged.
 KAFKA ?= 4.3.1
 
-.PHONY: run kafka test check quick lint clean
+.PHONY: run kafka test nightly check quick lint clean
 
 run: $(VENV)/.run
 	$(BIN)/kraftprobe run $(ARGS)
@@ -26,11 +32,19 @@ kafka: $(VENV)/.run
 	$(BIN)/kraftprobe kafka fetch $(KAFKA)
 	$(BIN)/kraftprobe run --system apache-kafka --kafka-version $(KAFKA) --campaign quick --faults kill,pause $(ARGS)
 
+# Three at a time: tests that start clusters mostly wait.
+test: PYTEST ?= -n 3 $(BY_FILE)
 test: lint
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest $(PYTEST) -m 'not nightly'
+
+nightly: PYTEST ?= -n 2 $(BY_FILE)
+nightly: $(VENV)/.test
+	@echo "make nightly SEED=$(SEED)"
+	NIGHTLY_SEED=$(SEED) $(BIN)/python -m pytest $(PYTEST) -m nightly
 
 check: lint quick
 
+quick: PYTEST ?= -n 2 $(BY_FILE)
 quick: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST) -m '$(QUICK)'
 

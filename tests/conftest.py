@@ -37,6 +37,16 @@ def pytest_make_collect_report():
     return _in_ci((yield))
 
 
+FIRST = ("tests/readme/test_readme.py", "tests/runs/", "tests/sim/test_batches.py", "tests/ssh/")
+"""Files of minutes: begun last, each would leave the other processes idle at the end."""
+
+
+def pytest_collection_modifyitems(items):
+    """Put the longest files first, and those that wait before those that fill the cores."""
+    busy = {item.path for item in items if any(map(item.get_closest_marker, ("cluster", "spark")))}
+    items.sort(key=lambda item: (not item.nodeid.startswith(FIRST), item.path not in busy))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _state_of_tests(tmp_path_factory):
     """Keep what Kraftprobe remembers out of the state folder of whoever runs the tests."""
