@@ -1,5 +1,7 @@
 """Random schedules of crashes, cuts, delays, losses and slow disks: always safe, live once healed."""
 
+import os
+
 import pytest
 
 from cluster.node.kraft import outbound, raft_client
@@ -21,6 +23,15 @@ def test_three_voters_are_safe_and_live(block):
 def test_five_voters_are_safe_and_live(block):
     for seed in range(block, block + 10):
         Chaos(seed, count=5).run()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.parametrize("block", range(0, 1000, 50))
+def test_fresh_schedules_are_safe_and_live(block, count):
+    first = 1000 * int(os.environ.get("NIGHTLY_SEED", "1")) + block
+    for seed in range(first, first + 50):
+        Chaos(seed, count=count).run()
 
 
 def test_a_run_is_repeated_exactly_by_its_seed():
