@@ -2,6 +2,7 @@
 
 import uuid
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -135,6 +136,7 @@ def test_it_knows_the_leader_of_the_quorum():
     assert broker.publisher.controller == LeaderAndEpoch(3, 9)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.lists(st.one_of(records, st.just("load")), max_size=4), max_size=10))
 def test_its_view_is_always_what_the_image_holds_of_it(batches):

@@ -5,6 +5,7 @@ import pytest
 from tests.broker.story_of_records import Story
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 8, 10, 14])
 def test_records_keep_their_promises_whatever_fails(seed):
     Story(seed).tell()

@@ -113,6 +113,7 @@ def evidence_of(operations, rnd):
     return logs_of(chosen, committed=rnd.randint(0, len(chosen)))
 
 
+@pytest.mark.slow
 def test_no_evidence_turns_a_wrong_history_right():
     wrong = more = 0
     for case in range(3_000):

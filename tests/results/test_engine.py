@@ -38,6 +38,7 @@ def judged(store, master=None):
         return judges.judge(store), warnings
 
 
+@pytest.mark.slow
 def test_a_small_run_is_judged_without_spark(tmp_path, starts):
     results, warnings = judged(make_run(tmp_path))
     assert (results.status, warnings, starts) == (Status.PASS, [], [])
@@ -76,6 +77,7 @@ def test_a_master_that_was_named_and_cannot_be_had_is_an_error(tmp_path, starts)
     assert result.stderr == "kraftprobe: no java found\n"
 
 
+@pytest.mark.slow
 def test_runs_that_no_worker_judged_are_judged_here(tmp_path, starts, monkeypatch):
     monkeypatch.setattr(engine, "SPARK_FROM_BYTES", 1)
     monkeypatch.setattr(engine.os, "cpu_count", lambda: 2)
@@ -93,6 +95,7 @@ def test_any_run_is_judged_with_a_spark_that_was_asked_for(tmp_path, starts):
     assert starts == ["spark://there:7077"]
 
 
+@pytest.mark.slow
 def test_a_spark_that_does_not_start_costs_one_warning_and_no_verdict(
     tmp_path, starts, monkeypatch
 ):
