@@ -6,6 +6,7 @@ under a fault end in `fail` or `info`, every register is read at the end, and th
 quorum-state files, traces and final reads that agree. The same arguments give the same run.
 """
 
+import copy
 import heapq
 import json
 import random
@@ -34,7 +35,10 @@ DEFAULT_CHECKS = (
         "name": "records",
         "options": {"workload": "register", "timeout_ms": 800.0, "one_clock": True},
     },
-    {"name": "invariants", "options": {}},
+    {
+        "name": "invariants",
+        "options": {"pids": True, "starts": {"check_quorum_timeout_ms": 1500.0}},
+    },
     {"name": "answers", "options": {}},
     {"name": "exercised", "options": {}},
     {"name": "statistics", "options": {}},
@@ -270,7 +274,10 @@ def make_plan(
         "command": f"kraftprobe run register --duration {duration_s:g} --seed {seed}{option}",
     }
     options = options_of(plan)
-    listed = [dict(check) for check in checks]
+    listed = copy.deepcopy([dict(check) for check in checks])
+    for check in listed:
+        if "starts" in check["options"]:
+            check["options"]["starts"]["mutant"] = mutant
     for check in listed:
         if check["name"] == "exercised":
             check["options"] = options
