@@ -27,7 +27,6 @@ from cluster.node.config_values import BROKER_ROLE, CONTROLLER_ROLE
 from cluster.node.controller.apis import ControllerApis
 from cluster.node.controller.bootstrap_file import read_bootstrap
 from cluster.node.controller.controller import QuorumController
-from cluster.node.controller.delegation_tokens import principal_of
 from cluster.node.controller.delta import LocalReplicaChanges, MetadataDelta
 from cluster.node.controller.failed import failed_response
 from cluster.node.controller.feature_control import features_of
@@ -62,7 +61,7 @@ from cluster.node.protocol.messages import (
     IncrementalAlterConfigsRequest,
 )
 from cluster.node.protocol.origin import ANONYMOUS, Origin
-from cluster.node.security.mechanisms import ScramCredential, TokenCredential, token_credential
+from cluster.node.security.mechanisms import ScramCredential
 from cluster.values import valueclass
 
 _ALTERATIONS: Final = (IncrementalAlterConfigsRequest, AlterConfigsRequest)
@@ -156,9 +155,6 @@ class Node:
                 ),
                 max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
                 broker_session_timeout_ms=config.broker_session_timeout_ms,
-                delegation_token_expiry_check_interval_ms=(
-                    config.delegation_token_expiry_check_interval_ms
-                ),
                 bootstrap=read_bootstrap(seams.disk),
             ),
         )
@@ -333,12 +329,7 @@ class Node:
                 return
             message, reply = left
         if from_client and is_for_controller(message):
-            access = self._authorization.access(origin)
-            refused = self._apis.tokens.refused_by_broker(listener, message, access)
-            if refused is None:
-                self.forwarding.forward(listener, message, reply, origin)
-            else:
-                reply(refused)
+            self.forwarding.forward(listener, message, reply, origin)
         else:
             self._answer(listener, message, reply, origin)
 
@@ -406,18 +397,6 @@ class Node:
     def scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return a user's credential in the committed metadata that this node has."""
         return credential_of(self.controller.image.state, mechanism, user)
-
-    def token_credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
-        """Return what a delegation token proves that the metadata of this node have."""
-        tokens = self._cluster.tokens
-        record = self.controller.image.state.delegation_tokens.get(token_id)
-        if record is None or not tokens.are_enabled:
-            return None
-        return TokenCredential(
-            owner=principal_of(record.owner)[1],
-            credential=token_credential(mechanism, tokens.password(token_id)),
-            lifetime_ms=record.expiration_timestamp - self.controller.wall_ms(),
-        )
 
     @property
     def loggers(self) -> Loggers:

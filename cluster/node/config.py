@@ -115,11 +115,6 @@ class NodeConfig:
     super_users: frozenset[str]
     """Principals as `type:name`."""
     allow_everyone_if_no_acl_found: bool
-    delegation_token_secret_key: str
-    """Empty: there are no delegation tokens."""
-    delegation_token_max_lifetime_ms: int
-    delegation_token_expiry_time_ms: int
-    delegation_token_expiry_check_interval_ms: int
     socket_request_max_bytes: int
     max_connections: int
     """Of each listener."""
@@ -198,10 +193,6 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "authorizer.class.name": (kinds.authorizer, ""),
     "super.users": (str, ""),
     "allow.everyone.if.no.acl.found": (kinds.java_boolean, False),
-    "delegation.token.secret.key": (str, ""),
-    "delegation.token.max.lifetime.ms": (kinds.whole(1, 2**63 - 1), 7 * 24 * 3600 * 1000),
-    "delegation.token.expiry.time.ms": (kinds.whole(1, 2**63 - 1), 24 * 3600 * 1000),
-    "delegation.token.expiry.check.interval.ms": (kinds.whole(1, 2**63 - 1), 3_600_000),
     "socket.request.max.bytes": (kinds.whole(1), DEFAULT_MAX_FRAME_BYTES),
     "max.connections": (kinds.whole(1), 1000),
     "max.connections.per.ip": (kinds.whole(1), 2**31 - 1),
@@ -215,6 +206,7 @@ _KEEPS_OUT: Final = frozenset(
     {
         "config.providers",
         "connections.max.reauth.ms",
+        "delegation.token.secret.key",
         "principal.builder.class",
         "security.providers",
     }

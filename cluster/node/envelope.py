@@ -48,9 +48,6 @@ FORWARDABLE: Final[Mapping[int, VersionRange]] = {
         ApiKey.CREATE_ACLS,
         ApiKey.DELETE_ACLS,
         ApiKey.CREATE_PARTITIONS,
-        ApiKey.CREATE_DELEGATION_TOKEN,
-        ApiKey.RENEW_DELEGATION_TOKEN,
-        ApiKey.EXPIRE_DELEGATION_TOKEN,
         ApiKey.ELECT_LEADERS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -99,7 +96,6 @@ def seal(message: Any, origin: Origin) -> EnvelopeRequest:
     data = _DefaultPrincipalData(
         type=origin.principal_type,
         name=origin.principal_name,
-        token_authenticated=origin.token_authenticated,
     )
     write_message(principal, data, _PRINCIPAL_VERSION)
     return EnvelopeRequest(
@@ -140,8 +136,6 @@ def unseal(envelope: EnvelopeRequest) -> tuple[Request, Origin]:
         principal.name,
         address,
         request.client_id or "",
-        token_authenticated=principal.token_authenticated,
-        is_forwarded=True,
     )
 
 

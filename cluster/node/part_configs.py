@@ -10,7 +10,6 @@ from cluster.node.config import NodeConfig
 from cluster.node.config_values import CONTROLLER_ROLE
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.definitions import broker_key
-from cluster.node.controller.delegation_tokens import TokenSettings
 from cluster.node.controller.feature_control import SUPPORTED
 from cluster.node.controller.registration_manager import ControllerRegistrationConfig
 from cluster.node.kraft.config import RaftConfig
@@ -117,11 +116,6 @@ def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
         default_replication_factor=config.default_replication_factor,
         static_configs=_static_configs(config),
         protocols={name: each.protocol for name, each in config.security.items()},
-        tokens=TokenSettings(
-            secret_key=config.delegation_token_secret_key,
-            max_lifetime_ms=config.delegation_token_max_lifetime_ms,
-            expiry_time_ms=config.delegation_token_expiry_time_ms,
-        ),
     )
 
 

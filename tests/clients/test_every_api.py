@@ -204,19 +204,6 @@ SAMPLES = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: m.AlterUserScramCredentialsRequest(
         deletions=(m.ScramCredentialDeletion(name="nobody", mechanism=1),), upsertions=()
     ),
-    ApiKey.CREATE_DELEGATION_TOKEN: m.CreateDelegationTokenRequest(
-        owner_principal_type=None,
-        owner_principal_name=None,
-        renewers=(m.CreatableRenewers(principal_type="User", principal_name="nobody"),),
-        max_lifetime=dt.timedelta(seconds=1),
-    ),
-    ApiKey.RENEW_DELEGATION_TOKEN: m.RenewDelegationTokenRequest(
-        hmac=b"unheard of", renew_period=dt.timedelta(seconds=1)
-    ),
-    ApiKey.EXPIRE_DELEGATION_TOKEN: m.ExpireDelegationTokenRequest(
-        hmac=b"unheard of", expiry_time_period=dt.timedelta(seconds=1)
-    ),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: m.DescribeDelegationTokenRequest(owners=None),
     ApiKey.VOTE: raft.VoteRequest(
         CLUSTER_ID, 0, UNKNOWN_NODE, DIRECTORY, 1, uuid.UUID(int=0), 0, 0, pre_vote=False
     ),
@@ -289,7 +276,6 @@ FOR_CONTROLLERS = m.DescribeClusterRequest(
     include_cluster_authorized_operations=False, include_fenced_brokers=False, endpoint_type=2
 )
 
-NO_PROOF = {ErrorCode.delegation_token_request_not_allowed}
 UNHEARD_OF = {ErrorCode.unknown_topic_or_partition}
 EXPECTED = {
     ApiKey.METADATA: UNHEARD_OF,
@@ -303,10 +289,6 @@ EXPECTED = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: UNHEARD_OF,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: {ErrorCode.resource_not_found},
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {ErrorCode.resource_not_found},
-    ApiKey.CREATE_DELEGATION_TOKEN: NO_PROOF,
-    ApiKey.RENEW_DELEGATION_TOKEN: NO_PROOF,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: NO_PROOF,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: NO_PROOF,
     ApiKey.VOTE: {ErrorCode.invalid_request},  # its log ends in the epoch that it stands in
     ApiKey.BEGIN_QUORUM_EPOCH: {ErrorCode.fenced_leader_epoch},
     ApiKey.END_QUORUM_EPOCH: {ErrorCode.fenced_leader_epoch},

@@ -62,10 +62,6 @@ def test_what_is_not_given_has_kafkas_default():
     assert config.controller_quorum_fetch_max_bytes == 1048576
     assert config.metadata_log_segment_bytes == 1 << 30
     assert config.metadata_max_idle_interval_ms == 500
-    assert config.delegation_token_secret_key == ""
-    assert config.delegation_token_max_lifetime_ms == 604_800_000
-    assert config.delegation_token_expiry_time_ms == 86_400_000
-    assert config.delegation_token_expiry_check_interval_ms == 3_600_000
     assert config.kraftprobe_routes == {}
     assert config.kraftprobe_brokers == ()
     assert config.kraftprobe_trace_file is None

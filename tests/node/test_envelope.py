@@ -25,7 +25,7 @@ from tests.controller.fakes import alter, create
 from tests.sim.quorums import Quorum
 
 ALICE = Origin("User", "alice", "192.0.2.7", "admin-1")
-FORWARDED = dataclasses.replace(ALICE, is_forwarded=True)
+
 ALICES_BYTES = b"\0\0" + b"\x05User" + b"\x06alice" + b"\0" + b"\0"
 """Version, compact strings, tokenAuthenticated, no tags: DefaultKafkaPrincipalBuilder.serialize."""
 
@@ -46,14 +46,7 @@ def test_an_envelope_has_kafkas_bytes():
 
 def test_what_is_sealed_is_unsealed():
     request, origin = unseal(seal(create("t"), ALICE))
-    assert (request.message, origin) == (create("t"), FORWARDED)
-
-
-def test_the_controller_learns_that_a_token_was_the_proof():
-    by_token = dataclasses.replace(ALICE, token_authenticated=True)
-    envelope = seal(create("t"), by_token)
-    assert envelope.request_principal == ALICES_BYTES[:-2] + b"\1\0"
-    assert unseal(envelope)[1] == dataclasses.replace(by_token, is_forwarded=True)
+    assert (request.message, origin) == (create("t"), ALICE)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +136,7 @@ def test_a_follower_passes_a_clients_request_on_in_an_envelope(wire, monkeypatch
     quorum.node(follower).handle("CLIENT", alter("k", "v"), replies.append, ALICE)
     assert quorum.scheduler.run_until(lambda: replies, 10_000)
     assert [response.error_code for response in replies[0].responses] == [ErrorCode.none]
-    assert envelopes == [(True, FORWARDED)]
+    assert envelopes == [(True, ALICE)]
 
 
 def test_a_follower_that_gets_an_envelope_is_not_the_controller():

@@ -22,10 +22,8 @@ from cluster.node.security.mechanisms import (
     SaslError,
     ScramClientExchange,
     ScramServer,
-    TokenCredential,
     client_exchange,
     scram_credential,
-    token_credential,
 )
 from cluster.node.security.settings import MECHANISMS, SaslSettings
 from cluster.node.wire.bounds import MalformedError
@@ -278,14 +276,14 @@ def test_no_token_breaks_or_convinces_a_client(token):
         client.next(token)
 
 
-# --- delegation tokens ---
+# --- extensions ---
 
 
-class TokenClient(ScramClientExchange):
-    """What Kafka's ScramLoginModule sends with tokenauth=true."""
+class ExtendedClient(ScramClientExchange):
+    """A client whose first message has extensions, such as Java's with a delegation token."""
 
-    def __init__(self, mechanism, token_id, password, extensions=",tokenauth=true"):
-        super().__init__(mechanism, Credentials(token_id, password))
+    def __init__(self, extensions):
+        super().__init__("SCRAM-SHA-256", Credentials("alice", "wonderland"))
         self.extensions = extensions
 
     def first(self):
@@ -294,99 +292,36 @@ class TokenClient(ScramClientExchange):
         return first
 
 
-class Tokens:
-    """A session of a listener that knows one token, and its time."""
-
-    def __init__(self, lifetime_ms=10_000):
-        self.now_s = 100.0
-        self.lifetime_ms = lifetime_ms
-        settings = SaslSettings(MECHANISMS, dict.fromkeys(MECHANISMS, USERS), None, None, 1000)
-        self.connection = Connection()
-        self.connection.session = SaslSession(
-            self.connection.service,
-            Authenticator(settings, find_token=self.find, monotonic_s=lambda: self.now_s),
-        )
-
-    def find(self, mechanism, token_id):
-        if token_id != "an-id":
-            return None
-        credential = token_credential(mechanism, "its hmac")
-        return TokenCredential(owner="alice", credential=credential, lifetime_ms=self.lifetime_ms)
-
-    def use(self, client, mechanism="SCRAM-SHA-256"):
-        assert self.connection.handshake(mechanism).error_code is ErrorCode.none
-        token = client.first()
-        while token is not None:
-            answer = self.connection.token(token)
-            if answer.error_code is not ErrorCode.none:
-                return answer.error_code
-            token = client.next(answer.auth_bytes)
-        return ErrorCode.none
-
-
-@pytest.mark.parametrize("mechanism", [m for m in MECHANISMS if m != "PLAIN"])
-def test_the_holder_of_a_token_is_its_owner_and_known_as_such(mechanism):
-    tokens = Tokens()
-    assert tokens.use(TokenClient(mechanism, "an-id", "its hmac"), mechanism) is ErrorCode.none
-    tokens.connection.quorum()
-    origin = tokens.connection.answers.origin
-    assert (origin.principal_name, origin.token_authenticated) == ("alice", True)
-
-
-@pytest.mark.parametrize(
-    ("token_id", "password", "extensions"),
-    [
-        ("an-id", "a guess", ",tokenauth=true"),
-        ("no-id", "its hmac", ",tokenauth=true"),
-        ("alice", "wonderland", ",tokenauth=true"),
-        ("an-id", "its hmac", ""),
-        ("an-id", "its hmac", ",tokenauth=false"),
-        ("an-id", "its hmac", ",other=true"),
-        ("an-id", "its hmac", ",tokenauth"),
-    ],
-)
-def test_a_token_is_no_user_and_a_user_no_token(token_id, password, extensions):
-    client = TokenClient("SCRAM-SHA-256", token_id, password, extensions)
-    assert Tokens().use(client) is ErrorCode.sasl_authentication_failed
+def use(connection, client):
+    assert connection.handshake("SCRAM-SHA-256").error_code is ErrorCode.none
+    token = client.first()
+    while token is not None:
+        answer = connection.token(token)
+        if answer.error_code is not ErrorCode.none:
+            return answer.error_code
+        token = client.next(answer.auth_bytes)
+    return ErrorCode.none
 
 
 @pytest.mark.parametrize("extensions", [",tokenauth=false", ",other=x", ",other=x,tokenauth=no"])
 def test_a_user_may_send_extensions(extensions):
-    tokens = Tokens()
-    client = TokenClient("SCRAM-SHA-256", "alice", "wonderland", extensions)
-    assert tokens.use(client) is ErrorCode.none
-    tokens.connection.quorum()
-    assert not tokens.connection.answers.origin.token_authenticated
+    connection = Connection()
+    assert use(connection, ExtendedClient(extensions)) is ErrorCode.none
+    connection.quorum()
+    assert connection.answers.origin.principal_name == "alice"
 
 
-def test_other_extensions_do_not_hide_that_of_a_token():
-    client = TokenClient("SCRAM-SHA-256", "an-id", "its hmac", ",x=y,tokenauth=TRUE")
-    assert Tokens().use(client) is ErrorCode.none
+@pytest.mark.parametrize("extensions", [",tokenauth=true", ",x=y,tokenauth=TRUE", ",tokenauth"])
+def test_a_delegation_token_is_no_user(extensions):
+    refused = use(Connection(), ExtendedClient(extensions))
+    assert refused is ErrorCode.sasl_authentication_failed
 
 
 def test_extensions_are_part_of_what_is_proved():
-    client = TokenClient("SCRAM-SHA-256", "an-id", "its hmac")
-    client.extensions = ",tokenauth=true,x=y"
+    client = ExtendedClient(",other=true,x=y")
     first = client.first()
     client._client.client_first_bare = client._client.client_first_bare.removesuffix(",x=y")
-    tokens = Tokens()
-    tokens.connection.handshake("SCRAM-SHA-256")
-    proof = client.next(tokens.connection.token(first).auth_bytes)
-    assert tokens.connection.token(proof).error_code is ErrorCode.sasl_authentication_failed
-
-
-def test_a_session_ends_with_its_token():
-    tokens = Tokens(lifetime_ms=10_000)
-    assert tokens.use(TokenClient("SCRAM-SHA-256", "an-id", "its hmac")) is ErrorCode.none
-    tokens.now_s += 9.9
-    assert tokens.connection.quorum().leader_id == 1
-    tokens.now_s += 0.2
-    with pytest.raises(MalformedError, match="expired"):
-        tokens.connection.quorum()
-
-
-def test_what_has_expired_and_is_still_known_serves_for_nothing():
-    tokens = Tokens(lifetime_ms=-5)
-    assert tokens.use(TokenClient("SCRAM-SHA-256", "an-id", "its hmac")) is ErrorCode.none
-    with pytest.raises(MalformedError, match="expired"):
-        tokens.connection.quorum()
+    connection = Connection()
+    connection.handshake("SCRAM-SHA-256")
+    proof = client.next(connection.token(first).auth_bytes)
+    assert connection.token(proof).error_code is ErrorCode.sasl_authentication_failed

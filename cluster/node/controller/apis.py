@@ -13,8 +13,7 @@
   client listener.
 - UpdateFeatures, UnregisterBroker, and what brokers and controllers ask of the active controller
   (`broker_apis`): by the active controller.
-- Quotas, access control, log directories, paged topics: see `admin_apis`; delegation tokens:
-  `token_apis`.
+- Quotas, access control, log directories, paged topics: see `admin_apis`.
 
 A node's image may be stale. A Metadata answer that names its own sender as the controller is not:
 it was confirmed. Answers from an image never name their sender, so a client can distinguish them.
@@ -69,7 +68,6 @@ from cluster.node.controller.scram_control import (
     describe_user_scram_credentials,
 )
 from cluster.node.controller.state import BrokerRegistration, MetadataState, ResourceType
-from cluster.node.controller.token_apis import DelegationTokenApis
 from cluster.node.controller.topic_changes import create_partitions, delete_topics
 from cluster.node.controller.topic_creation import create_topics
 from cluster.node.errors import ErrorCode
@@ -115,7 +113,6 @@ class ControllerApis:
         self._raft = raft
         self._cluster = cluster
         self._random = random
-        self.tokens = DelegationTokenApis(controller, cluster, random)
         self._handlers: dict[type, Handler] = {
             CreateTopicsRequest: self._create_topics,
             DeleteTopicsRequest: self._delete_topics,
@@ -133,7 +130,6 @@ class ControllerApis:
             DescribeUserScramCredentialsRequest: self._describe_scram,
             **BrokerApis(controller, cluster).handlers,
             **AdminApis(controller, random).handlers,
-            **self.tokens.handlers,
         }
 
     def handles(self, message: object) -> bool:

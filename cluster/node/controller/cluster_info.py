@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
-from cluster.node.controller.delegation_tokens import TokenSettings
 from cluster.node.loggers import Loggers
 from cluster.node.ports import Endpoint
 from cluster.node.security.settings import SecurityProtocol
@@ -38,7 +37,6 @@ class ClusterInfo:
     """default.replication.factor"""
     protocols: Mapping[str, SecurityProtocol] = field(default_factory=dict)
     """Of this node's listeners; of those that are missing it is PLAINTEXT."""
-    tokens: TokenSettings = field(default_factory=TokenSettings)
     loggers: Loggers = field(default_factory=Loggers, compare=False)
     """What of this node's lines is said; the one thing here that requests change."""
 

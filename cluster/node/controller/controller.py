@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from cluster.node.controller.appending import Appender
-from cluster.node.controller.delegation_tokens import has_tokens
 from cluster.node.controller.event_queue import EventQueue, EventTimes
 from cluster.node.controller.feature_control import bootstrap_records
 from cluster.node.controller.heartbeats import BrokerHeartbeatManager
@@ -95,7 +94,6 @@ class QuorumController:
             clock,
             self.heartbeats,
             self._append_internal_event,
-            self._settings.delegation_token_expiry_check_interval_ms,
         )
         self._appender = Appender(raft, clock, self._queue, self.speculative, self._settings)
         self._deferred: deque[DeferredWrite] = deque()
@@ -219,8 +217,6 @@ class QuorumController:
         self.heartbeats.activate(self.image.state, self.image.offset)
         if not is_static(self.image.state):
             self.periodic_tasks.start()
-        if has_tokens(self.image.state):
-            self.periodic_tasks.start_token_sweep()
         records = bootstrap_records(self.image.state, self._settings.bootstrap)
         if self.image.in_transaction:
             # Only the leader that began it could have ended it (KIP-868).

@@ -15,7 +15,6 @@ from cluster.node.controller.acls import (
 )
 from cluster.node.controller.broker_apis import ERROR_RESPONSES
 from cluster.node.controller.client_quotas import alter_client_quotas_error
-from cluster.node.controller.delegation_tokens import change_error, create_token_error
 from cluster.node.controller.error_responses import (
     alter_configs_error,
     alter_reassignments_error,
@@ -65,7 +64,6 @@ from cluster.node.protocol.messages import (
     AlterUserScramCredentialsRequest,
     BrokerId,
     CreateAclsRequest,
-    CreateDelegationTokenRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteAclsRequest,
@@ -80,12 +78,10 @@ from cluster.node.protocol.messages import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     ElectLeadersRequest,
-    ExpireDelegationTokenRequest,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
     ListPartitionReassignmentsRequest,
-    RenewDelegationTokenRequest,
     TopicName,
 )
 
@@ -178,9 +174,6 @@ _OTHERS: Final[Mapping[type[Any], _Failed]] = {
         throttle_time=NO_THROTTLE, error_code=error, results=()
     ),
     AlterReplicaLogDirsRequest: _alter_replica_log_dirs,
-    CreateDelegationTokenRequest: create_token_error,
-    RenewDelegationTokenRequest: change_error,
-    ExpireDelegationTokenRequest: change_error,
 }
 
 

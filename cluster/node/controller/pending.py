@@ -25,8 +25,6 @@ class ControllerSettings:
     """metadata.log.max.snapshot.interval.ms; 0 turns snapshots by time off."""
     broker_session_timeout_ms: float = 9_000
     """broker.session.timeout.ms"""
-    delegation_token_expiry_check_interval_ms: float = 3_600_000
-    """delegation.token.expiry.check.interval.ms"""
     bootstrap: tuple[MetadataRecord, ...] = ()
     """What a new cluster begins with, if not with the defaults (`bootstrap_file`)."""
 

@@ -100,11 +100,6 @@ from kio.schema.controller_registration.v0.request import Listener as Controller
 from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
 from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
-from kio.schema.create_delegation_token.v3.request import (
-    CreatableRenewers,
-    CreateDelegationTokenRequest,
-)
-from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
 from kio.schema.create_partitions.v3.request import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -156,15 +151,6 @@ from kio.schema.describe_configs.v4.response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from kio.schema.describe_delegation_token.v3.request import (
-    DescribeDelegationTokenOwner,
-    DescribeDelegationTokenRequest,
-)
-from kio.schema.describe_delegation_token.v3.response import (
-    DescribedDelegationToken,
-    DescribedDelegationTokenRenewer,
-    DescribeDelegationTokenResponse,
-)
 from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v5.response import (
     DescribeLogDirsPartition,
@@ -205,8 +191,6 @@ from kio.schema.elect_leaders.v2.response import PartitionResult as ElectLeaders
 from kio.schema.elect_leaders.v2.response import ReplicaElectionResult as ElectLeadersTopicResult
 from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.envelope.v0.response import EnvelopeResponse
-from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
-from kio.schema.expire_delegation_token.v2.response import ExpireDelegationTokenResponse
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -237,8 +221,6 @@ from kio.schema.metadata.v13.response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
-from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
@@ -305,7 +287,6 @@ __all__ = [
     "ControllerRegistrationListener",
     "ControllerRegistrationRequest",
     "ControllerRegistrationResponse",
-    "CreatableRenewers",
     "CreatableReplicaAssignment",
     "CreatableTopic",
     "CreatableTopicConfig",
@@ -313,8 +294,6 @@ __all__ = [
     "CreatableTopicResult",
     "CreateAclsRequest",
     "CreateAclsResponse",
-    "CreateDelegationTokenRequest",
-    "CreateDelegationTokenResponse",
     "CreatePartitionsAssignment",
     "CreatePartitionsRequest",
     "CreatePartitionsResponse",
@@ -350,9 +329,6 @@ __all__ = [
     "DescribeConfigsResponse",
     "DescribeConfigsResult",
     "DescribeConfigsSynonym",
-    "DescribeDelegationTokenOwner",
-    "DescribeDelegationTokenRequest",
-    "DescribeDelegationTokenResponse",
     "DescribeLogDirsPartition",
     "DescribeLogDirsRequest",
     "DescribeLogDirsResponse",
@@ -368,8 +344,6 @@ __all__ = [
     "DescribeUserScramCredentialsRequest",
     "DescribeUserScramCredentialsResponse",
     "DescribeUserScramCredentialsResult",
-    "DescribedDelegationToken",
-    "DescribedDelegationTokenRenewer",
     "ElectLeadersPartitionResult",
     "ElectLeadersRequest",
     "ElectLeadersResponse",
@@ -378,8 +352,6 @@ __all__ = [
     "EnvelopeRequest",
     "EnvelopeResponse",
     "ErrorCode",
-    "ExpireDelegationTokenRequest",
-    "ExpireDelegationTokenResponse",
     "FeatureUpdateKey",
     "FinalizedFeatureKey",
     "IncrementalAlterConfigsRequest",
@@ -406,8 +378,6 @@ __all__ = [
     "ReassignablePartitionResponse",
     "ReassignableTopic",
     "ReassignableTopicResponse",
-    "RenewDelegationTokenRequest",
-    "RenewDelegationTokenResponse",
     "SaslAuthenticateRequest",
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",

@@ -18,10 +18,6 @@ class Origin:
     address: str = ""
     """IPv4 or IPv6, empty where there is none."""
     client_id: str = ""
-    token_authenticated: bool = False
-    """Whether the proof was a delegation token, which cannot be used to get another."""
-    is_forwarded: bool = False
-    """Whether a broker learned all of this, and sent the request on in an Envelope."""
 
 
 ANONYMOUS: Final = Origin()

@@ -14,8 +14,7 @@ from cluster.node.protocol.server import ListenerService, RequestHandler
 from cluster.node.runtime.limits import ServerLimits, connections_that_fit
 from cluster.node.runtime.server import Binding
 from cluster.node.security.authentication import Authenticator
-from cluster.node.security.mechanisms import ScramCredential, TokenCredential
-from cluster.node.security.settings import SaslSettings
+from cluster.node.security.mechanisms import ScramCredential
 from cluster.node.security.tls import server_context
 
 
@@ -27,9 +26,6 @@ class Served(RequestHandler, Protocol):
 
     def scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return a user's credential in the metadata."""
-
-    def token_credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
-        """Return what a delegation token in the metadata proves."""
 
 
 def server_limits(config: NodeConfig) -> ServerLimits:
@@ -64,10 +60,6 @@ def bindings(config: NodeConfig, node: Served) -> list[Binding]:
     return [_binding(config, listener, node) for listener in config.listeners]
 
 
-def _authenticator(sasl: SaslSettings, node: Served) -> Authenticator:
-    return Authenticator(sasl, node.scram_credential, node.token_credential)
-
-
 def _binding(config: NodeConfig, listener: ListenerAddress, node: Served) -> Binding:
     is_controller = listener.name in config.controller_listener_names
     type_ = ListenerType.CONTROLLER if is_controller else ListenerType.BROKER
@@ -77,6 +69,6 @@ def _binding(config: NodeConfig, listener: ListenerAddress, node: Served) -> Bin
         listener.host,
         listener.port,
         None if security.tls is None else server_context(security.tls),
-        None if security.sasl is None else _authenticator(security.sasl, node),
+        None if security.sasl is None else Authenticator(security.sasl, node.scram_credential),
         () if security.tls is None else security.tls.principal_rules,
     )

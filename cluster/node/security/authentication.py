@@ -5,17 +5,12 @@ States are those of Kafka's SaslServerAuthenticator: ApiVersions is answered, th
 version 0 of the handshake they come bare, each a frame by itself. Anything else ends the
 connection. A mechanism that is not enabled and a failed proof are answered with their error code,
 and end it too; a bare token has no answer that could say so.
-
-A session that began with a delegation token ends when that expires, whatever becomes of it
-meanwhile: nothing more is served then. It cannot be renewed (KIP-368), but its client may connect
-again, if the token was.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import struct
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, cast
@@ -38,11 +33,9 @@ from cluster.node.security.mechanisms import (
     ScramCredential,
     ScramServer,
     ServerExchange,
-    TokenCredential,
     scram_credential,
 )
 from cluster.node.security.settings import PLAIN, SaslSettings, SecuritySettingsError
-from cluster.node.wire.bounds import MalformedError
 
 _BEFORE_MECHANISM: Final[Mapping[int, VersionRange]] = {
     int(key): SERVED[key] for key in (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS)
@@ -65,13 +58,8 @@ class Authenticator:
         self,
         settings: SaslSettings,
         find: Callable[[str, str], ScramCredential | None] = lambda _mechanism, _user: None,
-        find_token: Callable[[str, str], TokenCredential | None] = lambda _mechanism, _id: None,
-        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`find_token` finds a delegation token, by mechanism and id."""
         self._find = find
-        self._find_token = find_token
-        self.monotonic_s = monotonic_s
         self.mechanisms = settings.mechanisms
         self.max_receive_bytes = settings.max_receive_bytes
         self._plain = settings.users.get(PLAIN, {})
@@ -86,9 +74,7 @@ class Authenticator:
             return PlainServer(self._plain)
         configured = self._scram[mechanism]
         return ScramServer(
-            mechanism,
-            lambda user: self._find(mechanism, user) or configured.get(user),
-            lambda token_id: self._find_token(mechanism, token_id),
+            mechanism, lambda user: self._find(mechanism, user) or configured.get(user)
         )
 
 
@@ -110,8 +96,6 @@ class SaslSession:
         self._exchange: ServerExchange | None = None
         self._bare = False
         self._user: str | None = None
-        self._ends_s: float | None = None
-        """When the token that it began with ends, if it was one."""
         self.authenticated = False
         self.over = False
 
@@ -137,11 +121,7 @@ class SaslSession:
         """
         if self.authenticated:
             assert self._user is not None
-            if self._ends_s is not None and self._authenticator.monotonic_s() >= self._ends_s:
-                raise MalformedError("the delegation token of this session has expired")
-            by_token = self._ends_s is not None
-            sender = replace(origin, principal_name=self._user, token_authenticated=by_token)
-            self._service.serve(frame, respond, sender)
+            self._service.serve(frame, respond, replace(origin, principal_name=self._user))
         elif self._exchange is None:
             self._agree(frame, respond)
         elif self._bare:
@@ -204,9 +184,6 @@ class SaslSession:
     def _proved(self, exchange: ServerExchange) -> None:
         self._user = exchange.user
         self.authenticated = exchange.user is not None
-        if exchange.token is not None:
-            left_ms = max(exchange.token.lifetime_ms, 0)
-            self._ends_s = self._authenticator.monotonic_s() + left_ms / 1000.0
 
 
 def _refusal(request: Request) -> bytes:

@@ -9,15 +9,12 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
-from functools import lru_cache
 from typing import Final, Protocol
 
 from scramp import ScramClient, ScramException, ScramMechanism
 
 from cluster.node.security.jaas import Credentials
 from cluster.node.security.settings import PLAIN
-from cluster.values import valueclass
 
 MAX_ITERATIONS: Final = 16_384
 """Of a SCRAM password, as in Kafka: a server that names more would stall its client."""
@@ -35,24 +32,11 @@ class SaslError(Exception):
     """The other side failed to authenticate, or sent what no mechanism sends."""
 
 
-@valueclass(kw_only=True)
-class TokenCredential:
-    """A delegation token, as whoever authenticates with it must know it."""
-
-    owner: str
-    """The name of the user that its holder is."""
-    credential: ScramCredential = field(repr=False)
-    lifetime_ms: int
-    """How long it is still valid; not positive: no longer, and yet in the metadata."""
-
-
 class ServerExchange(Protocol):
     """One client's attempt."""
 
     user: str | None
     """The user's name, once it is proved."""
-    token: TokenCredential | None
-    """The delegation token that proves it, if one does."""
 
     def answer(self, token: bytes) -> bytes:
         """Take the client's next token and return the server's. Raises SaslError."""
@@ -60,8 +44,6 @@ class ServerExchange(Protocol):
 
 class PlainServer:
     """PLAIN: `authzid NUL authcid NUL password`, an authzid being empty or the user's own name."""
-
-    token: TokenCredential | None = None
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self.user: str | None = None
@@ -87,25 +69,20 @@ class PlainServer:
 class ScramServer:
     """SCRAM without channel binding.
 
-    A client that authenticates with a delegation token says so by an extension of its first
-    message, `tokenauth=true` (KIP-48): then the name is the token's id, and the user its owner. Its
-    name has more than the one letter that RFC 5802 allows, so scramp must not see it; the client's
-    proof covers it all the same. Other extensions are passed by, as in Kafka.
+    Extensions of a client's first message are passed by, as in Kafka. Their names may have more
+    than the one letter that RFC 5802 allows, so scramp must not see them; the client's proof covers
+    them all the same. A client that authenticates with a delegation token (`tokenauth=true`,
+    KIP-48) is refused: the name that it gives is a token's, not a user's.
     """
 
     def __init__(
         self,
         mechanism: str,
         find: Callable[[str], ScramCredential | None],
-        find_token: Callable[[str], TokenCredential | None] = lambda _token_id: None,
     ) -> None:
         self.user: str | None = None
-        self.token: TokenCredential | None = None
-        """What proves the user, if it is a delegation token."""
-        self._with_token = False
         self._name: str | None = None
         self._find = find
-        self._find_token = find_token
         self._exchange = ScramMechanism(mechanism).make_server(self._credential)
         self._step = 0
 
@@ -131,31 +108,20 @@ class ScramServer:
             return
         header, bare, extensions = found.groups()
         given = dict(extension.split("=", 1) for extension in extensions[1:].split(","))
-        self._with_token = given.get("tokenauth", "").lower() == "true"
+        if given.get("tokenauth", "").lower() == "true":
+            raise SaslError("a delegation token")
         self._exchange.set_client_first(header + bare)
         self._exchange.client_first_bare = bare + extensions
 
     def _credential(self, name: str) -> ScramCredential | None:
-        if not self._with_token:
-            self._name = name
-            return self._find(name)
-        self.token = self._find_token(name)
-        if self.token is None:
-            return None
-        self._name = self.token.owner
-        return self.token.credential
+        self._name = name
+        return self._find(name)
 
 
 def scram_credential(mechanism: str, password: str) -> ScramCredential:
     """Return what a server keeps of a password. Raises ScramException at one without a form."""
     salt, stored, server, iterations = ScramMechanism(mechanism).make_auth_info(password)
     return bytes(salt), bytes(stored), bytes(server), int(iterations)
-
-
-@lru_cache(maxsize=1024)
-def token_credential(mechanism: str, password: str) -> ScramCredential:
-    """Return what a server keeps of a delegation token: made at its first use, in milliseconds."""
-    return scram_credential(mechanism, password)
 
 
 class ClientExchange(Protocol):

@@ -405,30 +405,6 @@ _LEADERS = (
         0,
         plain(controller_id=50),
     ),
-    *_versions(
-        "CreateDelegationToken in plain text",
-        ApiKey.CREATE_DELEGATION_TOKEN,
-        range(1, 4),
-        plain(max_lifetime=-1),
-    ),
-    *_versions(
-        "RenewDelegationToken in plain text",
-        ApiKey.RENEW_DELEGATION_TOKEN,
-        range(1, 3),
-        plain(hmac=b"none"),
-    ),
-    *_versions(
-        "ExpireDelegationToken in plain text",
-        ApiKey.EXPIRE_DELEGATION_TOKEN,
-        range(1, 3),
-        plain(hmac=b"none"),
-    ),
-    *_versions(
-        "DescribeDelegationToken at a controller",
-        ApiKey.DESCRIBE_DELEGATION_TOKEN,
-        range(1, 4),
-        plain(),
-    ),
     # The last ones, since they end some nodes.
     *_versions(
         "UpdateRaftVoter of another disk", UPDATE, range(1), update(1, voter_directory_id=STRANGER)

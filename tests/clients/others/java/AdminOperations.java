@@ -10,11 +10,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.common.*;
-import org.apache.kafka.common.acl.*;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.config.ConfigResource.Type;
 import org.apache.kafka.common.errors.*;
-import org.apache.kafka.common.quota.*;
 import org.apache.kafka.common.resource.*;
 
 /** What Java's Admin can ask of a cluster, but for records: see DataOperations. */
@@ -47,7 +45,6 @@ final class AdminOperations {
             all.configs();
             all.replicas();
             all.cluster();
-            all.users();
             all.groups();
             all.controllers(controller);
             all.rolling();
@@ -490,80 +487,6 @@ final class AdminOperations {
                         .toList()
                 + ", nodes "
                 + new TreeSet<>(found.nodes().keySet());
-    }
-
-    private void users() {
-        ClientQuotaEntity user = new ClientQuotaEntity(Map.of("user", TOPIC));
-        ClientQuotaFilter filter =
-                ClientQuotaFilter.contains(List.of(ClientQuotaFilterComponent.ofEntity("user", TOPIC)));
-        program.operation("alter client quotas, validate only", () -> quota(user, 5.0, true));
-        program.operation("alter client quotas", () -> quota(user, 1e6, false));
-        program.operation(
-                "describe client quotas",
-                () -> {
-                    Thread.sleep(SETTLE_MS);
-                    return get(admin.describeClientQuotas(filter).entities());
-                });
-        program.operation(
-                "alter the quota of an address",
-                () -> {
-                    ClientQuotaEntity address = new ClientQuotaEntity(Map.of("ip", "127.0.0.1"));
-                    ClientQuotaAlteration.Op op =
-                            new ClientQuotaAlteration.Op("connection_creation_rate", 1000.0);
-                    return get(
-                            admin.alterClientQuotas(
-                                            List.of(new ClientQuotaAlteration(address, List.of(op))))
-                                    .all());
-                });
-        program.operation("delete client quotas", () -> quota(user, null, false));
-        ScramCredentialInfo info = new ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096);
-        program.operation(
-                "create SCRAM credentials",
-                () ->
-                        get(
-                                admin.alterUserScramCredentials(
-                                                List.of(
-                                                        new UserScramCredentialUpsertion(
-                                                                TOPIC, info, "secret")))
-                                        .all()));
-        program.operation(
-                "describe SCRAM credentials",
-                () -> {
-                    Thread.sleep(SETTLE_MS);
-                    return get(admin.describeUserScramCredentials(List.of(TOPIC)).all());
-                });
-        program.operation(
-                "delete SCRAM credentials",
-                () ->
-                        get(
-                                admin.alterUserScramCredentials(
-                                                List.of(
-                                                        new UserScramCredentialDeletion(
-                                                                TOPIC, ScramMechanism.SCRAM_SHA_256)))
-                                        .all()));
-        AclBinding acl =
-                new AclBinding(
-                        new ResourcePattern(ResourceType.TOPIC, TOPIC, PatternType.LITERAL),
-                        new AccessControlEntry(
-                                "User:a", "*", AclOperation.READ, AclPermissionType.ALLOW));
-        program.operation("list ACLs", () -> get(admin.describeAcls(AclBindingFilter.ANY).values()));
-        program.operation("create an ACL", () -> get(admin.createAcls(List.of(acl)).all()));
-        program.operation("delete ACLs", () -> get(admin.deleteAcls(List.of(acl.toFilter())).all()));
-        program.operation(
-                "list delegation tokens",
-                () -> get(admin.describeDelegationToken().delegationTokens()));
-        program.operation(
-                "create a delegation token",
-                () -> get(admin.createDelegationToken().delegationToken()));
-    }
-
-    private Object quota(ClientQuotaEntity of, Double rate, boolean validateOnly) throws Exception {
-        ClientQuotaAlteration.Op op = new ClientQuotaAlteration.Op("producer_byte_rate", rate);
-        return get(
-                admin.alterClientQuotas(
-                                List.of(new ClientQuotaAlteration(of, List.of(op))),
-                                new AlterClientQuotasOptions().validateOnly(validateOnly))
-                        .all());
     }
 
     private void groups() {

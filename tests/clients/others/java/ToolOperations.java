@@ -223,30 +223,6 @@ final class ToolOperations {
                 "--describe --entity-type brokers --entity-default",
                 matching("log.retention.ms=7000000"));
         tool(
-                "kafka-configs, a user's quota",
-                type,
-                "--alter --entity-type users --entity-name tools --add-config producer_byte_rate=5");
-        tool(
-                "kafka-configs, a user's password",
-                type,
-                "--alter --entity-type users --entity-name tools"
-                        + " --add-config SCRAM-SHA-512=[iterations=4096,password=secret]");
-        tool(
-                "kafka-configs --describe, users",
-                type,
-                "--describe --entity-type users",
-                matching("user-principal 'tools'.*"));
-        tool(
-                "kafka-configs, default of clients",
-                type,
-                "--alter --entity-type clients --entity-default --add-config request_percentage=99");
-        tool(
-                "kafka-configs --describe, clients",
-                type,
-                "--describe --entity-type clients --entity-default",
-                matching("request_percentage=99.*"));
-        tool("kafka-configs --describe, addresses", type, "--describe --entity-type ips");
-        tool(
                 "kafka-configs --describe, client metrics",
                 type,
                 "--describe --entity-type client-metrics");
@@ -274,10 +250,6 @@ final class ToolOperations {
                 "kafka-configs --alter --delete-config, all brokers",
                 type,
                 "--alter --entity-type brokers --entity-default --delete-config log.retention.ms");
-        tool(
-                "kafka-configs --alter --delete-config, clients",
-                type,
-                "--alter --entity-type clients --entity-default --delete-config request_percentage");
         String metrics = TOOLS + "ClientMetricsCommand";
         tool(
                 "kafka-client-metrics --alter",
@@ -289,7 +261,6 @@ final class ToolOperations {
                 "--describe --name tools",
                 matching("interval.ms=10000"));
         tool("kafka-client-metrics --list", metrics, "--list", matching("tools"));
-        tool("kafka-acls --list", TOOLS + "AclCommand", "--list");
     }
 
     private void replicas() {
