@@ -127,23 +127,6 @@ SAMPLES = {
     ApiKey.DESCRIBE_LOG_DIRS: m.DescribeLogDirsRequest(topics=None),
     ApiKey.ALTER_REPLICA_LOG_DIRS: data.AlterReplicaLogDirsRequest(dirs=()),
     ApiKey.DESCRIBE_PRODUCERS: data.DescribeProducersRequest(topics=()),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: m.DescribeClientQuotasRequest(
-        components=(
-            m.DescribeClientQuotasComponent(entity_type="user", match_type=0, match="nobody"),
-        ),
-        strict=True,
-    ),
-    ApiKey.ALTER_CLIENT_QUOTAS: m.AlterClientQuotasRequest(
-        entries=(
-            m.AlterClientQuotasRequestEntry(
-                entity=(
-                    m.AlterClientQuotasRequestEntity(entity_type="user", entity_name="nobody"),
-                ),
-                ops=(m.AlterClientQuotasOp(key="consumer_byte_rate", value=1.0, remove=False),),
-            ),
-        ),
-        validate_only=True,
-    ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: m.DescribeTopicPartitionsRequest(
         topics=(m.DescribeTopicPartitionsRequestTopic(name="unheard-of"),)
     ),

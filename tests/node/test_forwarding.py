@@ -1,6 +1,5 @@
 """Requests on their way to the active controller: what is held, what is tried again, what is not."""
 
-import dataclasses
 import uuid
 
 import pytest
@@ -110,7 +109,7 @@ def test_the_leaders_answer_is_the_answer():
     assert broker.answers == [CREATED]
     (attempt,) = broker.attempts
     assert (attempt.destination, attempt.timeout_ms) == (LEADER, 700)
-    origin = dataclasses.replace(ALICE, is_forwarded=True)
+    origin = ALICE
     assert (attempt.request.message, attempt.origin) == (CREATE, origin)
     assert broker.timers == []
 

@@ -5,7 +5,6 @@ import warnings
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.protocol.admin as admin
-    import kafka.protocol.admin.client_quotas as quotas
     import kafka.protocol.consumer as consumer
     import kafka.protocol.metadata as metadata
     import kafka.protocol.producer as producer
@@ -25,11 +24,6 @@ MESSAGES = {
         admin.IncrementalAlterConfigsResponse,
     ),
     ApiKey.DESCRIBE_QUORUM: (admin.DescribeQuorumRequest, admin.DescribeQuorumResponse),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: (
-        quotas.DescribeClientQuotasRequest,
-        quotas.DescribeClientQuotasResponse,
-    ),
-    ApiKey.ALTER_CLIENT_QUOTAS: (quotas.AlterClientQuotasRequest, quotas.AlterClientQuotasResponse),
     ApiKey.DESCRIBE_LOG_DIRS: (admin.DescribeLogDirsRequest, admin.DescribeLogDirsResponse),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
         admin.DescribeTopicPartitionsRequest,

@@ -1,6 +1,6 @@
-"""Quotas, access control and paged topics (parts of ControllerApis, KafkaApis).
+"""Access control and paged topics (parts of ControllerApis, KafkaApis).
 
-AlterClientQuotas, CreateAcls and DeleteAcls are writes of the active controller. All else is
+CreateAcls and DeleteAcls are writes of the active controller. All else is
 answered by the node that is asked, from its image; so is access control where there is no
 authorizer, with SECURITY_DISABLED.
 """
@@ -19,21 +19,13 @@ from cluster.node.controller.acls import (
     describe_acls,
     describe_acls_error,
 )
-from cluster.node.controller.client_quotas import (
-    alter_client_quotas,
-    alter_client_quotas_error,
-    describe_client_quotas,
-)
 from cluster.node.controller.controller import QuorumController
-from cluster.node.controller.state import MetadataState
 from cluster.node.controller.topic_partitions import describe_topic_partitions
 from cluster.node.ports import Random
 from cluster.node.protocol.messages import (
-    AlterClientQuotasRequest,
     CreateAclsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
-    DescribeClientQuotasRequest,
     DescribeTopicPartitionsRequest,
 )
 
@@ -51,28 +43,11 @@ class AdminApis:
         self._controller = controller
         self._random = random
         self.handlers: dict[type, Handler] = {
-            AlterClientQuotasRequest: self._alter_client_quotas,
-            DescribeClientQuotasRequest: self._from_image(describe_client_quotas),
             DescribeTopicPartitionsRequest: self._describe_topic_partitions,
             DescribeAclsRequest: self._describe_acls,
             CreateAclsRequest: self._create_acls,
             DeleteAclsRequest: self._delete_acls,
         }
-
-    def _from_image(self, describe: Callable[[Any, MetadataState], object]) -> Handler:
-        return lambda _listener, request, reply, _access: reply(
-            describe(request, self._controller.image.state)
-        )
-
-    def _alter_client_quotas(
-        self, _listener: str, request: AlterClientQuotasRequest, reply: Reply, _access: Access
-    ) -> None:
-        self._controller.append_write_event(
-            lambda state: alter_client_quotas(request, state),
-            partial(alter_client_quotas_error, request),
-            TIMEOUT_MS,
-            reply,
-        )
 
     def _describe_topic_partitions(
         self,

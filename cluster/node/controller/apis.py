@@ -13,7 +13,7 @@
   client listener.
 - UpdateFeatures, UnregisterBroker, and what brokers and controllers ask of the active controller
   (`broker_apis`): by the active controller.
-- Quotas, access control, log directories, paged topics: see `admin_apis`.
+- Access control, log directories, paged topics: see `admin_apis`.
 
 A node's image may be stale. A Metadata answer that names its own sender as the controller is not:
 it was confirmed. Answers from an image never name their sender, so a client can distinguish them.

@@ -14,7 +14,6 @@ from cluster.node.controller.acls import (
     describe_acls_error,
 )
 from cluster.node.controller.broker_apis import ERROR_RESPONSES
-from cluster.node.controller.client_quotas import alter_client_quotas_error
 from cluster.node.controller.error_responses import (
     alter_configs_error,
     alter_reassignments_error,
@@ -58,7 +57,6 @@ from cluster.node.protocol.data_messages import (
 )
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
-    AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     AlterUserScramCredentialsRequest,
@@ -69,8 +67,6 @@ from cluster.node.protocol.messages import (
     DeleteAclsRequest,
     DeleteTopicsRequest,
     DescribeAclsRequest,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeLogDirsRequest,
@@ -154,14 +150,10 @@ _OTHERS: Final[Mapping[type[Any], _Failed]] = {
     AlterPartitionReassignmentsRequest: alter_reassignments_error,
     ListPartitionReassignmentsRequest: list_reassignments_error,
     AlterUserScramCredentialsRequest: alter_scram_error,
-    AlterClientQuotasRequest: alter_client_quotas_error,
     DescribeAclsRequest: describe_acls_error,
     CreateAclsRequest: create_acls_error,
     DeleteAclsRequest: delete_acls_error,
     DescribeClusterRequest: _describe_cluster,
-    DescribeClientQuotasRequest: lambda _request, error, message: DescribeClientQuotasResponse(
-        throttle_time=NO_THROTTLE, error_code=error, error_message=message, entries=None
-    ),
     DescribeUserScramCredentialsRequest: (
         lambda _request, error, message: DescribeUserScramCredentialsResponse(
             throttle_time=NO_THROTTLE, error_code=error, error_message=message, results=()

@@ -30,7 +30,6 @@ from cluster.node.kraft.voter_messages import (
 from cluster.node.protocol.data_messages import AlterReplicaLogDirsRequest
 from cluster.node.protocol.messages import (
     AllocateProducerIdsRequest,
-    AlterClientQuotasRequest,
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     AlterUserScramCredentialsRequest,
@@ -41,7 +40,6 @@ from cluster.node.protocol.messages import (
     CreateAclsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
-    DescribeClientQuotasRequest,
     DescribeClusterRequest,
     DescribeLogDirsRequest,
     DescribeUserScramCredentialsRequest,
@@ -91,12 +89,10 @@ CLUSTER_OPERATIONS: Final[Mapping[type[Any], AclOperation]] = {
         (DescribeAclsRequest, DescribeQuorumRequest, ListPartitionReassignmentsRequest),
         AclOperation.DESCRIBE,
     ),
-    AlterClientQuotasRequest: AclOperation.ALTER_CONFIGS,
 }
 """What a request that a controller serves asks for, forwarded to it or not."""
 BROKER_OPERATIONS: Final[Mapping[type[Any], AclOperation]] = {
     DescribeAclsRequest: AclOperation.DESCRIBE,
-    DescribeClientQuotasRequest: AclOperation.DESCRIBE_CONFIGS,
     DescribeUserScramCredentialsRequest: AclOperation.DESCRIBE,
     ListConfigResourcesRequest: AclOperation.DESCRIBE_CONFIGS,
     DescribeLogDirsRequest: AclOperation.DESCRIBE,

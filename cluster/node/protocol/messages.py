@@ -17,13 +17,6 @@ from typing import cast
 
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
 from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
-from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
-from kio.schema.alter_client_quotas.v1.request import EntityData as AlterClientQuotasRequestEntity
-from kio.schema.alter_client_quotas.v1.request import EntryData as AlterClientQuotasRequestEntry
-from kio.schema.alter_client_quotas.v1.request import OpData as AlterClientQuotasOp
-from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse
-from kio.schema.alter_client_quotas.v1.response import EntityData as AlterClientQuotasResponseEntity
-from kio.schema.alter_client_quotas.v1.response import EntryData as AlterClientQuotasResponseEntry
 from kio.schema.alter_configs.v2.request import AlterableConfig as LegacyAlterableConfig
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest
 from kio.schema.alter_configs.v2.request import AlterConfigsResource as LegacyAlterConfigsResource
@@ -134,14 +127,6 @@ from kio.schema.describe_acls.v3.response import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from kio.schema.describe_client_quotas.v1.request import (
-    ComponentData as DescribeClientQuotasComponent,
-)
-from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
-from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse
-from kio.schema.describe_client_quotas.v1.response import EntityData as DescribeClientQuotasEntity
-from kio.schema.describe_client_quotas.v1.response import EntryData as DescribeClientQuotasEntry
-from kio.schema.describe_client_quotas.v1.response import ValueData as DescribeClientQuotasValue
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
@@ -241,13 +226,6 @@ __all__ = [
     "AclDescription",
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
-    "AlterClientQuotasOp",
-    "AlterClientQuotasRequest",
-    "AlterClientQuotasRequestEntity",
-    "AlterClientQuotasRequestEntry",
-    "AlterClientQuotasResponse",
-    "AlterClientQuotasResponseEntity",
-    "AlterClientQuotasResponseEntry",
     "AlterConfigsRequest",
     "AlterConfigsResource",
     "AlterConfigsResourceResponse",
@@ -314,12 +292,6 @@ __all__ = [
     "DescribeAclsRequest",
     "DescribeAclsResource",
     "DescribeAclsResponse",
-    "DescribeClientQuotasComponent",
-    "DescribeClientQuotasEntity",
-    "DescribeClientQuotasEntry",
-    "DescribeClientQuotasRequest",
-    "DescribeClientQuotasResponse",
-    "DescribeClientQuotasValue",
     "DescribeClusterBroker",
     "DescribeClusterRequest",
     "DescribeClusterResponse",
