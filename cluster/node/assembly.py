@@ -34,7 +34,7 @@ from cluster.node.controller.image import MetadataImage
 from cluster.node.controller.pending import ControllerSettings
 from cluster.node.controller.registration_manager import ControllerRegistrationManager
 from cluster.node.controller.registrations import replica_directory
-from cluster.node.controller.scram_control import credential_of
+from cluster.node.controller.scram_users import credential_of
 from cluster.node.envelope import EnvelopeError, answer_to, refusal, unseal
 from cluster.node.forwarding import ForwardingManager, is_for_controller
 from cluster.node.kraft.messages import RaftRequest

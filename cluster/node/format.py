@@ -12,7 +12,7 @@ import random
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from cluster.node.controller.bootstrap_file import FILE_NAME as BOOTSTRAP_FILE
 from cluster.node.controller.bootstrap_file import bootstrap_content
 from cluster.node.controller.feature_control import bootstrap_metadata
 from cluster.node.controller.feature_levels import RELEASES
+from cluster.node.controller.scram_users import user_record
 from cluster.node.kraft.bootstrap import is_leftover, write_bootstrap
 from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.voters import Voter, VoterSet
@@ -121,13 +122,20 @@ def write_folder(
         disk.sync(BOOTSTRAP_FILE, begin)
 
 
-def _metadata(release: str | None, now_ms: int) -> bytes | None:
-    """Return what a cluster of a release begins with. Raises FormatError."""
-    if release is None:
+def _metadata(release: str | None, users: Sequence[str], now_ms: int) -> bytes | None:
+    """Return what a cluster of a release begins with, its users included. Raises FormatError."""
+    if release is None and not users:
         return None
-    if release not in RELEASES:
+    if release is not None and release not in RELEASES:
         raise FormatError(f"--release-version: {release!r} is not one of {', '.join(RELEASES)}")
-    return bootstrap_content(bootstrap_metadata(RELEASES[release]), now_ms)
+    features = bootstrap_metadata() if release is None else bootstrap_metadata(RELEASES[release])
+    try:
+        records = {(each.name, each.mechanism): each for each in map(user_record, users)}
+    except ValueError as error:
+        raise FormatError(f"--add-scram: {error}") from None
+    if len(records) < len(users):
+        raise FormatError("--add-scram: a user is given twice for one mechanism")
+    return bootstrap_content((*features, *records.values()), now_ms)
 
 
 def _with_cluster_id(config: NodeConfig, cluster_id: str | None) -> NodeConfig:
@@ -147,14 +155,19 @@ def _check_options(config: NodeConfig, given: int) -> None:
 
 
 async def format_folder(
-    config: NodeConfig, *, standalone: bool, controllers: str | None, release: str | None
+    config: NodeConfig,
+    *,
+    standalone: bool,
+    controllers: str | None,
+    release: str | None,
+    users: Sequence[str] = (),
 ) -> str:
     """Format `metadata.log.dir`; returns the directory id. Raises FormatError."""
     loop = asyncio.get_running_loop()
     seed = random.SystemRandom()
     own: uuid.UUID = random_uuid(seed)
     now_ms = int(time.time() * 1000)
-    metadata = _metadata(release, now_ms)
+    metadata = _metadata(release, users, now_ms)
     voters = None
     if standalone or controllers is not None:
         if config.controller_quorum_voters:
@@ -193,6 +206,9 @@ def _raise(result: object) -> None:
 @click.option("--initial-controllers", "controllers", help="id@host:port:directory,...")
 @click.option("--no-initial-controllers", "joins", is_flag=True, help="Join a quorum as observer.")
 @click.option("--release-version", "release", help="4.0 to 4.3: the features to begin with.")
+@click.option(
+    "--add-scram", "users", multiple=True, help="SCRAM-SHA-256=[name=NAME,password=PASSWORD]"
+)
 def main(
     config_file: Path,
     cluster_id: str | None,
@@ -200,13 +216,16 @@ def main(
     controllers: str | None,
     joins: bool,  # noqa: FBT001  (likewise)
     release: str | None,
+    users: tuple[str, ...],
 ) -> None:
     """Format the folder of one node."""
     try:
         config = with_own_host(_with_cluster_id(load_config(config_file), cluster_id))
         _check_options(config, sum((standalone, controllers is not None, joins)))
         directory = asyncio.run(
-            format_folder(config, standalone=standalone, controllers=controllers, release=release)
+            format_folder(
+                config, standalone=standalone, controllers=controllers, release=release, users=users
+            )
         )
     except FormatError as error:
         click.echo(f"{config_file}: {error}", err=True)

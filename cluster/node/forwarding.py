@@ -41,7 +41,6 @@ from cluster.node.protocol.codec import MalformedError
 from cluster.node.protocol.messages import (
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
-    AlterUserScramCredentialsRequest,
     CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -85,7 +84,6 @@ _FORWARDED: Final[frozenset[type[Any]]] = frozenset(
         ElectLeadersRequest,
         AlterPartitionReassignmentsRequest,
         ListPartitionReassignmentsRequest,
-        AlterUserScramCredentialsRequest,
         CreateAclsRequest,
         DeleteAclsRequest,
         UnregisterBrokerRequest,

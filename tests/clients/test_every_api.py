@@ -181,12 +181,6 @@ SAMPLES = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: m.ListPartitionReassignmentsRequest(
         timeout=SOON, topics=None
     ),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: m.DescribeUserScramCredentialsRequest(
-        users=(m.ScramUserName(name="nobody"),)
-    ),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: m.AlterUserScramCredentialsRequest(
-        deletions=(m.ScramCredentialDeletion(name="nobody", mechanism=1),), upsertions=()
-    ),
     ApiKey.VOTE: raft.VoteRequest(
         CLUSTER_ID, 0, UNKNOWN_NODE, DIRECTORY, 1, uuid.UUID(int=0), 0, 0, pre_vote=False
     ),
@@ -270,8 +264,6 @@ EXPECTED = {
     ApiKey.CREATE_PARTITIONS: UNHEARD_OF,
     ApiKey.ELECT_LEADERS: UNHEARD_OF,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: UNHEARD_OF,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: {ErrorCode.resource_not_found},
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {ErrorCode.resource_not_found},
     ApiKey.VOTE: {ErrorCode.invalid_request},  # its log ends in the epoch that it stands in
     ApiKey.BEGIN_QUORUM_EPOCH: {ErrorCode.fenced_leader_epoch},
     ApiKey.END_QUORUM_EPOCH: {ErrorCode.fenced_leader_epoch},

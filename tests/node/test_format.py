@@ -3,13 +3,16 @@
 import asyncio
 import random
 import uuid
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
 
 from cluster.node.config import load_config
 from cluster.node.controller.bootstrap_file import read_bootstrap
+from cluster.node.controller.feature_levels import METADATA_VERSION_LEVEL
 from cluster.node.controller.records.system import FeatureLevelRecord
+from cluster.node.controller.scram_users import credential_of
 from cluster.node.format import main
 from cluster.node.kraft.bootstrap import write_bootstrap
 from cluster.node.kraft.messages import ReplicaKey
@@ -18,7 +21,10 @@ from cluster.node.log.snapshot import BOOTSTRAP_ID, parse_snapshot
 from cluster.node.meta_properties import formatted_cluster_id, load_or_format
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.disk import FileDisk
+from cluster.node.security.jaas import Credentials
+from cluster.node.security.mechanisms import ScramClientExchange, ScramServer
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
+from tests.controller.fakes import active
 from tests.kraft.dynamic import voter_ids
 from tests.kraft.world import DIRECTORY, World, listeners_of
 
@@ -162,6 +168,39 @@ def test_a_folder_is_formatted_with_the_features_of_a_release(tmp_path, release,
 
     assert asyncio.run(features())["metadata.version"] == level
     assert version_and_voters(tmp_path)[1].ids == (2,)
+
+
+def test_a_cluster_begins_with_the_users_of_its_folder(tmp_path):
+    users = [f"SCRAM-SHA-{size}=[name=alice,password=wonderland]" for size in (256, 512)]
+    options = [part for user in users for part in ("--add-scram", user)]
+    done, config = formatted(tmp_path, "--standalone", *options)
+    assert done.exit_code == 0, done.output
+    assert b"wonderland" not in (tmp_path / "data" / "bootstrap.checkpoint").read_bytes()
+
+    async def records():
+        disk = FileDisk(load_config(config).metadata_log_dir, asyncio.get_running_loop())
+        try:
+            return read_bootstrap(disk)
+        finally:
+            disk.close()
+
+    node = active(bootstrap=asyncio.run(records()))
+    state = node.controller.image.state
+    assert state.features.get("metadata.version") == METADATA_VERSION_LEVEL
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        server = ScramServer(mechanism, partial(credential_of, state, mechanism))
+        client = ScramClientExchange(mechanism, Credentials("alice", "wonderland"))
+        token = server.answer(client.first())
+        assert client.next(server.answer(client.next(token))) is None
+
+
+@pytest.mark.parametrize("users", [["nobody"], ["SCRAM-SHA-256=[name=alice,password=secret]"] * 2])
+def test_users_that_cannot_be_are_refused_before_anything_is_written(tmp_path, users):
+    done, _ = formatted(tmp_path, "--standalone", *(p for u in users for p in ("--add-scram", u)))
+    assert done.exit_code == 2
+    assert "--add-scram: " in done.output
+    assert "secret" not in done.output
+    assert not (tmp_path / "data" / "meta.properties").exists()
 
 
 def test_a_release_that_is_not_known_is_reported_in_one_line(tmp_path):

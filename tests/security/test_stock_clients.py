@@ -9,9 +9,8 @@ import warnings
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, UserScramCredentialUpsertion
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as RdNewTopic
-from confluent_kafka.admin import ScramMechanism as RdScramMechanism
 
 from tests.clients.nodes import Nodes
 from tests.security.authority import Authority, secured
@@ -21,8 +20,6 @@ with warnings.catch_warnings():
     from kafka.admin import (
         KafkaAdminClient,
         NewTopic,
-        ScramMechanism,
-        UserScramCredentialDeletion,
     )
     from kafka.errors import KafkaError, TopicAlreadyExistsError
 
@@ -145,43 +142,6 @@ def refused_by_librdkafka(make):
         client.list_topics(timeout=1.5)
     client.poll(0)
     return " ".join(str(error) for error in errors)
-
-
-def until_refused(quorum, password):
-    deadline = time.monotonic() + TIMEOUT_S
-    while "Authentication failed" not in refused_by_librdkafka(
-        lambda **more: quorum.librdkafka(password, user="bob", **more)
-    ):
-        assert time.monotonic() < deadline
-
-
-@pytest.mark.parametrize("quorum", KINDS[2:], ids=NAMES[2:], indirect=True)
-def test_a_user_that_librdkafka_creates_logs_in_until_kafka_python_deletes_it(quorum, admin):
-    """Credentials are metadata: every node learns of them, and forgets them."""
-    mechanism = RdScramMechanism.SCRAM_SHA_512
-    info = ScramCredentialInfo(mechanism, 4096)
-    upsertion = UserScramCredentialUpsertion("bob", info, b"builder")
-    client = quorum.librdkafka()
-    (future,) = client.alter_user_scram_credentials([upsertion]).values()
-    assert future.result(TIMEOUT_S) is None
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        with contextlib.suppress(KafkaException):
-            assert quorum.librdkafka("builder", user="bob").list_topics(timeout=5)
-            break
-        assert time.monotonic() < deadline
-    described = client.describe_user_scram_credentials(["bob"])["bob"].result(TIMEOUT_S)
-    assert [
-        (credential.mechanism, credential.iterations)
-        for credential in described.scram_credential_infos
-    ] == [(mechanism, 4096)]
-    described = admin.describe_user_scram_credentials()
-    assert described["bob"]["credential_infos"] == [
-        {"mechanism": ScramMechanism.SCRAM_SHA_512, "iterations": 4096}
-    ]
-    deletion = UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_512)
-    assert admin.alter_user_scram_credentials([deletion]) == {"bob": None}
-    until_refused(quorum, "builder")
 
 
 @pytest.mark.parametrize("quorum", KINDS[1:], ids=NAMES[1:], indirect=True)

@@ -5,8 +5,6 @@
   answers NOT_CONTROLLER. ListPartitionReassignments is a confirmed read there.
 - DescribeConfigs: on the controller listener a confirmed read, or NOT_CONTROLLER, but of this node
   itself, and on the client listener, this node's image. ListConfigResources: this node's image.
-- AlterUserScramCredentials: by the active controller; DescribeUserScramCredentials: this node's
-  image, on the client listener only.
 - Metadata: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client listener a
   confirmed read that names this node as the controller, or else this node's image.
 - DescribeCluster: every node names the controllers on the controller listener, the brokers on the
@@ -62,11 +60,6 @@ from cluster.node.controller.reassignment import (
 )
 from cluster.node.controller.registrations import client_endpoints, controller_endpoints
 from cluster.node.controller.result import ControllerResult, RequestError
-from cluster.node.controller.scram_control import (
-    alter_scram_error,
-    alter_user_scram_credentials,
-    describe_user_scram_credentials,
-)
 from cluster.node.controller.state import BrokerRegistration, MetadataState, ResourceType
 from cluster.node.controller.topic_changes import create_partitions, delete_topics
 from cluster.node.controller.topic_creation import create_topics
@@ -76,14 +69,12 @@ from cluster.node.ports import Endpoint, Random
 from cluster.node.protocol.messages import (
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
-    AlterUserScramCredentialsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
-    DescribeUserScramCredentialsRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
@@ -126,8 +117,6 @@ class ControllerApis:
             ListConfigResourcesRequest: self._list_config_resources,
             MetadataRequest: self._metadata,
             DescribeClusterRequest: self._describe_cluster,
-            AlterUserScramCredentialsRequest: self._alter_scram,
-            DescribeUserScramCredentialsRequest: self._describe_scram,
             **BrokerApis(controller, cluster).handlers,
             **AdminApis(controller, random).handlers,
         }
@@ -276,29 +265,6 @@ class ControllerApis:
         self, _listener: str, request: ListConfigResourcesRequest, reply: Reply, _access: Access
     ) -> None:
         reply(list_config_resources(request, self._controller.image.state, self._cluster))
-
-    def _alter_scram(
-        self,
-        _listener: str,
-        request: AlterUserScramCredentialsRequest,
-        reply: Reply,
-        _access: Access,
-    ) -> None:
-        self._controller.append_write_event(
-            lambda state: alter_user_scram_credentials(request, state),
-            partial(alter_scram_error, request),
-            DEFAULT_API_TIMEOUT_MS,
-            reply,
-        )
-
-    def _describe_scram(
-        self,
-        _listener: str,
-        request: DescribeUserScramCredentialsRequest,
-        reply: Reply,
-        _access: Access,
-    ) -> None:
-        reply(describe_user_scram_credentials(request, self._controller.image.state))
 
     def _metadata(
         self, listener: str, request: MetadataRequest, reply: Reply, access: Access

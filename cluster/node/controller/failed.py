@@ -24,7 +24,6 @@ from cluster.node.controller.error_responses import (
     legacy_alter_configs_error,
     list_reassignments_error,
 )
-from cluster.node.controller.scram_control import alter_scram_error
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import (
     NO_NODE,
@@ -59,7 +58,6 @@ from cluster.node.protocol.messages import (
     NO_THROTTLE,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
-    AlterUserScramCredentialsRequest,
     BrokerId,
     CreateAclsRequest,
     CreatePartitionsRequest,
@@ -71,8 +69,6 @@ from cluster.node.protocol.messages import (
     DescribeClusterResponse,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
@@ -149,16 +145,10 @@ _OTHERS: Final[Mapping[type[Any], _Failed]] = {
     ElectLeadersRequest: elect_leaders_error,
     AlterPartitionReassignmentsRequest: alter_reassignments_error,
     ListPartitionReassignmentsRequest: list_reassignments_error,
-    AlterUserScramCredentialsRequest: alter_scram_error,
     DescribeAclsRequest: describe_acls_error,
     CreateAclsRequest: create_acls_error,
     DeleteAclsRequest: delete_acls_error,
     DescribeClusterRequest: _describe_cluster,
-    DescribeUserScramCredentialsRequest: (
-        lambda _request, error, message: DescribeUserScramCredentialsResponse(
-            throttle_time=NO_THROTTLE, error_code=error, error_message=message, results=()
-        )
-    ),
     ListConfigResourcesRequest: lambda _request, error, _message: ListConfigResourcesResponse(
         throttle_time=NO_THROTTLE, error_code=error, config_resources=()
     ),

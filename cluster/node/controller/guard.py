@@ -32,7 +32,6 @@ from cluster.node.protocol.messages import (
     AllocateProducerIdsRequest,
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
-    AlterUserScramCredentialsRequest,
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
@@ -42,7 +41,6 @@ from cluster.node.protocol.messages import (
     DescribeAclsRequest,
     DescribeClusterRequest,
     DescribeLogDirsRequest,
-    DescribeUserScramCredentialsRequest,
     ElectLeadersRequest,
     EnvelopeRequest,
     ListConfigResourcesRequest,
@@ -75,7 +73,6 @@ CLUSTER_OPERATIONS: Final[Mapping[type[Any], AclOperation]] = {
             AddVoterRequest,
             RemoveVoterRequest,
             AlterPartitionReassignmentsRequest,
-            AlterUserScramCredentialsRequest,
             CreateAclsRequest,
             DeleteAclsRequest,
             DescribeClusterRequest,
@@ -93,7 +90,6 @@ CLUSTER_OPERATIONS: Final[Mapping[type[Any], AclOperation]] = {
 """What a request that a controller serves asks for, forwarded to it or not."""
 BROKER_OPERATIONS: Final[Mapping[type[Any], AclOperation]] = {
     DescribeAclsRequest: AclOperation.DESCRIBE,
-    DescribeUserScramCredentialsRequest: AclOperation.DESCRIBE,
     ListConfigResourcesRequest: AclOperation.DESCRIBE_CONFIGS,
     DescribeLogDirsRequest: AclOperation.DESCRIBE,
     AlterReplicaLogDirsRequest: AclOperation.ALTER,

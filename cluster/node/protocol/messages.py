@@ -41,15 +41,6 @@ from kio.schema.alter_partition_reassignments.v1.response import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from kio.schema.alter_user_scram_credentials.v0.request import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
-from kio.schema.alter_user_scram_credentials.v0.response import (
-    AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
-)
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.api_versions.v4.response import (
     ApiVersion,
@@ -158,17 +149,6 @@ from kio.schema.describe_topic_partitions.v0.response import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from kio.schema.describe_user_scram_credentials.v0.request import (
-    DescribeUserScramCredentialsRequest,
-)
-from kio.schema.describe_user_scram_credentials.v0.request import UserName as ScramUserName
-from kio.schema.describe_user_scram_credentials.v0.response import (
-    CredentialInfo as ScramCredentialInfo,
-)
-from kio.schema.describe_user_scram_credentials.v0.response import (
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-)
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.elect_leaders.v2.request import TopicPartitions as ElectLeadersTopicPartitions
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
@@ -239,9 +219,6 @@ __all__ = [
     "AlterPartitionResponse",
     "AlterPartitionResponsePartition",
     "AlterPartitionResponseTopic",
-    "AlterUserScramCredentialsRequest",
-    "AlterUserScramCredentialsResponse",
-    "AlterUserScramCredentialsResult",
     "AlterableConfig",
     "ApiVersion",
     "ApiVersionsRequest",
@@ -313,9 +290,6 @@ __all__ = [
     "DescribeTopicPartitionsResponseCursor",
     "DescribeTopicPartitionsResponsePartition",
     "DescribeTopicPartitionsResponseTopic",
-    "DescribeUserScramCredentialsRequest",
-    "DescribeUserScramCredentialsResponse",
-    "DescribeUserScramCredentialsResult",
     "ElectLeadersPartitionResult",
     "ElectLeadersRequest",
     "ElectLeadersResponse",
@@ -354,10 +328,6 @@ __all__ = [
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",
     "SaslHandshakeResponse",
-    "ScramCredentialDeletion",
-    "ScramCredentialInfo",
-    "ScramCredentialUpsertion",
-    "ScramUserName",
     "SupportedFeatureKey",
     "TopicName",
     "UnregisterBrokerRequest",
