@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from cluster.node.authorization import Authorization
 from cluster.node.broker.assignments import AssignmentsConfig, AssignmentsManager
 from cluster.node.broker.config_admin import preprocess
 from cluster.node.broker.data_apis import DataApis
@@ -28,7 +27,6 @@ from cluster.node.controller.apis import ControllerApis
 from cluster.node.controller.bootstrap_file import read_bootstrap
 from cluster.node.controller.controller import QuorumController
 from cluster.node.controller.delta import LocalReplicaChanges, MetadataDelta
-from cluster.node.controller.failed import failed_response
 from cluster.node.controller.feature_control import features_of
 from cluster.node.controller.image import MetadataImage
 from cluster.node.controller.pending import ControllerSettings
@@ -170,7 +168,6 @@ class Node:
             holds=config.kraftprobe_forwarding_hold,
         )
         self.controller.on_leader_change = self.forwarding.leader_changed
-        self._authorization = Authorization(config, self.controller.loader, seams.trace)
         self.publisher: BrokerMetadataPublisher | None = None
         if BROKER_ROLE in config.process_roles:
             self.publisher = BrokerMetadataPublisher(config.node_id)
@@ -316,15 +313,14 @@ class Node:
     ) -> None:
         """Answer a request that arrived on a listener (`cluster.node.protocol.server`)."""
         if isinstance(message, EnvelopeRequest):
-            self._handle_envelope(listener, message, reply, origin)
+            self._handle_envelope(listener, message, reply)
             return
         from_client = listener not in self._config.controller_listener_names
         if from_client and self._held is not None:
             self._held.append(lambda: self.handle(listener, message, reply, origin))
             return
         if from_client and isinstance(message, _ALTERATIONS):
-            access = self._authorization.access(origin)
-            left = preprocess(message, reply, self.controller.image.state, self._cluster, access)
+            left = preprocess(message, reply, self.controller.image.state, self._cluster)
             if left is None:
                 return
             message, reply = left
@@ -337,23 +333,20 @@ class Node:
         self, listener: str, message: Any, reply: Callable[[Any], None], origin: Origin
     ) -> None:
         """Answer a request of `origin` here, whoever leads."""
-        access = self._authorization.access(origin)
-        refused = self._authorization.refusal(listener, message, access)
-        if refused is not None:
-            reply(failed_response(message, refused.error, refused.message))
-        elif isinstance(message, RaftRequest):
+        del origin  # nobody is refused for what it is
+        if isinstance(message, RaftRequest):
             self.raft.handle(message, reply)
         elif self._data is not None and self._data.handles(message):
             self._data.handle(listener, message, reply)
         elif is_kraft_version_update(message):
             update_kraft_version(
                 self.raft,
-                lambda others, then: self._apis.handle(listener, others, then, access),
+                lambda others, then: self._apis.handle(listener, others, then),
                 message,
                 reply,
             )
         else:
-            self._apis.handle(listener, message, reply, access)
+            self._apis.handle(listener, message, reply)
 
     def _serve_clients(self) -> None:
         """Answer clients from now on, those that wait first.
@@ -372,13 +365,7 @@ class Node:
         listener: str,
         envelope: EnvelopeRequest,
         reply: Callable[[object], None],
-        sender: Origin,
     ) -> None:
-        access = self._authorization.access(sender)
-        not_allowed = self._authorization.refusal(listener, envelope, access)
-        if not_allowed is not None:
-            reply(refusal(not_allowed.error))
-            return
         try:
             request, origin = unseal(envelope)
         except EnvelopeError as refused:
@@ -459,10 +446,7 @@ class Node:
     def _ask_controller(
         self, request: object, timeout_ms: float, on_reply: Callable[[Any], None]
     ) -> None:
-        """Send what this node's broker asks to the active controller, wherever that is.
-
-        At this very node it is not authorized: there is no connection that could have a principal.
-        """
+        """Send what this node's broker asks to the active controller, wherever that is."""
         endpoint = self.raft.leader_endpoint()
         if self.raft.leader_and_epoch.leader_id == self._config.node_id:
             self._apis.handle(self._config.controller_listener_names[0], request, on_reply)

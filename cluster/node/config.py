@@ -110,11 +110,6 @@ class NodeConfig:
     """How often snapshots and log are cleaned; a constant in Kafka."""
     kraftprobe_trace_file: Path | None
     kraftprobe_metrics_listener: tuple[str, int] | None
-    authorizer_class_name: str
-    """Empty, or Kafka's StandardAuthorizer."""
-    super_users: frozenset[str]
-    """Principals as `type:name`."""
-    allow_everyone_if_no_acl_found: bool
     socket_request_max_bytes: int
     max_connections: int
     """Of each listener."""
@@ -190,9 +185,6 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "kraftprobe.log.clean.interval.ms": (kinds.whole(1), 60_000),
     "kraftprobe.trace.file": (kinds.path_of, None),
     "kraftprobe.metrics.listener": (kinds.host_and_port, None),
-    "authorizer.class.name": (kinds.authorizer, ""),
-    "super.users": (str, ""),
-    "allow.everyone.if.no.acl.found": (kinds.java_boolean, False),
     "socket.request.max.bytes": (kinds.whole(1), DEFAULT_MAX_FRAME_BYTES),
     "max.connections": (kinds.whole(1), 1000),
     "max.connections.per.ip": (kinds.whole(1), 2**31 - 1),
@@ -204,11 +196,14 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
 
 _KEEPS_OUT: Final = frozenset(
     {
+        "allow.everyone.if.no.acl.found",
+        "authorizer.class.name",
         "config.providers",
         "connections.max.reauth.ms",
         "delegation.token.secret.key",
         "principal.builder.class",
         "security.providers",
+        "super.users",
     }
 )
 """Kafka's keys beside `ssl.` and `sasl.` that must not be ignored."""
@@ -240,7 +235,6 @@ def parse_config(text: str, source: str) -> NodeConfig:
             raise ConfigError(f"{source}: {key}: {error}") from error
     values["advertised.listeners"] = _advertised(values)
     _set_folders(values, source)
-    unused = _set_super_users(values, properties, source)
     _set_inter_broker_listener(values, source)
     own_listeners = [listener.name for listener in values["listeners"]]
     try:
@@ -255,7 +249,7 @@ def parse_config(text: str, source: str) -> NodeConfig:
     fields = {key.replace(".", "_"): value for key, value in values.items()}
     ignored = [key for key in properties if _meaning(key) == "none"]
     config = NodeConfig(
-        **fields, security=security, properties=properties, without_effect=(*ignored, *unused)
+        **fields, security=security, properties=properties, without_effect=tuple(ignored)
     )
     problem = _contradiction(config)
     if problem is not None:
@@ -302,26 +296,6 @@ def _set_folders(values: dict[str, Any], source: str) -> None:
     values["log.dirs"] = folders or (values["metadata.log.dir"],)
     if len(set(values["log.dirs"])) != len(values["log.dirs"]):
         raise ConfigError(f"{source}: log.dirs: a directory is named twice")
-
-
-def _set_super_users(
-    values: dict[str, Any], properties: Mapping[str, str], source: str
-) -> tuple[str, ...]:
-    """Read the super users, if there is an authorizer; returns what has no effect without one.
-
-    Raises ConfigError.
-    """
-    text, values["super.users"] = values["super.users"], frozenset()
-    if not values["authorizer.class.name"]:
-        settings = ("super.users", "allow.everyone.if.no.acl.found")
-        return tuple(key for key in settings if key in properties)
-    users = frozenset(filter(None, (user.strip() for user in text.split(";"))))
-    for user in sorted(users):
-        if ":" not in user:
-            expected = "expected type:name, several separated by ;"
-            raise ConfigError(f"{source}: super.users: {expected}, not {user!r}")
-    values["super.users"] = users
-    return ()
 
 
 def _meaning(key: str) -> Literal["ours", "none", "unsafe", "unknown"]:

@@ -15,7 +15,6 @@ from cluster.values import valueclass, whole_number
 
 CONTROLLER_ROLE: Final = "controller"
 BROKER_ROLE: Final = "broker"
-STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class PropertyValueError(ValueError):
@@ -60,18 +59,6 @@ def boolean(text: str) -> bool:
     if text not in {"true", "false"}:
         raise PropertyValueError(f"expected true or false, not {text!r}")
     return text == "true"
-
-
-def java_boolean(text: str) -> bool:
-    """Read what Kafka parses with Boolean.parseBoolean: all but "true" is false."""
-    return text.lower() == "true"
-
-
-def authorizer(text: str) -> str:
-    """Read the name of an authorizer: Kafka's own, or none."""
-    if text not in {"", STANDARD_AUTHORIZER}:
-        raise PropertyValueError(f"this node has no {text!r}, only {STANDARD_AUTHORIZER}")
-    return text
 
 
 def path_of(text: str) -> Path:

@@ -8,10 +8,8 @@ response, or with an error of the envelope itself, in which case the request was
     INVALID_REQUEST                   no address, or an API that is not forwarded
     UNSUPPORTED_VERSION               an embedded request that cannot be read
 
-The sender needs the right CLUSTER_ACTION on the cluster, where there is an authorizer
-(CLUSTER_AUTHORIZATION_FAILED), and what the request asks for is a matter of the principal that the
-envelope names. Without an authorizer a client of the controller listener may send envelopes, as in
-Kafka, and the principal decides nothing.
+A client of the controller listener may send envelopes, as in Kafka without an authorizer. At a node
+of ours the principal decides nothing; a controller of Kafka authorizes it.
 """
 
 from __future__ import annotations
@@ -45,8 +43,6 @@ FORWARDABLE: Final[Mapping[int, VersionRange]] = {
     for key in (
         ApiKey.CREATE_TOPICS,
         ApiKey.DELETE_TOPICS,
-        ApiKey.CREATE_ACLS,
-        ApiKey.DELETE_ACLS,
         ApiKey.CREATE_PARTITIONS,
         ApiKey.ELECT_LEADERS,
         ApiKey.ALTER_CONFIGS,

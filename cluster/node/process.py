@@ -341,9 +341,6 @@ def run(config_file: Path, mutant: str | None = None) -> None:
         if config.without_effect:
             ignored = ", ".join(config.without_effect)
             click.echo(f"{config_file}: without effect on this node: {ignored}", err=True)
-        if config.authorizer_class_name and not config.super_users:
-            hint = "without super.users the nodes of a quorum refuse each other's requests"
-            click.echo(f"{config_file}: authorizer.class.name: {hint}", err=True)
         asyncio.run(_run(config, mutant))
     except _CannotStart as error:
         click.echo(f"{config_file}: {error}", err=True)

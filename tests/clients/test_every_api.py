@@ -89,41 +89,6 @@ SAMPLES = {
     ApiKey.DELETE_TOPICS: m.DeleteTopicsRequest(
         topics=(m.DeleteTopicState(name="unheard-of", topic_id=None),), timeout=SOON
     ),
-    ApiKey.DESCRIBE_ACLS: m.DescribeAclsRequest(
-        resource_type_filter=1,
-        resource_name_filter=None,
-        pattern_type_filter=3,
-        principal_filter=None,
-        host_filter=None,
-        operation=1,
-        permission_type=1,
-    ),
-    ApiKey.CREATE_ACLS: m.CreateAclsRequest(
-        creations=(
-            m.AclCreation(
-                resource_type=2,
-                resource_name="unheard-of",
-                resource_pattern_type=3,
-                principal="User:nobody",
-                host="*",
-                operation=3,
-                permission_type=3,
-            ),
-        )
-    ),
-    ApiKey.DELETE_ACLS: m.DeleteAclsRequest(
-        filters=(
-            m.DeleteAclsFilter(
-                resource_type_filter=2,
-                resource_name_filter="unheard-of",
-                pattern_type_filter=3,
-                principal_filter=None,
-                host_filter=None,
-                operation=1,
-                permission_type=1,
-            ),
-        )
-    ),
     ApiKey.DESCRIBE_LOG_DIRS: m.DescribeLogDirsRequest(topics=None),
     ApiKey.ALTER_REPLICA_LOG_DIRS: data.AlterReplicaLogDirsRequest(dirs=()),
     ApiKey.DESCRIBE_PRODUCERS: data.DescribeProducersRequest(topics=()),
@@ -257,9 +222,6 @@ UNHEARD_OF = {ErrorCode.unknown_topic_or_partition}
 EXPECTED = {
     ApiKey.METADATA: UNHEARD_OF,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: UNHEARD_OF,
-    ApiKey.DESCRIBE_ACLS: {ErrorCode.security_disabled},
-    ApiKey.CREATE_ACLS: {ErrorCode.security_disabled},
-    ApiKey.DELETE_ACLS: {ErrorCode.security_disabled},
     ApiKey.DELETE_TOPICS: UNHEARD_OF,
     ApiKey.CREATE_PARTITIONS: UNHEARD_OF,
     ApiKey.ELECT_LEADERS: UNHEARD_OF,

@@ -3,7 +3,6 @@
 import random
 from dataclasses import dataclass, field
 
-from cluster.node.controller.access.rights import UNRESTRICTED
 from cluster.node.controller.apis import ControllerApis
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.controller import QuorumController
@@ -213,15 +212,15 @@ class Node:
     def traced(self, name):
         return [fields for event, fields in self.events if event == name]
 
-    def send(self, message, listener=CONTROLLER, access=UNRESTRICTED):
+    def send(self, message, listener=CONTROLLER):
         """Send a request; returns the list that its replies arrive in."""
         replies = []
-        self.apis.handle(listener, message, replies.append, access)
+        self.apis.handle(listener, message, replies.append)
         return replies
 
-    def call(self, message, listener=CONTROLLER, access=UNRESTRICTED):
+    def call(self, message, listener=CONTROLLER):
         """Send a request, commit and confirm, and return the only reply."""
-        replies = self.send(message, listener, access)
+        replies = self.send(message, listener)
         while self.controller._queue.is_held:
             self.clock.advance(0)
         self.raft.commit()

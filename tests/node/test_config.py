@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cluster.node.config import ConfigError, load_config, parse_config
-from cluster.node.config_values import STANDARD_AUTHORIZER, ListenerAddress
+from cluster.node.config_values import ListenerAddress
 from cluster.node.part_configs import lifecycle_config, replica_config
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.listening import with_own_host
@@ -335,50 +335,24 @@ def test_what_shapes_topics_and_places_them_is_read():
     assert defaults.kraftprobe_forwarding_hold is True
 
 
-@pytest.mark.parametrize("key", ["ssl.cipher.suites", "sasl.jaas.config", "config.providers"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "ssl.cipher.suites",
+        "sasl.jaas.config",
+        "config.providers",
+        "authorizer.class.name",
+        "super.users",
+        "allow.everyone.if.no.acl.found",
+        "delegation.token.secret.key",
+    ],
+)
 def test_what_would_keep_somebody_out_is_not_ignored(key):
     message = error(**{key.replace(".", "__"): "x"})
     assert message == (
         f"server.properties: line 8: {key} would not be obeyed: this node does not have it; "
         "remove the line to go without"
     )
-
-
-def test_kafkas_authorizer_is_the_only_one():
-    kafkas = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    assert parse_config(text(authorizer__class__name=kafkas), "f").authorizer_class_name == kafkas
-    assert parse_config(text(authorizer__class__name=""), "f").authorizer_class_name == ""
-    message = error(authorizer__class__name="kafka.security.authorizer.AclAuthorizer")
-    assert message == (
-        "server.properties: authorizer.class.name: this node has no "
-        f"'kafka.security.authorizer.AclAuthorizer', only {kafkas}"
-    )
-
-
-AUTHORIZER = {"authorizer__class__name": STANDARD_AUTHORIZER}
-
-
-def test_super_users_are_principals():
-    config = parse_config(text(**AUTHORIZER, super__users=" User:a; User:CN=b,O=c ;;Group:d"), "f")
-    assert config.super_users == {"User:a", "User:CN=b,O=c", "Group:d"}
-    assert parse_config(text(**AUTHORIZER), "f").super_users == frozenset()
-    message = error(**AUTHORIZER, super__users="User:a;b")
-    assert message.endswith("super.users: expected type:name, several separated by ;, not 'b'")
-
-
-@pytest.mark.parametrize(
-    ("given", "allows"), [("true", True), ("TRUE", True), ("false", False), ("yes", False)]
-)
-def test_only_true_allows_everyone_where_no_entry_is_found_as_in_java(given, allows):
-    config = parse_config(text(**AUTHORIZER, allow__everyone__if__no__acl__found=given), "f")
-    assert config.allow_everyone_if_no_acl_found is allows
-
-
-def test_without_an_authorizer_its_settings_have_no_effect():
-    given = {"super__users": "nobody", "allow__everyone__if__no__acl__found": "true"}
-    config = parse_config(text(**given), "f")
-    assert config.super_users == frozenset()
-    assert config.without_effect == ("super.users", "allow.everyone.if.no.acl.found")
 
 
 def test_an_unknown_key_may_be_near_one_of_kafkas():

@@ -27,8 +27,6 @@ ONLY_OF_PROCESSES = {"clock", "check_quorum_timeout_ms"}
 """What `start` says of a real process alone."""
 ENDS_OF_PROCESSES = {"stop-timeout"}
 """Only a process can be asked to end while its disk hangs."""
-OF_AUTHORIZERS = {"denied"}
-"""Nobody is refused where there is no authorizer."""
 OF_DATA = {
     "log-directory-offline",
     "replica-moving",
@@ -211,7 +209,7 @@ def test_every_documented_event_is_emitted_by_a_scripted_run(monkeypatch):
     assert damaged
     for event in OF_DATA:
         emitted.pop(event, None)
-    assert set(emitted) == set(documented()) - ENDS_OF_PROCESSES - OF_DATA - OF_AUTHORIZERS
+    assert set(emitted) == set(documented()) - ENDS_OF_PROCESSES - OF_DATA
     # The simulated world has one clock, which needs no name, and its check quorum is watched.
     assert {event: documented()[event] - fields for event, fields in emitted.items()} == {
         event: ONLY_OF_PROCESSES if event == "start" else set() for event in emitted

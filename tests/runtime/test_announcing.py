@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.node.config import parse_config
-from cluster.node.runtime.announcing import DENIALS_MAX, AnnouncingTrace, started
+from cluster.node.runtime.announcing import AnnouncingTrace, started
 from tests.node.test_config import text
 
 
@@ -95,31 +95,3 @@ def announced(*events):
     for event, fields in events:
         trace(event, **fields)
     return lines
-
-
-def denied(**fields):
-    return "denied", {
-        "principal": "User:bob",
-        "address": "10.0.0.1",
-        "operation": "CREATE",
-        "resource_type": "TOPIC",
-        "resource": "t",
-        "reason": "no entry allows it",
-        **fields,
-    }
-
-
-def test_a_refusal_is_said_once():
-    refusal = denied()
-    assert announced(refusal, refusal, denied(operation="ALTER")) == [
-        "'User:bob' is denied CREATE on TOPIC 't': no entry allows it",
-        "'User:bob' is denied ALTER on TOPIC 't': no entry allows it",
-    ]
-
-
-def test_strangers_can_neither_flood_nor_forge_lines():
-    many = [denied(resource=f"t{number}") for number in range(DENIALS_MAX + 50)]
-    assert len(announced(*many)) == DENIALS_MAX
-    (line,) = announced(denied(principal="User:\n\x1b[2J" + 1000 * "x", resource="y\n" * 500))
-    assert line.isprintable()
-    assert len(line) < 400

@@ -12,9 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cluster.node.controller.access.codes import AclOperation
-from cluster.node.controller.access.rights import UNRESTRICTED, Access
-from cluster.node.controller.access.screens import CLUSTER_REFUSED
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.definitions import BROKER, QUOTAS
 from cluster.node.controller.configs.sources import broker_number, in_force
@@ -55,12 +52,8 @@ def preprocess(
     reply: Reply,
     state: MetadataState,
     cluster: ClusterInfo,
-    access: Access = UNRESTRICTED,
 ) -> tuple[Request, Reply] | None:
     """Return what the controller is to be asked, and who takes its answer.
-
-    The controller authorizes what it gets; whoever alters loggers here needs ALTER_CONFIGS on the
-    cluster.
 
     None: everything is settled here, and `reply` was called.
     """
@@ -69,7 +62,7 @@ def preprocess(
     settled: dict[int, ApiError] = {}
     for at, item in enumerate(items):
         try:
-            _check(item, counts[item.resource_type, item.resource_name], state, cluster, access)
+            _check(item, counts[item.resource_type, item.resource_name], state, cluster)
             if isinstance(item, AlterConfigsResource) and _is_of_loggers(item):
                 alter_loggers(item, cluster, validate_only=request.validate_only)
                 settled[at] = NO_ERROR
@@ -129,9 +122,7 @@ def _response(
     )
 
 
-def _check(
-    item: Item, occurrences: int, state: MetadataState, cluster: ClusterInfo, access: Access
-) -> None:
+def _check(item: Item, occurrences: int, state: MetadataState, cluster: ClusterInfo) -> None:
     """Raise ConfigError for a resource whose change is not forwarded."""
     if occurrences > 1:
         message = "Each resource must appear at most once."
@@ -143,10 +134,7 @@ def _check(
         if resource.name:
             _check_own_id(resource.name, cluster)
         _check_broker(resource, item, state, cluster)
-    elif _is_of_loggers(item):
-        if not access.permits_on_cluster(AclOperation.ALTER_CONFIGS):
-            raise ConfigError(ErrorCode.cluster_authorization_failed, CLUSTER_REFUSED)
-    elif resource.type not in _FORWARDED:
+    elif not _is_of_loggers(item) and resource.type not in _FORWARDED:
         message = f"Unknown resource type {resource.type}"
         raise ConfigError(ErrorCode.invalid_request, message)
 

@@ -11,7 +11,7 @@
   client listener.
 - UpdateFeatures, UnregisterBroker, and what brokers and controllers ask of the active controller
   (`broker_apis`): by the active controller.
-- Access control, log directories, paged topics: see `admin_apis`.
+- DescribeTopicPartitions: by every node, from its image.
 
 A node's image may be stale. A Metadata answer that names its own sender as the controller is not:
 it was confirmed. Answers from an image never name their sender, so a client can distinguish them.
@@ -23,17 +23,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from cluster.node.controller.access.rights import UNRESTRICTED, Access
-from cluster.node.controller.access.screens import (
-    Screened,
-    screen_alter_configs,
-    screen_create_partitions,
-    screen_create_topics,
-    screen_delete_topics,
-    screen_describe_configs,
-    screen_incremental_alter_configs,
-)
-from cluster.node.controller.admin_apis import AdminApis
 from cluster.node.controller.broker_apis import BrokerApis
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.describe import describe_configs, list_config_resources
@@ -59,10 +48,10 @@ from cluster.node.controller.reassignment import (
     list_partition_reassignments,
 )
 from cluster.node.controller.registrations import client_endpoints, controller_endpoints
-from cluster.node.controller.result import ControllerResult, RequestError
 from cluster.node.controller.state import BrokerRegistration, MetadataState, ResourceType
 from cluster.node.controller.topic_changes import create_partitions, delete_topics
 from cluster.node.controller.topic_creation import create_topics
+from cluster.node.controller.topic_partitions import describe_topic_partitions
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.ports import Endpoint, Random
@@ -75,6 +64,7 @@ from cluster.node.protocol.messages import (
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    DescribeTopicPartitionsRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
@@ -91,7 +81,7 @@ METADATA_CONFIRMATION_MS = 1_500
 Q = TypeVar("Q")
 R = TypeVar("R")
 Reply = Callable[[Any], None]
-Handler = Callable[[str, Any, Reply, Access], None]
+Handler = Callable[[str, Any, Reply], None]
 
 
 class ControllerApis:
@@ -118,90 +108,62 @@ class ControllerApis:
             MetadataRequest: self._metadata,
             DescribeClusterRequest: self._describe_cluster,
             **BrokerApis(controller, cluster).handlers,
-            **AdminApis(controller, random).handlers,
+            DescribeTopicPartitionsRequest: self._describe_topic_partitions,
         }
 
     def handles(self, message: object) -> bool:
         """Return whether a request is one of ours."""
         return type(message) in self._handlers
 
-    def handle(
-        self, listener: str, message: object, reply: Reply, access: Access = UNRESTRICTED
-    ) -> None:
-        """Handle a request that arrived on a listener. Raises KeyError when it is not ours.
+    def handle(self, listener: str, message: object, reply: Reply) -> None:
+        """Handle a request that arrived on a listener. Raises KeyError when it is not ours."""
+        self._handlers[type(message)](listener, message, reply)
 
-        What its sender may not do to the cluster was refused before (`guard`).
-        """
-        self._handlers[type(message)](listener, message, reply, access)
-
-    def _create_topics(
-        self, _listener: str, request: CreateTopicsRequest, reply: Reply, access: Access
-    ) -> None:
+    def _create_topics(self, _listener: str, request: CreateTopicsRequest, reply: Reply) -> None:
         self._controller.append_write_event(
-            lambda state: _screened(
-                screen_create_topics(request, access),
-                lambda left: create_topics(left, state, self._cluster, self._random),
-            ),
+            lambda state: create_topics(request, state, self._cluster, self._random),
             partial(create_topics_error, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
 
-    def _delete_topics(
-        self, _listener: str, request: DeleteTopicsRequest, reply: Reply, access: Access
-    ) -> None:
+    def _delete_topics(self, _listener: str, request: DeleteTopicsRequest, reply: Reply) -> None:
         self._controller.append_write_event(
-            lambda state: _screened(
-                screen_delete_topics(request, access, state),
-                lambda left: delete_topics(left, state),
-            ),
+            lambda state: delete_topics(request, state),
             partial(delete_topics_error, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
 
     def _create_partitions(
-        self, _listener: str, request: CreatePartitionsRequest, reply: Reply, access: Access
+        self, _listener: str, request: CreatePartitionsRequest, reply: Reply
     ) -> None:
         self._controller.append_write_event(
-            lambda state: _screened(
-                screen_create_partitions(request, access),
-                lambda left: create_partitions(left, state, self._cluster, self._random),
-            ),
+            lambda state: create_partitions(request, state, self._cluster, self._random),
             partial(create_partitions_error, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
 
     def _incremental_alter_configs(
-        self, _listener: str, request: IncrementalAlterConfigsRequest, reply: Reply, access: Access
+        self, _listener: str, request: IncrementalAlterConfigsRequest, reply: Reply
     ) -> None:
         self._controller.append_write_event(
-            lambda state: _screened(
-                screen_incremental_alter_configs(request, access),
-                lambda left: incremental_alter_configs(left, state, self._cluster),
-            ),
+            lambda state: incremental_alter_configs(request, state, self._cluster),
             partial(alter_configs_error, request),
             DEFAULT_API_TIMEOUT_MS,
             reply,
         )
 
-    def _alter_configs(
-        self, _listener: str, request: AlterConfigsRequest, reply: Reply, access: Access
-    ) -> None:
+    def _alter_configs(self, _listener: str, request: AlterConfigsRequest, reply: Reply) -> None:
         self._controller.append_write_event(
-            lambda state: _screened(
-                screen_alter_configs(request, access),
-                lambda left: alter_configs(left, state, self._cluster),
-            ),
+            lambda state: alter_configs(request, state, self._cluster),
             partial(legacy_alter_configs_error, request),
             DEFAULT_API_TIMEOUT_MS,
             reply,
         )
 
-    def _elect_leaders(
-        self, _listener: str, request: ElectLeadersRequest, reply: Reply, _access: Access
-    ) -> None:
+    def _elect_leaders(self, _listener: str, request: ElectLeadersRequest, reply: Reply) -> None:
         self._controller.append_write_event(
             lambda state: elect_leaders(request, state),
             partial(elect_leaders_error, request),
@@ -214,7 +176,6 @@ class ControllerApis:
         _listener: str,
         request: AlterPartitionReassignmentsRequest,
         reply: Reply,
-        _access: Access,
     ) -> None:
         self._controller.append_write_event(
             lambda state: alter_partition_reassignments(request, state, self._cluster),
@@ -228,7 +189,6 @@ class ControllerApis:
         _listener: str,
         request: ListPartitionReassignmentsRequest,
         reply: Reply,
-        _access: Access,
     ) -> None:
         self._controller.append_read_event(
             lambda state: list_partition_reassignments(request, state),
@@ -238,14 +198,10 @@ class ControllerApis:
         )
 
     def _describe_configs(
-        self, listener: str, request: DescribeConfigsRequest, reply: Reply, access: Access
+        self, listener: str, request: DescribeConfigsRequest, reply: Reply
     ) -> None:
         def described(state: MetadataState) -> DescribeConfigsResponse:
-            try:
-                screened = screen_describe_configs(request, access)
-            except RequestError as not_ready:
-                return describe_configs_error(request, not_ready.error, not_ready.message)
-            return screened.complete(describe_configs(screened.request, state, self._cluster))
+            return describe_configs(request, state, self._cluster)
 
         if listener != self._cluster.controller_listener or self._is_of_this_node(request):
             reply(described(self._controller.image.state))
@@ -262,21 +218,24 @@ class ControllerApis:
         )
 
     def _list_config_resources(
-        self, _listener: str, request: ListConfigResourcesRequest, reply: Reply, _access: Access
+        self, _listener: str, request: ListConfigResourcesRequest, reply: Reply
     ) -> None:
         reply(list_config_resources(request, self._controller.image.state, self._cluster))
 
-    def _metadata(
-        self, listener: str, request: MetadataRequest, reply: Reply, access: Access
+    def _describe_topic_partitions(
+        self, _listener: str, request: DescribeTopicPartitionsRequest, reply: Reply
     ) -> None:
+        reply(describe_topic_partitions(request, self._controller.image.state))
+
+    def _metadata(self, listener: str, request: MetadataRequest, reply: Reply) -> None:
         to_controller = listener == self._cluster.controller_listener
         if to_controller:
             on_error: Callable[[ErrorCode, str | None], MetadataResponse]
             on_error = partial(metadata_error, request)
         elif self._controller.is_active:
-            on_error = partial(self._metadata_of_image, listener, request, access)
+            on_error = partial(self._metadata_of_image, listener, request)
         else:
-            reply(self._metadata_of_image(listener, request, access, ErrorCode.none, None))
+            reply(self._metadata_of_image(listener, request, ErrorCode.none, None))
             return
 
         def confirmed(state: MetadataState) -> MetadataResponse:
@@ -284,7 +243,7 @@ class ControllerApis:
             named = own_id
             if not to_controller and self._cluster.registration:
                 named = self._live(listener, state, own_id)
-            return describe_metadata(request, state, self._cluster, listener, named, access)
+            return describe_metadata(request, state, self._cluster, listener, named)
 
         self._controller.append_read_event(confirmed, on_error, METADATA_CONFIRMATION_MS, reply)
 
@@ -292,13 +251,12 @@ class ControllerApis:
         self,
         listener: str,
         request: MetadataRequest,
-        access: Access,
         _error: ErrorCode,
         _message: str | None,
     ) -> MetadataResponse:
         state = self._controller.image.state
         controller_id = self._controller_to_name(listener)
-        return describe_metadata(request, state, self._cluster, listener, controller_id, access)
+        return describe_metadata(request, state, self._cluster, listener, controller_id)
 
     def _controller_to_name(self, listener: str) -> int:
         """Return the node to name as the controller: never this node where it is a controller.
@@ -329,7 +287,7 @@ class ControllerApis:
         return self._random.choice(others or visible) if visible else NO_NODE
 
     def _describe_cluster(
-        self, listener: str, request: DescribeClusterRequest, reply: Reply, access: Access
+        self, listener: str, request: DescribeClusterRequest, reply: Reply
     ) -> None:
         to_controller = listener == self._cluster.controller_listener
         leader_id = self._raft.leader_and_epoch.leader_id
@@ -355,14 +313,6 @@ class ControllerApis:
                 self._cluster.cluster_id,
                 endpoints,
                 leader_id,
-                access,
                 to_controller=to_controller,
             )
         )
-
-
-def _screened(
-    screened: Screened[Q, R], generate: Callable[[Q], ControllerResult[R]]
-) -> ControllerResult[R]:
-    """Return the result of what is left of a request, with the answer to the whole."""
-    return generate(screened.request).with_response(screened.complete)

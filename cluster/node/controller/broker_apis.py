@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.node.controller.access.rights import Access
 from cluster.node.controller.alter_partition import alter_partition
 from cluster.node.controller.broker_lifecycle import broker_heartbeat
 from cluster.node.controller.cluster_control import (
@@ -48,7 +47,7 @@ from cluster.node.protocol.messages import (
 
 DEFAULT_TIMEOUT_MS = 30_000.0
 Generate = Callable[[Any, MetadataState], ControllerResult[Any]]
-Handler = Callable[[str, Any, Callable[[Any], None], Access], None]
+Handler = Callable[[str, Any, Callable[[Any], None]], None]
 
 
 class BrokerApis:
@@ -75,9 +74,7 @@ class BrokerApis:
     def _handler(self, request_type: type, generate: Generate) -> Handler:
         error_response = ERROR_RESPONSES[request_type]
 
-        def handle(
-            _listener: str, request: Any, reply: Callable[[Any], None], _access: Access
-        ) -> None:
+        def handle(_listener: str, request: Any, reply: Callable[[Any], None]) -> None:
             if isinstance(request, BrokerHeartbeatRequest):
                 self._controller.heartbeats.arrived(request.broker_id, request.broker_epoch)
             timeout = getattr(request, "timeout", None)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cluster.node.controller.access.codes import AclResourceType
-from cluster.node.controller.access.rights import (
+from cluster.node.controller.authorized_operations import (
     OPERATIONS_NOT_ASKED_FOR,
-    UNRESTRICTED,
-    Access,
+    OPERATIONS_ON_CLUSTER,
+    OPERATIONS_ON_TOPIC,
 )
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.registrations import client_endpoints, is_offline
@@ -47,7 +46,6 @@ def describe_metadata(
     cluster: ClusterInfo,
     listener: str,
     controller_id: int,
-    access: Access = UNRESTRICTED,
 ) -> MetadataResponse:
     """Return the brokers and the topics asked for by name or id, all when `topics` is null.
 
@@ -67,9 +65,7 @@ def describe_metadata(
             if topic.error_code is ErrorCode.unknown_topic_id
             else replace(
                 topic,
-                topic_authorized_operations=access.operations(
-                    AclResourceType.TOPIC, topic.name or ""
-                ),
+                topic_authorized_operations=OPERATIONS_ON_TOPIC,
             )
             for topic in topics
         ]
@@ -151,7 +147,6 @@ def describe_cluster(
     cluster_id: str,
     endpoints: Sequence[tuple[Endpoint, BrokerRegistration | None]],
     controller_id: int,
-    access: Access,
     *,
     to_controller: bool,
 ) -> DescribeClusterResponse:
@@ -164,7 +159,7 @@ def describe_cluster(
         response = _cluster_response(request, cluster_id, controller_id, endpoints)
         if not request.include_cluster_authorized_operations:
             return response
-        return replace(response, cluster_authorized_operations=access.operations_on_cluster())
+        return replace(response, cluster_authorized_operations=OPERATIONS_ON_CLUSTER)
     if request.endpoint_type in {ENDPOINTS_OF_BROKERS, ENDPOINTS_OF_CONTROLLERS}:
         error = ErrorCode.mismatched_endpoint_type
         message = "The request was sent to an endpoint of the other type."

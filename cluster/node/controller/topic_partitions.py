@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cluster.node.controller.access.codes import AclResourceType
-from cluster.node.controller.access.rights import UNRESTRICTED, Access
+from cluster.node.controller.authorized_operations import OPERATIONS_ON_TOPIC
 from cluster.node.controller.registrations import is_offline
 from cluster.node.controller.state import MetadataState, TopicImage
 from cluster.node.controller.topic_names import INTERNAL_TOPICS, invalid_name_reason
@@ -31,7 +30,7 @@ PARTITIONS_PER_PAGE_MAX: Final = 2_000
 
 
 def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, state: MetadataState, access: Access = UNRESTRICTED
+    request: DescribeTopicPartitionsRequest, state: MetadataState
 ) -> DescribeTopicPartitionsResponse:
     """Return a page of the topics asked for, of all topics when none is named.
 
@@ -52,11 +51,11 @@ def describe_topic_partitions(
         topic = state.topic_by_name(name)
         if topic is None:
             if asked:
-                topics.append(_unknown(name, access))
+                topics.append(_unknown(name))
             continue
         start = 0 if cursor is None or name != first else int(cursor.partition_index)
         end = min(topic.partition_count, start + remaining)
-        topics.append(_topic(topic, range(start, end), state, access))
+        topics.append(_topic(topic, range(start, end), state))
         if end < topic.partition_count:
             return _page(topics, (name, end))
         remaining -= max(end - start, 0)
@@ -76,7 +75,7 @@ def _page(
     )
 
 
-def _unknown(name: str, access: Access) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     is_invalid = invalid_name_reason(name) is not None
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.invalid_topic_exception
@@ -86,12 +85,12 @@ def _unknown(name: str, access: Access) -> DescribeTopicPartitionsResponseTopic:
         topic_id=None,
         is_internal=name in INTERNAL_TOPICS,
         partitions=(),
-        topic_authorized_operations=access.operations(AclResourceType.TOPIC, name),
+        topic_authorized_operations=OPERATIONS_ON_TOPIC,
     )
 
 
 def _topic(
-    topic: TopicImage, indexes: range, state: MetadataState, access: Access
+    topic: TopicImage, indexes: range, state: MetadataState
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.none,
@@ -99,7 +98,7 @@ def _topic(
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(_partition(topic, index, state) for index in indexes),
-        topic_authorized_operations=access.operations(AclResourceType.TOPIC, topic.name),
+        topic_authorized_operations=OPERATIONS_ON_TOPIC,
     )
 
 

@@ -82,8 +82,6 @@ from kio.schema.controller_registration.v0.request import ControllerRegistration
 from kio.schema.controller_registration.v0.request import Feature as ControllerRegistrationFeature
 from kio.schema.controller_registration.v0.request import Listener as ControllerRegistrationListener
 from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
-from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
-from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
 from kio.schema.create_partitions.v3.request import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -104,20 +102,8 @@ from kio.schema.create_topics.v7.response import (
     CreatableTopicResult,
     CreateTopicsResponse,
 )
-from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
-from kio.schema.delete_acls.v3.response import (
-    DeleteAclsFilterResult,
-    DeleteAclsMatchingAcl,
-    DeleteAclsResponse,
-)
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
-from kio.schema.describe_acls.v3.request import DescribeAclsRequest
-from kio.schema.describe_acls.v3.response import (
-    AclDescription,
-    DescribeAclsResource,
-    DescribeAclsResponse,
-)
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
@@ -201,9 +187,6 @@ from cluster.node.errors import ErrorCode
 
 __all__ = [
     "NO_THROTTLE",
-    "AclCreation",
-    "AclCreationResult",
-    "AclDescription",
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
     "AlterConfigsRequest",
@@ -247,8 +230,6 @@ __all__ = [
     "CreatableTopicConfig",
     "CreatableTopicConfigs",
     "CreatableTopicResult",
-    "CreateAclsRequest",
-    "CreateAclsResponse",
     "CreatePartitionsAssignment",
     "CreatePartitionsRequest",
     "CreatePartitionsResponse",
@@ -257,18 +238,10 @@ __all__ = [
     "CreateTopicsRequest",
     "CreateTopicsResponse",
     "DeletableTopicResult",
-    "DeleteAclsFilter",
-    "DeleteAclsFilterResult",
-    "DeleteAclsMatchingAcl",
-    "DeleteAclsRequest",
-    "DeleteAclsResponse",
     "DeleteTopicState",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
     "DescribableLogDirTopic",
-    "DescribeAclsRequest",
-    "DescribeAclsResource",
-    "DescribeAclsResponse",
     "DescribeClusterBroker",
     "DescribeClusterRequest",
     "DescribeClusterResponse",

@@ -2,23 +2,17 @@
 
 Like metrics it is learnt from the node's own trace, which passes through `AnnouncingTrace`. A
 healthy node says that it started, when it begins and ends to be the active controller, and when its
-broker is fenced and unfenced; no more. One that is not says which log directory went offline. One
-with an authorizer says what it refused to which principal, once each: else a quorum whose nodes are
-no super users would stand still in silence.
+broker is fenced and unfenced; no more. One that is not says which log directory went offline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from cluster.node.config import NodeConfig
 from cluster.node.ports import Trace
 
-DENIALS_MAX: Final = 100
-"""How many refusals are said at most."""
-NAME_MAX: Final = 100
-"""So many characters of a name that others chose."""
 _BROKER: dict[str, str] = {
     "fenced": "the broker is registered with epoch {broker_epoch} and fenced",
     "running": "the broker is unfenced",
@@ -32,26 +26,13 @@ class AnnouncingTrace:
     def __init__(self, trace: Trace, say: Callable[[str], None]) -> None:
         self._trace = trace
         self._say = say
-        self._denials: set[str] = set()
 
     def __call__(self, event: str, /, **fields: Any) -> None:
         """Pass an event on, then say what it means."""
         self._trace(event, **fields)
-        line = self._denied(fields) if event == "denied" else _line(event, fields)
+        line = _line(event, fields)
         if line is not None:
             self._say(line)
-
-    def _denied(self, fields: dict[str, Any]) -> str | None:
-        """Say a refusal that was not said yet. Strangers choose the names, and how many."""
-        principal, resource = fields["principal"][:NAME_MAX], fields["resource"][:NAME_MAX]
-        line = (
-            f"{principal!r} is denied {fields['operation']} on {fields['resource_type']} "
-            f"{resource!r}: {fields['reason']}"
-        )
-        if line in self._denials or len(self._denials) >= DENIALS_MAX:
-            return None
-        self._denials.add(line)
-        return line
 
 
 def started(config: NodeConfig) -> str:
