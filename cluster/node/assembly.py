@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from cluster.node.broker.assignments import AssignmentsConfig, AssignmentsManager
 from cluster.node.broker.config_admin import preprocess
@@ -54,7 +54,6 @@ from cluster.node.part_configs import (
 from cluster.node.ports import Clock, Disk, Failure, Network, Random, Trace
 from cluster.node.protocol.features import Features
 from cluster.node.protocol.messages import (
-    AlterConfigsRequest,
     EnvelopeRequest,
     IncrementalAlterConfigsRequest,
 )
@@ -62,7 +61,6 @@ from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.security.mechanisms import ScramCredential
 from cluster.values import valueclass
 
-_ALTERATIONS: Final = (IncrementalAlterConfigsRequest, AlterConfigsRequest)
 NodeSignal = Literal["resign", "snapshot"]
 
 
@@ -319,7 +317,7 @@ class Node:
         if from_client and self._held is not None:
             self._held.append(lambda: self.handle(listener, message, reply, origin))
             return
-        if from_client and isinstance(message, _ALTERATIONS):
+        if from_client and isinstance(message, IncrementalAlterConfigsRequest):
             left = preprocess(message, reply, self.controller.image.state, self._cluster)
             if left is None:
                 return

@@ -39,7 +39,6 @@ from cluster.node.kraft.voter_messages import AddVoterRequest, RemoveVoterReques
 from cluster.node.ports import Clock, Endpoint, Failure, Network, Timer
 from cluster.node.protocol.codec import MalformedError
 from cluster.node.protocol.messages import (
-    AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -78,7 +77,6 @@ _FORWARDED: Final[frozenset[type[Any]]] = frozenset(
         DeleteTopicsRequest,
         CreatePartitionsRequest,
         IncrementalAlterConfigsRequest,
-        AlterConfigsRequest,
         ElectLeadersRequest,
         AlterPartitionReassignmentsRequest,
         ListPartitionReassignmentsRequest,

@@ -12,14 +12,10 @@ from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
     AlterableConfig,
-    AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
-    AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-    LegacyAlterableConfig,
-    LegacyAlterConfigsResource,
 )
 
 CLUSTER = ClusterInfo("c", 1, (), static_configs={"num.io.threads": "4", "log.dirs": "/a,/b"})
@@ -185,27 +181,6 @@ def test_a_resource_twice_is_refused_twice():
     left, replies = sent(resource(4, ""), resource(4, ""))
     assert left is None
     assert [r.error_code for r in replies[0].responses] == [ErrorCode.invalid_request] * 2
-
-
-def test_alter_configs_is_checked_as_what_is_to_be_there_alone():
-    def legacy(**configs):
-        named = tuple(
-            LegacyAlterableConfig(name=name.replace("_", "."), value=value)
-            for name, value in configs.items()
-        )
-        item = LegacyAlterConfigsResource(resource_type=4, resource_name="", configs=named)
-        request = AlterConfigsRequest(resources=(item,), validate_only=False)
-        replies = []
-        state = holding(max_connections_per_ip_overrides="h:1")
-        return preprocess(request, replies.append, state, CLUSTER), replies
-
-    left, replies = legacy(max_connections_per_ip="0")
-    assert left is None
-    assert isinstance(replies[0], AlterConfigsResponse)
-    assert replies[0].responses[0].error_code is ErrorCode.invalid_request
-    left, replies = legacy(max_connections_per_ip="1")
-    assert left is not None
-    assert replies == []
 
 
 def test_a_level_of_the_root_logger_is_set_here_and_only_if_it_is_meant():

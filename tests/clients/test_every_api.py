@@ -120,19 +120,6 @@ SAMPLES = {
         ),
         validate_only=True,
     ),
-    ApiKey.ALTER_CONFIGS: m.AlterConfigsRequest(
-        resources=(
-            m.LegacyAlterConfigsResource(
-                resource_type=4,
-                resource_name="",
-                configs=(
-                    m.LegacyAlterableConfig(name="every.api", value="1"),
-                    m.LegacyAlterableConfig(name="min.insync.replicas", value="1"),
-                ),
-            ),
-        ),
-        validate_only=True,
-    ),
     ApiKey.LIST_CONFIG_RESOURCES: m.ListConfigResourcesRequest(),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: m.AlterPartitionReassignmentsRequest(
         timeout=SOON,

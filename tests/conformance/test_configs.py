@@ -30,7 +30,7 @@ DIFFERENCES = (
     Difference(
         "A controller of Kafka takes the last of two changes of a key; ours refuses both, as "
         "brokers do.",
-        "(legacy )?(name )?twice at the controller",
+        "(name )?twice at the controller",
     ),
     Difference(
         "Cordoned log directories (KIP-1066) are not there.",

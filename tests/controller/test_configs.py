@@ -8,12 +8,9 @@ from cluster.node.controller.configs.describe import MAX_DESCRIBED
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     AlterableConfig,
-    AlterConfigsRequest,
     AlterConfigsResource,
     DescribeClusterRequest,
     IncrementalAlterConfigsRequest,
-    LegacyAlterableConfig,
-    LegacyAlterConfigsResource,
     ListConfigResourcesRequest,
 )
 from tests.controller.fakes import (
@@ -226,35 +223,6 @@ def test_a_topic_is_not_created_with_what_it_cannot_have(name, value, message):
     node = active()
     (result,) = node.call(create(creatable("t", configs={name: value}))).topics
     assert (result.error_code, result.error_message) == (ErrorCode.invalid_config, message)
-
-
-def replaced(resource, validate_only=False, **configs):
-    return AlterConfigsRequest(
-        resources=(
-            LegacyAlterConfigsResource(
-                resource_type=resource[0],
-                resource_name=resource[1],
-                configs=tuple(
-                    LegacyAlterableConfig(name=name.replace("_", "."), value=value)
-                    for name, value in configs.items()
-                ),
-            ),
-        ),
-        validate_only=validate_only,
-    )
-
-
-def test_alter_configs_leaves_what_it_names_and_nothing_else():
-    node = active()
-    node.call(create(creatable("t", configs={"flush.ms": "1", "segment.ms": "2"})))
-    assert code_of(node.call(replaced(T, validate_only=True, flush_ms="3"))) == ErrorCode.none
-    assert values(node, T) == {"flush.ms": "1", "segment.ms": "2"}
-    assert code_of(node.call(replaced(T, flush_ms="3", retention_ms="4"))) == ErrorCode.none
-    assert values(node, T) == {"flush.ms": "3", "retention.ms": "4"}
-    assert code_of(node.call(replaced(T, flush_ms="x"))) == ErrorCode.invalid_config
-    assert code_of(node.call(replaced(T, flush_ms=None))) == ErrorCode.invalid_request
-    assert code_of(node.call(replaced((8, "1"), k="1"))) == ErrorCode.invalid_request
-    assert values(node, T) == {"flush.ms": "3", "retention.ms": "4"}
 
 
 def several(*resources, validate_only=False):

@@ -14,6 +14,7 @@ NOT_SERVED = {
     "DescribeAcls": 29,
     "CreateAcls": 30,
     "DeleteAcls": 31,
+    "AlterConfigs": 33,
     "CreateDelegationToken": 38,
     "RenewDelegationToken": 39,
     "ExpireDelegationToken": 40,

@@ -8,7 +8,7 @@ the request; the client is answered in the order of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,39 +31,33 @@ from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
     AlterableConfig,
-    AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
-    AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-    LegacyAlterConfigsResource,
-    LegacyAlterConfigsResourceResponse,
 )
 
-Request = IncrementalAlterConfigsRequest | AlterConfigsRequest
-Item = AlterConfigsResource | LegacyAlterConfigsResource
 Reply = Callable[[Any], None]
 _FORWARDED = frozenset({ResourceType.TOPIC, ResourceType.CLIENT_METRICS, ResourceType.GROUP})
 
 
 def preprocess(
-    request: Request,
+    request: IncrementalAlterConfigsRequest,
     reply: Reply,
     state: MetadataState,
     cluster: ClusterInfo,
-) -> tuple[Request, Reply] | None:
+) -> tuple[IncrementalAlterConfigsRequest, Reply] | None:
     """Return what the controller is to be asked, and who takes its answer.
 
     None: everything is settled here, and `reply` was called.
     """
-    items: Sequence[Item] = request.resources
+    items: Sequence[AlterConfigsResource] = request.resources
     counts = Counter((item.resource_type, item.resource_name) for item in items)
     settled: dict[int, ApiError] = {}
     for at, item in enumerate(items):
         try:
             _check(item, counts[item.resource_type, item.resource_name], state, cluster)
-            if isinstance(item, AlterConfigsResource) and _is_of_loggers(item):
+            if _is_of_loggers(item):
                 alter_loggers(item, cluster, validate_only=request.validate_only)
                 settled[at] = NO_ERROR
         except ConfigError as refusal:
@@ -93,21 +87,8 @@ _UNANSWERED = ApiError(ErrorCode.unknown_server_error)
 
 
 def _response(
-    request: Request, errors: Sequence[ApiError]
-) -> IncrementalAlterConfigsResponse | AlterConfigsResponse:
-    if isinstance(request, AlterConfigsRequest):
-        return AlterConfigsResponse(
-            throttle_time=NO_THROTTLE,
-            responses=tuple(
-                LegacyAlterConfigsResourceResponse(
-                    error_code=error.error,
-                    error_message=error.message,
-                    resource_type=item.resource_type,
-                    resource_name=item.resource_name,
-                )
-                for item, error in zip(request.resources, errors, strict=True)
-            ),
-        )
+    request: IncrementalAlterConfigsRequest, errors: Sequence[ApiError]
+) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(
@@ -122,7 +103,9 @@ def _response(
     )
 
 
-def _check(item: Item, occurrences: int, state: MetadataState, cluster: ClusterInfo) -> None:
+def _check(
+    item: AlterConfigsResource, occurrences: int, state: MetadataState, cluster: ClusterInfo
+) -> None:
     """Raise ConfigError for a resource whose change is not forwarded."""
     if occurrences > 1:
         message = "Each resource must appear at most once."
@@ -139,10 +122,8 @@ def _check(item: Item, occurrences: int, state: MetadataState, cluster: ClusterI
         raise ConfigError(ErrorCode.invalid_request, message)
 
 
-def _is_of_loggers(item: Item) -> bool:
-    """Whether it is for loggers, which the old AlterConfigs does not know."""
-    is_incremental = isinstance(item, AlterConfigsResource)
-    return is_incremental and int(item.resource_type) == ResourceType.BROKER_LOGGER
+def _is_of_loggers(item: AlterConfigsResource) -> bool:
+    return int(item.resource_type) == ResourceType.BROKER_LOGGER
 
 
 def _check_own_id(name: str, cluster: ClusterInfo) -> None:
@@ -156,18 +137,14 @@ def _check_own_id(name: str, cluster: ClusterInfo) -> None:
 
 
 def _check_broker(
-    resource: ConfigResource, item: Item, state: MetadataState, cluster: ClusterInfo
+    resource: ConfigResource, item: AlterConfigsResource, state: MetadataState, cluster: ClusterInfo
 ) -> None:
     of_one_broker = bool(resource.name)
-    if isinstance(item, AlterConfigsResource):
-        for config in item.configs:
-            _check_list(config)
-        current = in_force(state.resource_configs(resource), of_one_broker=of_one_broker)
-        changes = incremental_changes(resource, item.configs, current)
-        after: Mapping[str, str] = changed(current, changes)
-    else:
-        after = {config.name: config.value for config in item.configs if config.value is not None}
-    validate_broker(after, cluster.static_configs, of_one_broker=of_one_broker)
+    for config in item.configs:
+        _check_list(config)
+    current = in_force(state.resource_configs(resource), of_one_broker=of_one_broker)
+    changes = incremental_changes(resource, item.configs, current)
+    validate_broker(changed(current, changes), cluster.static_configs, of_one_broker=of_one_broker)
 
 
 def _check_list(config: AlterableConfig) -> None:

@@ -1,6 +1,6 @@
 """Requests for the controller and for the metadata, by type (ControllerApis, partly KafkaApis).
 
-- CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs, AlterConfigs, ElectLeaders,
+- CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs, ElectLeaders,
   AlterPartitionReassignments: by the active controller, on whichever listener; every other node
   answers NOT_CONTROLLER. ListPartitionReassignments is a confirmed read there.
 - DescribeConfigs: on the controller listener a confirmed read, or NOT_CONTROLLER, but of this node
@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from cluster.node.controller.broker_apis import BrokerApis
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.describe import describe_configs, list_config_resources
-from cluster.node.controller.configuration_control import alter_configs, incremental_alter_configs
+from cluster.node.controller.configuration_control import incremental_alter_configs
 from cluster.node.controller.controller import QuorumController
 from cluster.node.controller.describe import describe_cluster, describe_metadata
 from cluster.node.controller.elections import elect_leaders
@@ -38,7 +38,6 @@ from cluster.node.controller.error_responses import (
     delete_topics_error,
     describe_configs_error,
     elect_leaders_error,
-    legacy_alter_configs_error,
     list_reassignments_error,
     metadata_error,
 )
@@ -56,7 +55,6 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.ports import Endpoint, Random
 from cluster.node.protocol.messages import (
-    AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -99,7 +97,6 @@ class ControllerApis:
             DeleteTopicsRequest: self._delete_topics,
             CreatePartitionsRequest: self._create_partitions,
             IncrementalAlterConfigsRequest: self._incremental_alter_configs,
-            AlterConfigsRequest: self._alter_configs,
             ElectLeadersRequest: self._elect_leaders,
             AlterPartitionReassignmentsRequest: self._alter_reassignments,
             ListPartitionReassignmentsRequest: self._list_reassignments,
@@ -151,14 +148,6 @@ class ControllerApis:
         self._controller.append_write_event(
             lambda state: incremental_alter_configs(request, state, self._cluster),
             partial(alter_configs_error, request),
-            DEFAULT_API_TIMEOUT_MS,
-            reply,
-        )
-
-    def _alter_configs(self, _listener: str, request: AlterConfigsRequest, reply: Reply) -> None:
-        self._controller.append_write_event(
-            lambda state: alter_configs(request, state, self._cluster),
-            partial(legacy_alter_configs_error, request),
             DEFAULT_API_TIMEOUT_MS,
             reply,
         )

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs and AlterConfigs at the controller (ConfigurationControlManager).
+"""IncrementalAlterConfigs at the controller (ConfigurationControlManager).
 
 Names and values of topics, groups and subscriptions of clients' metrics are checked here; those of
 brokers by the broker that was asked, before it forwards (`cluster.node.broker.config_admin`): a
@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.definitions import BROKER, QUOTAS, TOPIC, Keys
@@ -29,7 +28,7 @@ from cluster.node.controller.leadership import MIN_INSYNC_REPLICAS
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import ClearElrRecord, ConfigRecord
 from cluster.node.controller.registrations import broker_ids
-from cluster.node.controller.result import NO_ERROR, ApiError, ControllerResult
+from cluster.node.controller.result import NO_ERROR, ControllerResult
 from cluster.node.controller.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.controller.topic_names import invalid_name_reason
 from cluster.node.errors import ErrorCode
@@ -37,19 +36,14 @@ from cluster.node.loggers import LEVELS, ROOT
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
     AlterableConfig,
-    AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
-    AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-    LegacyAlterConfigsResource,
-    LegacyAlterConfigsResourceResponse,
 )
 
 Changes = Mapping[str, str | None]
 """Name -> the value that it is to have; None: none."""
-Item = TypeVar("Item", AlterConfigsResource, LegacyAlterConfigsResource)
 
 
 class OpType(enum.IntEnum):
@@ -65,86 +59,39 @@ def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, state: MetadataState, cluster: ClusterInfo
 ) -> ControllerResult[IncrementalAlterConfigsResponse]:
     """Return the records of every resource with legal changes only, and the results (KIP-339)."""
-
-    def changes(resource: ConfigResource, item: AlterConfigsResource) -> Changes | None:
-        if resource.type == ResourceType.BROKER_LOGGER:
-            alter_loggers(item, cluster, validate_only=request.validate_only)
-            return None
-        current = state.resource_configs(resource)
-        return incremental_changes(resource, item.configs, current)
-
-    records, results = _altered(request.resources, changes, state, cluster)
-    return ControllerResult(
-        records=() if request.validate_only else records,
-        response=IncrementalAlterConfigsResponse(
-            throttle_time=NO_THROTTLE,
-            responses=tuple(
-                AlterConfigsResourceResponse(
-                    error_code=error.error,
-                    error_message=error.message,
-                    resource_type=item.resource_type,
-                    resource_name=item.resource_name,
-                )
-                for item, error in results
-            ),
-        ),
-    )
-
-
-def alter_configs(
-    request: AlterConfigsRequest, state: MetadataState, cluster: ClusterInfo
-) -> ControllerResult[AlterConfigsResponse]:
-    """Return the records that leave every resource with what it is given only, and the results."""
-
-    def changes(resource: ConfigResource, item: LegacyAlterConfigsResource) -> Changes:
-        kept: dict[str, str | None] = {config.name: config.value for config in item.configs}
-        return kept | {name: None for name in state.resource_configs(resource) if name not in kept}
-
-    records, results = _altered(request.resources, changes, state, cluster)
-    return ControllerResult(
-        records=() if request.validate_only else records,
-        response=AlterConfigsResponse(
-            throttle_time=NO_THROTTLE,
-            responses=tuple(
-                LegacyAlterConfigsResourceResponse(
-                    error_code=error.error,
-                    error_message=error.message,
-                    resource_type=item.resource_type,
-                    resource_name=item.resource_name,
-                )
-                for item, error in results
-            ),
-        ),
-    )
-
-
-def _altered(
-    items: Sequence[Item],
-    changes_of: Callable[[ConfigResource, Item], Changes | None],
-    state: MetadataState,
-    cluster: ClusterInfo,
-) -> tuple[tuple[MetadataRecord, ...], list[tuple[Item, ApiError]]]:
-    """Return the records of all resources that may change so, and what to say of each, once.
-
-    `changes_of` gives None for what is no part of the metadata.
-    """
+    items = request.resources
     by_resource = {ConfigResource(item.resource_type, item.resource_name): item for item in items}
     counts = Counter((item.resource_type, item.resource_name) for item in items)
     records: list[MetadataRecord] = []
-    results: list[tuple[Item, ApiError]] = []
+    results: list[AlterConfigsResourceResponse] = []
     for resource, item in by_resource.items():
         error = NO_ERROR
         try:
             _check_once(counts[item.resource_type, item.resource_name])
             check_named_once(item)
             check_not_null(item)
-            changes = changes_of(resource, item)
-            if changes is not None:
+            if resource.type == ResourceType.BROKER_LOGGER:
+                alter_loggers(item, cluster, validate_only=request.validate_only)
+            else:
+                current = state.resource_configs(resource)
+                changes = incremental_changes(resource, item.configs, current)
                 records += _checked_records(resource, changes, state, cluster)
         except ConfigError as refusal:
             error = refusal.api_error
-        results.append((item, error))
-    return tuple(records), results
+        results.append(
+            AlterConfigsResourceResponse(
+                error_code=error.error,
+                error_message=error.message,
+                resource_type=item.resource_type,
+                resource_name=item.resource_name,
+            )
+        )
+    return ControllerResult(
+        records=() if request.validate_only else tuple(records),
+        response=IncrementalAlterConfigsResponse(
+            throttle_time=NO_THROTTLE, responses=tuple(results)
+        ),
+    )
 
 
 def _checked_records(
@@ -213,19 +160,19 @@ def _check_once(occurrences: int) -> None:
         raise ConfigError(ErrorCode.invalid_request, "Duplicate resource.")
 
 
-def check_named_once(item: AlterConfigsResource | LegacyAlterConfigsResource) -> None:
+def check_named_once(item: AlterConfigsResource) -> None:
     """Refuse a key that is changed twice. Raises ConfigError."""
     counts = Counter(config.name for config in item.configs)
     if any(count > 1 for count in counts.values()):
         raise ConfigError(ErrorCode.invalid_request, "Error due to duplicate config keys")
 
 
-def check_not_null(item: AlterConfigsResource | LegacyAlterConfigsResource) -> None:
+def check_not_null(item: AlterConfigsResource) -> None:
     """Refuse values that are missing. Raises ConfigError."""
     missing = [
         config.name
         for config in item.configs
-        if config.value is None and getattr(config, "config_operation", None) != OpType.DELETE
+        if config.value is None and int(config.config_operation) != OpType.DELETE
     ]
     if missing:
         message = f"Null value not supported for : {', '.join(missing)}"

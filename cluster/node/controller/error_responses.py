@@ -5,9 +5,7 @@ from __future__ import annotations
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
-    AlterConfigsRequest,
     AlterConfigsResourceResponse,
-    AlterConfigsResponse,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     BrokerId,
@@ -29,7 +27,6 @@ from cluster.node.protocol.messages import (
     ElectLeadersTopicResult,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-    LegacyAlterConfigsResourceResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     MetadataRequest,
@@ -91,26 +88,6 @@ def alter_configs_error(
         throttle_time=NO_THROTTLE,
         responses=tuple(
             AlterConfigsResourceResponse(
-                error_code=error,
-                error_message=message,
-                resource_type=resource_type,
-                resource_name=resource_name,
-            )
-            for resource_type, resource_name in dict.fromkeys(
-                (item.resource_type, item.resource_name) for item in request.resources
-            )
-        ),
-    )
-
-
-def legacy_alter_configs_error(
-    request: AlterConfigsRequest, error: ErrorCode, message: str | None
-) -> AlterConfigsResponse:
-    """Return the error for every resource, once."""
-    return AlterConfigsResponse(
-        throttle_time=NO_THROTTLE,
-        responses=tuple(
-            LegacyAlterConfigsResourceResponse(
                 error_code=error,
                 error_message=message,
                 resource_type=resource_type,

@@ -16,7 +16,6 @@ from cluster.node.controller.error_responses import (
     create_topics_error,
     delete_topics_error,
     elect_leaders_error,
-    legacy_alter_configs_error,
     list_reassignments_error,
 )
 from cluster.node.errors import ErrorCode
@@ -28,7 +27,6 @@ from cluster.node.kraft.voter_messages import (
     RemoveVoterResponse,
 )
 from cluster.node.protocol.messages import (
-    AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -44,7 +42,6 @@ _FAILED: Final[Mapping[type[Any], _Failed]] = {
     DeleteTopicsRequest: delete_topics_error,
     CreatePartitionsRequest: create_partitions_error,
     IncrementalAlterConfigsRequest: alter_configs_error,
-    AlterConfigsRequest: legacy_alter_configs_error,
     ElectLeadersRequest: elect_leaders_error,
     AlterPartitionReassignmentsRequest: alter_reassignments_error,
     ListPartitionReassignmentsRequest: list_reassignments_error,

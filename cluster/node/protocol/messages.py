@@ -17,13 +17,6 @@ from typing import cast
 
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
 from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
-from kio.schema.alter_configs.v2.request import AlterableConfig as LegacyAlterableConfig
-from kio.schema.alter_configs.v2.request import AlterConfigsRequest
-from kio.schema.alter_configs.v2.request import AlterConfigsResource as LegacyAlterConfigsResource
-from kio.schema.alter_configs.v2.response import (
-    AlterConfigsResourceResponse as LegacyAlterConfigsResourceResponse,
-)
-from kio.schema.alter_configs.v2.response import AlterConfigsResponse
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.alter_partition.v3.request import BrokerState as AlterPartitionBrokerState
 from kio.schema.alter_partition.v3.request import PartitionData as AlterPartitionRequestPartition
@@ -189,10 +182,8 @@ __all__ = [
     "NO_THROTTLE",
     "AllocateProducerIdsRequest",
     "AllocateProducerIdsResponse",
-    "AlterConfigsRequest",
     "AlterConfigsResource",
     "AlterConfigsResourceResponse",
-    "AlterConfigsResponse",
     "AlterPartitionBrokerState",
     "AlterPartitionReassignmentsRequest",
     "AlterPartitionReassignmentsResponse",
@@ -275,9 +266,6 @@ __all__ = [
     "FinalizedFeatureKey",
     "IncrementalAlterConfigsRequest",
     "IncrementalAlterConfigsResponse",
-    "LegacyAlterConfigsResource",
-    "LegacyAlterConfigsResourceResponse",
-    "LegacyAlterableConfig",
     "ListConfigResourcesRequest",
     "ListConfigResourcesResource",
     "ListConfigResourcesResponse",

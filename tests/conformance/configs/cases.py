@@ -8,7 +8,7 @@ from typing import Any
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
-CREATE_TOPICS, DESCRIBE, LEGACY, INCREMENTAL, LIST = 19, 32, 33, 44, 74
+CREATE_TOPICS, DESCRIBE, INCREMENTAL, LIST = 19, 32, 44, 74
 CLIENT, CONTROLLER = "client", "controller"
 
 
@@ -51,22 +51,6 @@ def alter(
                     {"name": name, "config_operation": operation, "value": value}
                     for name, operation, value in changes
                 ],
-            }
-        ],
-        "validate_only": validate_only,
-    }
-
-
-def replace(
-    resource: Resource, *values: tuple[str, str | None], validate_only: bool = False
-) -> Any:
-    """AlterConfigs of one resource: all that it has from then on."""
-    return {
-        "resources": [
-            {
-                "resource_type": resource[0],
-                "resource_name": resource[1],
-                "configs": [{"name": name, "value": value} for name, value in values],
             }
         ],
         "validate_only": validate_only,
@@ -358,25 +342,10 @@ def _refusals() -> Iterator[Case]:
             key = {TOPIC: "flush.ms", METRICS: "metrics", GROUP: "share.isolation.level"}
             change = (key.get(kind, "log.retention.ms"), SET, "5")
             yield tried(f"resource {kind} {name!r}", alter((kind, name), change))
-            old = replace((kind, name), (change[0], "5"))
-            yield Case(f"legacy {kind} {name!r} at the {listener}", listener, LEGACY, 2, old)
         level = alter((LOGGER, "1"), ("no.such.logger", SET, "INFO"))
         yield tried("a logger that is not there", level)
         both = alter(T, ("flush.ms", SET, "1"))
         yield tried("resource twice", {**both, "resources": [*both["resources"] * 2]})
-        if listener == CLIENT:  # a controller of Kafka deletes what is null
-            old = replace(T, ("retention.ms", None))
-            yield Case(f"legacy null at the {listener}", listener, LEGACY, 2, old)
-        for what, resource, values in (
-            ("subscription wrong", S, [("interval.ms", "1")]),
-            ("wrong", T, [("retention.ms", "abc")]),
-            ("unknown", T, [("nonsense", "1")]),
-            ("read-only", ONE, [("node.id", "7")]),
-            ("unknown of broker 1", ONE, [("nonsense", "7")]),
-            ("twice", T, [("flush.ms", "1"), ("flush.ms", "2")]),
-        ):
-            body = replace(resource, *values, validate_only=True)
-            yield Case(f"legacy {what} at the {listener}", listener, LEGACY, 2, body)
 
 
 def _changes() -> Iterator[Case]:
@@ -415,8 +384,3 @@ def _changes() -> Iterator[Case]:
             body = {"resource_types": listed}
             yield Case(f"list {listed} at the {listener}", listener, LIST, 1, body)
         yield Case(f"list in version 0 at the {listener}", listener, LIST, 0, {})
-    body = replace(T, ("flush.ms", "3"), ("segment.ms", "5"))
-    yield Case("replace", CLIENT, LEGACY, 2, body)
-    yield shown("the replaced", T, "flush.ms", "segment.ms", "cleanup.policy", THROTTLED)
-    yield Case("replace broker 1", CLIENT, LEGACY, 0, replace(ONE, ("log.roll.ms", "8000000")))
-    yield shown("broker 1 replaced", ONE, "log.roll.ms", "log.retention.ms")
