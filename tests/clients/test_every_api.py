@@ -328,6 +328,4 @@ def test_an_api_is_answered_in_its_lowest_and_highest_version(nodes, listener, k
         expected = {ErrorCode.invalid_request}  # it cannot name the epochs that a replica must
     if (listener, key, version) == (ListenerType.CONTROLLER, ApiKey.DESCRIBE_CLUSTER, 0):
         expected = {ErrorCode.mismatched_endpoint_type}  # version 0 can only ask for brokers
-    if (listener, key) == (ListenerType.CONTROLLER, ApiKey.DESCRIBE_DELEGATION_TOKEN):
-        expected = {ErrorCode.unknown_server_error}  # as Kafka's controllers
     assert found == expected, answer

@@ -123,10 +123,6 @@ class QuorumController:
         """Return whether a read needs a majority's word before it is answered."""
         return True
 
-    def wall_ms(self) -> int:
-        """Return the time that records name, in ms since the Unix epoch."""
-        return self._clock.wall_ms()
-
     def newest_state(self) -> MetadataState:
         """Return what records are generated from: everything appended, committed or not (M42)."""
         return self.speculative.state
