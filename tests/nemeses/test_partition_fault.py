@@ -113,16 +113,16 @@ def test_a_cut_that_leaks_is_not_verified(with_view):
     with_view(body)
 
 
-def test_a_restore_that_does_not_restore_is_not_verified(with_view, monkeypatch):
-    monkeypatch.setattr("nemeses.partition.WORKS_TIMEOUT_S", 0.1)
-
+def test_a_restore_that_does_not_restore_is_not_verified(with_view):
     async def body(view) -> None:
         async def nothing(links) -> None:
             """Pretend."""
 
         cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
         restore, view.backend.restore_links = view.backend.restore_links, nothing
-        failed = await heal(view, cut)
+        with pytest.MonkeyPatch.context() as patience:
+            patience.setattr("nemeses.partition.WORKS_TIMEOUT_S", 0.1)
+            failed = await heal(view, cut)
         assert not failed.verified
         assert "n2->n1 is still cut" in failed.detail["reason"]
         assert view.active == [cut]
