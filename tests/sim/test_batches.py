@@ -182,12 +182,13 @@ def test_a_batch_whose_spark_dies_reports_how_to_go_on(tmp_path, monkeypatch):
 
         run_on_spark(batch, spark, kill_spark)
 
+    state = Path(os.environ["XDG_STATE_HOME"])
     arguments = ("sim", "--seeds", "11..14", "--spark-master", "local[1]", "--out", str(tmp_path))
     monkeypatch.setattr("harness.sim.batch.WAVE", 1)
     monkeypatch.setattr(sim, "run_on_spark", dying)
     code, output = invoke(*arguments)
 
-    assert code == 2
+    assert code == 2, output + "".join(map(Path.read_text, state.rglob("*.txt")))
     assert "Traceback" not in output
     assert output.splitlines()[-1].startswith("kraftprobe: a Spark job died: ")
     assert "; its JVM ended; " in output
