@@ -39,7 +39,9 @@ class Figures:
 class LiveFigures:
     """Computes figures from events. Memory is bounded by the completions of one window."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, says_why: bool = True) -> None:
+        """`says_why`: whether nodes that end over their storage say so; else the fault does."""
+        self._says_why = says_why
         self._counts: Counter[EventType] = Counter()
         self._open: dict[int | str, int] = {}
         self._window: deque[tuple[int, int]] = deque()
@@ -101,7 +103,7 @@ class LiveFigures:
             self._leader, self._epoch = value.get("leader"), value.get("epoch")
             self._leaders_seen += 1
         elif event.f == "crash":
-            excused = storage_failed(value.get("output_tail"))
+            excused = not self._says_why or storage_failed(value.get("output_tail"))
             self._deaths.append((str(value.get("node")), excused))
         elif event.type is not EventType.INVOKE and "entry" in value:
             if value.get("phase") == "inject" and value.get("targets"):

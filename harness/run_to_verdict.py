@@ -9,7 +9,7 @@ import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from harness.final_reads import FinalReads
 from harness.interpreter import HarnessError
 from harness.judgement import judge_and_report
 from harness.live_figures import LiveFigures
+from harness.own_delays import OwnDelays
 from harness.plan import Plan
 from harness.plan_backend import place_of
 from harness.plan_document import plan_document
@@ -39,12 +40,10 @@ from harness.recorder import Recorder
 from harness.room import lack_of_room, run_broken_off
 from harness.run_phases import Run, conduct
 from harness.shown import Shown
+from results.advice import starved
 from results.engine import Engine
 from results.model import system_shown
 from results.store import RunStore
-
-STARVED_LOAD = 2.0
-"""Load average for each processor from which operations are likely to have waited for one."""
 
 
 @valueclass
@@ -98,26 +97,20 @@ def _perform(request: Request, store: RunStore) -> int:
         remedy = f" (remedy: {skipped.remedy})" if skipped.remedy else ""
         display.say(f"SKIPPED {skipped.fault}: it cannot work here: {skipped.reason}{remedy}")
     run_cluster(plan, store, display)
-    starved = "" if plan.backend == SIM.name else starvation()  # before judging adds to the load
+    scarce = "" if plan.backend == SIM.name else starvation()  # before judging adds to the load
     with Engine(request.spark_master, display.say) as engine:
         display.say("judging")
         code = judge_and_report(
             store, engine.judge, with_report=request.with_report, shown=request.shown
         )
-    if starved and code in (EXIT_CODES[Status.UNDER_EXERCISED], EXIT_CODES[Status.UNKNOWN]):
-        display.say(starved)
+    if scarce and code in (EXIT_CODES[Status.UNDER_EXERCISED], EXIT_CODES[Status.UNKNOWN]):
+        display.say(scarce)
     return code
 
 
 def starvation() -> str:
     """Say that processors of this machine were scarce in the last minute; empty if not."""
-    load, processors = os.getloadavg()[0], os.cpu_count() or 1
-    if load < STARVED_LOAD * processors:
-        return ""
-    return (
-        f"the machine was starved: in the last minute {load:.1f} processes wanted its {processors} "
-        "processors; repeat the run where others leave it more, or at a lower --rate"
-    )
+    return starved(os.getloadavg()[0], os.cpu_count() or 1)
 
 
 def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
@@ -145,7 +138,8 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
                 recorder.listen(_NoteNoSpace(recorder, store.folder))
                 clock = place.make_clock()
                 run = Run(plan, place.backend, recorder, clock, place.standings)
-                reads = await _show_and_conduct(run, display)
+                async with _own_delays(recorder, plan):
+                    reads = await _show_and_conduct(run, display)
                 for read in reads.reads.values():
                     store.write_final_read(read)
                 recorder.note("phase", {"name": "evidence"})
@@ -207,7 +201,7 @@ def system_of(plan: Plan, run: str) -> System:
 
 async def _show_and_conduct(run: Run, display: Display) -> FinalReads:
     """Conduct the run with the display beside it."""
-    live = LiveFigures()
+    live = LiveFigures(says_why=run.plan.kind.metadata_quorum)
     run.recorder.listen(live.take)
     with display:
         shown = asyncio.ensure_future(display.refresh(live, run.recorder.now_ns))
@@ -217,6 +211,21 @@ async def _show_and_conduct(run: Run, display: Display) -> FinalReads:
             shown.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await shown
+
+
+@contextlib.asynccontextmanager
+async def _own_delays(recorder: Recorder, plan: Plan) -> AsyncIterator[None]:
+    """Watch the harness itself; in a simulated world nothing is late."""
+    if plan.backend == SIM.name:
+        yield
+        return
+    delays = OwnDelays(recorder)
+    watch = asyncio.ensure_future(delays.watch())
+    try:
+        yield
+        delays.end()
+    finally:
+        watch.cancel()
 
 
 def repeat_command(arguments: list[str], seed: int) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checkers.evidence.assisted import OPEN_END_NS
-from checkers.history import NEMESIS, Event, EventType, Operation
+from checkers.history import NEMESIS, Event, EventType, Operation, seconds
 from checkers.history.recorded import columns_of
-from checkers.runs.faults import phases
+from checkers.runs.faults import OWN_DELAYS, phases
 from checkers.verdict import CheckResult, Status
 
 _LINES_MAX = 5
@@ -16,8 +16,25 @@ _LATE_S = 1.0
 """A fault that begins later than this after its time in the plan is named."""
 
 
-def advice_of(checks: Sequence[CheckResult]) -> list[str]:
-    """Return a line for each check that decided nothing: what it lacks, and what to do."""
+STARVED_LOAD = 2.0
+"""Load average for each processor from which operations are likely to have waited for one."""
+
+
+def starved(load: float, processors: int) -> str:
+    """Say that processors of this machine were scarce in the last minute; empty if not."""
+    if load < STARVED_LOAD * processors:
+        return ""
+    return (
+        f"the machine was starved: in the last minute {load:.1f} processes wanted its {processors} "
+        "processors; repeat the run where others leave it more, or at a lower --rate"
+    )
+
+
+def advice_of(checks: Sequence[CheckResult], notes: Sequence[Event] = ()) -> list[str]:
+    """Return a line for each check that decided nothing: what it lacks, and what to do.
+
+    Behind them, that the machine was starved, where the run's notes show it.
+    """
     lines = []
     for check in checks:
         if check.status is Status.UNKNOWN:
@@ -32,7 +49,21 @@ def advice_of(checks: Sequence[CheckResult]) -> list[str]:
                 "--campaign RUN/plan.json --duration S --rate R; of a fault that did not take "
                 "effect, kraftprobe doctor says why it cannot work here"
             )
-    return lines[:_LINES_MAX]
+    scarce = [text for note in notes if (text := _starved(note))]
+    return lines[:_LINES_MAX] + (scarce[-1:] if lines else [])
+
+
+def _starved(note: Event) -> str:
+    load, processors = _own(note, "load"), _own(note, "processors")
+    return "" if load is None or processors is None else starved(load, int(processors))
+
+
+def _own(note: Event, name: str) -> float | None:
+    """Return a number of a note of the harness on itself."""
+    if note.process != NEMESIS or note.f != OWN_DELAYS or not isinstance(note.value, dict):
+        return None
+    value = note.value.get(name)
+    return float(value) if isinstance(value, int | float) else None
 
 
 def tool_text(
@@ -47,6 +78,15 @@ def tool_text(
     lag_ms = _overrun_ms(plan, operations)
     if lag_ms is not None:
         parts.append(f"no operation ran over its time-out by more than {lag_ms:.0f} ms")
+    late_ms = [ms for note in notes if (ms := _own(note, "late_ms")) is not None]
+    parts += [f"its event loop was late by {ms:.0f} ms at most" for ms in late_ms[-1:]]
+    parts += [text for note in notes if (text := _starved(note))]
+    parts += [
+        f"at {seconds(note.time_ns, 3)} the wall clock of the machine that ran the harness was set "
+        f"by {step_s:+.3f} s"
+        for note in notes
+        if (step_s := _own(note, "clock_step_s")) is not None
+    ][:_LINES_MAX]
     parts.append("all times here are of one monotonic clock, which no step of a wall clock moves")
     return "; ".join(parts)
 

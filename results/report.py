@@ -141,7 +141,7 @@ def render(
             status=results.status,
             headline=_headline(results, ordered, story, context),
             brief=brief_of(story, ordered, reigning.of(story.partition), spans) if story else [],
-            advice=[] if results.status is Status.FAIL else advice_of(ordered),
+            advice=[] if results.status is Status.FAIL else advice_of(ordered, notes),
             system=system_shown(plan),
             tool=tool_text(plan, notes, operations),
             plan=plan,

@@ -14,7 +14,9 @@ SWEEP = "sweep"
 """The heal of what no injection accounts for (`nemeses.drive`)."""
 OVER = "over"
 """Key of an injection's value: its heal was journaled before its effect was measured."""
-NO_FAULT = frozenset({"leader", "phase"})
+OWN_DELAYS = "harness"
+"""The harness's note on itself: how late its loop was, the load, or a step of its wall clock."""
+NO_FAULT = frozenset({"leader", "phase", OWN_DELAYS})
 """Nemesis events that observe or mark, and do nothing."""
 
 

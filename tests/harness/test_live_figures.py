@@ -16,8 +16,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def fed(*events):
-    live = LiveFigures()
+def fed(*events, says_why=True):
+    live = LiveFigures(says_why=says_why)
     for index, (time_s, process, type_, f, value) in enumerate(events):
         live.take(Event(index, int(time_s * S), process, EventType(type_), f, None, value))
     return live
@@ -63,7 +63,7 @@ def test_leader_faults_phase_and_crashes_are_shown():
 FULL = ["fatal: OSError: [Errno 28] No space left on device"]
 
 
-def filled(*crashes, targets=("n1", "n5")):
+def filled(*crashes, targets=("n1", "n5"), says_why=True):
     """A full disk on two nodes, then deaths: (node, its last output)."""
     detail = {"may_end_node": True}
     inject = {"phase": "inject", "entry": 0, "targets": [*targets], "detail": detail}
@@ -72,7 +72,7 @@ def filled(*crashes, targets=("n1", "n5")):
         (1 if node == "n5" else 3, "nemesis", "info", "crash", {"node": node, "output_tail": tail})
         for node, tail in crashes
     ]
-    figures = fed(*sorted(events, key=lambda event: event[0])).figures(4 * S)
+    figures = fed(*sorted(events, key=lambda event: event[0]), says_why=says_why).figures(4 * S)
     return figures.ended, figures.crashes, plain_line(figures)
 
 
@@ -82,6 +82,11 @@ def test_a_death_that_a_fault_meant_is_no_crash():
     assert (ended, crashes) == (("n1", "n5"), ())
     assert "ended by a fault: n1, n5" in line
     assert "CRASHED" not in line
+
+
+def test_a_node_of_a_system_that_does_not_say_why_is_excused_by_its_fault():
+    assert filled(("n1", ["panic: write failed"]), says_why=False)[:2] == (("n1",), ())
+    assert filled(("n2", ["panic: write failed"]), says_why=False)[:2] == ((), ("n2",))
 
 
 def test_a_death_that_no_fault_explains_is_a_crash():

@@ -240,6 +240,20 @@ def test_the_page_says_how_late_the_tool_itself_was():
     assert "by more than 250 ms" in said
 
 
+def test_a_starved_machine_and_steps_of_its_clock_are_said():
+    notes = [
+        note(0, 12, EventType.INFO, "harness", clock_step_s=-3600.0),
+        note(1, 20, EventType.INFO, "harness", late_ms=2100, load=9.0, processors=2),
+    ]
+    said = tool_text({}, notes, [])
+    for part in ("late by 2100 ms", "9.0 processes wanted its 2", "at 12.000 s", "-3600.000 s"):
+        assert part in said
+    under = CheckResult("exercised", Status.UNDER_EXERCISED, "12 operations ok")
+    passed = CheckResult("exercised", Status.PASS, "")
+    assert [len(advice_of([check], notes)) for check in (under, passed)] == [2, 0]
+    assert "the machine was starved" in advice_of([under], notes)[-1]
+
+
 def test_a_node_s_own_lines_are_those_around_the_violation(tmp_path):
     (tmp_path / "n1").mkdir()
     (tmp_path / "n2").mkdir()
