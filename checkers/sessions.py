@@ -103,7 +103,7 @@ def check_key(
     for session in _sessions(known, per_node=per_node):
         wrong = wrong or _read_before_own_write(session, versions)
         edges += [e for e in _demands(session, versions, asked) if e.kind in asked]
-    wrong = wrong or _cycle(edges, versions)
+    wrong = wrong or _cycle(edges, versions, {o.index: o for o in known})
     proof: dict[str, Any]
     anomalies: tuple[dict[str, Any], ...] = ()
     if wrong is not None:
@@ -185,11 +185,13 @@ def _sessions(operations: Sequence[Operation], *, per_node: bool) -> list[list[O
 def _phantom(operations: Sequence[Operation], versions: _Versions) -> dict[str, Any] | None:
     for operation in operations:
         if operation.type is EventType.OK and versions.of(operation) is None:
-            explanation = (
-                f"operation {operation.index} read {operation.output!r}, which nobody wrote"
-            )
+            explanation = f"{_reader(operation)} read {show(operation.output)}, which nobody wrote"
             return _anomaly("phantom-read", explanation, [operation])
     return None
+
+
+def _reader(operation: Operation) -> str:
+    return f"process {operation.process} (operation {operation.index})"
 
 
 def _read_before_own_write(
@@ -203,7 +205,8 @@ def _read_before_own_write(
         elif version in read:
             first = read[version]
             explanation = (
-                f"operation {first.index} read {operation.input!r} before its process wrote it"
+                f"{_reader(first)} read {show(operation.input)} before it wrote it itself "
+                f"(operation {operation.index})"
             )
             return _anomaly("read-before-write", explanation, [first, operation])
     return None
@@ -241,7 +244,9 @@ def _by_offsets(versions: _Versions) -> Iterator[Edge]:
         yield Edge(before, after, "offsets", pair)
 
 
-def _cycle(edges: Sequence[Edge], versions: _Versions) -> dict[str, Any] | None:
+def _cycle(
+    edges: Sequence[Edge], versions: _Versions, by_index: Mapping[int, Operation]
+) -> dict[str, Any] | None:
     """Find a shortest cycle; whatever comes before the initial version is one with it."""
     following: dict[int, list[Edge]] = {}
     first = [Edge(0, n, "initial", "") for n in range(1, len(versions.numbers))]
@@ -258,22 +263,40 @@ def _cycle(edges: Sequence[Edge], versions: _Versions) -> dict[str, Any] | None:
                     best = [edge, *back]
             if best is not None and len(best) == 2:
                 break
-    return None if best is None else _cycle_anomaly(best, versions)
+    return None if best is None else _cycle_anomaly(best, versions, by_index)
 
 
-def _cycle_anomaly(cycle: Sequence[Edge], versions: _Versions) -> dict[str, Any]:
+_PAST = {"read": "read", "write": "wrote"}
+
+
+def _cycle_anomaly(
+    cycle: Sequence[Edge], versions: _Versions, by_index: Mapping[int, Operation]
+) -> dict[str, Any]:
     shown = ["nothing" if value is None else show(value) for value in versions.numbers]
     kinds = list(dict.fromkeys(edge.kind for edge in cycle if edge.kind in GUARANTEES))
     demands = []
     operations: list[int] = []
     for edge in cycle:
-        pair = [int(index) for index in edge.why.split()]
-        operations += pair
-        by = f"operations {pair[0]} and {pair[1]}, {edge.kind}" if pair else "it is the initial one"
-        demands.append(f"{shown[edge.source]} before {shown[edge.target]} ({by})")
+        pair = [by_index[int(index)] for index in edge.why.split()]
+        operations += [operation.index for operation in pair]
+        before, after = shown[edge.source], shown[edge.target]
+        if not pair:
+            demands.append(f"{before} was there at the beginning, before {after}")
+        elif edge.kind == "offsets":
+            demands.append(
+                f"{before} was written at offset {pair[0].offset} (operation {pair[0].index}), "
+                f"below {after} at offset {pair[1].offset} (operation {pair[1].index})"
+            )
+        else:
+            demands.append(
+                f"process {pair[0].process} {_PAST[pair[0].f]} {before} (operation "
+                f"{pair[0].index}) and then {_PAST[pair[1].f]} {after} (operation {pair[1].index})"
+            )
     return {
         "kind": kinds[0] if len(kinds) == 1 else _SESSIONS,
-        "explanation": f"no order of versions fits: {', '.join(demands)}",
+        "explanation": f"{'; '.join(demands)}: no order of these values allows both"
+        if len(demands) == 2
+        else f"{'; '.join(demands)}: no order of these values allows all of it",
         "operations": sorted(set(operations)),
     }
 

@@ -275,9 +275,13 @@ def _serial(
     if worst.cycle:
         return asked, [cycle_anomaly(kind, worst.cycle, inferred.transactions)]
     involved = [t for t in inferred.transactions.values() if t.steps]
-    of = "" if of_all else "snapshots and commits of "
-    what = f"no order of {of}the {len(involved)} transactions explains what they read"
-    return asked, [anomaly(kind, f"{what}: all were tried", *involved[:ANOMALIES_MAX])]
+    how = (
+        "one after another in any order"
+        if of_all
+        else "each on a snapshot, committing in any order without two writers of one value"
+    )
+    what = f"the {len(involved)} transactions cannot have run {how} and read what they read"
+    return asked, [anomaly(kind, f"{what} (every order was tried)", *involved[:ANOMALIES_MAX])]
 
 
 _ORDERED = {"process": process_edges, "realtime": realtime_edges}

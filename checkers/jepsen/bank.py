@@ -29,6 +29,7 @@ from typing import Any
 
 from checkers.history import EventType, Operation
 from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
+from checkers.linearizability.wording import named
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult
 
@@ -119,23 +120,23 @@ def _problem(
     below_zero: bool,
 ) -> Anomaly | None:
     """Return the first thing that is wrong with a read, in the order in which Jepsen looks."""
-    where = f"operation {read.index}"
+    where = named(read)
     unexpected = sorted(balances.keys() - accounts) if accounts is not None else []
     if unexpected:
-        what = f"{where} read accounts that there are not: {', '.join(unexpected)}"
+        what = f"{where} shows accounts that do not exist: {', '.join(unexpected)}"
         return anomaly("unexpected-key", what, read, accounts=unexpected, badness=len(unexpected))
     missing = sorted(account for account, balance in balances.items() if balance is None)
     if missing:
-        what = f"{where} read no balance of {', '.join(missing)}"
+        what = f"{where} shows no balance of {', '.join(missing)}"
         return anomaly("nil-balance", what, read, accounts=missing, badness=len(missing))
     if total is not None and _sum(balances) != total:
         got = _sum(balances)
-        what = f"{where} read balances that add up to {_shown(got)}, not to {_shown(total)}"
+        what = f"the balances in {where} add up to {_shown(got)} instead of {_shown(total)}"
         return anomaly("wrong-total", what, read, total=float(got), badness=float(abs(got - total)))
     negative = {a: b for a, b in balances.items() if b is not None and b < 0}
     if negative and not below_zero:
         listed = ", ".join(f"{account}: {_shown(b)}" for account, b in sorted(negative.items()))
-        what = f"{where} read balances below zero: {listed}"
+        what = f"{where} shows balances below zero: {listed}"
         badness = float(-sum(negative.values()))
         return anomaly("negative-value", what, read, accounts=sorted(negative), badness=badness)
     return None

@@ -30,6 +30,7 @@ from checkers.cycles.transactions import Edge
 from checkers.history import EventType, Operation
 from checkers.history.values import freeze, show
 from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
+from checkers.linearizability.wording import named
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult
 
@@ -114,7 +115,7 @@ def _wrong_values(
         if value in unseen:
             continue
         writer, written = writes.get(key, (None, None))
-        what = f"operation {read.index} read {show(value)} of {show(key)}, "
+        what = f"{named(read)} shows {show(value)} of {show(key)}, "
         if writer is None or written != value:
             wrong.append(anomaly("phantom", what + "which nobody wrote", read))
         elif writer.type is EventType.FAIL:
@@ -148,12 +149,13 @@ def _forks(reads: Sequence[tuple[Operation, Mapping[Key, bool]]]) -> list[Anomal
             cycle = _shortest(following, set(group))
             involved = [demands[edge.source, edge.target] for edge in cycle]
             parts = [
-                f"operation {read.index} shows {show(by_number[edge.source])} and lacks "
-                f"{show(by_number[edge.target])}"
+                f"process {read.process} (operation {read.index}) saw the write of "
+                f"{show(by_number[edge.source])} but not that of {show(by_number[edge.target])}"
                 for edge, read in zip(cycle, involved, strict=True)
             ]
             circle = [show(by_number[edge.source]) for edge in cycle]
-            what = f"{'; '.join(parts)}: no order of these writes explains it"
+            all_ = "both" if len(parts) == 2 else "all of it"
+            what = f"{'; '.join(parts)}: no order of these writes allows {all_}"
             forks.append(anomaly("long-fork", what, *involved, keys=circle))
     return forks
 

@@ -38,10 +38,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.history import EventType, Operation, seconds
+from checkers.history import EventType, Operation
 from checkers.history.values import freeze, show
 from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
 from checkers.linearizability import linearizable
+from checkers.linearizability.wording import duration, named
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult, Status
 
@@ -223,28 +224,29 @@ def _note_known(
 
 def _lost(element: Element) -> Anomaly:
     assert element.last_absent is not None
-    since = "no read shows it"
+    since = "no read ever shows it"
     involved = [element.last_absent, *element.adds[:1]]
     if element.last_present is not None:
-        since = f"operation {element.last_present.index} was the last to read it"
+        since = f"{named(element.last_present)} was the last to show it"
         involved.append(element.last_present)
-    assert element.known_ns is not None
-    what = (
-        f"{show(element.value)} is lost: it was known to be there at {seconds(element.known_ns)}, "
-        f"{since}, and operation {element.last_absent.index} began later and lacks it"
-    )
+    what = f"{show(element.value)} is lost: {_lacking(element, element.last_absent)}, and {since}"
     return anomaly("lost", what, *involved, **element.window())
 
 
 def _stale(element: Element) -> Anomaly:
     assert element.last_absent is not None
-    assert element.known_ns is not None
-    what = (
-        f"{show(element.value)} was known to be there at {seconds(element.known_ns)}, and "
-        f"operation {element.last_absent.index}, which began {seconds(element.latency_ns)} later, "
-        "lacks it"
-    )
+    what = f"{_lacking(element, element.last_absent)}; a later read shows it"
     return anomaly("stale", what, element.last_absent, *element.adds[:1], **element.window())
+
+
+def _lacking(element: Element, read: Operation) -> str:
+    """Say that a read lacks an element, and since when it must have been there."""
+    known_ns = element.known_ns
+    assert known_ns is not None
+    add = next((add for add in element.adds if add.complete_ns == known_ns), None)
+    known = f"whose add (operation {add.index}) had ended" if add else "which a read had shown"
+    earlier = duration(read.invoke_ns - known_ns)
+    return f"{named(read)} lacks {show(element.value)}, {known} {earlier} before it began"
 
 
 def _never_added(
@@ -257,7 +259,7 @@ def _never_added(
             if value in wrong:
                 continue
             element = elements.get(value)
-            where = f"operation {read.index} read {show(value)}, "
+            where = f"{named(read)} shows {show(value)}, "
             possible = [] if element is None else _possible(element)
             if element is None:
                 wrong[value] = anomaly("unexpected", where + "which nobody added", read)
@@ -284,7 +286,7 @@ def _duplicated(reads: Sequence[tuple[Operation, Sequence[Hashable]]]) -> list[A
             if count > most.get(value, (1, read))[0]:
                 most[value] = count, read
     return [
-        anomaly("duplicated", f"operation {r.index} read {show(v)} {n} times", r, times=n)
+        anomaly("duplicated", f"{named(r)} shows {show(v)} {n} times", r, times=n)
         for v, (n, r) in most.items()
     ]
 

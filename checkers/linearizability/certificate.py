@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from checkers.history import INFINITY_NS, EventType, Operation
 from checkers.linearizability.outcome import Window
-from checkers.linearizability.walk import RefusedError, impossible
+from checkers.linearizability.walk import DeadEnd, RefusedError, dead_end
 from checkers.models.base import Model, State, relevant
 
-__all__ = ["RefusedError", "impossible", "restrict", "verify_order", "verify_window"]
+__all__ = ["RefusedError", "dead_end", "restrict", "verify_order", "verify_window"]
 
 
 def verify_order(operations: Sequence[Operation], model: Model, order: Sequence[int]) -> None:
@@ -41,11 +41,13 @@ def verify_order(operations: Sequence[Operation], model: Model, order: Sequence[
         raise RefusedError(f"the model refuses operation {refused.index} at its place")
 
 
-def verify_window(operations: Sequence[Operation], model: Model, window: Window) -> None:
-    """Accept a window: taken by the rules, and without any order."""
+def verify_window(operations: Sequence[Operation], model: Model, window: Window) -> DeadEnd:
+    """Accept a window, taken by the rules and without any order; return where all orders end."""
     taken, states = restrict(operations, model, window)
-    if not impossible(taken, model, states):
+    end = dead_end(taken, model, states)
+    if end is None:
         raise RefusedError("the window can be linearized")
+    return end
 
 
 def restrict(

@@ -30,7 +30,7 @@ from checkers.linearizability.kernels import load, why_not
 from checkers.linearizability.outcome import Budget, Outcome, Window
 from checkers.linearizability.race import SEARCHES, Raced, race
 from checkers.linearizability.rules import RULE_NAMES, rules_for
-from checkers.linearizability.wording import called, no_order, stale_read, swapped
+from checkers.linearizability.wording import called, no_order, stale_get, stale_read, swapped
 from checkers.models import CasRegister, KeyValue, Model, Register, State, relevant
 from checkers.verdict import Status
 
@@ -152,7 +152,8 @@ def _wrong_outcome(
     if isinstance(model, KeyValue):
         kind, explanation = _OF_STRINGS.get(kind, (kind, explanation))
     involved = [o for o in kept if o.index in shown]
-    stale = stale_read(kept, model, involved) or swapped(kept, model, involved)
+    stale = stale_read(kept, model, involved) or stale_get(kept, model, involved)
+    stale = stale or swapped(kept, model, involved)
     if stale is not None:
         explanation = stale
     else:

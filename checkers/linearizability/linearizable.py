@@ -16,6 +16,7 @@ from checkers.linearizability import certificate
 from checkers.linearizability.dispatch import ALGORITHMS, dispatch
 from checkers.linearizability.outcome import Budget, BudgetExceededError, Outcome, Window
 from checkers.linearizability.window import shrink
+from checkers.linearizability.wording import possible_states
 from checkers.models import Model, model_named
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult, Status
@@ -105,7 +106,8 @@ def _verified(operations: Sequence[Operation], model: Model, outcome: Outcome) -
             certificate.verify_order(operations, model, outcome.linearization)
         elif outcome.status is Status.FAIL:
             assert outcome.window is not None
-            certificate.verify_window(operations, model, outcome.window)
+            end = certificate.verify_window(operations, model, outcome.window)
+            outcome = replace(outcome, possible=possible_states(model, end))
     except certificate.RefusedError as refusal:
         explanation = (
             f"CERTIFICATE REFUSED: the algorithm says {outcome.status.value} "
@@ -164,6 +166,8 @@ def _anomaly(operations: Sequence[Operation], outcome: Outcome) -> dict[str, Any
         shown = [asdict(operation) for operation in operations if operation.index in inside]
         anomaly["window"] = shown[:WINDOW_SHOWN_MAX]
         anomaly["window_operations"] = len(shown)
+    if outcome.possible:
+        anomaly["possible"] = outcome.possible
     return anomaly
 
 

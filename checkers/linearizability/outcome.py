@@ -42,6 +42,8 @@ class Outcome:
     """On FAIL and UNKNOWN: what completed before this time can be linearized."""
     explored: int = 0
     """Configurations visited."""
+    possible: str = ""
+    """On FAIL: what the object may have held where every order ends."""
 
 
 class BudgetExceededError(Exception):

@@ -40,12 +40,19 @@ class RefusedError(Exception):
     """The certificate proves nothing; the message says why."""
 
 
-def impossible(operations: Sequence[Operation], model: Model, states: Sequence[State]) -> bool:
-    """Return whether no order exists that begins in one of the states.
+DeadEnd = tuple[Operation, tuple[State, ...]]
+# The operation that no order reaches, and every state that may be there just before it returns; of
+# states that no operation of the window distinguishes it is one.
+
+
+def dead_end(
+    operations: Sequence[Operation], model: Model, states: Sequence[State]
+) -> DeadEnd | None:
+    """Return where every order that begins in one of the states ends; None: one does not.
 
     Raises RefusedError when there is too much to try.
     """
-    return _Walk(operations, model).dies(states)
+    return _Walk(operations, model).dead_end(states)
 
 
 _Configuration = tuple[State, int, int]
@@ -73,8 +80,8 @@ class _Walk:
                 self._alike[i] = before.get(effect, 0)
                 before[effect] = self._alike[i] | 1 << i
 
-    def dies(self, states: Sequence[State]) -> bool:
-        """Return whether no configuration outlives the last return."""
+    def dead_end(self, states: Sequence[State]) -> DeadEnd | None:
+        """Return the first return that no configuration outlives."""
         events = [(o.invoke_ns, 0, o.index, i) for i, o in enumerate(self._operations)]
         events += [
             (o.complete_ns, 1, o.index, i)
@@ -89,17 +96,20 @@ class _Walk:
                 begun.append(i)
                 called |= 1 << i if i not in self._alike else 0
                 continue
-            now = self._return(now, begun, called, i)
+            now, before = self._return(now, begun, called, i)
             begun.remove(i)
             called = 0
             if not now:
-                return True
-        return False
+                return self._operations[i], before
+        return None
 
     def _return(
         self, now: list[_Configuration], begun: Sequence[int], called: int, i: int
-    ) -> list[_Configuration]:
-        """Return the configurations after the return of operation i; `called` are new since."""
+    ) -> tuple[list[_Configuration], tuple[State, ...]]:
+        """Return the configurations after the return of operation i, and the states before it.
+
+        `called` are new since the return before.
+        """
         bit = 1 << i
         seen, left = _Best(), _Best()
         todo: deque[tuple[_Configuration, bool]] = deque()
@@ -117,7 +127,7 @@ class _Walk:
                 if seen.add(following):
                     todo.append((following, owed & bit != 0))
         self._visited += len(seen)
-        return list(left)
+        return list(left), tuple(dict.fromkeys(state for state, _, _ in seen))
 
     def _placed(
         self, state: State, owed: int, spent: int, begun: Sequence[int]

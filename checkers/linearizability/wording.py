@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 
 from checkers.history import EventType, Operation, seconds
 from checkers.history.values import freeze, show
+from checkers.linearizability.walk import DeadEnd
 from checkers.models.base import Model
 from checkers.models.registers import Register, cas_pair
 from checkers.models.strings import KeyValue
@@ -64,7 +65,7 @@ def no_order(
     operations: Sequence[Operation], model: Model, blocked: Operation, state: str | None = None
 ) -> str:
     """Say which operation no order reaches; `state`: what the longest order leaves."""
-    stale = stale_read(operations, model, [blocked])
+    stale = stale_read(operations, model, [blocked]) or stale_get(operations, model, [blocked])
     if stale is not None:
         return stale
     left = "" if state is None else f"; the longest order leaves {state}"
@@ -72,6 +73,62 @@ def no_order(
         f"no order of what had ended by {seconds(blocked.complete_ns)} has a place for "
         f"{called(model, blocked)}{left}"
     )
+
+
+_STATES_MAX = 8
+"""States that are listed one by one."""
+
+
+def possible_states(model: Model, end: DeadEnd) -> str:
+    """Say what the object may have held just before an operation ended that fits none of it.
+
+    That is by the operations of a window alone: it is small, and leaves out what changes nothing
+    of the contradiction. "" where the model takes many states for one, which then has no value.
+    """
+    if type(model).indistinct is not Model.indistinct:
+        return ""
+    blocked, possible = end
+    states = [text(s) if s is None else model.describe_state(s) for s in possible[:_STATES_MAX]]
+    more = len(possible) - len(states)
+    listed = " or ".join(states) + (f" or one of {more} more" if more else "")
+    return (
+        f"by these operations alone, just before {called(model, blocked)} ended, at "
+        f"{seconds(blocked.complete_ns)}, there can have been {listed} only, which its answer "
+        f"does not fit"
+    )
+
+
+def stale_get(
+    operations: Sequence[Operation], model: Model, among: Sequence[Operation]
+) -> str | None:
+    """Explain a get, one of `among`, that lacks an acknowledged text; None: no such.
+
+    The text was put or appended before the get began, and no other put can have come behind it.
+    """
+    if not isinstance(model, KeyValue):
+        return None
+    puts = [o for o in operations if o.f == "put" and model.has_effect(o)]
+    made = [o for o in operations if o.f in ("append", "put") and o.type is EventType.OK]
+    for get in (o for o in among if o.f == "get" and isinstance(o.output, str)):
+        for done in sorted(made, key=lambda o: o.complete_ns, reverse=True):
+            ended = done.complete_ns < get.invoke_ns and isinstance(done.input, str)
+            if (
+                not ended
+                or done.input in get.output
+                or any(
+                    o is not done
+                    and o.complete_ns >= done.invoke_ns
+                    and o.invoke_ns <= get.complete_ns
+                    for o in puts
+                )
+            ):
+                continue
+            return (
+                f"stale read: {called(model, get)} began at {seconds(get.invoke_ns)} and lacks "
+                f"{text(done.input)}, whose {done.f} (operation {done.index}) had ended at "
+                f"{seconds(done.complete_ns)}"
+            )
+    return None
 
 
 def stale_read(

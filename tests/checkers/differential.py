@@ -32,7 +32,7 @@ from checkers.history.columns import from_operations
 from checkers.linearizability.columnar import judge_columns
 from checkers.linearizability.encoding import encodable
 from checkers.linearizability.linearizable import judge, verify
-from checkers.linearizability.walk import impossible
+from checkers.linearizability.walk import dead_end
 from checkers.models import model_named, relevant
 from tests.checkers import (
     more_worlds,
@@ -90,7 +90,7 @@ def complaint(source: str, kind: str, number: int) -> tuple[str | None, str]:
     if refused is not None:
         found.append(("the certificate", "refused", refused))
     prepared = model.prepare(operations)
-    none = impossible(relevant(operations, prepared), prepared, [prepared.init()])
+    none = dead_end(relevant(operations, prepared), prepared, [prepared.init()]) is not None
     found.append(("the verifier", "FAIL" if none else "PASS", "goes through all of it"))
     if encodable(model) and operations:
         (columns,) = judge_columns(from_operations(operations), model)

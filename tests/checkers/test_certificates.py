@@ -144,4 +144,4 @@ def test_sessions_are_checked_from_a_file(tmp_path):
     history.write_text("".join(json.dumps(event) + "\n" for event in fields))
     result = CliRunner().invoke(main, ["check", str(history), "--model", "sessions"])
     assert result.exit_code == 1
-    assert "initial" in result.output
+    assert "at the beginning" in " ".join(result.output.split())

@@ -213,7 +213,7 @@ def test_an_earlier_creation_that_is_seen_after_a_later_one_is_found():
     back = [(2, "n2", "describe", "b"), (2, "n2", "describe", "a")]
     result = check_key(topics(*made, *back), LAG)
     assert (result.status, result.anomalies[0]["kind"]) == (Status.FAIL, "sequential")
-    assert "'b' before 'a'" in result.anomalies[0]["explanation"]
+    assert "process 2 read 'b' (operation 3) and then read 'a'" in result.summary
 
 
 def test_stale_descriptions_that_never_go_back_are_right():

@@ -2,7 +2,8 @@
 
 import pytest
 
-from checkers import check
+from checkers import check, sessions
+from checkers.jepsen import bank, set_full
 from tests.checkers.histories import op
 
 B = {"b": 1}
@@ -72,6 +73,22 @@ SENTENCES = [
         "get() -> 'ba' of process 2 (operation 2): 'b' was appended behind 'a', never before it",
     ),
     (
+        "kv",
+        [("put", "a", "a"), ("append", "b", "b"), ("get", None, "a")],
+        (
+            "stale read: get() -> 'a' of process 2 (operation 2) began at 4 ns and lacks 'b', whose "
+            "append (operation 1) had ended at 3 ns"
+        ),
+    ),
+    (
+        "kv",
+        [("put", "a", "a"), ("put", "b", "b"), ("get", None, "a")],
+        (
+            "stale read: get() -> 'a' of process 2 (operation 2) began at 4 ns and lacks 'b', whose "
+            "put (operation 1) had ended at 3 ns"
+        ),
+    ),
+    (
         "topics",
         [("create", {"partitions": 2}, {"id": "a"}), ("describe", None, None)],
         (
@@ -99,3 +116,55 @@ def test_a_violation_is_said_in_the_users_own_values(model, rows, sentence):
     result = check(history, model)
     assert result.summary == f"not linearizable: {sentence}"
     assert result.anomalies[0]["explanation"] == sentence
+
+
+def test_a_violation_says_what_the_object_may_have_held_just_before():
+    history = [
+        op(0, "write", (0, 1), input=1),
+        op(1, "write", (2, 5), input=2),
+        op(2, "write", (3, 6), input=3),
+        op(3, "read", (4, 7), output=1),
+        op(4, "read", (8, 9), output=1),
+    ]
+    (anomaly,) = check(history, "register").anomalies
+    assert anomaly["possible"] == (
+        "by these operations alone, just before read() -> 1 of process 4 (operation 4) ended, at "
+        "9 ns, there can have been 2 only, which its answer does not fit"
+    )
+
+
+def test_what_no_operation_distinguishes_is_not_listed_as_a_value():
+    history = [op(0, "put", (0, 1), input="a"), op(1, "get", (2, 3), output="b")]
+    assert "possible" not in check(history, "kv").anomalies[0]
+
+
+def judged(check_key, rows, **options):
+    history = [
+        op(i, f, (2 * i, 2 * i + 1), process=process, input=given, output=result)
+        for i, (process, f, given, result) in enumerate(rows)
+    ]
+    return check_key(history, options).anomalies[0]["explanation"]
+
+
+def test_sessions_name_the_processes_and_what_they_saw_in_which_order():
+    rows = [(1, "write", "a", None), (2, "write", "b", None), (3, "read", None, "a")]
+    rows += [(3, "read", None, "b"), (4, "read", None, "b"), (4, "read", None, "a")]
+    assert judged(sessions.check_key, rows) == (
+        "process 3 read 'a' (operation 2) and then read 'b' (operation 3); process 4 read 'b' "
+        "(operation 4) and then read 'a' (operation 5): no order of these values allows both"
+    )
+
+
+def test_a_set_names_the_add_that_a_read_lacks():
+    rows = [(0, "add", 1, None), (0, "add", 2, None), (1, "read", None, [2])]
+    assert judged(set_full.check_key, rows) == (
+        "1 is lost: the read of process 1 (operation 2) lacks 1, whose add (operation 0) had ended "
+        "3 ns before it began, and no read ever shows it"
+    )
+
+
+def test_a_bank_names_the_read_and_both_sums():
+    rows = [(0, "read", None, {"a": 5, "b": 5}), (1, "read", None, {"a": 5, "b": 4})]
+    assert judged(bank.check_key, rows, total=10) == (
+        "the balances in the read of process 1 (operation 1) add up to 9 instead of 10"
+    )
