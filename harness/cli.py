@@ -51,7 +51,6 @@ _COMMANDS = {
     "run": ("run:run", "Run a campaign: cluster up, clients and faults, heal, judge, report."),
     "shrink": ("shrink:shrink", "Shrink a failing plan and print its story."),
     "runs": ("runs:runs", "List, show, compare, query, export and remove stored runs."),
-    "sign": ("gate:sign", "Sign judged runs, so that a gate elsewhere can trust them."),
     "sim": ("sim:sim", "Run simulated clusters in virtual time, from seeds or a plan."),
     "snapshot": ("dump:snapshot", "Look into a snapshot of the metadata log."),
 }

@@ -26,7 +26,7 @@ from results.folders import Walk, is_batch, is_run
 from results.gate import GateDecision, GateEntry, Rules, decide, gate_run
 from results.model import RunResults
 from results.refusals import one_line
-from results.signature import read_public_key
+from results.signature import Signers
 from results.store import RunStore
 
 
@@ -74,13 +74,17 @@ def refuse_copies(entries: Sequence[GateEntry]) -> list[GateEntry]:
 def rules_of(policy: Policy) -> Rules:
     """Return what the gate of a single run needs to know of a policy. Raises StoreError."""
     each = policy.each
+    signers = None
+    if each.allowed_signers is not None:
+        signers = Signers(Path(each.allowed_signers), each.signed_by)
+        signers.check()
     return Rules(
         derive,
         allow_skipped=policy.allow_skipped,
         allow_no_faults=policy.allow_no_faults,
         recompute=recompute if policy.judge_again else None,
         canaries=policy.canaries,
-        keys=tuple(read_public_key(Path(name)) for name in each.signed_by),
+        signers=signers,
         measure=policy.baseline is not None
         or each.unavailability_max_s is not None
         or each.recovery_max_s is not None,
@@ -99,7 +103,7 @@ def gate_folder(folder: Path, rules: Rules) -> GateEntry:
             folder,
             allow_no_faults=rules.allow_no_faults,
             judge_again=judge_again,
-            keys=rules.keys,
+            signers=rules.signers,
         )
     return gate_run(RunStore(folder), rules)
 

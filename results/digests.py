@@ -21,8 +21,9 @@ the judgement that they show.
 What the chain proves: no file, and no line but the last, can be changed, added or removed unless
 every later line is written anew, and the judgement, which holds the head of what it judged, too.
 It has no key: it does not find that the chain and everything that follows from it were rewritten.
-Copy the head that a judgement prints to where a forger cannot write, or judge again from the
-journal (`gate --judge-again`), which finds all but a forged journal and forged logs.
+Sign the file (`results.signature`), copy the head that a judgement prints to where a forger cannot
+write, or judge again from the journal (`gate --judge-again`), which finds all but a forged journal
+and forged logs.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from extensions.plain_files import open_plain
 from results.files import StoreError, parse_json, read_bounded
 
 FILE = "digests.jsonl"
+SIGNATURE_SUFFIX = ".sig"
+"""What ssh-keygen adds to the name of the file that it signs."""
 _BYTES_MAX = 1 << 26
 JUDGEMENT = frozenset({"certificates.jsonl", "results.json"})
 """What makes the pages of an earlier judgement those of another."""

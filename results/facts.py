@@ -62,7 +62,7 @@ class Facts:
     figures: Mapping[str, float] = field(default_factory=dict)
     """By the names of FIGURES; a figure that the run does not have is missing."""
     signer: str | None = None
-    """File of the trusted key that signed the run."""
+    """Principal who signed the run, of those that were asked for."""
     unsigned: str = ""
     """Why there is no signer."""
 

@@ -39,7 +39,7 @@ from results.refusals import (
     refuse_other_sizes,
     specs_of,
 )
-from results.signature import TrustedKey, signer_of
+from results.signature import Signers, signer_of
 from results.store import RunStore
 from results.tables import RunName
 
@@ -61,8 +61,8 @@ class Rules:
     """Judges a run anew from journal and nodes' files, changing nothing. StoreError."""
     canaries: frozenset[str] = frozenset()
     """Mutants of which a run is wanted: it passes if it FAILed, as it must."""
-    keys: tuple[TrustedKey, ...] = ()
-    """Whose signatures are looked for."""
+    signers: Signers | None = None
+    """Of whom one must have signed a run."""
     measure: bool = False
     """Whether the figures of each run are wanted (results.facts.FIGURES), which takes a while."""
 
@@ -214,7 +214,9 @@ def _gate_run(store: RunStore, rules: Rules) -> GateEntry:
         run = RunInput(history.events, history.operations, None)
         identity = content_of(history.events_table)
         tried = _tried(run, plan)
-        signer, unsigned = signer_of(store, rules.keys) if rules.keys else (None, "")
+        signer, unsigned = None, ""
+        if rules.signers is not None:
+            signer, unsigned = signer_of(store.digests_path, rules.signers, "run")
         facts = facts_of(plan, run, tried.statistics, measure=rules.measure)
         facts = replace(facts, signer=signer, unsigned=unsigned)
         refusal = refusal_of(store, plan, results, run, tried, rules.derive, rules.canaries)

@@ -9,7 +9,7 @@
         results.json      the judgement (results/model.py)
         certificates.jsonl  the proof of every key's verdict
                           (checkers/linearizability/certificates.py)
-        signature.json    of what was recorded and judged, if it was signed (results/signature.py)
+        digests.jsonl.sig by ssh-keygen, if it was signed (results/signature.py)
         report.html, junit.xml
 
 A run is stored before anything judges it, and the judgement reads the store alone, so judging
@@ -48,7 +48,8 @@ _NODES_MAX = 1000
 DERIVED = frozenset(
     {
         digests.FILE,
-        *("results.json", "certificates.jsonl", "signature.json", "report.html", "junit.xml"),
+        f"{digests.FILE}{digests.SIGNATURE_SUFFIX}",
+        *("results.json", "certificates.jsonl", "report.html", "junit.xml"),
     }
 )
 """What follows from the rest of a run and is made anew by each judgement (and history.parquet)."""
@@ -76,7 +77,7 @@ class RunStore:
         self.report_path = self.folder / "report.html"
         self.junit_path = self.folder / "junit.xml"
         self.digests_path = self.folder / digests.FILE
-        self.signature_path = self.folder / "signature.json"
+        self.signature_path = self.folder / f"{digests.FILE}{digests.SIGNATURE_SUFFIX}"
 
     @property
     def name(self) -> str:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gate.bench import Bench, Situation, edit, forge, rejudge_digest
-from harness.sim.batch_signature import sign_batch
 from results.pipeline import judge
-from results.signature import make_key, read_private_key, sign
 from results.store import RunStore
 
 Arguments = list[Path | str]
 Make = Callable[[Bench], Arguments]
 
+SIGNER = "release@example.org"
+TRUST = f'[each]\nsigned_by = ["{SIGNER}"]\nallowed_signers = "signers"\n'
 SOME = "[each]\noperations_min = 10\n"
 OLD = 'builds = ["4.3.0"]'
 IMAGE = "shop/node:7 sha256:" + "89524f20db6edf6f" * 4
@@ -72,19 +72,42 @@ def lost_policy(content: bytes | None, name: str = "release.toml") -> Make:
     return make
 
 
+def make_key(path: Path) -> None:
+    """Make a private key at `path`, and its public key beside it."""
+    made = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path))
+    subprocess.run(made, check=True)
+
+
+def trust(folder: Path, principal: str = SIGNER) -> None:
+    """Make the key `release` in a folder, and a file of allowed signers that holds it."""
+    make_key(folder / "release")
+    key = (folder / "release.pub").read_text()
+    (folder / "signers").write_text(f'{principal} namespaces="kraftprobe" {key}')
+
+
+def sign(path: Path, key: Path, namespace: str = "kraftprobe") -> None:
+    """Sign a file as a user does."""
+    asked = ("ssh-keygen", "-q", "-Y", "sign", "-f", str(key), "-n", namespace, str(path))
+    subprocess.run(asked, check=True, capture_output=True)
+
+
 def signed(
-    text: str, *, key: str = "release.pem", then: Callable[[RunStore], Any] | None = None
+    text: str,
+    *,
+    key: str = "release",
+    namespace: str = "kraftprobe",
+    then: Callable[[RunStore], Any] | None = None,
 ) -> Make:
-    """A run that was signed, and a policy beside it that trusts release.pem.pub."""
+    """A run that was signed, and a policy beside it that trusts the key `release`."""
 
     def make(bench: Bench) -> Arguments:
         folder = bench.folder()
         store = bench.copy("good", folder)
         keys = folder.parent
-        make_key(keys / "release.pem")
-        if key != "release.pem":
+        trust(keys)
+        if key != "release":
             make_key(keys / key)
-        sign(store, read_private_key(keys / key))
+        sign(store.digests_path, keys / key, namespace)
         if then is not None:
             then(store)
         return ["--policy", policy(folder, text), store.folder]
@@ -93,20 +116,17 @@ def signed(
 
 
 def signed_batch(then: Callable[[Path], Any] = lambda _: None) -> Make:
-    """A batch of seeds that was signed, and a policy beside it that trusts release.pem.pub."""
+    """A batch of seeds that was signed, and a policy beside it that trusts the key `release`."""
 
     def make(bench: Bench) -> Arguments:
         folder = bench.folder()
         batch = bench.copy("batch", folder).folder
-        make_key(folder.parent / "release.pem")
-        sign_batch(batch, read_private_key(folder.parent / "release.pem"))
+        trust(folder.parent)
+        sign(batch / "digests.sha256", folder.parent / "release")
         then(batch)
         return ["--policy", policy(folder, TRUST), batch]
 
     return make
-
-
-TRUST = '[each]\nsigned_by = ["release.pem.pub"]\n'
 
 
 def against(text: str, new: tuple[str, ...], old: tuple[str, ...]) -> Make:
@@ -183,12 +203,24 @@ def no_such_key(bench: Bench) -> Arguments:
 
 def no_key(bench: Bench) -> Arguments:
     folder = bench.folder()
-    (folder.parent / "release.pem.pub").write_text("-----BEGIN PUBLIC KEY-----\nAAAA\n")
+    (folder.parent / "signers").write_text(f"{SIGNER} ssh-ed25519\n")
+    return ["--policy", policy(folder, TRUST), bench.copy("good", folder).folder]
+
+
+def key_of_another(bench: Bench) -> Arguments:
+    folder = bench.folder()
+    trust(folder.parent, "somebody@example.org")
     return ["--policy", policy(folder, TRUST), bench.copy("good", folder).folder]
 
 
 def damaged_signature(store: RunStore) -> None:
-    store.signature_path.write_text(json.dumps({"version": 1, "key": "?", "signature": "%"}))
+    store.signature_path.write_text("-----BEGIN SSH SIGNATURE-----\n%\n")
+
+
+def made_page_anew(store: RunStore) -> None:
+    """Write another page and record it, as `report` does."""
+    store.report_path.write_text("all well")
+    store.record_pages()
 
 
 def signature_of_other(bench: Bench) -> Arguments:
@@ -509,7 +541,7 @@ POLICIES = (
     Situation("unsigned", signed(TRUST, then=lambda s: s.signature_path.unlink()), 3, "not signed"),
     Situation(
         "the wrong key",
-        signed(TRUST, key="mine.pem"),
+        signed(TRUST, key="mine"),
         3,
         "but it is signed with a key that the policy does not name",
     ),
@@ -529,7 +561,7 @@ POLICIES = (
         "a signature that is a pipe",
         signed(TRUST, then=lambda s: [s.signature_path.unlink(), os.mkfifo(s.signature_path)]),
         3,
-        "signature.json: a pipe, not a plain file",
+        "digests.jsonl.sig: a pipe, not a plain file",
     ),
     Situation(
         "runs of another rate than the baseline's",
@@ -539,19 +571,50 @@ POLICIES = (
     ),
     Situation("a signature of another run", signature_of_other, 3, "not one of this run as it is"),
     Situation(
-        "a damaged signature", signed(TRUST, then=damaged_signature), 3, "signature.json is damaged"
+        "a damaged signature",
+        signed(TRUST, then=damaged_signature),
+        3,
+        "but its signature is not one of this run as it is now",
     ),
-    Situation("a key that is not there", no_such_key, 2, "release.pem.pub: there is no such file"),
-    Situation("a key that is none", no_key, 2, "holds no public key in PEM"),
+    Situation(
+        "a signature of another namespace",
+        signed(TRUST, namespace="file"),
+        3,
+        "but its signature is not one of this run as it is now",
+    ),
+    Situation(
+        "a page that was made anew after the run was signed",
+        signed(TRUST, then=made_page_anew),
+        3,
+        "but its signature is not one of this run as it is now",
+    ),
+    Situation(
+        "a signature without an end",
+        signed(TRUST, then=lambda s: s.signature_path.write_bytes(b"A" * 70_000)),
+        3,
+        "digests.jsonl.sig: more than the 65,536 bytes",
+    ),
+    Situation("a key that is not there", no_such_key, 2, "signers: there is no such file"),
+    Situation("a key that is none", no_key, 2, f"signers: it holds no key of '{SIGNER}'"),
+    Situation("a key of another principal", key_of_another, 2, "signers: it holds no key of"),
+    Situation(
+        "a principal without a file of keys",
+        asked(f'[each]\nsigned_by = ["{SIGNER}"]\n', "good"),
+        2,
+        "signed_by and allowed_signers go together",
+    ),
     Situation("signed seeds", signed_batch(), 0, "gate open"),
     Situation(
-        "unsigned seeds", signed_batch(lambda f: (f / "signature.json").unlink()), 3, "not signed"
+        "unsigned seeds",
+        signed_batch(lambda f: (f / "digests.sha256.sig").unlink()),
+        3,
+        "not signed",
     ),
     Situation(
         "seeds of which a file was changed after they were signed",
         signed_batch(lambda f: (f / "summary.txt").write_text("all well")),
         3,
-        "but its signature is not one of this batch as it is now",
+        "but its files are not those of digests.sha256",
     ),
     # Policies that are none.
     Situation(

@@ -1,4 +1,4 @@
-"""`gate` and `sign`: whether a build may be released, and whose word is believed."""
+"""`gate`: whether a build may be released."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import click
 from harness.commands.options import Command, shown_options
 from harness.errors import UsageError
 from harness.shown import Shown, answer
-from harness.targets import each_once, find_runs
-from results.folders import is_batch
 
 _FOLDER = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -90,52 +88,3 @@ def gate(
         for line in to_annotations(decision):
             click.echo(line)
     return decision.exit_code
-
-
-@click.command(cls=Command)
-@click.argument("run_folders", type=_FOLDER, metavar="RUN...", nargs=-1)
-@click.option("--key", "key_file", type=_FILE, metavar="FILE", help="Private key to sign with.")
-@click.option(
-    "--make-key",
-    "new_key",
-    type=_FILE,
-    metavar="FILE",
-    help="Make a private key in FILE and its public key in FILE.pub, instead of signing.",
-)
-@shown_options(
-    json="Print a list of what was signed, or the key's two files.",
-    quiet="Print nothing but the public key's file.",
-)
-def sign(
-    run_folders: tuple[Path, ...], key_file: Path | None, new_key: Path | None, shown: Shown
-) -> int:
-    """Sign judged runs and batches of seeds with a key of yours, for a gate elsewhere.
-
-    A folder that is neither means all that are below it. The gate trusts the public keys that its
-    policy names in `signed_by`.
-    """
-    from results.signature import make_key, read_private_key  # noqa: PLC0415
-    from results.signature import sign as sign_run  # noqa: PLC0415
-    from results.store import RunStore  # noqa: PLC0415
-
-    if new_key is not None:
-        if run_folders or key_file is not None:
-            raise UsageError("--make-key makes a key and signs nothing")
-        public = str(make_key(new_key))
-        keys = {"private_key": str(new_key), "public_key": public}
-        answer(shown, keys, [f"{public}: name this file in a policy's signed_by"], [public])
-        return 0
-    if key_file is None or not run_folders:
-        raise UsageError("give --key FILE and the runs to sign, or --make-key FILE")
-    key = read_private_key(key_file)
-    signed = []
-    for folder in each_once(find_runs(run_folders)):
-        if is_batch(folder):
-            from harness.sim.batch_signature import sign_batch  # noqa: PLC0415  (as `gate`)
-
-            sign_batch(folder, key)
-        else:
-            sign_run(RunStore(folder), key)
-        signed.append({"name": RunStore(folder).name, "folder": str(folder)})
-    answer(shown, signed, (f"signed {each['name']}" for each in signed))
-    return 0

@@ -80,7 +80,9 @@ class Each:
     unavailability_max_s: Seconds | None = None
     recovery_max_s: Seconds | None = None
     signed_by: Annotated[tuple[Text, ...], _SOME] = ()
-    """Files of public keys, of which one must have signed the run."""
+    """Principals of whom one must have signed the run (ssh-keygen -Y sign)."""
+    allowed_signers: Text | None = None
+    """The file with their public keys."""
 
 
 @valueclass(kw_only=True)
@@ -171,7 +173,11 @@ def read_policy(path: Path) -> Policy:
     def beside(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(str(path.parent / name) for name in names)
 
-    each = replace(policy.each, signed_by=beside(policy.each.signed_by))
+    each = policy.each
+    if (each.allowed_signers is None) != (not each.signed_by):
+        raise PolicyError(f"{path}: each: signed_by and allowed_signers go together")
+    if each.allowed_signers is not None:
+        each = replace(each, allowed_signers=str(path.parent / each.allowed_signers))
     baseline = policy.baseline
     if baseline is not None:
         baseline = replace(baseline, runs=beside(baseline.runs))

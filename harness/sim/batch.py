@@ -41,6 +41,7 @@ from checkers.verdict import Status
 from extensions.plain_files import read_plain
 from harness.errors import BatchError
 from harness.sim import coverage
+from harness.sim.batch_digests import write_digests
 from harness.sim.chunks import (
     NO_RESULTS,
     BatchPlan,
@@ -194,7 +195,7 @@ class Batch:
         return [row for _, row in sorted(self.rows.items()) if row["verdict"] == Status.FAIL.value]
 
     def finish(self) -> Row:
-        """Write the plans of failed seeds and the summary; returns the summary."""
+        """Write the plans of failed seeds, the summary and the digests; returns the summary."""
         for row in self.failures:
             path = self.folder / "failures" / f"{row['property']}-{row['seed']}.json"
             document = {**json.loads(row["plan"]), "found": found_in(row)}
@@ -203,6 +204,7 @@ class Batch:
         text = json.dumps(summary, indent=1)
         (self.folder / "summary.json").write_text(text + "\n", encoding="utf-8")
         (self.folder / "summary.txt").write_text("\n".join(lines_of(summary)) + "\n", "utf-8")
+        write_digests(self.folder)
         return summary
 
     def summary(self) -> Row:

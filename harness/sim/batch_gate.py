@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from checkers.verdict import Status, worst
 from harness.sim.batch import Batch, run_plainly
+from harness.sim.batch_digests import batch_signer
 from harness.sim.batch_rows import read_batch, wrong_summary
-from harness.sim.batch_signature import batch_signer
 from harness.sim.chunks import BatchPlan, Row
 from harness.source import source_digest
 from results.digests import digest_of
@@ -27,7 +27,7 @@ from results.files import StoreError
 from results.folders import BATCH_MARK
 from results.gate import GateEntry
 from results.refusals import one_line
-from results.signature import TrustedKey
+from results.signature import Signers
 
 
 def gate_batch(
@@ -35,18 +35,18 @@ def gate_batch(
     *,
     allow_no_faults: bool,
     judge_again: bool,
-    keys: Sequence[TrustedKey] = (),
+    signers: Signers | None = None,
 ) -> GateEntry:
     """Gate a batch. No stored content raises; errors are reported in the entry's line.
 
-    `keys`: whose signatures are looked for.
+    `signers`: of whom one must have signed it.
     """
     resolved = folder.resolve()
     name = one_line(f"{resolved.parent.name}/{resolved.name}")
     facts, identity = None, str(resolved)
     try:
         status, line, facts = _gate(
-            folder, allow_no_faults=allow_no_faults, judge_again=judge_again, keys=keys
+            folder, allow_no_faults=allow_no_faults, judge_again=judge_again, signers=signers
         )
         # Code and request decide every row, so that a copy of a batch is the same batch.
         identity = digest_of(folder / BATCH_MARK).sha256 or identity
@@ -59,7 +59,7 @@ def gate_batch(
 
 
 def _gate(
-    folder: Path, *, allow_no_faults: bool, judge_again: bool, keys: Sequence[TrustedKey]
+    folder: Path, *, allow_no_faults: bool, judge_again: bool, signers: Signers | None
 ) -> tuple[Status, str, Facts]:
     batch = read_batch(folder)
     plan, code, rows, summary = batch.plan, batch.code, batch.rows, batch.summary
@@ -72,7 +72,7 @@ def _gate(
         f"{tried['leader_changes']:,} leader changes in {summary['simulated_s']:,g} simulated s; "
         f"code {one_line(code, 40)}{'' if code == here else f', which is not this one ({here})'}"
     )
-    signer, unsigned = batch_signer(folder, keys) if keys else (None, "")
+    signer, unsigned = (None, "") if signers is None else batch_signer(folder, signers)
     facts = replace(_facts(plan, code, summary), signer=signer, unsigned=unsigned)
     refusal = _refusal(folder, plan, summary)
     if refusal is not None:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.gate.bench import Bench
+from benchmarks.gate.policies import TRUST, sign, trust
 from harness.cli import main
 from harness.policy.document import (
     Baseline,
@@ -25,7 +26,10 @@ from harness.policy.document import (
 PAGE = (Path(__file__).parents[2] / "docs" / "gate.md").read_text()
 EXAMPLE = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1]
 WHOLE = re.sub(
-    r"^# (?=signed_by|\[baseline\]|runs =|figures|level|tolerance)", "", EXAMPLE, flags=re.MULTILINE
+    r"^# (?=signed_by|allowed_signers|\[baseline\]|runs =|figures|level|tolerance)",
+    "",
+    EXAMPLE,
+    flags=re.MULTILINE,
 )
 
 
@@ -63,10 +67,10 @@ def test_the_page_shows_every_key():
 
 def test_paths_are_those_beside_the_policy(tmp_path):
     (tmp_path / "release.toml").write_text(
-        'version = 1\n[each]\nsigned_by = ["a.pub"]\n[baseline]\nruns = ["earlier"]\n'
+        'version = 1\n[each]\nsigned_by = ["a"]\nallowed_signers = "keys"\n[baseline]\nruns = ["earlier"]\n'
     )
     policy = read_policy(tmp_path / "release.toml")
-    assert policy.each.signed_by == (str(tmp_path / "a.pub"),)
+    assert policy.each.allowed_signers == str(tmp_path / "keys")
     assert policy.baseline is not None
     assert policy.baseline.runs == (str(tmp_path / "earlier"),)
 
@@ -131,43 +135,19 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path, bench):
     assert output.count("\n") == 1
 
 
-def sign(*arguments):
-    return CliRunner().invoke(main, ["sign", *map(str, arguments)], prog_name="kraftprobe")
-
-
-def test_sign_makes_a_key_and_signs_the_runs_of_a_folder(tmp_path, bench):
-    key = tmp_path / "release.pem"
-    assert sign("--make-key", key).exit_code == 0
+def test_a_policy_trusts_the_signers_that_its_file_names(tmp_path, bench):
     store = bench.copy("good")
-    signed = sign("--key", key, store.folder.parent)
-    assert (signed.exit_code, signed.output) == (0, f"signed {store.name}\n")
-    (tmp_path / "release.toml").write_text('version = 1\n[each]\nsigned_by = ["release.pem.pub"]\n')
+    trust(tmp_path)
+    (tmp_path / "release.toml").write_text(f"version = 1\n{TRUST}")
+    sign(store.digests_path, tmp_path / "release")
     assert run("--policy", tmp_path / "release.toml", store.folder)[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ((), "give --key FILE and the runs to sign, or --make-key FILE"),
-        (("--make-key", "{here}/a.pem", "--key", "{here}/b.pem"), "--make-key makes a key and"),
-        (("--key", "{here}/absent.pem", "{here}"), "absent.pem: there is no such file"),
-        (("--make-key", "{here}/no/a.pem"), "No such file or directory"),
-    ],
-)
-def test_what_cannot_be_signed_is_one_line(tmp_path, arguments, reason):
-    done = sign(*(argument.format(here=tmp_path) for argument in arguments))
-    assert (done.exit_code, done.output.count("\n")) == (2, 1)
-    assert reason in done.output
-
-
-def test_a_batch_is_signed_if_it_ran_to_its_end(tmp_path, bench):
-    key = tmp_path / "release.pem"
-    sign("--make-key", key)
-    whole, cut = (bench.copy("batch").folder for _ in range(2))
-    done = sign("--key", key, whole)
-    assert (done.exit_code, done.output) == (0, "signed synthetic/seeds\n"), done.output
-    next((cut / "results").iterdir()).unlink()
-    done = sign("--key", key, cut)
-    assert done.exit_code == 2
-    assert "seeds have finished" in done.output
-    assert not (cut / "signature.json").exists()
+def test_signatures_without_ssh_keygen_are_one_line(tmp_path, bench, monkeypatch):
+    trust(tmp_path)
+    (tmp_path / "release.toml").write_text(f"version = 1\n{TRUST}")
+    store = bench.copy("good")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, output = run("--policy", tmp_path / "release.toml", store.folder)
+    assert (code, output.count("\n")) == (2, 1)
+    assert "ssh-keygen" in output

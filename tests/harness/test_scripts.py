@@ -178,17 +178,6 @@ def test_one_of_several_reports_that_cannot_be_written(judged, tmp_path):
     assert [each["run"] for each in document("report", runs, code=2)] == ["b"]
 
 
-def test_signatures(judged, tmp_path):
-    key = tmp_path / "key"
-    found = document("sign", "--make-key", key)
-    assert found == {"private_key": str(key), "public_key": f"{key}.pub"}
-    assert kraftprobe("sign", "--make-key", tmp_path / "k", "-q") == f"{tmp_path / 'k.pub'}\n"
-    runs = shutil.copytree(judged, tmp_path / "synthetic")
-    found = document("sign", "--key", key, runs)
-    assert found == [{"name": f"synthetic/{name}", "folder": str(runs / name)} for name in "ab"]
-    assert kraftprobe("sign", "--key", key, runs, "--quiet") == ""
-
-
 def test_a_release_of_kafka(tmp_path, monkeypatch):
     def fetch(version, repository, say):
         say(f"fetching {version} of {repository}")
@@ -269,7 +258,6 @@ def test_the_records_of_a_snapshot(tmp_path):
         ("shrink", "x"),
         ("reproduce", "x"),
         ("gate", "x"),
-        ("sign", "x"),
         ("report", "x"),
         ("index",),
         ("kafka", "fetch", "x"),

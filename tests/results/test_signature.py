@@ -1,98 +1,67 @@
-"""A signature names who vouches for a run as it is; nothing else passes for one."""
-
-import stat
+"""A signature names who vouches for a file as it is; nothing else passes for one."""
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-from factory import make_run
 
-from results.pipeline import judge
-from results.signature import (
-    KeyFileError,
-    make_key,
-    read_private_key,
-    read_public_key,
-    sign,
-    signer_of,
-)
-from results.store import StoreError
+from benchmarks.gate.policies import SIGNER, make_key, sign, trust
+from results.files import StoreError
+from results.signature import Signers, SignersError, signer_of
 
 
 @pytest.fixture
-def key(tmp_path):
-    return tmp_path / "key.pem"
+def signed(tmp_path):
+    trust(tmp_path)
+    path = tmp_path / "digests.jsonl"
+    path.write_bytes(b"{}\n")
+    return path
 
 
 @pytest.fixture
-def trusted(key):
-    return read_public_key(make_key(key))
+def signers(signed):
+    return Signers(signed.with_name("signers"), ("nobody@example.org", SIGNER))
 
 
-def judged(root, **options):
-    store = make_run(root, duration_s=20, rate_per_s=20, **options)
-    judge(store)
-    return store
+def test_a_signed_file_has_a_signer(signed, signers):
+    assert signer_of(signed, signers, "run") == (None, "it is not signed")
+    sign(signed, signed.with_name("release"))
+    assert signer_of(signed, signers, "run") == (SIGNER, "")
 
 
-def test_a_private_key_is_its_owners_alone_and_never_overwritten(key, trusted):
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    with pytest.raises(FileExistsError):
-        make_key(key)
+def test_a_principal_that_was_not_asked_for_is_no_signer(signed, signers):
+    sign(signed, signed.with_name("release"))
+    others = Signers(signers.allowed, ("nobody@example.org",))
+    signer, why = signer_of(signed, others, "run")
+    assert (signer, "does not name" in why) == (None, True)
 
 
-def test_a_signed_run_has_a_signer(tmp_path, key, trusted):
-    store = judged(tmp_path / "runs")
-    assert signer_of(store, [trusted]) == (None, "it is not signed")
-    sign(store, read_private_key(key))
-    assert signer_of(store, [trusted]) == ("key.pem.pub", "")
-    assert signer_of(store, []) == (
+def test_a_key_that_its_file_does_not_allow_is_no_signer(signed, signers):
+    make_key(signed.with_name("mine"))
+    sign(signed, signed.with_name("mine"))
+    assert signer_of(signed, signers, "run")[0] is None
+
+
+def test_whatever_is_added_to_the_file_ends_its_signature(signed, signers):
+    sign(signed, signed.with_name("release"))
+    signed.write_bytes(signed.read_bytes() + b"\n")
+    assert signer_of(signed, signers, "run") == (
         None,
-        "it is signed with a key that the policy does not name",
+        "its signature is not one of this run as it is now",
     )
 
 
-def test_a_run_of_a_killed_harness_and_one_that_was_changed_are_not_signed(tmp_path, key, trusted):
-    private = read_private_key(key)
-    with pytest.raises(StoreError, match="not recorded to its end"):
-        sign(judged(tmp_path / "a", ended=False), private)
-    with pytest.raises(StoreError, match="not judged"):
-        sign(make_run(tmp_path / "b", duration_s=20), private)
-    store = judged(tmp_path / "c")
-    store.journal_path.write_bytes(store.journal_path.read_bytes() + b"\n")
-    with pytest.raises(StoreError, match=r"history\.jsonl is not what was recorded"):
-        sign(store, private)
+def test_a_link_is_no_signature(signed, signers):
+    sign(signed, signed.with_name("release"))
+    found = signed.with_name("digests.jsonl.sig")
+    found.rename(signed.with_name("elsewhere"))
+    found.symlink_to(signed.with_name("elsewhere"))
+    with pytest.raises(StoreError, match="symbolic link"):
+        signer_of(signed, signers, "run")
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"x", b"-----BEGIN PRIVATE KEY-----\nAA\n", b"\0" * 70_000]
-)
-def test_a_file_that_is_no_key_is_one_line(tmp_path, content):
-    path = tmp_path / "key"
+@pytest.mark.parametrize("content", [b"", b"x", b"\0" * 70_000, b"release@example.org\n"])
+def test_a_file_without_the_key_of_a_principal_is_one_line(tmp_path, content):
+    path = tmp_path / "signers"
     path.write_bytes(content)
-    for read in (read_private_key, read_public_key):
-        with pytest.raises(KeyFileError) as refused:
-            read(path)
-        assert str(refused.value).startswith(f"{path}: ")
-        assert "\n" not in str(refused.value)
-
-
-def test_a_key_of_another_kind_is_refused(tmp_path):
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    private, public = tmp_path / "rsa", tmp_path / "rsa.pub"
-    private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    public.write_bytes(
-        key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-    )
-    with pytest.raises(KeyFileError, match="not of the kind Ed25519"):
-        read_private_key(private)
-    with pytest.raises(KeyFileError, match="not of the kind Ed25519"):
-        read_public_key(public)
+    with pytest.raises(SignersError) as refused:
+        Signers(path, (SIGNER,)).check()
+    assert str(refused.value).startswith(f"{path}: ")
+    assert "\n" not in str(refused.value)
