@@ -40,7 +40,7 @@ _COMMANDS = {
     "image": ("image:image", "Build an image that holds Kraftprobe, for jobs in a docker engine."),
     "index": ("index:index", "Write one page over all runs of a folder, and print its path."),
     "kafka": ("kafka:kafka", "Fetch releases of Apache Kafka, to be put under test."),
-    "list": ("listing:list_", "List runs, systems, workloads, faults, campaigns or mutants."),
+    "list": ("listing:list_", "List systems, workloads, faults, campaigns or mutants."),
     "log": ("dump:log", "Look into a node's logs."),
     "reproduce": (
         "reproduce:reproduce",

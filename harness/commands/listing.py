@@ -1,4 +1,4 @@
-"""`list` and `campaign`: runs with their verdicts, and the names that plans may use."""
+"""`list` and `campaign`: the names that plans may use, and the campaigns of this package."""
 
 from __future__ import annotations
 
@@ -9,28 +9,20 @@ import click
 
 from cluster.mutants import MUTANTS
 from harness.campaigns import campaign_names, load, text_of
-from harness.commands.options import Command, json_option, runs_option
+from harness.commands.options import Command, json_option
 from harness.errors import UsageError
 from harness.shown import print_document
 from nemeses.registry import FAULTS
 from workloads.registry import WORKLOADS
 
-KINDS = ("runs", "systems", "workloads", "faults", "campaigns", "mutants")
+KINDS = ("systems", "workloads", "faults", "campaigns", "mutants")
 
 
 @click.command("list", cls=Command)
-@click.argument("kind", type=click.Choice(KINDS), default="runs")
+@click.argument("kind", type=click.Choice(KINDS))
 @json_option
-@runs_option
-def list_(kind: str, runs: Path, *, as_json: bool) -> int:
-    """List runs with their verdicts, or systems, workloads, faults, campaigns or mutants."""
-    if kind == "runs":
-        from harness.commands.runs import show_list  # noqa: PLC0415  (imports what reads tables)
-        from results.catalogue import catalogue  # noqa: PLC0415
-
-        named = [(entry.row, entry.store.name) for entry in catalogue(runs)]
-        show_list(named, str(runs), as_json=as_json)
-        return 0
+def list_(kind: str, *, as_json: bool) -> int:
+    """List systems, workloads, faults, campaigns or mutants (`runs list` lists runs)."""
     rows: Mapping[str, Callable[[], list[tuple[str, str]]]] = {
         "systems": _systems,
         "workloads": lambda: [(name, WORKLOADS[name].title) for name in WORKLOADS],

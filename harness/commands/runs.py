@@ -73,11 +73,11 @@ def list_(runs: Path, uri: str | None, *, shown: Shown, **wanted: Any) -> int:
         for row, _ in rows:
             click.echo(row.folder)
     else:
-        show_list(rows, uri or str(runs), as_json=shown is Shown.JSON)
+        _print_list(rows, uri or str(runs), as_json=shown is Shown.JSON)
     return 0
 
 
-def show_list(rows: Sequence[tuple[Row, str]], where: str, *, as_json: bool) -> None:
+def _print_list(rows: Sequence[tuple[Row, str]], where: str, *, as_json: bool) -> None:
     """Print runs, each with its name, as a table, or as JSON."""
     if as_json:
         print_document([row.to_json() for row, _ in rows])

@@ -23,7 +23,10 @@ PROGRAMS = {
     "the disk that fails on order": ("-m", "cluster.backends.machine.faultfs", "a", "b", "c"),
     "the command line": ("-m", "harness.cli", "--help"),
     "the simulated world": ("-m", "harness.cli", "sim", "--seed", "7"),
-    "the installed command": (str(Path(sys.executable).with_name("kraftprobe")), "list"),
+    "the installed command": (
+        str(Path(sys.executable).with_name("kraftprobe")),
+        *("list", "mutants"),
+    ),
 }
 LIBRARIES = {
     "the checkers": "import checkers",

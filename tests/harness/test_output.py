@@ -110,7 +110,7 @@ def test_a_verdict_onto_a_full_disk_is_the_exit_code_and_one_line(tmp_path):
 
 def test_an_error_without_a_reader_keeps_its_exit_code():
     with pipe_without_a_reader() as stderr:
-        process = start("list", "runz", stderr=stderr)
+        process = start("list", "faultz", stderr=stderr)
         assert process.wait(60) == 2
 
 
