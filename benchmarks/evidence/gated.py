@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from benchmarks.evidence.runs import Alteration, Altered, problem_of, read_text
-from benchmarks.gate.bench import forge
 from checkers.verdict import Status
 from harness.gating import gate_folder, rules_of
 from harness.policy.document import Policy
 from results.gate import GateEntry
+from tests.gate.bench import forge
 
 
 def complaints(run: Altered, alteration: Alteration, *, judged_by_gate: bool) -> list[str]:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gate.bench import forge
 from checkers.history.sealed import FIELD, seal
 from checkers.verdict import Status
 from cluster.backends.netns import trees
@@ -32,6 +31,7 @@ from harness.plan_document import derive
 from results.model import RunResults
 from results.pipeline import judge
 from results.store import RunStore
+from tests.gate.bench import forge
 
 DATA = Path(__file__).parents[2] / "tests" / "data" / "runs"
 NODES = ("n1", "n2", "n3")

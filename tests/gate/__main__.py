@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gate`: what the gate says in every situation, and whether it should.
+"""`python -m tests.gate`: what the gate says in every situation, and whether it should.
 
 Prints a table of situation, exit code and the gate's sentence; exits 1 if any is not as expected.
 With `--write` it also writes the table into benchmarks/RESULTS.md.
@@ -12,10 +12,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
+
 from benchmarks import page
-from benchmarks.gate.bench import Bench, Situation
-from benchmarks.gate.policies import POLICIES
-from benchmarks.gate.situations import SITUATIONS
+from tests.gate.bench import Bench, Situation
+from tests.gate.policies import POLICIES
+from tests.gate.situations import SITUATIONS
 
 _PARTS = (("With a policy", POLICIES), ("Runs and batches alone", SITUATIONS))
 _COLUMNS = "| situation | exit code | the gate's sentence |\n|---|---|---|\n"
@@ -32,12 +34,12 @@ def main(arguments: Sequence[str]) -> int:
             rows = [_tried(bench, situation, wrong) for situation in situations]
             tables.append(f"### {title}\n\n{_COLUMNS}" + "\n".join(rows))
     text = "\n\n".join(tables)
-    print(text)
+    click.echo(text)
     if "--write" in arguments:
         page.write("gate", text)
     count = sum(len(situations) for _, situations in _PARTS)
-    print(f"{count} situations, {time.process_time() - began_s:.0f} s of CPU")
-    print("\n".join(f"NOT AS EXPECTED: {line}" for line in wrong) or "all as expected")
+    click.echo(f"{count} situations, {time.process_time() - began_s:.0f} s of CPU")
+    click.echo("\n".join(f"NOT AS EXPECTED: {line}" for line in wrong) or "all as expected")
     return 1 if wrong else 0
 
 

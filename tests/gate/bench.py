@@ -165,14 +165,14 @@ def _simulated(root: Path) -> Path:
 def _batch(root: Path) -> Path:
     """Make seeds that play one plan: what a swarm draws for them changes with every fault."""
     with Batch(root / "seeds", BatchPlan(14, 17, campaign=_plan(14))) as batch:
-        run_plainly(batch, lambda row: None)  # noqa: ARG005
+        run_plainly(batch, lambda row: None)
         batch.finish()
     return root / "seeds"
 
 
 def _mutant_batch(root: Path) -> Path:
     with Batch(root / "seeds", BatchPlan(0, 1, "M35", duration_ms=500.0)) as batch:
-        run_plainly(batch, lambda row: None)  # noqa: ARG005
+        run_plainly(batch, lambda row: None)
         batch.finish()
     return root / "seeds"
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gate.bench import Bench, Situation, edit, forge, rejudge_digest
 from results.pipeline import judge
 from results.store import RunStore
+from tests.gate.bench import Bench, Situation, edit, forge, rejudge_digest
 
 Arguments = list[Path | str]
 Make = Callable[[Bench], Arguments]

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.gate.bench import Bench, Situation, edit, forge, rejudge_digest
 from checkers.history import NEMESIS, Event, EventType
 from harness.sim.chunks import SCHEMA
 from results.journal import decode_event, encode_event
 from results.pipeline import judge
 from results.store import RunStore
+from tests.gate.bench import Bench, Situation, edit, forge, rejudge_digest
 
 Arguments = list[Path | str]
 Change = Callable[[RunStore], Any]

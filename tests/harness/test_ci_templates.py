@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks.gate.bench import Bench
+from tests.gate.bench import Bench
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
-from benchmarks.gate.bench import Bench
 from harness.cli import main
 from results import places
+from tests.gate.bench import Bench
 
 GOOD = "20261121T010203Z-seed7"
 TABLES = {"runs", "checks", "operations", "events", "records", "latencies", "windows", "recoveries"}

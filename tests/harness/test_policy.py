@@ -10,8 +10,6 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.gate.bench import Bench
-from benchmarks.gate.policies import TRUST, sign, trust
 from harness.cli import main
 from harness.policy.document import (
     Baseline,
@@ -22,6 +20,8 @@ from harness.policy.document import (
     Require,
     read_policy,
 )
+from tests.gate.bench import Bench
+from tests.gate.policies import TRUST, sign, trust
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gate.md").read_text()
 EXAMPLE = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1]

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.gate.bench import Bench
 from harness.cli import main
 from harness.removing import chosen
 from results.catalogue import catalogue
 from results.files import StoreError
 from results.pruning import removal_of
+from tests.gate.bench import Bench
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -7,12 +7,12 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.gate.bench import Bench
 from harness.cli import main
 from results.catalogue import Entry, Row, catalogue
 from results.files import StoreError
 from results.index import FILE, faults_of, render_index, write_index
 from results.store import RunStore
+from tests.gate.bench import Bench
 
 
 def entry(folder, name="r1", **fields):

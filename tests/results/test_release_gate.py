@@ -7,15 +7,15 @@ import pytest
 from factory import make_run
 
 from benchmarks import page
-from benchmarks.gate.bench import Bench, edit, forge
-from benchmarks.gate.policies import POLICIES
-from benchmarks.gate.situations import SITUATIONS
 from harness.gating import recompute
 from harness.plan_document import derive
 from results.digests import read_chain
 from results.gate import Rules, gate
 from results.pipeline import judge
 from results.store import RunStore
+from tests.gate.bench import Bench, edit, forge
+from tests.gate.policies import POLICIES
+from tests.gate.situations import SITUATIONS
 
 RULES = Rules(derive)
 EVERY = (*SITUATIONS, *POLICIES)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.gate.policies import SIGNER, make_key, sign, trust
 from results.files import StoreError
 from results.signature import Signers, SignersError, signer_of
+from tests.gate.policies import SIGNER, make_key, sign, trust
 
 
 @pytest.fixture
