@@ -53,12 +53,6 @@ _SUSPECTS_MAX = 2_000
 """Operations that are marked as part of a violation."""
 _SCRIPTS = ("columns.js", "chart.js", "keys.js", "report.js")
 """In this order: each uses what those before it define."""
-_STATUS_TITLE = {
-    Status.PASS: "Every check passed.",
-    Status.FAIL: "The system broke a promise.",
-    Status.UNKNOWN: "It could not be decided.",
-    Status.UNDER_EXERCISED: "Nothing wrong was seen, but too little was tried.",
-}
 _WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.UNDER_EXERCISED, Status.PASS)
 
 

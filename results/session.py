@@ -89,7 +89,6 @@ class SparkHandle:
     """pyspark.sql.SparkSession"""
     jvm: Jvm
     master: str
-    started_in_s: float
 
     @property
     def version(self) -> str:
@@ -119,7 +118,6 @@ class Spark:
 
     def start(self) -> SparkHandle:
         """Start the JVM and the session. Raises SparkError or JvmError with one line."""
-        began = time.monotonic()
         folder = self._make_folder()
         # Py4J logs to the root logger, and that prints as long as nobody else handles it.
         self._quiet = logging.NullHandler()
@@ -139,7 +137,7 @@ class Spark:
             self.close()
             raise
         self._session = session
-        return SparkHandle(session, jvm, self.master, time.monotonic() - began)
+        return SparkHandle(session, jvm, self.master)
 
     def last_words(self) -> str:
         """Say that the JVM is dead, and its last error; nothing if it lives."""

@@ -22,7 +22,6 @@ ALWAYS = ("garbage", "internal", "duplicate", "append-order", "cyclic-versions")
 wrote, a read behind own writes that does not show them, versions in two orders. Elle leaves some of
 it to the stronger ones, and has one name, internal, for `internal` and `non-repeatable-read`."""
 
-_ORDERS = ("process", "realtime")
 _STRONGER = {
     "G0": ("G1c",),
     "G1a": ("G1",),
