@@ -281,9 +281,6 @@ def make_plan(
     for check in listed:
         if check["name"] == "exercised":
             check["options"] = options
-        if check["name"] == "invariants" and not check["options"]:
-            starts = {"mutant": mutant, "check_quorum_timeout_ms": 1500.0}
-            check["options"] = {"starts": starts, "pids": True}
     return {**plan, "expectations": options["expectations"], "checks": listed}
 
 

@@ -141,6 +141,10 @@ def test_an_image_of_the_toolkit_gates_as_its_maker_does(
     )
 
     assert b"PASS" in output
+    signs = client.containers.run(
+        name, ["-c", "command -v ssh-keygen"], entrypoint="sh", network_mode="none", remove=True
+    )
+    assert signs.endswith(b"/ssh-keygen\n")
     assert 'failures="0"' in (tmp_path / "gate-junit.xml").read_text()
     refused = client.containers.run(name, ["gate", "/nothing"], network_mode="none", detach=True)
     try:

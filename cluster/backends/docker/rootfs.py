@@ -33,8 +33,8 @@ MARKER = PurePosixPath("/opt/kraftprobe/complete")
 _NEEDED = ("sh", "sleep", "cat", "mkdir", "rm", "mv", "cp", "kill", "env", "tar", "nft", "tc", "ip")
 _WELCOME = (
     "bash chmod chown cut date dd df echo fallocate find grep head id iptables iptables-nft ln ls "
-    "mount nsenter prlimit ps pwd readlink sed seq setpriv ss stat stdbuf sync sysctl tail tee "
-    "test timeout touch tr true truncate umount uname wc xtables-nft-multi"
+    "mount nsenter prlimit ps pwd readlink sed seq setpriv ss ssh-keygen stat stdbuf sync sysctl "
+    "tail tee test timeout touch tr true truncate umount uname wc xtables-nft-multi"
 )
 _PLUGINS = ("xtables", "iptables")
 """Folders beside the libraries, with what iptables loads by itself."""
