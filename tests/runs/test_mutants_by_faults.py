@@ -124,8 +124,9 @@ def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[tuple[str, str], Future]]:
     """Real runs of the chosen tests, begun in the order of REAL when the first is asked for."""
-    params = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    chosen = {(each.get("plan"), each.get("backend")) for each in params} & REAL.keys()
+    own = [item for item in request.session.items if item.path == request.path]
+    params = [item.callspec.params for item in own if hasattr(item, "callspec")]
+    chosen = {(each.get("plan"), each.get("backend")) for each in params}
     cases = [case for case in REAL if case in chosen and not lacking(*case)]
     folder = tmp_path_factory.mktemp("runs")
     with ThreadPoolExecutor(AT_ONCE) as pool:
