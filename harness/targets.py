@@ -18,9 +18,14 @@ def find_runs(targets: Sequence[Path]) -> list[Path]:
     What was not looked into is named on stderr. Raises UsageError as `walk_targets`.
     """
     found = walk_targets(targets)
-    for path, what in found.unread:
-        click.echo(f"kraftprobe: {path}: {what}: not looked into", err=True)
+    report_unread(found)
     return found.runs
+
+
+def report_unread(found: Walk) -> None:
+    """Name on stderr what was not looked into: a run may lie behind it."""
+    for path, what in found.unread:
+        click.echo(f"kraftprobe: {one_line(str(path))}: {what}: not looked into", err=True)
 
 
 def walk_targets(targets: Sequence[Path]) -> Walk:

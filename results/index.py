@@ -50,7 +50,9 @@ class Cell:
     """How long clients acted in all."""
 
 
-def write_index(folder: Path, entries: Sequence[Entry]) -> Path:
+def write_index(
+    folder: Path, entries: Sequence[Entry], unread: Sequence[tuple[Path, str]] = ()
+) -> Path:
     """Write the page into the folder of the runs and return its path.
 
     Raises StoreError where a file is in its place that is no such page; OSError.
@@ -60,12 +62,17 @@ def write_index(folder: Path, entries: Sequence[Entry]) -> Path:
         with open_plain(path, follow=False) as file:
             if _MARK not in file.read(_MARK_WITHIN):
                 raise StoreError(f"{path}: this is not an index of ours, so it stays as it is")
-    write_atomically(path, render_index(folder, entries).encode("utf-8"))
+    write_atomically(path, render_index(folder, entries, unread).encode("utf-8"))
     return path
 
 
-def render_index(folder: Path, entries: Sequence[Entry]) -> str:
-    """Return the page as HTML; links are relative to `folder`."""
+def render_index(
+    folder: Path, entries: Sequence[Entry], unread: Sequence[tuple[Path, str]] = ()
+) -> str:
+    """Return the page as HTML; links are relative to `folder`.
+
+    `unread` has what was not looked into and what it is: a run that is not listed may lie there.
+    """
     rows = [entry.row for entry in entries]
     judged = [row for row in rows if _verdict(row) not in (DAMAGED, NOT_JUDGED)]
     faults = list(dict.fromkeys(fault for row in judged for fault in faults_of(row)))
@@ -82,6 +89,7 @@ def render_index(folder: Path, entries: Sequence[Entry]) -> str:
             flaky=_flaky(judged),
             charts=charts_of(judged),
             style_of=_style,
+            unread=[(os.path.relpath(path, folder), what) for path, what in unread],
             runs=[(entry.row, _style(entry.row), _link(folder, entry)) for entry in entries],
             style=Markup(template_text("report.css")),  # noqa: S704  (our own file)
             script=Markup(template_text("index.js")),  # noqa: S704  (our own file)

@@ -10,8 +10,11 @@ from harness.commands.options import Command, shown_options
 from harness.errors import UsageError
 from harness.room import not_stored
 from harness.shown import Shown, answer
-from results.catalogue import catalogue
+from harness.targets import report_unread
+from results.catalogue import entry_of
+from results.folders import is_run, walk
 from results.index import write_index
+from results.store import RunStore
 
 
 @click.command(cls=Command)
@@ -21,10 +24,12 @@ def index(folder: Path, shown: Shown) -> int:
     """Write FOLDER/index.html: workloads and faults, trends, and a link to each run's report."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder of runs")
-    entries = catalogue(folder)
+    found = walk([folder])
+    entries = [entry_of(RunStore(run)) for run in found.runs if is_run(run)]
     try:
-        page = str(write_index(folder, entries))
+        page = str(write_index(folder, entries, found.unread))
     except OSError as error:
         raise not_stored(folder, error) from error
+    report_unread(found)
     answer(shown, {"page": page, "runs": len(entries)}, [page], [page])
     return 0

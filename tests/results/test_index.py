@@ -2,6 +2,7 @@
 
 import datetime as dt
 import html
+import os
 import re
 
 import pytest
@@ -224,6 +225,27 @@ def test_the_command_links_the_reports_that_are_there(tmp_path):
     index(root)
     link = f'<a href="a%20%231/{store.folder.name}/report.html">'
     assert link in (root / FILE).read_text()
+
+
+def test_what_was_not_looked_into_is_printed_and_is_on_the_page(tmp_path):
+    root = tmp_path / "runs"
+    root.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (root / "linked").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(root / "<b>")
+    result = index(root)
+    assert result.stdout == f"{root / FILE}\n"
+    assert result.stderr.splitlines() == [
+        f"kraftprobe: {root / '<b>'}: is a pipe: not looked into",
+        f"kraftprobe: {root / 'linked'}: is a link to a folder: not looked into",
+    ]
+    page = (root / FILE).read_text()
+    assert "<b> is a pipe linked is a link to a folder" in section(page, "unread")
+    assert "&lt;b&gt;" in page
+    (root / "<b>").unlink()
+    (root / "linked").unlink()
+    assert index(root).stderr == ""
+    assert section((root / FILE).read_text(), "unread") is None
 
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path):
