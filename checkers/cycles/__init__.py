@@ -278,7 +278,10 @@ def _serial(
     how = (
         "one after another in any order"
         if of_all
-        else "each on a snapshot, committing in any order without two writers of one value"
+        else "each on a snapshot, committing in any order without two concurrent writers of one key"
+    )
+    how += {"process": ", that of each process kept", "realtime": ", that of real time kept"}.get(
+        needed[-1] if needed else "", ""
     )
     what = f"the {len(involved)} transactions cannot have run {how} and read what they read"
     return asked, [anomaly(kind, f"{what} (every order was tried)", *involved[:ANOMALIES_MAX])]

@@ -2,9 +2,14 @@
 
 import pytest
 
-from checkers import check, sessions
+from checkers import check, check_by, sessions
+from checkers.cycles import check as check_transactions
+from checkers.evidence import FinalRead
 from checkers.jepsen import bank, set_full
+from checkers.registry import CheckSpec, RunInput, run_check
 from tests.checkers.histories import op
+from tests.checkers.run_evidence import good_run
+from tests.checkers.test_cycles import a, r, txn, w
 
 B = {"b": 1}
 SENTENCES = [
@@ -168,3 +173,100 @@ def test_a_bank_names_the_read_and_both_sums():
     assert judged(bank.check_key, rows, total=10) == (
         "the balances in the read of process 1 (operation 1) add up to 9 instead of 10"
     )
+
+
+W = [(0, "write", [["w", key, 1]], [["w", key, 1]]) for key in "xyz"]
+
+
+def saw(process, **values):
+    steps = [["r", key, value] for key, value in values.items()]
+    return process, "read", [["r", key, None] for key in values], steps
+
+
+def first_sentence(name, rows):
+    history = [
+        op(i, f, (2 * i, 2 * i + 1), process=process, input=given, output=result)
+        for i, (process, f, given, result) in enumerate(rows)
+    ]
+    return check_by(history, name).anomalies[0]["explanation"]
+
+
+def test_a_long_fork_names_who_saw_which_write_and_lacked_which():
+    assert first_sentence("long-fork", [*W[:2], saw(1, x=1, y=None), saw(2, x=None, y=1)]) == (
+        "process 1 (operation 2) saw the write of 'x' but not that of 'y'; process 2 (operation 3) "
+        "saw the write of 'y' but not that of 'x': no order of these writes allows both"
+    )
+    round_three = [saw(1, x=1, y=None), saw(2, y=1, z=None), saw(3, z=1, x=None)]
+    sentence = first_sentence("long-fork", [*W, *round_three])
+    assert sentence.endswith(
+        "process 3 (operation 5) saw the write of 'z' but not that of 'x': no order of these "
+        "writes allows all of it"
+    )
+
+
+def test_sessions_name_what_nobody_wrote_and_what_was_read_too_early():
+    assert judged(sessions.check_key, [(1, "write", "a", None), (2, "read", None, B)]) == (
+        "process 2 (operation 1) read {'b': 1}, which nobody wrote"
+    )
+    assert judged(sessions.check_key, [(1, "read", None, "a"), (1, "write", "a", None)]) == (
+        "process 1 (operation 0) read 'a' before it wrote it itself (operation 1)"
+    )
+
+
+def without_order(history, model, level):
+    (anomaly,) = check_transactions(
+        RunInput([], history), {"model": model, "consistency": level}
+    ).anomalies
+    return anomaly["kind"], anomaly["explanation"]
+
+
+def test_transactions_without_an_order_say_of_which_kind_none_is():
+    skew = [
+        txn(0, [r("x", None), w("y", 1)]),
+        txn(1, [r("y", None), w("x", 1)]),
+        txn(2, [w("x", 1)]),
+        txn(3, [r("x", 1)]),
+        txn(4, [r("x", None), w("y", 1)]),
+    ]
+    assert without_order(skew, "rw-register", "serializable") == (
+        "no-serial-order",
+        "the 5 transactions cannot have run one after another in any order and read what they "
+        "read (every order was tried)",
+    )
+    both_write_x = [
+        txn(0, [r("y", []), a("z", 1), a("x", 1)]),
+        txn(1, [r("z", []), a("y", 2), a("x", 2)]),
+    ]
+    assert without_order(both_write_x, "list-append", "snapshot-isolation") == (
+        "no-snapshot-order",
+        "the 2 transactions cannot have run each on a snapshot, committing in any order without "
+        "two concurrent writers of one key and read what they read (every order was tried)",
+    )
+    steps = [w("x", 1), w("x", 2), w("x", 1), r("x", 2)]
+    stale = [txn(i, [step], 2 * i, 2 * i + 1) for i, step in enumerate(steps)]
+    assert without_order(stale, "rw-register", "strict-serializable") == (
+        "no-serial-order-realtime",
+        "the 4 transactions cannot have run one after another in any order, that of real time "
+        "kept and read what they read (every order was tried)",
+    )
+
+
+def test_what_is_lost_is_counted_by_topics_with_the_nodes_that_lack_it():
+    creates = [
+        op(i, "create", (i, i + 1), key=f"t{i}", input={"partitions": 1}, output={"id": f"i{i}"})
+        for i in range(198)
+    ]
+
+    def summary(**topics_of):
+        reads = {
+            node: FinalRead(node, 6, {f"t{i}": {"id": f"i{i}", "partitions": 1} for i in there}, {})
+            for node, there in topics_of.items()
+        }
+        run = good_run(operations=creates, final_reads=reads)
+        return run_check(CheckSpec("durability", {"workload": "topics"}), run).summary
+
+    none, all_ = range(0), range(198)
+    on_no_node = summary(n1=none, n2=none, n3=none)
+    assert on_no_node.startswith("198 topics lost, on all 3 nodes; first: n1: operation 0 ")
+    on_two_nodes = summary(n1=all_, n2=range(197), n3=all_)
+    assert on_two_nodes.startswith("1 topic divergent, on n1, n2; 1 topic lost, on n2; first: n2: ")
