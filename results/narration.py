@@ -8,6 +8,7 @@ from a run and may be anything: they are put into texts, which whoever makes a p
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -160,6 +161,8 @@ def fault_text(
         text = ("links were cut", "the links worked again")[undone]
     elif kind == "partition" and detail.get("shape", "isolate") != "isolate":
         text = ("the network was split", "the network was whole again")[undone]
+    if targets and "links" not in detail:
+        text = re.sub(r"\blinks\b", "links of {nodes}", text)
     text = text.replace("{nodes}", " and ".join(targets) or "no node")
     if undone or kind in ("heal", "release"):
         return text + _detail(detail) if kind == "release" else text
@@ -224,6 +227,8 @@ def answer_text(value: object) -> str:
     first, last = records[0], records[-1]
     if not all(isinstance(record, list | tuple) and record for record in (first, last)):
         return value_text(value)
+    if len(records) == 1:
+        return f"the record at offset {value_text(first[0], 40)}, {mark}"
     ends = f"offsets {value_text(first[0], 40)} to {value_text(last[0], 40)}"
     return f"{len(records)} records, {ends}, {mark}"
 

@@ -8,7 +8,7 @@ from factory import CLOCK, SECOND, make_run
 from checkers.evidence import Evidence, TraceEvent, run_clock
 from checkers.history import NEMESIS, Event, EventType, pair
 from checkers.verdict import CheckResult, Status
-from results.narration import Line, fault_text, shortened
+from results.narration import Line, answer_text, fault_text, shortened
 from results.pipeline import judge
 from results.story import LINES_MAX, story_of
 
@@ -236,3 +236,15 @@ def test_then_the_middle_goes_and_the_end_stays():
     assert len(kept) == 30
     assert kept[10].text == "... 71 events more ..."
     assert kept[-1].text == "fault 99"
+
+
+def test_links_and_a_single_record_are_named_for_what_they_are():
+    slow = {"direction": "incoming", "delay_ms": 300}
+    assert fault_text("delay", ["n1"], [], slow, undone=False) == (
+        "links of n1 became slow: what is sent to it; delay_ms 300"
+    )
+    assert fault_text("loss", ["n1"], [], {}, undone=True) == "the links of n1 lost nothing more"
+    cut = fault_text("partition", ["n1"], [], {"shape": "links", "links": "n1>n2"}, undone=False)
+    assert cut == "links were cut: on n1 to n2"
+    polled = {"records": [[51, "a"]], "high_watermark": 52}
+    assert answer_text(polled) == "the record at offset 51, high watermark 52"
