@@ -275,13 +275,11 @@ def _serial(
     if worst.cycle:
         return asked, [cycle_anomaly(kind, worst.cycle, inferred.transactions)]
     involved = [t for t in inferred.transactions.values() if t.steps]
+    order = "any order" + _KEEPS[needed[-1] if needed else ""]
     how = (
-        "one after another in any order"
+        f"one after another in {order}"
         if of_all
-        else "each on a snapshot, committing in any order without two concurrent writers of one key"
-    )
-    how += {"process": ", that of each process kept", "realtime": ", that of real time kept"}.get(
-        needed[-1] if needed else "", ""
+        else f"each on a snapshot, committing in {order} without two concurrent writers of one key"
     )
     what = f"the {len(involved)} transactions cannot have run {how} and read what they read"
     return asked, [anomaly(kind, f"{what} (every order was tried)", *involved[:ANOMALIES_MAX])]
@@ -289,6 +287,11 @@ def _serial(
 
 _ORDERED = {"process": process_edges, "realtime": realtime_edges}
 """Order that a level keeps -> the edges of it."""
+_KEEPS = {
+    "": "",
+    "process": " that keeps that of each process",
+    "realtime": " that keeps real time",
+}
 
 
 def _doubt(inferred: Dependencies, serial: Serial | None, consistency: str) -> str:

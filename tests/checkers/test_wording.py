@@ -230,8 +230,10 @@ def test_transactions_without_an_order_say_of_which_kind_none_is():
     ]
     assert without_order(skew, "rw-register", "serializable") == (
         "no-serial-order",
-        "the 5 transactions cannot have run one after another in any order and read what they "
-        "read (every order was tried)",
+        (
+            "the 5 transactions cannot have run one after another in any order and read what they "
+            "read (every order was tried)"
+        ),
     )
     both_write_x = [
         txn(0, [r("y", []), a("z", 1), a("x", 1)]),
@@ -239,15 +241,19 @@ def test_transactions_without_an_order_say_of_which_kind_none_is():
     ]
     assert without_order(both_write_x, "list-append", "snapshot-isolation") == (
         "no-snapshot-order",
-        "the 2 transactions cannot have run each on a snapshot, committing in any order without "
-        "two concurrent writers of one key and read what they read (every order was tried)",
+        (
+            "the 2 transactions cannot have run each on a snapshot, committing in any order without "
+            "two concurrent writers of one key and read what they read (every order was tried)"
+        ),
     )
     steps = [w("x", 1), w("x", 2), w("x", 1), r("x", 2)]
     stale = [txn(i, [step], 2 * i, 2 * i + 1) for i, step in enumerate(steps)]
     assert without_order(stale, "rw-register", "strict-serializable") == (
         "no-serial-order-realtime",
-        "the 4 transactions cannot have run one after another in any order, that of real time "
-        "kept and read what they read (every order was tried)",
+        (
+            "the 4 transactions cannot have run one after another in any order that keeps real "
+            "time and read what they read (every order was tried)"
+        ),
     )
 
 
