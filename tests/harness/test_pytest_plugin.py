@@ -1,15 +1,19 @@
 """A campaign is a test: it passes as the campaign does, and says what was wrong."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from harness.cli import main
+from results.catalogue import catalogue
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = 'backend="sim", campaign="quick", seed=7'
 
 
 def session(folder, body, *options):
@@ -29,17 +33,27 @@ def session(folder, body, *options):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_campaign_that_passes_is_a_test_that_passes_and_its_run_is_kept(tmp_path):
-    body = f"""
-@pytest.mark.kraftprobe({QUICK})
-def test_quorum(kraftprobe_run):
-    assert kraftprobe_run.verdict == "PASS"
-    assert kraftprobe_run.figures["ok"] > 100
-    assert kraftprobe_run.report.exists()
-"""
-    code, output = session(tmp_path, body, "--kraftprobe-runs", tmp_path / "kept")
+def test_the_guides_example_opens_the_gate_for_the_pass_and_its_fail_closes_it(tmp_path):
+    page = (ROOT / "docs" / "gate.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert 'mutant="M15", expect="FAIL"' in example
+    kept = tmp_path / "kept"
+    # The second run is shorter here, and on the simulator, which takes no nodes of the machine.
+    short = 'mutant="M15", backend="sim", seed=7, faults="partition", duration=8,'
+    simulated = example.replace('mutant="M15",', short)
+    code, output = session(tmp_path, simulated, "--kraftprobe-runs", kept)
     assert code == 0, output
-    assert [*(tmp_path / "kept" / "quick").iterdir()]
+    by_mutant = {entry.row.mutant: entry for entry in catalogue(kept)}
+    assert {name: entry.row.verdict for name, entry in by_mutant.items()} == {
+        None: "PASS",
+        "M15": "FAIL",
+    }
+    assert all(entry.store.report_path.exists() for entry in by_mutant.values())
+    exits = [
+        CliRunner().invoke(main, ["gate", str(folder)]).exit_code
+        for folder in (by_mutant[None].store.folder, by_mutant["M15"].store.folder, kept)
+    ]
+    assert exits == [0, 1, 1]
 
 
 def test_another_verdict_than_the_expected_fails_the_test(tmp_path):
