@@ -25,7 +25,7 @@ def find_runs(targets: Sequence[Path]) -> list[Path]:
 def report_unread(found: Walk) -> None:
     """Name on stderr what was not looked into: a run may lie behind it."""
     for path, what in found.unread:
-        click.echo(f"kraftprobe: {one_line(str(path))}: {what}: not looked into", err=True)
+        click.echo(f"kraftprobe: {path}: {what}: not looked into", err=True)
 
 
 def walk_targets(targets: Sequence[Path]) -> Walk:
