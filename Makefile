@@ -32,8 +32,7 @@ kafka: $(VENV)/.run
 	$(BIN)/kraftprobe kafka fetch $(KAFKA)
 	$(BIN)/kraftprobe run --system apache-kafka --kafka-version $(KAFKA) --campaign quick --faults kill,pause $(ARGS)
 
-# Three at a time: tests that start clusters mostly wait.
-test: PYTEST ?= -n 3 $(BY_FILE)
+test: PYTEST ?= -n 2 $(BY_FILE)
 test: lint
 	$(BIN)/python -m pytest $(PYTEST) -m 'not nightly'
 

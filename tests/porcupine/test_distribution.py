@@ -57,7 +57,7 @@ check_operations(register, [Operation(0, "one", 0, None, 10)])
 
 
 def python(*arguments, cwd, **environment):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PY")}
     done = subprocess.run(
         [*map(str, arguments)],
         cwd=cwd,

@@ -175,7 +175,7 @@ def test_every_workload_that_reads_keeps_what_kafka_promises_of_it(
             "backend": "netns",
             "seed": 1,
             "nodes": 3,
-            "duration_s": 15,
+            "duration_s": 30,
             "rate_per_s": 160,
             "concurrency": 24,
             "expectations": {"min_operations": 200},
