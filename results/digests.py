@@ -43,6 +43,7 @@ from results.files import StoreError, parse_json, read_bounded
 FILE = "digests.jsonl"
 SIGNATURE_SUFFIX = ".sig"
 """What ssh-keygen adds to the name of the file that it signs."""
+SIGNATURE_FILE = FILE + SIGNATURE_SUFFIX
 _BYTES_MAX = 1 << 26
 JUDGEMENT = frozenset({"certificates.jsonl", "results.json"})
 """What makes the pages of an earlier judgement those of another."""

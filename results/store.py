@@ -48,7 +48,7 @@ _NODES_MAX = 1000
 DERIVED = frozenset(
     {
         digests.FILE,
-        f"{digests.FILE}{digests.SIGNATURE_SUFFIX}",
+        digests.SIGNATURE_FILE,
         *("results.json", "certificates.jsonl", "report.html", "junit.xml"),
     }
 )
@@ -77,7 +77,7 @@ class RunStore:
         self.report_path = self.folder / "report.html"
         self.junit_path = self.folder / "junit.xml"
         self.digests_path = self.folder / digests.FILE
-        self.signature_path = self.folder / f"{digests.FILE}{digests.SIGNATURE_SUFFIX}"
+        self.signature_path = self.folder / digests.SIGNATURE_FILE
 
     @property
     def name(self) -> str:

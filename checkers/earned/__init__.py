@@ -27,7 +27,17 @@ from checkers.earned.phases import final_reads, last_phase, load_phase
 from checkers.earned.processes import deaths_meant, restarts_meant
 from checkers.verdict import CheckResult, Status, worst
 
-__all__ = ["CONDITIONS", "EARNED", "Condition", "Floor", "Judged", "Outcome", "earn", "verdict"]
+__all__ = [
+    "CONDITIONS",
+    "EARNED",
+    "FAULTS_HEALED",
+    "Condition",
+    "Floor",
+    "Judged",
+    "Outcome",
+    "earn",
+    "verdict",
+]
 
 EARNED = "earned"
 """Name of the result that holds the conditions."""
@@ -53,12 +63,14 @@ class Condition:
         return (self.function.__doc__ or "").strip().partition("\n")[0]
 
 
+FAULTS_HEALED = Condition(faults_healed)
+"""What `cleanup` looks for in stored results, too."""
 CONDITIONS: tuple[Condition, ...] = (
     Condition(whole_input),
     Condition(checks_ran),
     Condition(exercise),
     Condition(faults_wanted),
-    Condition(faults_healed),
+    FAULTS_HEALED,
     Condition(deaths_meant),
     Condition(restarts_meant, of_evidence=True),
     Condition(load_phase),

@@ -27,9 +27,6 @@ from harness.errors import EXIT_USAGE
 from harness.shown import Shown, answer, print_document
 from harness.steps import Steps
 
-HEALED = "faults-healed"
-"""Of the conditions of a PASS (`checkers.earned`): that every fault was healed."""
-
 
 @click.command(cls=Command)
 @json_option
@@ -142,7 +139,7 @@ def _not_healed(runs: Path, run_id: str | None) -> list[str]:
     Only a run whose harness was killed is asked by its journal; judging said it of the others.
     """
     # numpy takes longer to import than all else takes here
-    from checkers.earned import EARNED  # noqa: PLC0415
+    from checkers.earned import EARNED, FAULTS_HEALED  # noqa: PLC0415
     from checkers.history import HistoryError  # noqa: PLC0415
     from checkers.runs.faults import not_healed  # noqa: PLC0415
     from results.files import StoreError  # noqa: PLC0415
@@ -158,7 +155,7 @@ def _not_healed(runs: Path, run_id: str | None) -> list[str]:
                 str(row.get("explanation"))
                 for check in stored
                 for row in check.anomalies
-                if row.get("kind") == HEALED
+                if row.get("kind") == FAULTS_HEALED.name
             ]
         except StoreError:
             try:
