@@ -101,12 +101,12 @@ def disagreement(store: RunStore, plan: Mapping[str, Any], start: Event | None) 
     if began is None:
         return "its journal does not say when it began"
     if named is not None and abs(began - named) > _SKEW:
-        return f"its name says that it began at {_shown(named)}, and its journal at {_shown(began)}"
+        return f"its name says that it began at {_date(named)}, and its journal at {_date(began)}"
     times = list(_times_of_nodes(store))
     if times and not any(abs(time - began) <= _SKEW for time in times):
         return (
-            f"its journal says that it began at {_shown(began)}, and its nodes wrote their first "
-            f"records at {_shown(min(times))}"
+            f"its journal says that it began at {_date(began)}, and its nodes wrote their first "
+            f"records at {_date(min(times))}"
         )
     return None
 
@@ -135,5 +135,5 @@ def _moment(text: object) -> dt.datetime | None:
     return found if found.tzinfo is not None else None
 
 
-def _shown(moment: dt.datetime) -> str:
+def _date(moment: dt.datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"

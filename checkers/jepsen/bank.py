@@ -29,7 +29,7 @@ from typing import Any
 
 from checkers.history import EventType, Operation
 from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
-from checkers.linearizability.wording import named
+from checkers.linearizability.wording import title
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult
 
@@ -120,7 +120,7 @@ def _problem(
     below_zero: bool,
 ) -> Anomaly | None:
     """Return the first thing that is wrong with a read, in the order in which Jepsen looks."""
-    where = named(read)
+    where = title(read)
     unexpected = sorted(balances.keys() - accounts) if accounts is not None else []
     if unexpected:
         what = f"{where} shows accounts that do not exist: {', '.join(unexpected)}"

@@ -30,7 +30,7 @@ from checkers.cycles.transactions import Edge
 from checkers.history import EventType, Operation
 from checkers.history.values import freeze, show
 from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
-from checkers.linearizability.wording import named
+from checkers.linearizability.wording import title
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult
 
@@ -115,7 +115,7 @@ def _wrong_values(
         if value in unseen:
             continue
         writer, written = writes.get(key, (None, None))
-        what = f"{named(read)} shows {show(value)} of {show(key)}, "
+        what = f"{title(read)} shows {show(value)} of {show(key)}, "
         if writer is None or written != value:
             wrong.append(anomaly("phantom", what + "which nobody wrote", read))
         elif writer.type is EventType.FAIL:

@@ -42,7 +42,7 @@ from checkers.history import EventType, Operation
 from checkers.history.values import freeze, show
 from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
 from checkers.linearizability import linearizable
-from checkers.linearizability.wording import duration, named
+from checkers.linearizability.wording import duration, title
 from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult, Status
 
@@ -227,26 +227,26 @@ def _lost(element: Element) -> Anomaly:
     since = "no read ever shows it"
     involved = [element.last_absent, *element.adds[:1]]
     if element.last_present is not None:
-        since = f"{named(element.last_present)} was the last to show it"
+        since = f"{title(element.last_present)} was the last to show it"
         involved.append(element.last_present)
-    what = f"{show(element.value)} is lost: {_lacking(element, element.last_absent)}, and {since}"
+    what = f"{show(element.value)} is lost: {_absence(element, element.last_absent)}, and {since}"
     return anomaly("lost", what, *involved, **element.window())
 
 
 def _stale(element: Element) -> Anomaly:
     assert element.last_absent is not None
-    what = f"{_lacking(element, element.last_absent)}; a later read shows it"
+    what = f"{_absence(element, element.last_absent)}; a later read shows it"
     return anomaly("stale", what, element.last_absent, *element.adds[:1], **element.window())
 
 
-def _lacking(element: Element, read: Operation) -> str:
+def _absence(element: Element, read: Operation) -> str:
     """Say that a read lacks an element, and since when it must have been there."""
     known_ns = element.known_ns
     assert known_ns is not None
     add = next((add for add in element.adds if add.complete_ns == known_ns), None)
     known = f"whose add (operation {add.index}) had ended" if add else "which a read had shown"
     earlier = duration(read.invoke_ns - known_ns)
-    return f"{named(read)} lacks {show(element.value)}, {known} {earlier} before it began"
+    return f"{title(read)} lacks {show(element.value)}, {known} {earlier} before it began"
 
 
 def _never_added(
@@ -259,7 +259,7 @@ def _never_added(
             if value in wrong:
                 continue
             element = elements.get(value)
-            where = f"{named(read)} shows {show(value)}, "
+            where = f"{title(read)} shows {show(value)}, "
             possible = [] if element is None else _possible(element)
             if element is None:
                 wrong[value] = anomaly("unexpected", where + "which nobody added", read)
@@ -286,7 +286,7 @@ def _duplicated(reads: Sequence[tuple[Operation, Sequence[Hashable]]]) -> list[A
             if count > most.get(value, (1, read))[0]:
                 most[value] = count, read
     return [
-        anomaly("duplicated", f"{named(r)} shows {show(v)} {n} times", r, times=n)
+        anomaly("duplicated", f"{title(r)} shows {show(v)} {n} times", r, times=n)
         for v, (n, r) in most.items()
     ]
 

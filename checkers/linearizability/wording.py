@@ -15,7 +15,7 @@ from checkers.models.registers import Register, cas_pair
 from checkers.models.strings import KeyValue
 
 
-def named(operation: Operation) -> str:
+def title(operation: Operation) -> str:
     """Name an operation: `the read of process 3 (operation 7)`."""
     return f"the {operation.f} of process {operation.process} (operation {operation.index})"
 
@@ -47,12 +47,12 @@ def inverted(first: Operation, second: Operation) -> str:
     """
     earlier = duration(first.invoke_ns - second.complete_ns)
     if first.f == "read" and second.f == "read":
-        return f"{named(first)} shows less than {named(second)}, which had ended {earlier} before"
+        return f"{title(first)} shows less than {title(second)}, which had ended {earlier} before"
     if first.f == "read":
         lacked = f"{text(second.input)}, whose {second.f} (operation {second.index})"
-        return f"{named(first)} lacks {lacked} had been acknowledged {earlier} before"
+        return f"{title(first)} lacks {lacked} had been acknowledged {earlier} before"
     if second.f == "read":
-        what = f"{named(second)} shows {text(first.input)}"
+        what = f"{title(second)} shows {text(first.input)}"
         return f"{what}, whose {first.f} (operation {first.index}) began {earlier} after it ended"
     return (
         f"the {first.f} of {text(first.input)} (operation {first.index}) began {earlier} after the "
@@ -141,7 +141,7 @@ def stale_read(
     """
     if not isinstance(model, Register):
         return None
-    made = [(o, _made(o)) for o in operations if model.has_effect(o)]
+    made = [(o, _new_value(o)) for o in operations if model.has_effect(o)]
     chosen = {o.index for o in among}
     for read in among:
         if read.f != "read":
@@ -168,7 +168,7 @@ def _stale(read: Operation, newest: Operation, *, is_initial: bool, again: bool)
     ending = f"{before} and {'written again only later' if again else 'never written again'}"
     return (
         f"stale read: the read of {value} by process {read.process} (operation {read.index}) began "
-        f"at {seconds(read.invoke_ns)}, after the {newest.f} of {show(_made(newest))} "
+        f"at {seconds(read.invoke_ns)}, after the {newest.f} of {show(_new_value(newest))} "
         f"(operation {newest.index}) had ended at {seconds(newest.complete_ns)}; {value} {ending}"
     )
 
@@ -191,6 +191,6 @@ def swapped(
     return None
 
 
-def _made(operation: Operation) -> Hashable:
+def _new_value(operation: Operation) -> Hashable:
     """Return the value that a write or a compare-and-set makes."""
     return cas_pair(operation)[1] if operation.f == "cas" else freeze(operation.input)

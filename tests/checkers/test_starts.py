@@ -29,7 +29,7 @@ def fault(f, phase, before, after=None, *, verified=True, state="dead", asked=Tr
     return [invoked, done] if asked else [done]
 
 
-def said(starts, notes=(), *, pids=True):
+def contradictions(starts, notes=(), *, pids=True):
     evidence = Evidence(("n1",), {}, {}, {"n1": starts}, {})
     run = RunInput(list(notes), [], evidence)
     return list(unlike_starts(run, evidence, PLANNED, pids=pids))
@@ -39,8 +39,8 @@ def said(starts, notes=(), *, pids=True):
     "other", [{"node_id": 2}, {"mutant": "M31"}, {"check_quorum_timeout_ms": 3000.0}]
 )
 def test_a_start_says_what_the_plan_has(other):
-    assert said([start(7)]) == []
-    assert said([start(7, **other)]) == ["n1"]
+    assert contradictions([start(7)]) == []
+    assert contradictions([start(7, **other)]) == ["n1"]
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ def test_a_start_says_what_the_plan_has(other):
     ],
 )
 def test_a_process_of_the_journal_that_answered_has_traced_its_start(notes, nodes):
-    assert said([start(7)], notes) == nodes
-    assert said([start(7)], notes, pids=False) == []
+    assert contradictions([start(7)], notes) == nodes
+    assert contradictions([start(7)], notes, pids=False) == []

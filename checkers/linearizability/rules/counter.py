@@ -31,7 +31,7 @@ from checkers.history.values import freeze
 from checkers.linearizability.certificate import restrict
 from checkers.linearizability.outcome import Outcome, Window
 from checkers.linearizability.rules.ladder import failed, inversion, passed
-from checkers.linearizability.wording import inverted, named, text
+from checkers.linearizability.wording import inverted, text, title
 from checkers.models.base import Model
 from checkers.models.counters import Counter
 
@@ -60,7 +60,7 @@ def _judge(operations: Sequence[Operation], base: int, amount: int, model: Count
     for read in reads:
         value = freeze(read.output)
         if not isinstance(value, int) or (value - base) % amount:
-            what = f"{named(read)} returned {text(read.output)}, which is no multiple of {amount}"
+            what = f"{title(read)} returned {text(read.output)}, which is no multiple of {amount}"
             return failed("fractional", f"{what}, the only amount that was added", operations)
     reads.sort(key=lambda o: (o.output, o.invoke_ns, o.index))
     pair = inversion(reads)
@@ -112,7 +112,7 @@ def _wrong(kind: str, read: Operation, counted: int) -> Outcome:
     limit = {"too-high": "at most", "too-low": "more than"}.get(kind, "not exactly")
     shown = counted if kind != "unreachable" else read.output
     what = (
-        f"{named(read)} returned {read.output}, though {limit} {shown} can have been added by then"
+        f"{title(read)} returned {read.output}, though {limit} {shown} can have been added by then"
     )
     return failed(kind, what, [])
 

@@ -20,7 +20,7 @@ from checkers.history import EventType, Operation
 from checkers.history.values import freeze
 from checkers.linearizability.outcome import Outcome
 from checkers.linearizability.rules.ladder import climb, failed, inversion, passed
-from checkers.linearizability.wording import named, text
+from checkers.linearizability.wording import text, title
 from checkers.models.base import Model
 from checkers.models.counters import ProducerIds, UniqueIds
 
@@ -34,7 +34,7 @@ def judge_unique(operations: Sequence[Operation], model: Model) -> Outcome | Non
     for operation in known:
         other = first.setdefault(freeze(operation.output), operation)
         if other is not operation:
-            what = f"{named(other)} and {named(operation)} were both given {text(operation.output)}"
+            what = f"{title(other)} and {title(operation)} were both given {text(operation.output)}"
             return failed("repeated", what, [other, operation])
     return passed(climb([known]), f"{len(known)} identifiers, all different")
 
@@ -50,14 +50,14 @@ def judge_blocks(operations: Sequence[Operation], model: Model) -> Outcome | Non
     for below, above in pairwise(order):
         first_id, length = model.block(below)
         if model.block(above)[0] < first_id + length:
-            what = f"{named(below)} was given {below.output!r}, {named(above)} {above.output!r}"
+            what = f"{title(below)} was given {below.output!r}, {title(above)} {above.output!r}"
             return failed("overlapping-blocks", what, [below, above])
     pair = inversion(order)
     if pair is None:
         return passed(order, f"{len(order)} blocks, disjoint and growing in real time")
     lower, higher = pair
     what = (
-        f"{named(higher)} had been given {higher.output!r} before {named(lower)} was invoked, "
+        f"{title(higher)} had been given {higher.output!r} before {title(lower)} was invoked, "
         f"which was given the lower {lower.output!r}"
     )
     return failed("ids-went-back", what, pair)

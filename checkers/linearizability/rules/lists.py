@@ -31,7 +31,7 @@ from checkers.linearizability.rules.ladder import (
     inversion,
     passed,
 )
-from checkers.linearizability.wording import inverted, named
+from checkers.linearizability.wording import inverted, title
 from checkers.models.base import Model
 from checkers.models.collections import read_list
 from checkers.models.lists import ListAppend
@@ -87,10 +87,10 @@ def _wrong_inside(
         seen = set()
         for element in elements:
             if element not in appends:
-                what = f"{named(read)} shows {show(element)}, which nobody appended"
+                what = f"{title(read)} shows {show(element)}, which nobody appended"
                 return failed("phantom", what, [read])
             if element in seen:
-                what = f"{named(read)} shows {show(element)} twice, which was appended once"
+                what = f"{title(read)} shows {show(element)} twice, which was appended once"
                 return failed("repeated", what, [read, appends[element]])
             seen.add(element)
     return None
@@ -105,7 +105,7 @@ def _incompatible(
             continue
         left, right = next((a, b) for a, b in zip(some, more, strict=False) if a != b)
         what = (
-            f"{named(shorter)} shows {show(left)} where {named(longer)} shows {show(right)}: "
+            f"{title(shorter)} shows {show(left)} where {title(longer)} shows {show(right)}: "
             f"neither is a prefix of the other"
         )
         return failed("incompatible-order", what, [shorter, longer, appends[left], appends[right]])

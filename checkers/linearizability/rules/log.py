@@ -34,7 +34,7 @@ from checkers.history import INFINITY_NS, Operation
 from checkers.history.values import freeze
 from checkers.linearizability.outcome import Outcome
 from checkers.linearizability.rules.ladder import failed, passed
-from checkers.linearizability.wording import named, text
+from checkers.linearizability.wording import text, title
 from checkers.models.base import Model
 from checkers.models.lists import Log, records, start
 from checkers.verdict import Status
@@ -260,7 +260,7 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
             *(reads[r] for r in verdict.reads),
         ]
         window = _whole_groups(shown_by, appends, verdict)
-        return failed(verdict.kind, _said(verdict, shown_by), window)
+        return failed(verdict.kind, _sentence(verdict, shown_by), window)
     assert verdict.order is not None
     both = [*appends, *reads]
     outcome = passed(
@@ -270,7 +270,7 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     return outcome
 
 
-def _said(verdict: LogVerdict, shown_by: Sequence[Operation]) -> str:
+def _sentence(verdict: LogVerdict, shown_by: Sequence[Operation]) -> str:
     """Say what is wrong with the operations of a verdict: appends first, then reads."""
     appends = [o for o in shown_by if o.f == "append"]
     reads = [o for o in shown_by if o.f != "append"]
@@ -278,26 +278,26 @@ def _said(verdict: LogVerdict, shown_by: Sequence[Operation]) -> str:
     values = [f"{text(o.input)} (operation {o.index})" for o in appends]
     match verdict.kind:
         case "phantom":
-            return f"{named(reads[0])} shows at {at} what nobody appended"
+            return f"{title(reads[0])} shows at {at} what nobody appended"
         case "duplicate-offset":
             return f"{' and '.join(values)} both stand at {at}"
         case "moved" if reads[1:]:
-            return f"{named(reads[0])} shows {values[0]} at {at}, {named(reads[1])} at another one"
+            return f"{title(reads[0])} shows {values[0]} at {at}, {title(reads[1])} at another one"
         case "moved":
-            return f"{named(reads[0])} shows {values[0]} at {at}, its append returned another one"
+            return f"{title(reads[0])} shows {values[0]} at {at}, its append returned another one"
         case "reordered-read":
-            return f"{named(reads[0])} shows {at} out of turn, with {' and '.join(values)}"
+            return f"{title(reads[0])} shows {at} out of turn, with {' and '.join(values)}"
         case "lost-record":
-            return f"{named(reads[0])} lacks {values[0]} at {at}, but shows what stands behind it"
+            return f"{title(reads[0])} lacks {values[0]} at {at}, but shows what stands behind it"
         case "read-before-append":
-            return f"{named(reads[0])} shows {values[0]} before its append began"
+            return f"{title(reads[0])} shows {values[0]} before its append began"
         case _ if len(appends) > 1:
             first, second = values
             return f"{second} was in the log before the append of {first} began, but stands behind"
     read, append = reads[0], appends[0]
     if read.complete_ns < append.invoke_ns:
-        return f"{named(read)} shows {values[0]} before its append began"
-    return f"{named(read)} lacks {values[0]}, which was in the log before the read began"
+        return f"{title(read)} shows {values[0]} before its append began"
+    return f"{title(read)} lacks {values[0]}, which was in the log before the read began"
 
 
 def _whole_groups(

@@ -15,7 +15,7 @@ from checkers.history import INFINITY_NS, EventType, Operation
 from checkers.history.values import freeze, show
 from checkers.linearizability.outcome import Outcome
 from checkers.linearizability.rules.ladder import failed
-from checkers.linearizability.wording import named, text
+from checkers.linearizability.wording import text, title
 
 
 @dataclass(slots=True, eq=False)
@@ -109,17 +109,17 @@ def _wrong_value(
     if repeated:
         value = freeze(repeated[0].output)
         first = removed[value]
-        what = f"{named(first)} and {named(repeated[0])} both returned {text(repeated[0].output)}"
+        what = f"{title(first)} and {title(repeated[0])} both returned {text(repeated[0].output)}"
         # A window holds everything about a value or nothing, so all of its removals.
         others = [o for o in repeated if freeze(o.output) == value]
         return found.failed("repeated", what, [first, *others, inserted.get(value)])
     for value, removal in removed.items():
         insertion = inserted.get(value)
         if insertion is None:
-            what = f"{named(removal)} returned {show(value)}, which nobody put in"
+            what = f"{title(removal)} returned {show(value)}, which nobody put in"
             return found.failed("phantom", what, [removal])
         if removal.complete_ns < insertion.invoke_ns:
-            what = f"{named(removal)} returned {show(value)} before {named(insertion)} began"
+            what = f"{title(removal)} returned {show(value)} before {title(insertion)} began"
             return found.failed("phantom", what, [removal, insertion])
     return None
 

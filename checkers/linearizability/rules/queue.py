@@ -32,7 +32,7 @@ from checkers.history.values import show
 from checkers.linearizability.outcome import Outcome
 from checkers.linearizability.rules.ladder import passed
 from checkers.linearizability.rules.pairs import Contents, Item, chain_over, contents, covers
-from checkers.linearizability.wording import named
+from checkers.linearizability.wording import title
 from checkers.models.base import Model
 from checkers.models.queues import Queue
 
@@ -78,7 +78,7 @@ def empty_moments(found: Contents) -> list[tuple[int, Operation]] | Outcome | No
             chain = chain_over(operation.invoke_ns, operation.complete_ns, covered[place][2])
             if not found.stands(chain):
                 return None
-            what = f"{named(operation)} found nothing, though all the time something was inside: "
+            what = f"{title(operation)} found nothing, though all the time something was inside: "
             what += ", ".join(show(item.value) for item in chain[:5])
             inside = [o for item in chain for o in (item.into, item.out)]
             return found.failed("not-empty", what, [operation, *inside])

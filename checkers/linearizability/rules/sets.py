@@ -30,7 +30,7 @@ from checkers.linearizability.rules.ladder import (
     inversion,
     passed,
 )
-from checkers.linearizability.wording import inverted, named
+from checkers.linearizability.wording import inverted, title
 from checkers.models.base import Model
 from checkers.models.collections import GrowingSet, read_list
 
@@ -102,10 +102,10 @@ def _wrong_inside(read: Operation, elements: Sequence[Hashable], adds: Adds) -> 
     seen = set()
     for element in elements:
         if element not in adds:
-            what = f"{named(read)} shows {show(element)}, which nobody added"
+            what = f"{title(read)} shows {show(element)}, which nobody added"
             return failed("phantom", what, [read])
         if element in seen:
-            what = f"{named(read)} shows {show(element)} twice"
+            what = f"{title(read)} shows {show(element)} twice"
             return failed("repeated", what, [read, adds[element]])
         seen.add(element)
     return None
@@ -119,7 +119,7 @@ def _incomparable(reads: Sequence[Read], adds: Adds) -> Outcome | None:
         only = next(e for e in map(freeze, read_list(smaller)) if e not in more)
         other = next((e for e in map(freeze, read_list(larger)) if e not in some), only)
         what = (
-            f"{named(smaller)} shows {show(only)} but not {show(other)}, {named(larger)} "
+            f"{title(smaller)} shows {show(only)} but not {show(other)}, {title(larger)} "
             f"shows {show(other)} but not {show(only)}"
         )
         return failed("incomparable", what, [smaller, larger, adds[only], adds[other]])
