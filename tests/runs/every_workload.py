@@ -24,7 +24,7 @@ from workloads.registry import workload_named
 
 PARTS = {
     "append": {},
-    "brokers": {"brokers": 2},
+    "brokers": {"brokers": 12},
     "partitions": {"topics": 4},
     "reconfig": {"change_fraction": 0.2},
     "topics": {"names": 6},
