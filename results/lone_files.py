@@ -20,7 +20,6 @@ from checkers.history.recorded import Recorded
 from checkers.linearizability import linearizable
 from checkers.linearizability.columnar import check_columns
 from checkers.registry import (
-    Cancelled,
     CheckSpec,
     KeyCheck,
     RunInput,
@@ -43,7 +42,6 @@ def judge_file(
     reading: Reading | None = None,
     certificates: Path | None = None,
     floor: Floor | None = None,
-    cancelled: Cancelled = never,
 ) -> RunResults:
     """Judge a lone history file of any format of `checkers.history.formats`, in this process.
 
@@ -63,7 +61,7 @@ def judge_file(
         watch = Stopwatch()
         each = []
         for spec in specs:
-            each.append(_judge_columns(file, spec, path, cancelled, certificates))
+            each.append(_judge_columns(file, spec, path, certificates))
             watch.lap()
         times_s, notes = watch.laps_s, file.notes
         checks = [merge(linearizable.NAME, keys) for keys in each]
@@ -79,7 +77,7 @@ def judge_file(
             kept, more = judged(history, reading_for(found, reading))
             operations, notes = kept, tuple(more)
         run = RunInput(history.events, operations, None)
-        checks, proofs, times_s = check_each(run, specs, cancelled, check_keys)
+        checks, proofs, times_s = check_each(run, specs, never, check_keys)
         statistics = counts_of(run)
     checks = [noted(check, notes) for check in checks]
     if certificates is not None:
@@ -102,14 +100,14 @@ def _columns(path: Path, reading: Reading) -> ColumnFile:
 
 
 def _judge_columns(
-    file: ColumnFile, spec: CheckSpec, path: Path, cancelled: Cancelled, certificates: Path | None
+    file: ColumnFile, spec: CheckSpec, path: Path, certificates: Path | None
 ) -> list[CheckResult]:
     """Judge the keys of a lone file; an operation that the model does not know is a wrong file."""
     if not len(file.judged):
         return []
     try:
         return check_columns(
-            file.judged, spec.options, cancelled, certificates=certificates is not None
+            file.judged, spec.options, never, certificates=certificates is not None
         )
     except HistoryError as error:
         raise HistoryError("; ".join([f"{path}: {error}", *file.notes])) from error

@@ -47,16 +47,12 @@ class WorkloadError(ValueError):
     """A plan asks for a workload or an option that does not exist; one line."""
 
 
-def workload_named(
-    name: str, options: Mapping[str, Any], *, place: tuple[str, ...] = ("workload_options",)
-) -> Workload:
-    """Make a workload. Raises WorkloadError, with the nearest name where one is unknown.
-
-    `place` is where a document holds the options, for messages.
-    """
+def workload_named(name: str, options: Mapping[str, Any]) -> Workload:
+    """Make a workload. Raises WorkloadError, with the nearest name where one is unknown."""
     if name not in WORKLOADS:
         raise WorkloadError(f"workload: {unknown('workload', name, WORKLOADS)}")
-    values: dict[str, Any] = _schema(name).read(dict(options), place=place).model_dump()
+    read = _schema(name).read(dict(options), place=("workload_options",))
+    values: dict[str, Any] = read.model_dump()
     return WORKLOADS[name].create(values)
 
 

@@ -224,9 +224,7 @@ class Client:
         """Return the wall time, in ms since 1970: for data, such as timestamps of records."""
         return self._clock.wall_ms()
 
-    async def api_versions(
-        self, endpoint: Endpoint, *, timeout_ms: float | None = None
-    ) -> Mapping[int, tuple[int, int]]:
+    async def api_versions(self, endpoint: Endpoint) -> Mapping[int, tuple[int, int]]:
         """Which APIs the node serves: key -> (lowest, highest version). Raises CallFailed."""
         request = ApiVersionsRequest(client_software_name="kraftprobe", client_software_version="1")
         return await self.ask(
@@ -235,7 +233,6 @@ class Client:
             lambda answer: {
                 key.api_key: (key.min_version, key.max_version) for key in answer.api_keys
             },
-            timeout_ms,
         )
 
     async def create_topic(

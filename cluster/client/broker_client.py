@@ -102,7 +102,6 @@ class BrokerClient:
         metadata_offset: int,
         *,
         want_fence: bool = False,
-        want_shut_down: bool = False,
     ) -> Outcome:
         """Send a heartbeat. The value is `{"caught_up", "fenced", "shut_down"}`."""
         request = BrokerHeartbeatRequest(
@@ -110,7 +109,7 @@ class BrokerClient:
             broker_epoch=i64(epoch),
             current_metadata_offset=i64(metadata_offset),
             want_fence=want_fence,
-            want_shut_down=want_shut_down,
+            want_shut_down=False,
         )
         return await self._attempt(
             endpoint,

@@ -7,8 +7,7 @@ that it has not appended, and answers UNKNOWN_SERVER_ERROR to an appended write 
 leadership. Where a system is less clear, its kind says so (`SystemKind.indefinite`): Apache Kafka
 gives NOT_CONTROLLER to appended writes, too, when it renounces.
 
-Codes that no API of the controller answers are in neither set's spirit; they count as indefinite,
-as does any code that this table has not heard of.
+Every other code is indefinite, known to this module or not.
 """
 
 from __future__ import annotations
@@ -66,105 +65,6 @@ DEFINITE_ERRORS = frozenset(
     }
 )
 """Errors after which the operation certainly had no effect."""
-
-INDEFINITE_ERRORS = frozenset(
-    {
-        ErrorCode.unknown_server_error,
-        ErrorCode.request_timed_out,
-        ErrorCode.network_exception,
-        ErrorCode.broker_not_available,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.leader_not_available,
-        ErrorCode.replica_not_available,
-        ErrorCode.stale_controller_epoch,
-        ErrorCode.not_enough_replicas,
-        ErrorCode.not_enough_replicas_after_append,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.new_leader_elected,
-        ErrorCode.reassignment_in_progress,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.log_dir_not_found,
-        ErrorCode.message_too_large,
-        ErrorCode.record_list_too_large,
-        ErrorCode.corrupt_message,
-        ErrorCode.invalid_record,
-        ErrorCode.invalid_required_acks,
-        ErrorCode.invalid_timestamp,
-        ErrorCode.unsupported_for_message_format,
-        ErrorCode.unsupported_compression_type,
-        ErrorCode.offset_out_of_range,
-        ErrorCode.offset_not_available,
-        ErrorCode.offset_moved_to_tiered_storage,
-        ErrorCode.invalid_fetch_size,
-        ErrorCode.fetch_session_id_not_found,
-        ErrorCode.invalid_fetch_session_epoch,
-        ErrorCode.fetch_session_topic_id_error,
-        ErrorCode.listener_not_found,
-        ErrorCode.inconsistent_voter_set,
-        ErrorCode.snapshot_not_found,
-        ErrorCode.position_out_of_range,
-        ErrorCode.principal_deserialization_failure,
-        ErrorCode.rebootstrap_required,
-        # Groups, transactions, tokens, telemetry: not the controller's.
-        ErrorCode.offset_metadata_too_large,
-        ErrorCode.coordinator_load_in_progress,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.not_coordinator,
-        ErrorCode.illegal_generation,
-        ErrorCode.inconsistent_group_protocol,
-        ErrorCode.invalid_group_id,
-        ErrorCode.unknown_member_id,
-        ErrorCode.invalid_session_timeout,
-        ErrorCode.rebalance_in_progress,
-        ErrorCode.invalid_commit_offset_size,
-        ErrorCode.group_authorization_failed,
-        ErrorCode.out_of_order_sequence_number,
-        ErrorCode.duplicate_sequence_number,
-        ErrorCode.invalid_producer_epoch,
-        ErrorCode.invalid_txn_state,
-        ErrorCode.invalid_producer_id_mapping,
-        ErrorCode.invalid_transaction_timeout,
-        ErrorCode.concurrent_transactions,
-        ErrorCode.transaction_coordinator_fenced,
-        ErrorCode.transactional_id_authorization_failed,
-        ErrorCode.transactional_id_not_found,
-        ErrorCode.transaction_abortable,
-        ErrorCode.unknown_producer_id,
-        ErrorCode.producer_fenced,
-        ErrorCode.delegation_token_auth_disabled,
-        ErrorCode.delegation_token_not_found,
-        ErrorCode.delegation_token_owner_mismatch,
-        ErrorCode.delegation_token_request_not_allowed,
-        ErrorCode.delegation_token_authorization_failed,
-        ErrorCode.delegation_token_expired,
-        ErrorCode.invalid_principal_type,
-        ErrorCode.non_empty_group,
-        ErrorCode.group_id_not_found,
-        ErrorCode.member_id_required,
-        ErrorCode.group_max_size_reached,
-        ErrorCode.fenced_instance_id,
-        ErrorCode.group_subscribed_to_topic,
-        ErrorCode.unstable_offset_commit,
-        ErrorCode.unacceptable_credential,
-        ErrorCode.fenced_member_epoch,
-        ErrorCode.unreleased_instance_id,
-        ErrorCode.unsupported_assignor,
-        ErrorCode.stale_member_epoch,
-        ErrorCode.unknown_subscription_id,
-        ErrorCode.telemetry_too_large,
-        ErrorCode.invalid_record_state,
-        ErrorCode.share_session_not_found,
-        ErrorCode.invalid_share_session_epoch,
-        ErrorCode.fenced_state_epoch,
-        ErrorCode.invalid_regular_expression,
-        ErrorCode.streams_invalid_topology,
-        ErrorCode.streams_invalid_topology_epoch,
-        ErrorCode.streams_topology_fenced,
-        ErrorCode.share_session_limit_reached,
-    }
-)
-"""Errors after which the operation may have had its effect, or may have it yet."""
 
 
 REFUSES_APPEND = frozenset(

@@ -1,9 +1,9 @@
 """Generators of operations and their combinators; see `harness.generators.base`."""
 
 from harness.generators.base import Answer, Context, Done, Generator, Next, Wait, Worker
-from harness.generators.flow import EachWorker, Limit, Mix, Of, Phases, UntilOk
+from harness.generators.flow import EachWorker, Limit, Of, Phases, UntilOk
 from harness.generators.routing import Clients, Nemesis, Together
-from harness.generators.timing import At, BackOff, Rate, Spaced, Stagger, TimeLimit, Until
+from harness.generators.timing import At, BackOff, Rate, Spaced, TimeLimit, Until
 
 __all__ = [
     "Answer",
@@ -15,14 +15,12 @@ __all__ = [
     "EachWorker",
     "Generator",
     "Limit",
-    "Mix",
     "Nemesis",
     "Next",
     "Of",
     "Phases",
     "Rate",
     "Spaced",
-    "Stagger",
     "TimeLimit",
     "Together",
     "Until",

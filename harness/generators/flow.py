@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from random import Random
+from collections.abc import Callable, Iterable, Iterator
 
 from checkers.history import Event, EventType
 from harness.generators.base import Answer, Context, Done, Generator, Next, Wait, Worker, seconds
@@ -48,37 +47,6 @@ class EachWorker:
             own.update(context, event)
 
 
-class Mix:
-    """Each call goes to one of several generators, chosen at random by weight.
-
-    A generator that is done for a worker is not chosen for it again; the mix is done for it when
-    all are. The choice is drawn for every call, also when the answer is `Wait`.
-    """
-
-    def __init__(self, parts: Sequence[tuple[float, Generator]], random: Random) -> None:
-        assert parts, "a mix has parts"
-        assert all(weight > 0 for weight, _ in parts), "weights are positive"
-        self._parts = list(parts)
-        self._random = random
-        self._done: dict[Worker, set[int]] = {}
-
-    def op(self, context: Context) -> Answer:
-        done = self._done.setdefault(context.worker, set())
-        while len(done) < len(self._parts):
-            open_parts = [index for index in range(len(self._parts)) if index not in done]
-            weights = [self._parts[index][0] for index in open_parts]
-            index = self._random.choices(open_parts, weights)[0]
-            answer = self._parts[index][1].op(context)
-            if not isinstance(answer, Done):
-                return answer
-            done.add(index)
-        return Done()
-
-    def update(self, context: Context, event: Event) -> None:
-        for _, part in self._parts:
-            part.update(context, event)
-
-
 class Limit:
     """At most `count` operations, over all workers; then done."""
 
@@ -102,7 +70,7 @@ class Limit:
 class UntilOk:
     """Repeats one operation until an attempt is ok; then done.
 
-    At most `attempts_open_max` workers have an attempt open at a time. A worker whose attempt was
+    At most one worker has an attempt open at a time. A worker whose attempt was
     not ok pauses, at first for `PAUSE_MIN_S`, then twice as long each time, at most `PAUSE_MAX_S`:
     what fails at once would else fill the journal. The others go on: they may ask another node.
     """
@@ -110,11 +78,9 @@ class UntilOk:
     PAUSE_MIN_S = 0.1
     PAUSE_MAX_S = 1.0
 
-    def __init__(self, op: Op, attempts_open_max: int = 1) -> None:
-        assert attempts_open_max >= 1, "an attempt is possible"
+    def __init__(self, op: Op) -> None:
         self._op = op
-        self._open_max = attempts_open_max
-        self._open: set[Worker] = set()
+        self._trying: Worker | None = None
         self._ok = False
         self._not_before_ns: dict[Worker, int] = {}
         self._pause_ns: dict[Worker, int] = {}
@@ -122,18 +88,18 @@ class UntilOk:
     def op(self, context: Context) -> Answer:
         if self._ok:
             return Done()
-        if len(self._open) >= self._open_max:
+        if self._trying is not None:
             return Wait()
         not_before_ns = self._not_before_ns.get(context.worker, 0)
         if context.now_ns < not_before_ns:
             return Wait(not_before_ns)
-        self._open.add(context.worker)
+        self._trying = context.worker
         return Next(self._op, context.now_ns)
 
     def update(self, context: Context, event: Event) -> None:
-        if event.type is EventType.INVOKE or context.worker not in self._open:
+        if event.type is EventType.INVOKE or context.worker != self._trying:
             return
-        self._open.discard(context.worker)
+        self._trying = None
         if event.type is EventType.OK:
             self._ok = True
         else:

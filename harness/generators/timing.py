@@ -53,26 +53,6 @@ class Rate:
         self._inner.update(context, event)
 
 
-class Stagger:
-    """Each worker pauses before each operation, uniformly in [0, 2 * mean_s)."""
-
-    def __init__(self, mean_s: float, inner: Generator, random: Random) -> None:
-        assert mean_s >= 0, "a pause is not negative"
-        self._mean_ns = seconds(mean_s)
-        self._inner = inner
-        self._random = random
-
-    def op(self, context: Context) -> Answer:
-        answer = self._inner.op(context)
-        if not isinstance(answer, Next):
-            return answer
-        pause_ns = round(2 * self._mean_ns * self._random.random())
-        return Next(answer.op, answer.at_ns + pause_ns)
-
-    def update(self, context: Context, event: Event) -> None:
-        self._inner.update(context, event)
-
-
 class BackOff:
     """A worker whose operation ended in `fail` with one of `errors` gets none for `delay_s`.
 

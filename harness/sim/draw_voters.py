@@ -16,8 +16,6 @@ from harness.plan import Plan
 from harness.sim.fragments import kept
 from harness.strands import Condition, Step, Strand
 
-Strands = tuple[Strand, ...]
-
 _SNAPSHOT_SETTINGS = "metadata.log.max.record.bytes.between.snapshots"
 
 

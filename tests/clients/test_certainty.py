@@ -16,7 +16,7 @@ from cluster.client.admin_client import (
     Outcome,
 )
 from cluster.client.broker_client import BrokerClient, FakeBroker
-from cluster.client.failures import DEFINITE_ERRORS, INDEFINITE_ERRORS, is_definite
+from cluster.client.failures import DEFINITE_ERRORS, is_definite
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.node.ports import Endpoint, Failure
@@ -122,11 +122,6 @@ OPERATIONS = {
     "read_config": (lambda c: c.read_config(NODE, CLUSTER_RESOURCE, "k"), described),
     "describe_topic": (lambda c: c.describe_topic(NODE, "t"), lambda e: metadata(1, e)),
 }
-
-
-def test_every_error_code_is_classified_once():
-    assert {ErrorCode.none} == set(ErrorCode) - DEFINITE_ERRORS - INDEFINITE_ERRORS
-    assert frozenset() == DEFINITE_ERRORS & INDEFINITE_ERRORS
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,11 @@ from harness.generators import (
     Clients,
     EachWorker,
     Limit,
-    Mix,
     Nemesis,
     Of,
     Phases,
     Rate,
     Spaced,
-    Stagger,
     TimeLimit,
     Together,
     Until,
@@ -75,13 +73,6 @@ def test_rate_does_not_make_up_for_a_pause():
     assert times_s(events) == pytest.approx([0, 5, 5.1, 5.2])
 
 
-def test_stagger_pauses_each_worker_within_twice_the_mean():
-    events, _ = play(Clients(Limit(50, Stagger(0.1, endless(), Random(1)))), 1, latency_s=0.0)
-    gaps = [b - a for a, b in itertools.pairwise([0.0, *times_s(events)])]
-    assert all(0 <= gap < 0.2 for gap in gaps)
-    assert 0.06 < sum(gaps) / len(gaps) < 0.14
-
-
 def test_time_limit_begins_no_operation_after_its_end():
     events, _ = play(Clients(TimeLimit(1.0, endless())), 3, latency_s=0.3)
     assert max(times_s(events)) < 1.0
@@ -126,22 +117,6 @@ def test_back_off_delays_no_other_worker():
     )
     processes = [event.process for event in invocations(events)]
     assert processes == [0, 1, 1, 1, 1, 1]
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
-def test_a_mix_uses_up_all_of_its_parts(sizes, seed):
-    parts = [(1.0, Limit(size, endless(str(index)))) for index, size in enumerate(sizes)]
-    events, _ = play(Clients(Mix(parts, Random(seed))), 3)
-    counts = Counter(event.f for event in invocations(events))
-    assert counts == {str(index): size for index, size in enumerate(sizes)}
-
-
-def test_a_mix_follows_its_weights():
-    mix = Mix([(3, endless("a")), (1, endless("b"))], Random(5))
-    events, _ = play(Clients(Limit(2000, mix)), 4, latency_s=0.0)
-    share = Counter(event.f for event in invocations(events))["a"] / 2000
-    assert 0.7 < share < 0.8
 
 
 def test_no_operation_of_a_phase_is_open_when_the_next_begins():

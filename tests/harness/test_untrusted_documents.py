@@ -16,12 +16,13 @@ from checkers.history import Event, EventType, HistoryError
 from checkers.verdict import CheckResult, Status
 from cluster.backends.base import BackendError
 from cluster.backends.processes import PROCESSES_FILE, read_recorded
-from cluster.backends.sim.settings import SIM_SETTINGS, SimSettingError, SimSettings
+from cluster.backends.sim.settings import SimSettings
 from cluster.backends.ssh.inventory import Inventory, inventory_of, read_inventory
 from cluster.node.config import ConfigError, load_config
 from cluster.node.kraft.quorum_state_store import QuorumStateError, decode
 from cluster.node.log.checkpoint import decode_recovery_point
 from cluster.node.runtime.trace import JsonLinesTrace
+from cluster.schemas import Schema
 from cluster.systems.kinds import SettingError
 from cluster.systems.kraft import NODE_SETTINGS, KraftSystem
 from harness.campaigns import read_document
@@ -247,7 +248,7 @@ DOCUMENTS: dict[str, tuple[Any, type[Exception], Callable[[Any], Any]]] = {
     "stored strands": (json.loads(min(STORED).read_bytes()), PlanError, from_document),
     "results": (json.loads(results()), StoreError, RunResults.from_json),
     "inventory": (tree(INVENTORY), BackendError, lambda d: inventory_of(d, ROOT)),
-    "world": (SimSettings().to_json(), SimSettingError, SIM_SETTINGS.read),
+    "world": (SimSettings().to_json(), PlanError, Schema(SimSettings, PlanError).read),
     "node settings": (dict(NODE_SETTINGS), SettingError, KraftSystem),
 }
 

@@ -22,20 +22,18 @@ def equip(
     machines: Mapping[str, Machine],
     needs: Collection[Need],
     *,
-    disk_machines: Mapping[str, Machine] | None = None,
     abilities: Abilities | None = None,
     clock_library: Callable[[], PurePath | None] = library,
 ) -> Abilities:
     """Add to `abilities` what the operating system of these machines can do.
 
     `needs`: what the nodes are to be started with; without it an ability can be probed and not
-    used. `disk_machines`: where data folders are mounted, unless in the nodes' own hosts.
+    used.
     """
-    mounted = machines if disk_machines is None else disk_machines
     clocks = FakedClocks(machines, clock_library())
     disks = FuseDisks(
-        mounted,
-        {node: backend.system.data_folder(machine.folder) for node, machine in mounted.items()},
+        machines,
+        {node: backend.system.data_folder(machine.folder) for node, machine in machines.items()},
         backend.system.mapped,
         backend.run_id,
         backend.kill,

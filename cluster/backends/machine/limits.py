@@ -12,9 +12,6 @@ from cluster.backends.machine.programs import Machine, run_program
 LIMITS = {"descriptors": "RLIMIT_NOFILE", "file-size": "RLIMIT_FSIZE"}
 """Names that plans use -> the kernel's."""
 
-INFINITE = -1
-"""RLIM_INFINITY, as Python gives it."""
-
 
 class ProcessLimits:
     """See `cluster.backends.abilities.Limits`."""

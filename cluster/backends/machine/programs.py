@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 from typing import ParamSpec, TypeVar
 
@@ -42,11 +42,6 @@ class Machine:
     async def pid(self) -> int | None:
         """See `Host.pid`."""
         return await self.host.pid()
-
-
-def machines_of(hosts: Mapping[str, Host], interpreter: str) -> dict[str, Machine]:
-    """Pair hosts with the Python in them."""
-    return {node: Machine(host, interpreter) for node, host in hosts.items()}
 
 
 async def run_program(

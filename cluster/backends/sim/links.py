@@ -13,7 +13,7 @@ from cluster.backends.sim.settings import SimSettings, Span
 from cluster.node.kraft.messages import RaftRequest, RaftResponse
 from cluster.values import valueclass
 
-Action = Literal["hold", "drop", "delay", "duplicate"]
+Action = Literal["hold", "drop"]
 
 CLIENT_PREFIX = "c"
 """Names of harness clients begin with it; of link faults only a rule that names them hits them."""
@@ -82,28 +82,19 @@ class LinksMatch:
 class Rule:
     """An action on the messages that match, while the rule is in force.
 
-    `action`: "hold" keeps them in `held` until `release` or `drop_held`; "drop" loses them;
-    "delay" adds `delay_ms`; "duplicate" delivers them once more, `delay_ms` later. `times` is how
-    many it acts on at most; None: all.
+    `action`: "hold" keeps them in `held` until `release` or `drop_held`; "drop" loses them.
     """
 
     match: MessageMatch | LinksMatch
     action: Action
-    delay_ms: float = 0.0
-    times: int | None = None
     acted: int = 0
     """On how many messages it acted."""
     held: list[Transit] = field(default_factory=list)
     ended: bool = False
 
-    @property
-    def spent(self) -> bool:
-        """Whether it acts on nothing more."""
-        return self.ended or (self.times is not None and self.acted >= self.times)
-
     def wants(self, source: str, target: str, message: object) -> bool:
         """Whether it acts on this message; counts it."""
-        if self.spent or not self.match.accepts(source, target, message):
+        if self.ended or not self.match.accepts(source, target, message):
             return False
         self.acted += 1
         return True

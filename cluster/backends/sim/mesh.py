@@ -211,19 +211,16 @@ class Mesh:
         """Send one message over a link, which may lose, keep, delay or repeat it.
 
         `deliver` delivers it on the connection that it was sent on; `deliver_late` also after that
-        connection is gone, for a message that a rule held or repeated.
+        connection is gone, for a message that a rule held.
         """
-        delay_ms = 0.0
         rules = link.rules
         if rules is None:
             rules = tuple(rule for rule in self.rules if rule.match.may(link.source, link.target))
             link.rules = rules
         if rules:
             late = Transit(self.scheduler, link, message, deliver_late, late_owner)
-            acted = self._act(late, rules)
-            if acted is None:
+            if self._intercept(late, rules):
                 return
-            delay_ms = acted
         if link.cut:
             if link.stream.random() < self.settings.cut_keeps:
                 link.kept.append(Transit(self.scheduler, link, message, deliver, owner))
@@ -235,39 +232,26 @@ class Mesh:
             if loss and link.stream.random() < loss:
                 return
             if duplication and link.stream.random() < duplication:
-                self.scheduler.call_later(link.latency() + delay_ms, deliver, owner)
+                self.scheduler.call_later(link.latency(), deliver, owner)
         link.passed += 1
-        self.scheduler.post(link.latency() + delay_ms, deliver, owner)
+        self.scheduler.post(link.latency(), deliver, owner)
 
-    def _act(self, late: Transit, rules: tuple[Rule, ...]) -> float | None:
-        """Apply the first rule that matches: ms of delay, None when it held or dropped it."""
-        link = late.link
+    @staticmethod
+    def _intercept(late: Transit, rules: tuple[Rule, ...]) -> bool:
+        """Apply the first rule that matches; whether there is one."""
         for rule in rules:
-            if rule.wants(link.source, link.target, late.message):
+            if rule.wants(late.link.source, late.link.target, late.message):
                 if rule.action == "hold":
                     rule.held.append(late)
-                    return None
-                if rule.action == "drop":
-                    return None
-                if rule.action == "delay":
-                    return rule.delay_ms
-                self.scheduler.call_later(rule.delay_ms, late.deliver_late)
-                return 0.0
-        return 0.0
+                return True
+        return False
 
     # What faults do.
 
-    def add_rule(
-        self,
-        match: MessageMatch | LinksMatch,
-        action: Action,
-        *,
-        delay_ms: float = 0.0,
-        times: int | None = None,
-    ) -> Rule:
+    def add_rule(self, match: MessageMatch | LinksMatch, action: Action) -> Rule:
         """Put a rule in force until it is ended."""
-        rule = Rule(match, action, delay_ms, times)
-        self._set_rules([*(other for other in self.rules if not other.spent), rule])
+        rule = Rule(match, action)
+        self._set_rules([*(other for other in self.rules if not other.ended), rule])
         return rule
 
     def _set_rules(self, rules: list[Rule]) -> None:

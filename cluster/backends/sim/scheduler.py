@@ -134,16 +134,6 @@ class Scheduler:
         else:
             del self._lines[delay_ms]
 
-    @property
-    def next_due_ms(self) -> float | None:
-        """When the next callback is due; None when there is none."""
-        queue = self._queue
-        while queue and queue[0][2] is None:
-            delay_ms = heappop(queue)[4]
-            if delay_ms is not None:
-                self._advance(delay_ms)
-        return queue[0][0] if queue else None
-
     def run(self, end_ms: float = math.inf, until: object = None) -> bool:
         """Run what is due by `end_ms`, or until `until` is true; returns whether it is.
 

@@ -7,24 +7,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from cluster.schemas import Flag, Schema, rising
+from cluster.schemas import Flag, rising
 from cluster.values import valueclass
 
 Amount = Annotated[float, Field(strict=True, ge=0, le=1e12)]
 Probability = Annotated[float, Field(strict=True, ge=0, le=1)]
 
-
 Span = Annotated[tuple[Amount, Amount], AfterValidator(rising), Field(description="[least, most]")]
 """(least, most), drawn uniformly."""
 
 
-class SimSettingError(ValueError):
-    """A simulation setting that does not exist or cannot be; one line."""
-
-
 @valueclass
 class SimSettings:
-    """Latencies in milliseconds, probabilities in [0, 1]. Read from documents by `SIM_SETTINGS`."""
+    """Latencies in milliseconds, probabilities in [0, 1]."""
 
     latency_ms: Span = (0.1, 0.8)
     """One way, between nodes."""
@@ -67,6 +62,3 @@ class SimSettings:
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self).items()
         }
-
-
-SIM_SETTINGS = Schema(SimSettings, SimSettingError)

@@ -19,7 +19,6 @@ from cluster.node.controller.timeline import AppendOffset, CommittedMap, StateMa
 
 K = TypeVar("K")
 V = TypeVar("V")
-V_contra = TypeVar("V_contra", contravariant=True)
 
 Marks = Callable[[V], tuple[Hashable, ...]]
 """The marks of a value, none twice."""

@@ -7,21 +7,12 @@ from typing import Any
 
 from cluster.node.controller.timeline import StateMap
 from cluster.node.ports import Random
-from cluster.node.wire.uuid_text import uuid_to_text
 
 
 def new_id(random: Random, taken: StateMap[uuid.UUID, Any]) -> uuid.UUID:
     """Draw a random (version 4) id that is free and, as Kafka's, does not begin with a dash."""
     while True:
         found = _draw(random)
-        if taken.get(found) is None:
-            return found
-
-
-def new_id_text(random: Random, taken: StateMap[str, Any]) -> str:
-    """Draw an id as `new_id` does, for what is kept by the id's text."""
-    while True:
-        found = uuid_to_text(_draw(random))
         if taken.get(found) is None:
             return found
 

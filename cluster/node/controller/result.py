@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from cluster.node.controller.records import MetadataRecord
@@ -67,15 +66,6 @@ class ControllerResult(Generic[R_co]):
     """Called with the last offset once the records are appended, before they are committed."""
     response_at: Callable[[int], R_co] | None = None
     """Takes the place of `response` where that holds the last offset."""
-
-    def with_response(self, change: Callable[[R_co], R_co]) -> ControllerResult[R_co]:
-        """Return the same records with another response."""
-        make = self.response_at
-        return replace(
-            self,
-            response=change(self.response),
-            response_at=None if make is None else lambda offset: change(make(offset)),
-        )
 
 
 class ErrorResponse(Protocol[R_co]):

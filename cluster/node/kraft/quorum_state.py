@@ -103,11 +103,6 @@ class QuorumState:
         """The known leader of the current epoch, or -1."""
         return self.state.leader_id
 
-    @property
-    def has_remote_leader(self) -> bool:
-        """Whether another node is known to lead this epoch."""
-        return self.leader_id not in (NO_NODE, self._config.node_id)
-
     def random_election_timeout_ms(self) -> float:
         """T + rand(0..T); never for an observer."""
         return self._random_timeout_ms() if self.is_voter else NEVER_MS
