@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from checkers.evidence.assisted import OPEN_END_NS
@@ -18,6 +19,7 @@ from results.narration import value_text
 from results.story import Story, subject_of
 
 _FAULTS_MAX = 3
+_REIGNS_MAX = 3
 _KINDS = {
     "acknowledged-lost": "Acknowledged write lost",
     "acknowledged-missing": "Acknowledged record lost",
@@ -141,7 +143,7 @@ def brief_of(
             f"{story.check}, {story.anomaly.get('kind')}{of_key}, at {seconds(story.end_ns, 3)}",
         ),
         ("node", _answered(last, node)),
-        ("leader", _leader(story, ruled, begin_ns)),
+        ("leader", _leader(story, ruled, begin_ns, story.end_ns)),
         ("fault", _fault(spans, begin_ns, story.end_ns)),
     ]
     return [*rows, ("also failed", ", ".join(others))] if others else rows
@@ -158,21 +160,30 @@ def _answered(last: Operation | None, node: object) -> str:
     return f"{node} {answer} operation {last.index}, the last of the proof"
 
 
-def _leader(story: Story, ruled: Sequence[Reign], at_ns: int) -> str:
+def _leader(story: Story, ruled: Sequence[Reign], begin_ns: int, end_ns: int) -> str:
+    """Name who led from the beginning of the last operation of the proof to the violation."""
     kind = "metadata epoch" if story.partition is None else "leader epoch"
     over = "" if story.partition is None else f" of {story.partition}"
-    active = [reign for reign in ruled if reign.begin_ns <= at_ns <= reign.end_ns]
+    active = [r for r in ruled if r.begin_ns <= end_ns and begin_ns <= r.end_ns]
+    if not active:
+        before = [reign for reign in ruled if reign.end_ns < begin_ns]
+        last = f"; last {before[-1].node}, {kind} {before[-1].epoch}" if before else ""
+        return f"none{over} is known at {seconds(begin_ns, 1)}{last}"
+    left_out = len(active) - _REIGNS_MAX
+    if left_out > 0:
+        active = [active[0], *active[left_out + 1 :]]
     named = [
         f"{reign.node} ({kind} {reign.epoch}, from {seconds(reign.begin_ns, 1)} to "
         f"{seconds(reign.end_ns, 1)})"
         for reign in active
     ]
-    if not named:
-        before = [reign for reign in ruled if reign.end_ns < at_ns]
-        last = f"; last {before[-1].node}, {kind} {before[-1].epoch}" if before else ""
-        return f"none{over} is known at {seconds(at_ns, 1)}{last}"
-    both = len({reign.node for reign in active}) > 1
-    return " and ".join(named) + over + (", at the same time" if both else "")
+    if left_out > 0:
+        named.insert(1, f"{left_out} more")
+    overlap = any(
+        one.node != other.node and one.begin_ns <= other.end_ns and other.begin_ns <= one.end_ns
+        for one, other in combinations(active, 2)
+    )
+    return " and ".join(named) + over + (", at the same time" if overlap else "")
 
 
 def _fault(spans: Sequence[FaultSpan], begin_ns: int, end_ns: int) -> str:

@@ -204,7 +204,9 @@ def operation_text(begun: Event, ended: Event) -> str:
             epoch = "" if ended.epoch is None else f" in leader epoch {ended.epoch}"
             return f"{where} answered {what} with {answer_text(ended.value)}{epoch}"
         offset = "" if ended.offset is None else f" at offset {ended.offset}"
-        return f"{where} acknowledged {what}{offset}"
+        shown = ended.value is None or ended.value == begun.value
+        answer = "" if shown else f", answering {value_text(ended.value)}"
+        return f"{where} acknowledged {what}{offset}{answer}"
     if ended.type is EventType.INFO and begun.f not in READS:
         return f"{where} left {what} indeterminate ({ended.error})"
     return ""
@@ -324,6 +326,9 @@ def _trace_text(event: str, fields: Mapping[str, Any]) -> tuple[str, int]:
             return f"{verb} epoch {fields['epoch']}", detail
         case "truncate":
             return f"cut its log back to offset {fields['end_offset']}", 0
+        case "voters":
+            ids = ", ".join(f"n{voter}" for voter in sorted(fields["voters"], key=int))
+            return f"had the voters {ids or 'nobody'} as of offset {fields['offset']}", 1
         case "fatal":
             return f"ended itself: {fields['reason']}", 0
     return "", 0

@@ -22,7 +22,7 @@ from checkers.evidence.standings import Standings
 from checkers.evidence.trace_fields import well_formed
 from checkers.history import NEMESIS, Event, EventType, Operation, seconds
 from checkers.history.recorded import by_index, end_of, notes_of
-from checkers.runs.faults import NO_FAULT, active_between, fault_spans
+from checkers.runs.faults import active_between, fault_spans
 from checkers.verdict import CheckResult, Status
 from results.leaders import partition_of
 from results.narration import (
@@ -184,7 +184,10 @@ def subject_of(anomaly: Mapping[str, Any]) -> object:
 
 
 def _appended_ns(anomaly: Mapping[str, Any], placed: Sequence[Placed]) -> int | None:
-    """Return when the metadata record that an anomaly is about was appended by its leader."""
+    """Return when the metadata record that an anomaly is about was appended by its leader.
+
+    Of a voter set, which takes effect when it is appended, also when a node first had it.
+    """
     offset, epoch = anomaly.get("offset"), anomaly.get("epoch")
     if type(offset) is not int or type(epoch) is not int:
         return None
@@ -193,6 +196,8 @@ def _appended_ns(anomaly: Mapping[str, Any], placed: Sequence[Placed]) -> int | 
             there = event.fields["base_offset"] <= offset <= event.fields["last_offset"]
             if there and event.fields["epoch"] == epoch:
                 return at_ns
+        elif event.event == "voters" and event.fields["offset"] == offset:
+            return at_ns
     return None
 
 
@@ -301,9 +306,11 @@ def _faults(events: Sequence[Event], backend: str, begin_ns: int, end_ns: int) -
     begun: dict[tuple[str, object], Event] = {}
     for event in events:
         value = event.value
-        if event.process != NEMESIS or event.f in NO_FAULT or not isinstance(value, dict):
+        if event.process != NEMESIS or not isinstance(value, dict):
             continue
-        undone = value.get("phase") == "heal"
+        if value.get("phase") not in ("inject", "heal"):
+            continue  # it marks or observes
+        undone = value["phase"] == "heal"
         place = event.f, value.get("entry")
         if event.type is EventType.INVOKE:
             if not undone:

@@ -127,15 +127,48 @@ def _uninvited(
     asked = [operation for operation in operations if operation.f == CHANGE]
     unknown = sum(op.type not in (EventType.OK, EventType.FAIL) for op in asked)
     excess = Counter(step for _, step in made) - answered
-    if excess.total() > unknown:  # each of unknown outcome may have made one step, whichever
-        steps = ", ".join(
-            f"{change} of voter {voter} ({_times(count)})"
-            for (change, voter), count in sorted(excess.items())
-        )
-        last = next(record for record, step in reversed(made) if step in excess)
-        explanation = (
-            f"no answer explains these changes in the longest log: {steps}; the outcome of only "
-            f"{unknown} requests is unknown"
-        )
-        place = {"offset": last.offset, "epoch": last.epoch}
-        yield {"kind": "change-uninvited", "explanation": explanation, **place}
+    if excess.total() <= unknown:  # each of unknown outcome may have made one step, whichever
+        return
+    record, step = _first_beyond(answered, made)
+    change, voter = step
+    steps = ", ".join(
+        f"{change} of voter {voter} {_times(count)}"
+        for (change, voter), count in sorted(excess.items())
+    )
+    without_answer = f"; the outcome of {unknown} requests is unknown" if unknown else ""
+    yield {
+        "kind": "change-uninvited",
+        "explanation": (
+            f"{change} of voter {voter} at offset {record.offset} of epoch {record.epoch}, "
+            f"which no answer to a client explains (in all: {steps}{without_answer})"
+        ),
+        "voter": voter,
+        "offset": record.offset,
+        "epoch": record.epoch,
+        "operations": _undone(record, step, made, asked),
+    }
+
+
+def _first_beyond(
+    answered: Counter[Step], made: Sequence[tuple[LogRecord, Step]]
+) -> tuple[LogRecord, Step]:
+    """Return the first step that was made more often than answered; there is one."""
+    made_until: Counter[Step] = Counter()
+    for record, step in made:
+        made_until[step] += 1
+        if made_until[step] > answered[step]:
+            return record, step
+    raise AssertionError("more steps were made than answered")
+
+
+def _undone(
+    record: LogRecord,
+    step: Step,
+    made: Sequence[tuple[LogRecord, Step]],
+    asked: Sequence[Operation],
+) -> list[int]:
+    """Return the operation whose answered change this step takes back; none if there is none."""
+    opposite = ("remove" if step[0] == "add" else "add", step[1])
+    times = sum(other == opposite and before.offset < record.offset for before, other in made)
+    answered = [operation.index for operation in asked if _step_of(operation) == opposite]
+    return answered[times - 1 : times] if times else []

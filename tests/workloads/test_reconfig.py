@@ -1,6 +1,7 @@
 """Workload `reconfig` in a simulated cluster, and the check that judges its voter sets."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from random import Random
 
@@ -87,6 +88,17 @@ def test_a_removed_voter_that_comes_back_unasked_is_found():
     assert judged(log, changed("remove", 3)) == (Status.FAIL, ["change-uninvited"])
     refused = changed("add", 3, EventType.FAIL)
     assert judged(log, changed("remove", 3), refused) == (Status.FAIL, ["change-uninvited"])
+
+
+def test_an_uninvited_change_names_its_record_and_the_answer_that_it_takes_back():
+    log = sets((1, 2, 3), (1, 2), (1, 2, 3), (1, 2), (1, 2, 3), start=0)
+    done = [changed("remove", 3), changed("add", 3), changed("remove", 3)]
+    done = [replace(operation, index=7 + number) for number, operation in enumerate(done)]
+    evidence = Evidence(["n1"], {"n1": log}, {}, {}, {})
+    result = run_check(CheckSpec("voter-changes"), RunInput([], done, evidence))
+    [anomaly] = result.anomalies
+    place = {name: anomaly[name] for name in ("voter", "offset", "epoch", "operations")}
+    assert place == {"voter": 3, "offset": 4, "epoch": 1, "operations": [9]}
 
 
 @pytest.mark.parametrize("fault", ["voters", "disk-wipe"])
