@@ -31,7 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cluster.node.controller.failed import failed_response
+from cluster.node.controller.error_responses import error_response
 from cluster.node.envelope import EnvelopeError, contains, seal, unseal_response
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest
@@ -283,7 +283,7 @@ class ForwardingManager:
         self._fail(request, ErrorCode.not_controller, why)
 
     def _fail(self, request: _Request, error: ErrorCode, why: str) -> None:
-        self._finish(request, failed_response(request.message, error, why))
+        self._finish(request, error_response(request.message, error, why))
 
     def _finish(self, request: _Request, response: Any) -> None:
         if request.held_bytes is not None:

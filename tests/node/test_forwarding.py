@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from cluster.node.controller.error_responses import create_topics_error
+from cluster.node.controller.error_responses import error_response
 from cluster.node.envelope import answer_to, refusal, unseal
 from cluster.node.errors import ErrorCode
 from cluster.node.forwarding import (
@@ -41,7 +41,7 @@ ALTER = m.IncrementalAlterConfigsRequest(
 
 
 CREATED = m.CreateTopicsResponse(throttle_time=m.NO_THROTTLE, topics=())
-REFUSED = create_topics_error(CREATE, ErrorCode.not_controller, None)
+REFUSED = error_response(CREATE, ErrorCode.not_controller, None)
 
 
 class Attempt:

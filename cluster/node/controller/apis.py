@@ -30,17 +30,7 @@ from cluster.node.controller.configuration_control import incremental_alter_conf
 from cluster.node.controller.controller import QuorumController
 from cluster.node.controller.describe import describe_cluster, describe_metadata
 from cluster.node.controller.elections import elect_leaders
-from cluster.node.controller.error_responses import (
-    alter_configs_error,
-    alter_reassignments_error,
-    create_partitions_error,
-    create_topics_error,
-    delete_topics_error,
-    describe_configs_error,
-    elect_leaders_error,
-    list_reassignments_error,
-    metadata_error,
-)
+from cluster.node.controller.error_responses import error_response
 from cluster.node.controller.raft import Raft
 from cluster.node.controller.reassignment import (
     alter_partition_reassignments,
@@ -119,7 +109,7 @@ class ControllerApis:
     def _create_topics(self, _listener: str, request: CreateTopicsRequest, reply: Reply) -> None:
         self._controller.append_write_event(
             lambda state: create_topics(request, state, self._cluster, self._random),
-            partial(create_topics_error, request),
+            partial(error_response, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
@@ -127,7 +117,7 @@ class ControllerApis:
     def _delete_topics(self, _listener: str, request: DeleteTopicsRequest, reply: Reply) -> None:
         self._controller.append_write_event(
             lambda state: delete_topics(request, state),
-            partial(delete_topics_error, request),
+            partial(error_response, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
@@ -137,7 +127,7 @@ class ControllerApis:
     ) -> None:
         self._controller.append_write_event(
             lambda state: create_partitions(request, state, self._cluster, self._random),
-            partial(create_partitions_error, request),
+            partial(error_response, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
@@ -147,7 +137,7 @@ class ControllerApis:
     ) -> None:
         self._controller.append_write_event(
             lambda state: incremental_alter_configs(request, state, self._cluster),
-            partial(alter_configs_error, request),
+            partial(error_response, request),
             DEFAULT_API_TIMEOUT_MS,
             reply,
         )
@@ -155,7 +145,7 @@ class ControllerApis:
     def _elect_leaders(self, _listener: str, request: ElectLeadersRequest, reply: Reply) -> None:
         self._controller.append_write_event(
             lambda state: elect_leaders(request, state),
-            partial(elect_leaders_error, request),
+            partial(error_response, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
@@ -168,7 +158,7 @@ class ControllerApis:
     ) -> None:
         self._controller.append_write_event(
             lambda state: alter_partition_reassignments(request, state, self._cluster),
-            partial(alter_reassignments_error, request),
+            partial(error_response, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
@@ -181,7 +171,7 @@ class ControllerApis:
     ) -> None:
         self._controller.append_read_event(
             lambda state: list_partition_reassignments(request, state),
-            partial(list_reassignments_error, request),
+            partial(error_response, request),
             request.timeout.total_seconds() * 1000,
             reply,
         )
@@ -196,7 +186,7 @@ class ControllerApis:
             reply(described(self._controller.image.state))
             return
         self._controller.append_read_event(
-            described, partial(describe_configs_error, request), DEFAULT_API_TIMEOUT_MS, reply
+            described, partial(error_response, request), DEFAULT_API_TIMEOUT_MS, reply
         )
 
     def _is_of_this_node(self, request: DescribeConfigsRequest) -> bool:
@@ -220,7 +210,7 @@ class ControllerApis:
         to_controller = listener == self._cluster.controller_listener
         if to_controller:
             on_error: Callable[[ErrorCode, str | None], MetadataResponse]
-            on_error = partial(metadata_error, request)
+            on_error = partial(error_response, request)
         elif self._controller.is_active:
             on_error = partial(self._metadata_of_image, listener, request)
         else:

@@ -6,6 +6,7 @@ All are writes; every other node answers NOT_CONTROLLER.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from cluster.node.controller.alter_partition import alter_partition
@@ -18,31 +19,23 @@ from cluster.node.controller.cluster_control import (
 from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.controller import QuorumController
 from cluster.node.controller.directory_assignment import assign_replicas_to_dirs
+from cluster.node.controller.error_responses import error_response
 from cluster.node.controller.feature_update import update_features
 from cluster.node.controller.producer_ids import allocate_producer_ids
 from cluster.node.controller.result import ControllerResult
 from cluster.node.controller.state import MetadataState
-from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
-    NO_THROTTLE,
     AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
     AlterPartitionRequest,
-    AlterPartitionResponse,
     AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     ControllerRegistrationRequest,
-    ControllerRegistrationResponse,
-    ProducerId,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
     UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-    i32,
 )
 
 DEFAULT_TIMEOUT_MS = 30_000.0
@@ -67,20 +60,17 @@ class BrokerApis:
             UpdateFeaturesRequest: update_features,
         }
         self.handlers: dict[type, Handler] = {
-            request_type: self._handler(request_type, generate)
-            for request_type, generate in generators.items()
+            request_type: self._handler(generate) for request_type, generate in generators.items()
         }
 
-    def _handler(self, request_type: type, generate: Generate) -> Handler:
-        error_response = ERROR_RESPONSES[request_type]
-
+    def _handler(self, generate: Generate) -> Handler:
         def handle(_listener: str, request: Any, reply: Callable[[Any], None]) -> None:
             if isinstance(request, BrokerHeartbeatRequest):
                 self._controller.heartbeats.arrived(request.broker_id, request.broker_epoch)
             timeout = getattr(request, "timeout", None)
             self._controller.append_write_event(
                 lambda state: generate(request, state),
-                error_response,
+                partial(error_response, request),
                 DEFAULT_TIMEOUT_MS if timeout is None else timeout.total_seconds() * 1000,
                 reply,
             )
@@ -104,39 +94,3 @@ class BrokerApis:
         self, request: UnregisterBrokerRequest, state: MetadataState
     ) -> ControllerResult[UnregisterBrokerResponse]:
         return unregister_broker(request, state, self._controller.heartbeats)
-
-
-def _allocate_error(error: ErrorCode, _message: str | None) -> AllocateProducerIdsResponse:
-    return AllocateProducerIdsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=error,
-        producer_id_start=ProducerId(0),
-        producer_id_len=i32(0),
-    )
-
-
-ERROR_RESPONSES: dict[type, Callable[[ErrorCode, str | None], Any]] = {
-    BrokerRegistrationRequest: lambda error, _message: BrokerRegistrationResponse(
-        throttle_time=NO_THROTTLE, error_code=error
-    ),
-    BrokerHeartbeatRequest: lambda error, _message: BrokerHeartbeatResponse(
-        throttle_time=NO_THROTTLE, error_code=error, should_shut_down=False
-    ),
-    UnregisterBrokerRequest: lambda error, message: UnregisterBrokerResponse(
-        throttle_time=NO_THROTTLE, error_code=error, error_message=message
-    ),
-    ControllerRegistrationRequest: lambda error, message: ControllerRegistrationResponse(
-        throttle_time=NO_THROTTLE, error_code=error, error_message=message
-    ),
-    AlterPartitionRequest: lambda error, _message: AlterPartitionResponse(
-        throttle_time=NO_THROTTLE, error_code=error, topics=()
-    ),
-    AssignReplicasToDirsRequest: lambda error, _message: AssignReplicasToDirsResponse(
-        throttle_time=NO_THROTTLE, error_code=error, directories=()
-    ),
-    AllocateProducerIdsRequest: _allocate_error,
-    UpdateFeaturesRequest: lambda error, message: UpdateFeaturesResponse(
-        throttle_time=NO_THROTTLE, error_code=error, error_message=message
-    ),
-}
-"""What a request is answered with when all of it failed alike."""

@@ -2,155 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, Final
+
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    AlterConfigsResourceResponse,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    BrokerId,
-    CreatableTopicResult,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    ElectLeadersPartitionResult,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ElectLeadersTopicResult,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseTopic,
+from cluster.node.kraft.messages import NO_NODE, DescribeQuorumRequest, DescribeQuorumResponse
+from cluster.node.kraft.voter_messages import (
+    AddVoterRequest,
+    AddVoterResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
 )
+from cluster.node.protocol import messages as m
+
+_Failed = Callable[[Any, ErrorCode, str | None], Any]
+
+_EMPTY: Final[Mapping[str, Any]] = {
+    "throttle_time": m.NO_THROTTLE,
+    "controller_id": m.BrokerId(-1),
+    "topic_id": None,
+    "should_shut_down": False,
+    "producer_id_start": m.ProducerId(0),
+    "producer_id_len": m.i32(0),
+}
+"""Fields of responses that hold nothing when all failed; those that are not here are lists."""
 
 
-def create_topics_error(
-    request: CreateTopicsRequest, error: ErrorCode, message: str | None
-) -> CreateTopicsResponse:
-    """Return the error for every topic name, once."""
-    return CreateTopicsResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            CreatableTopicResult(
-                name=name, topic_id=None, error_code=error, error_message=message, configs=()
-            )
-            for name in dict.fromkeys(topic.name for topic in request.topics)
-        ),
+def error_response(request: Any, error: ErrorCode, message: str | None) -> Any:
+    """Return the response with this error in every place that has one.
+
+    Raises KeyError for a request that never fails as a whole.
+    """
+    return _FAILED[type(request)](request, error, message)
+
+
+def _filled(entity: type[Any], error: ErrorCode, message: str | None, **known: Any) -> Any:
+    values = {**_EMPTY, "error_code": error, "error_message": message, **known}
+    return entity(
+        **{
+            field.name: values.get(field.name, ())
+            for field in fields(entity)
+            if field.name in values or field.default is MISSING
+        }
     )
 
 
-def delete_topics_error(
-    request: DeleteTopicsRequest, error: ErrorCode, message: str | None
-) -> DeleteTopicsResponse:
-    """Return the error for every topic."""
-    return DeleteTopicsResponse(
-        throttle_time=NO_THROTTLE,
-        responses=tuple(
-            DeletableTopicResult(
-                name=name, topic_id=topic_id, error_code=error, error_message=message
-            )
-            for name, topic_id in dict.fromkeys(
-                (topic.name, topic.topic_id) for topic in request.topics
-            )
-        ),
-    )
+def _whole(response: type[Any]) -> _Failed:
+    """Return what puts the error at the top."""
+    return lambda _request, error, message: _filled(response, error, message)
 
 
-def create_partitions_error(
-    request: CreatePartitionsRequest, error: ErrorCode, message: str | None
-) -> CreatePartitionsResponse:
-    """Return the error for every topic name, once."""
-    return CreatePartitionsResponse(
-        throttle_time=NO_THROTTLE,
-        results=tuple(
-            CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
-            for name in dict.fromkeys(topic.name for topic in request.topics)
-        ),
-    )
+def _each(
+    response: type[Any],
+    rows: str,
+    row: type[Any],
+    asked: str,
+    *keys: str,
+    once: bool = True,
+) -> _Failed:
+    """Return what gives every element of `asked` a row with the error, and equal ones one row.
+
+    `rows` is the response's field for them, `keys` are the fields that a row repeats.
+    """
+
+    def failed(request: Any, error: ErrorCode, message: str | None) -> Any:
+        elements = [tuple(getattr(e, key) for key in keys) for e in getattr(request, asked) or ()]
+        filled = (
+            _filled(row, error, message, **dict(zip(keys, element, strict=True)))
+            for element in (dict.fromkeys(elements) if once else elements)
+        )
+        return _filled(response, error, message, **{rows: tuple(filled)})
+
+    return failed
 
 
-def alter_configs_error(
-    request: IncrementalAlterConfigsRequest, error: ErrorCode, message: str | None
-) -> IncrementalAlterConfigsResponse:
-    """Return the error for every resource, once."""
-    return IncrementalAlterConfigsResponse(
-        throttle_time=NO_THROTTLE,
-        responses=tuple(
-            AlterConfigsResourceResponse(
-                error_code=error,
-                error_message=message,
-                resource_type=resource_type,
-                resource_name=resource_name,
-            )
-            for resource_type, resource_name in dict.fromkeys(
-                (item.resource_type, item.resource_name) for item in request.resources
-            )
-        ),
-    )
-
-
-def describe_configs_error(
-    request: DescribeConfigsRequest, error: ErrorCode, message: str | None
-) -> DescribeConfigsResponse:
-    """Return the error for every resource."""
-    return DescribeConfigsResponse(
-        throttle_time=NO_THROTTLE,
-        results=tuple(
-            DescribeConfigsResult(
-                error_code=error,
-                error_message=message,
-                resource_type=item.resource_type,
-                resource_name=item.resource_name,
-                configs=(),
-            )
-            for item in request.resources
-        ),
-    )
-
-
-def metadata_error(
-    request: MetadataRequest, error: ErrorCode, _message: str | None
-) -> MetadataResponse:
-    """Return the error at the top (v13) and, for older versions, for every topic asked for."""
-    return MetadataResponse(
-        throttle_time=NO_THROTTLE,
-        brokers=(),
-        controller_id=BrokerId(-1),
-        topics=tuple(
-            MetadataResponseTopic(
-                error_code=error, name=item.name, topic_id=item.topic_id, partitions=()
-            )
-            for item in request.topics or ()
-        ),
-        error_code=error,
-    )
-
-
-def elect_leaders_error(
-    request: ElectLeadersRequest, error: ErrorCode, message: str | None
-) -> ElectLeadersResponse:
+def _elections(
+    request: m.ElectLeadersRequest, error: ErrorCode, message: str | None
+) -> m.ElectLeadersResponse:
     """Return the error at the top, which version 0 lacks, and for every partition asked about."""
-    return ElectLeadersResponse(
-        throttle_time=NO_THROTTLE,
+    return m.ElectLeadersResponse(
+        throttle_time=m.NO_THROTTLE,
         error_code=error,
         replica_election_results=tuple(
-            ElectLeadersTopicResult(
+            m.ElectLeadersTopicResult(
                 topic=topic.topic,
                 partition_result=tuple(
-                    ElectLeadersPartitionResult(
-                        partition_id=index, error_code=error, error_message=message
-                    )
+                    _filled(m.ElectLeadersPartitionResult, error, message, partition_id=index)
                     for index in dict.fromkeys(topic.partitions)
                 ),
             )
@@ -159,19 +97,56 @@ def elect_leaders_error(
     )
 
 
-def alter_reassignments_error(
-    _request: AlterPartitionReassignmentsRequest, error: ErrorCode, message: str | None
-) -> AlterPartitionReassignmentsResponse:
-    """Return the error at the top."""
-    return AlterPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE, error_code=error, error_message=message, responses=()
-    )
-
-
-def list_reassignments_error(
-    _request: ListPartitionReassignmentsRequest, error: ErrorCode, message: str | None
-) -> ListPartitionReassignmentsResponse:
-    """Return the error at the top."""
-    return ListPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE, error_code=error, error_message=message, topics=()
-    )
+_RESOURCE = "resource_type", "resource_name"
+_FAILED: Final[Mapping[type[Any], _Failed]] = {
+    m.CreateTopicsRequest: _each(
+        m.CreateTopicsResponse, "topics", m.CreatableTopicResult, "topics", "name"
+    ),
+    m.DeleteTopicsRequest: _each(
+        m.DeleteTopicsResponse, "responses", m.DeletableTopicResult, "topics", "name", "topic_id"
+    ),
+    m.CreatePartitionsRequest: _each(
+        m.CreatePartitionsResponse, "results", m.CreatePartitionsTopicResult, "topics", "name"
+    ),
+    m.IncrementalAlterConfigsRequest: _each(
+        m.IncrementalAlterConfigsResponse,
+        "responses",
+        m.AlterConfigsResourceResponse,
+        "resources",
+        *_RESOURCE,
+    ),
+    m.DescribeConfigsRequest: _each(
+        m.DescribeConfigsResponse,
+        "results",
+        m.DescribeConfigsResult,
+        "resources",
+        *_RESOURCE,
+        once=False,
+    ),
+    # At the top since version 13; for older ones, for every topic.
+    m.MetadataRequest: _each(
+        m.MetadataResponse,
+        "topics",
+        m.MetadataResponseTopic,
+        "topics",
+        "name",
+        "topic_id",
+        once=False,
+    ),
+    m.ElectLeadersRequest: _elections,
+    m.AlterPartitionReassignmentsRequest: _whole(m.AlterPartitionReassignmentsResponse),
+    m.ListPartitionReassignmentsRequest: _whole(m.ListPartitionReassignmentsResponse),
+    m.BrokerRegistrationRequest: _whole(m.BrokerRegistrationResponse),
+    m.BrokerHeartbeatRequest: _whole(m.BrokerHeartbeatResponse),
+    m.UnregisterBrokerRequest: _whole(m.UnregisterBrokerResponse),
+    m.ControllerRegistrationRequest: _whole(m.ControllerRegistrationResponse),
+    m.AlterPartitionRequest: _whole(m.AlterPartitionResponse),
+    m.AssignReplicasToDirsRequest: _whole(m.AssignReplicasToDirsResponse),
+    m.AllocateProducerIdsRequest: _whole(m.AllocateProducerIdsResponse),
+    m.UpdateFeaturesRequest: _whole(m.UpdateFeaturesResponse),
+    DescribeQuorumRequest: lambda _request, error, _message: DescribeQuorumResponse(
+        error, NO_NODE, -1, -1, top_level_error=error
+    ),
+    AddVoterRequest: lambda _request, error, message: AddVoterResponse(error, message),
+    RemoveVoterRequest: lambda _request, error, message: RemoveVoterResponse(error, message),
+}
