@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.broker.quorums import ALONE, KafkaNodes, OurNodes
-from benchmarks.node.idle import processor_s
+from benchmarks.node.load import processor_s
 from cluster.systems.kafka.installation import find
 from cluster.systems.kinds import SettingError
 

@@ -21,8 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.node.idle import processor_s
-from benchmarks.node.load import Load, closed_loop, failover_ms, find_leader
+from benchmarks.node.load import Load, closed_loop, failover_ms, find_leader, processor_s
 from cluster.backends.local import LocalBackend
 from cluster.systems.base import System
 from cluster.systems.kinds import SystemRequest

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from cluster.backends.local import LocalBackend
 from cluster.client.admin_client import CLUSTER_RESOURCE, CallFailed, Client
@@ -13,6 +15,12 @@ from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
+
+
+def processor_s(pid: int) -> float:
+    """User and system time of a process (fields 14 and 15 of proc(5)'s stat)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)

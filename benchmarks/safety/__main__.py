@@ -5,8 +5,9 @@ probes, starts nodes, injects, heals; counted from the first fault in every othe
 `kraftprobe cleanup` as a person would, and compares packet filters, queueing, mounts, loop devices,
 containers, networks, processes, namespaces and the wall clock with what they were before. Then it
 runs `kraftprobe check` on what the run had stored: whatever nodes did while their harness was dead
-and while `cleanup` took their world away, the verdict must not be FAIL. Exit code 0 when every
-round left the machine as it was and none failed.
+and while `cleanup` took their world away, the verdict must not be FAIL, nor PASS of a run without
+an end, and every event whose line was whole in the journal must have been judged. Exit code 0 when
+every round left the machine as it was, lost nothing and none failed.
 
 As root it first moves into network, mount and process namespaces of its own, so that all there is
 its own and the comparison is strict, not only of what carries a label. It stays outside with
@@ -16,6 +17,7 @@ its own and the comparison is strict, not only of what carries a label. It stays
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import signal
@@ -61,13 +63,14 @@ def main() -> int:
         for number in range(1, asked.rounds + 1):
             moment_s = moments.uniform(0.2, asked.within)
             run, phase = _kill_a_run(folder, asked, number, moment_s, ours)
+            lines = [] if run is None else _whole_lines(run)
             cleaned = _cleanup(folder)
             difference = _difference(folder, ours, before, alone=private)
             moved_s = clock_offset_s() - clock_s
             if abs(moved_s) > CLOCK_TOLERANCE_S:
                 difference.append(f"clock: moved by {moved_s:+.3f} s")
             verdict = "no run yet" if run is None else _verdict(run)
-            difference += [] if run is None else _bereft(run)
+            difference += [] if run is None else [*_bereft(run), *_lost(run, lines, verdict)]
             verdicts[verdict.partition(":")[0]] += 1
             clean += not difference
             state = "as before" if not difference else "DIFFERENT: " + "; ".join(difference)
@@ -149,6 +152,23 @@ def _bereft(run: Path) -> list[str]:
     return [
         f"{log.parent.name} saw its disk go" for log in logs if b"Errno 107" in log.read_bytes()
     ]
+
+
+def _whole_lines(run: Path) -> list[str]:
+    path = run / "history.jsonl"
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return text.rpartition("\n")[0].splitlines()
+
+
+def _lost(run: Path, lines: list[str], verdict: str) -> list[str]:
+    """What became of the events whose `lines` were whole when the harness was killed."""
+    wrong = [] if _whole_lines(run)[: len(lines)] == lines else ["the journal's lines changed"]
+    results = run / "results.json"
+    judged = json.loads(results.read_text())["statistics"]["events"] if results.exists() else 0
+    if judged < len(lines):
+        wrong.append(f"{len(lines)} events recorded, {judged} judged")
+    ended = any(json.loads(line)["f"] == "evidence" for line in lines)
+    return [*wrong, "PASS of a run without an end"] if verdict == "PASS" and not ended else wrong
 
 
 def _verdict(run: Path) -> str:

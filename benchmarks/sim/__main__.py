@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from benchmarks.sim.profile import print_profile
 from benchmarks.sim.scenario import Load, Measured, simulate
 from cluster.backends.sim.scheduler import Condition, Scheduler
 
@@ -86,14 +85,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="seeds a case; medians are shown")
     parser.add_argument("--repeats", type=int, default=3, help="runs a seed; the fastest counts")
     parser.add_argument("--seconds", type=float, default=120.0, help="simulated fault phase")
-    parser.add_argument("--profile", action="store_true", help="show where the time goes instead")
     arguments = parser.parse_args()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    if arguments.profile:
-        print_profile(Load(duration_s=arguments.seconds))
-        return
     simulate(Load(duration_s=20), 0)  # imports, caches
     print(
         f"Python {sys.version.split()[0]}; medians of {arguments.runs} seeds, each the fastest of "

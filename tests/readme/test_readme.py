@@ -23,8 +23,6 @@ SHORTER = {
     ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 25",
     ".venv/bin/kraftprobe run --backend docker --campaign quick": " --duration 25 --seed 7",
     ".venv/bin/python -m benchmarks.sim": " --runs 1 --repeats 1 --seconds 20",
-    ".venv/bin/python -m benchmarks.startup": " --repeats 1",
-    ".venv/bin/python -m benchmarks.wire": " --frames 2000",
     ".venv/bin/python -m benchmarks.node": " --clients 2 --seconds 1 --repeats 1 --failovers 1",
     ".venv/bin/python -m benchmarks.broker": " --no-kafka --seconds 1 --warm-up 1 --repeats 1"
     " --log-mb 20 --recoveries 1",
@@ -46,8 +44,6 @@ make test
 .venv/bin/python -m benchmarks.node
 .venv/bin/python -m benchmarks.broker
 .venv/bin/python -m benchmarks.sim
-.venv/bin/python -m benchmarks.startup
-.venv/bin/python -m benchmarks.wire
 """
 EXIT_CODES = {".venv/bin/kraftprobe run --mutant M15": 1}
 IN_CHECKOUT = ("make", ".venv/bin/python -m benchmarks")

@@ -1,1 +1,0 @@
-"""What frames that no client should send do to a node: `python -m benchmarks.wire`."""
