@@ -1,7 +1,7 @@
 """Cases in Clojure unit tests are found, and compared with what they expect."""
 
-from benchmarks.foreign.__main__ import main
-from benchmarks.foreign.clojure import cases
+from tests.foreign.__main__ import main
+from tests.foreign.clojure import cases
 
 LISTS = """
 (deftest skew-test

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.evidence`: what judging and the gate say of every alteration.
+"""`python -m tests.alterations`: what judging and the gate say of every alteration.
 
 Each run is gated with its old digests, with forged ones (judged again by the gate), and once it was
-judged (`benchmarks.evidence.gated`). Prints the table (`--write`: into
+judged (`tests.alterations.gated`). Prints the table (`--write`: into
 benchmarks/RESULTS.md); exits 1 if a verdict is not as expected, after what was said instead.
 """
 
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import page
-from benchmarks.evidence.alterations import ALTERATIONS, CASES, RAP
-from benchmarks.evidence.gated import complaints
-from benchmarks.evidence.runs import copy_of, table, unpack
+from tests.alterations.alterations import ALTERATIONS, CASES, RAP
+from tests.alterations.gated import complaints
+from tests.alterations.runs import copy_of, table, unpack
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -6,10 +6,10 @@ other. UNKNOWN is for evidence that is damaged or lacks a part.
 
 from __future__ import annotations
 
-from benchmarks.evidence import files, lines
-from benchmarks.evidence.lines import ALL, FOLLOWER, LEADER, RESTARTED, trace
-from benchmarks.evidence.runs import NODES, Alteration, Change
 from checkers.verdict import Status
+from tests.alterations import files, lines
+from tests.alterations.lines import ALL, FOLLOWER, LEADER, RESTARTED, trace
+from tests.alterations.runs import NODES, Alteration, Change
 
 R, A, P = "register", "append", "partitions"
 RAP = (R, A, P)

@@ -7,16 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.evidence.runs import (
-    LOG,
-    NODES,
-    Altered,
-    Change,
-    Row,
-    no_ops,
-    replaced,
-    write_json,
-)
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.system import NoOpRecord
 from cluster.node.log.control import LeaderChange, decode_control, encode_control
@@ -27,6 +17,16 @@ from cluster.node.log.records import (
     iter_batches,
     parse_header,
     with_place,
+)
+from tests.alterations.runs import (
+    LOG,
+    NODES,
+    Altered,
+    Change,
+    Row,
+    no_ops,
+    replaced,
+    write_json,
 )
 
 # -- raw logs --------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from benchmarks.evidence.runs import NODES, Altered, Change, Row, write_json
 from harness.plan_document import derive
+from tests.alterations.runs import NODES, Altered, Change, Row, write_json
 
 LEADER, FOLLOWER, RESTARTED = "leader", "follower", "restarted"
 ALL = "all"

@@ -1,6 +1,6 @@
 """Our verdicts beside those of Knossos, Elle and Jepsen, on their own public cases.
 
-    python -m benchmarks.foreign FOLDER
+    python -m tests.foreign FOLDER
 
 FOLDER holds clones of jepsen-io/knossos, jepsen-io/elle and jepsen-io/jepsen, under these names or
 as `knossos`, `elle` and `jepsen`; their licences are theirs, so nothing of them is kept here. What

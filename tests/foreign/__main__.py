@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.foreign.clojure import Case, cases
 from checkers import HistoryError, Status, check, check_by, cycles
 from checkers.cycles.levels import FORBIDDEN, named
 from checkers.history.foreign import Reading, history_of, judged
 from checkers.registry import CheckSpec, find_check, reading_for
 from checkers.run_input import RunInput
+from tests.foreign.clojure import Case, cases
 
 KNOSSOS = {"cas-register": 0, "multi-register": {"x": 0, "y": 0}, "mutex": None}
 """Folder under data/, and the value that Knossos' own tests begin with."""
@@ -164,6 +164,6 @@ def _jepsen(clone: Path) -> Iterator[Result]:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        print("usage: python -m benchmarks.foreign FOLDER", file=sys.stderr)
+        print("usage: python -m tests.foreign FOLDER", file=sys.stderr)
         sys.exit(2)
     sys.exit(main(Path(sys.argv[1])))

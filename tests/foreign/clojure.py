@@ -186,7 +186,7 @@ def _apply(head: Any, rest: list[Any], known: Mapping[str, Any]) -> Any:
         raise UnknownFormError(f"{name} of something else") from error
 
 
-def _op(registers: bool, *given: Any) -> dict[str, Any]:  # noqa: FBT001  (of which file it is)
+def _op(registers: bool, *given: Any) -> dict[str, Any]:
     """Read Elle's string language: `ax1ry12` appends 1 to x and reads [1 2] of y."""
     text = given[-1]
     steps: list[list[Any]] = []

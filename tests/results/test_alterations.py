@@ -3,12 +3,12 @@
 import pytest
 
 from benchmarks import page
-from benchmarks.evidence.alterations import ALTERATIONS, CASES, RAP
-from benchmarks.evidence.gated import complaints
-from benchmarks.evidence.runs import copy_of, read_text, table, unpack
 from checkers.verdict import Status
 from harness.gating import gate_folder, rules_of
 from harness.policy.document import Policy
+from tests.alterations.alterations import ALTERATIONS, CASES, RAP
+from tests.alterations.gated import complaints
+from tests.alterations.runs import copy_of, read_text, table, unpack
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.evidence.runs import copy_of, unpack
 from checkers.earned import CONDITIONS, EARNED, Judged, earn, verdict
 from checkers.earned.processes import KEEPS_PROCESS, STARTS_AT_ONCE
 from checkers.evidence import FINAL_READS
@@ -19,6 +18,7 @@ from harness.policy.document import Policy
 from nemeses.registry import FAULTS
 from results.pipeline import judge
 from results.refusals import specs_of
+from tests.alterations.runs import copy_of, unpack
 from tests.gate.bench import forge
 
 Change = Callable[[Judged], Judged]
