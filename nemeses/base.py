@@ -2,18 +2,20 @@
 
 A fault that was asked for and did not bite makes a run worthless without making it wrong, so
 every injection and every heal is measured, and the measurement goes into the history. A fault
-that could not be applied says so (`verified=False` and a reason in `detail`); it never raises into
-the schedule. `nemeses.drive`, which calls all faults, keeps that rule for them.
+that could not be applied says so (`verified=False` and a reason in `detail`, or raises a Refusal).
+`nemeses.drive`, which calls all faults, lets no error of theirs end a schedule; any other error of
+an injection may have come after a part of it acted, and counts as that.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from cluster.backends.base import Backend, Link, NodeState, Probe
+from cluster.backends.base import Backend, BackendError, Link, NodeState, Probe
 from cluster.values import valueclass
 
 Parameters = Mapping[str, Any]
@@ -22,6 +24,19 @@ Parameters = Mapping[str, Any]
 
 class ParameterError(ValueError):
     """A plan has a parameter that the fault does not take; one line, with the nearest name."""
+
+
+class Refusal(Exception):  # noqa: N818  (it is no error: the fault cannot act now)
+    """An injection cannot act, and has done nothing: what was not done needs no heal."""
+
+
+@contextmanager
+def before_acting() -> Iterator[None]:
+    """Make an error of the backend a Refusal, where the fault has only looked so far."""
+    try:
+        yield
+    except BackendError as error:
+        raise Refusal(str(error)) from error
 
 
 @valueclass
@@ -103,7 +118,12 @@ class Fault(Protocol):
         """Whether it can work here, by trying what can be tried without harm."""
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
-        """Choose targets and apply it. Refused (illegal now, no leader, ...): `applied=False`."""
+        """Choose targets and apply it. Refused (illegal now, no leader, ...): `applied=False`.
+
+        Raises Refusal, or ParameterError, before it has done anything. After any other error it
+        counts as applied, and `heal` gets an Injection of which only the parameters are known:
+        every node is a target, and the detail holds the reason alone.
+        """
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """Measure whether it bit."""
@@ -145,7 +165,9 @@ __all__ = [
     "ParameterError",
     "Parameters",
     "Probe",
+    "Refusal",
     "View",
+    "before_acting",
     "controllers",
     "measured",
     "others",

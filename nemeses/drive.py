@@ -3,6 +3,14 @@
 `inject`, `heal` and `heal_all` turn every error into an Injection that says `verified=False` and
 why; only cancellation passes through. They keep `view.active`, which is how one fault knows of
 the others. Calls may overlap as long as no injection is healed twice at once.
+
+An injection that raised has acted in whole, in part or not at all. `heal_all` finds cut and shaped
+links, paused and dead nodes by itself, but no clock, disk, limit or voter, and nothing that a
+package's fault did. So it counts as applied, to every node, until its own heal measures that it is
+gone; a heal that asks for what was never noted raises, and the fault is then reported as not
+healed. Only a Refusal, or parameters that are refused, say that nothing was done: the faults here
+raise no other error that a true run can meet, since each catches what a backend raises, before it
+acts (`before_acting`) and while it does.
 """
 
 from __future__ import annotations
@@ -13,7 +21,8 @@ from weakref import WeakKeyDictionary
 
 from cluster.backends.abilities import LinkShape
 from cluster.backends.base import Backend, NodeState
-from nemeses.base import Injection, Parameters, View, others, refused
+from extensions import ExtensionError
+from nemeses.base import Injection, ParameterError, Parameters, Refusal, View, others, refused
 from nemeses.disks import DiskError, DiskFull, DiskSlow, DiskStall
 from nemeses.lives import held_down, is_damaged
 from nemeses.processes import Stop
@@ -42,19 +51,30 @@ async def inject(
 ) -> Injection:
     """Apply the fault of this name and measure whether it bit.
 
-    What was applied joins `view.active`, bitten or not; `acted` is called before it is measured. If
-    this is cancelled while it applies, `heal_all` finds what it did.
+    What was applied, or may have been, joins `view.active`, bitten or not; `acted` is called before
+    it is measured. If this is cancelled while it applies, `heal_all` finds what it did.
     """
     try:
         fault = fault_named(name)
-        injection = await fault.inject(view, parameters)
-    except Exception as error:  # noqa: BLE001  (whatever a fault meets belongs in the history)
+    except (ParameterError, ExtensionError) as error:
         return refused(name, parameters, _reason(error))
-    if not injection.applied:
+    unknown = Injection(name, dict(parameters), view.backend.nodes, verified=False, applied=True)
+    try:
+        injection = _checked(await fault.inject(view, parameters))
+    except Refusal as refusal:
+        return refused(name, parameters, str(refusal))
+    except ParameterError as error:
+        return refused(name, parameters, _reason(error))
+    except Exception as error:  # noqa: BLE001  (whatever a fault meets belongs in the history)
+        injection = replace(unknown, detail={"reason": f"{_reason(error)}, perhaps after it acted"})
+    if not (injection.applied or injection.targets or injection.verified):
         return injection
+    injection = replace(injection, applied=True)
     view.active.append(injection)
     acted()
-    verified = await _guarded(injection, fault.verify(view, injection))
+    if injection.key is unknown.key:
+        return injection
+    verified = await _measure(injection, fault.verify(view, injection))
     for place, active in enumerate(view.active):
         if active.key is injection.key:  # it may have been healed meanwhile
             view.active[place] = verified
@@ -70,7 +90,7 @@ async def heal(view: View, injection: Injection) -> Injection:
     if not injection.applied:
         return replace(injection, verified=True, detail={"nothing": "it was not applied"})
     met = {(node, view.backend.incarnation(node)) for node in injection.targets}
-    healed = await _guarded(injection, fault_named(injection.fault).heal(view, injection))
+    healed = await _measure(injection, fault_named(injection.fault).heal(view, injection))
     if injection.detail.get("may_end_node"):
         _failed_late.setdefault(view.backend, set()).update(met)
     if healed.verified:
@@ -171,12 +191,21 @@ def _swept(found: Sequence[str], failed: Sequence[str]) -> tuple[Injection, ...]
     return (Injection(SWEEP, {}, tuple(found), verified=not failed, detail=detail),)
 
 
-async def _guarded(injection: Injection, act: Awaitable[Injection]) -> Injection:
+async def _measure(injection: Injection, act: Awaitable[Injection]) -> Injection:
+    """Return what a fault measured of an injection, which stays applied until it is healed."""
     try:
-        return await act
+        found = _checked(await act)
     except Exception as error:  # noqa: BLE001  (as in `inject`)
         detail = {**injection.detail, "reason": _reason(error)}
         return replace(injection, verified=False, detail=detail)
+    return replace(found, applied=True, key=injection.key)
+
+
+def _checked(answer: object) -> Injection:
+    """Refuse what is no Injection: a fault of a package may answer anything. Raises TypeError."""
+    if not isinstance(answer, Injection):
+        raise TypeError(f"a fault answers with an Injection, not {answer!r}")
+    return answer
 
 
 def _reason(error: Exception) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from cluster.backends.base import Link, Probe
 from cluster.names import unknown
-from nemeses.base import Injection, ParameterError, Parameters, View, refused
+from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refused
 from nemeses.linkwords import links_of
 from nemeses.needs import lacking, messages_of
 from nemeses.targets import check_keys
@@ -76,7 +76,8 @@ class Hold:
         named = links_of(self.name, parameters.get("links", ""), nodes)
         links = named or tuple((a, b) for a in nodes for b in nodes if a != b)
         types = [kind for kind in parameters.get("types", "").split(",") if kind]
-        hold = await messages.hold(links, types)
+        with before_acting():  # of an error it undoes what it has done
+            hold = await messages.hold(links, types)
         ends = dict.fromkeys(end for link in links for end in link)
         return Injection(
             self.name,

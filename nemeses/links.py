@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from cluster.backends.abilities import LinkShape, ShapeMeasure, Shaping
-from cluster.backends.base import Backend, Link, Probe
+from cluster.backends.base import Backend, BackendError, Link, Probe
 from cluster.backends.shapes import PERFECT, combine, left_effects, missing_effects
 from cluster.names import unknown
 from nemeses.at_once import at_once
@@ -21,7 +22,9 @@ from nemeses.base import (
     Injection,
     ParameterError,
     Parameters,
+    Refusal,
     View,
+    before_acting,
     measured,
     others,
     refused,
@@ -100,7 +103,8 @@ class LinkFault:
         shaping = backend.abilities().shaping
         if shaping is None:
             return refused(self.name, parameters, _why_not(backend))
-        choice = await choose(view, parameters.get("targets", "random"), {})
+        with before_acting():
+            choice = await choose(view, parameters.get("targets", "random"), {})
         if not choice.nodes:
             return refused(self.name, parameters, choice.reason)
         direction = parameters.get("direction", "both")
@@ -114,17 +118,25 @@ class LinkFault:
             links=links,
             applied=True,
         )
-        await shaping.shape(
-            {link: combine([self.shape(parameters), *_others(view, injection, link)])
-             for link in links}
-        )  # fmt: skip
+        shapes = {
+            link: combine([self.shape(parameters), *_others(view, injection, link)])
+            for link in links
+        }
+        before = shaping.shaped()
+        try:
+            await shaping.shape(shapes)
+        except BackendError as error:
+            if shaping.shaped() == before:  # what a host refused is remembered (`Shaping.shape`)
+                raise Refusal(str(error)) from error
+            injection = replace(injection, detail={**injection.detail, "error": str(error)})
         return injection
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """Measure whether the links behave as asked."""
         sample = _sample(view, injection.links, MEASURED_LINKS_MAX)
         seen, wrong = await _verify(view.backend, sample)
-        return measured(injection, {"measured": seen}, wrong)
+        error = injection.detail.get("error")
+        return measured(injection, {"measured": seen}, [error, *wrong] if error else wrong)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """Give the links what the other faults in force leave them, and measure that.
@@ -135,9 +147,11 @@ class LinkFault:
         assert shaping is not None, "it was injected"
         last = _sample(view, injection.links, 1)
         before, gone = await _verify(view.backend, last) if last else ({}, [])
-        was = {link: shaping.shaped().get(link, PERFECT) for link in injection.links}
-        now = {link: combine(_others(view, injection, link)) for link in injection.links}
-        await shaping.shape(now)
+        others_do = {link: _others(view, injection, link) for link in injection.links}
+        mine = self.shape(injection.parameters)
+        # Not what is in force: of that a heal that failed before has left nothing to look for.
+        was = {link: combine([mine, *shapes]) for link, shapes in others_do.items()}
+        await shaping.shape({link: combine(shapes) for link, shapes in others_do.items()})
         sample = _sample(view, injection.links, MEASURED_LINKS_MAX)
         after, left = await _until_healed(view.backend, {link: was[link] for link in sample})
         detail = {"before_heal": before, "after_heal": after} | (

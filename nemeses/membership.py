@@ -102,7 +102,7 @@ def lost_voters(view: View) -> list[str]:
     """Name the voters that have lost their disks and are not replaced yet, or may lose them now."""
     active = [injection for injection in view.active if injection.fault == DISK_WIPE]
     known = {node for injection in active for node in injection.targets}
-    chosen = [own for injection in active for own in injection.detail["chosen"].items()]
+    chosen = [own for injection in active for own in injection.detail.get("chosen", {}).items()]
     lost = {node for node, own in chosen if LOST in own}
     return sorted(lost | {node for fault, node in hit(view) if fault == DISK_WIPE} - known)
 

@@ -15,7 +15,7 @@ from cluster.backends.base import BackendError, NodeState
 from cluster.values import valueclass
 from nemeses.asking import until
 from nemeses.at_once import at_once
-from nemeses.base import Injection, ParameterError, Parameters, View, refused
+from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refused
 from nemeses.legality import refusals
 from nemeses.lives import applying, hit, keeper
 from nemeses.targets import check_keys, check_target, choose
@@ -76,8 +76,9 @@ class NodeFault:
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`."""
         self.check(parameters, view.backend.nodes)
-        unable = {**await refusals(self.name, view.backend), **self._taken(view)}
-        choice = await choose(view, parameters.get("targets", "random"), unable)
+        with before_acting():
+            unable = {**await refusals(self.name, view.backend), **self._taken(view)}
+            choice = await choose(view, parameters.get("targets", "random"), unable)
         if not choice.nodes:
             return refused(self.name, parameters, choice.reason)
         taken = self._taken(view)  # another one may have been quicker than the choice
@@ -88,10 +89,8 @@ class NodeFault:
             return await self._act(view, choice.nodes, parameters)
 
     async def _act(self, view: View, nodes: tuple[str, ...], parameters: Parameters) -> Injection:
-        try:
+        with before_acting():
             chosen = await self.choose_details(view, nodes, parameters)
-        except BackendError as error:
-            return refused(self.name, parameters, str(error))
         seen = await on_each(nodes, lambda node: self.apply(view, node, chosen[node]))
         detail: dict[str, Any] = {"nodes": _details(seen), "chosen": chosen}
         if self.may_end_node:

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cluster.backends.base import Ability, Backend, Link, LinkMeasure, NodeState, Probe
+from cluster.backends.base import (
+    Ability,
+    Backend,
+    BackendError,
+    Link,
+    LinkMeasure,
+    NodeState,
+    Probe,
+)
 from cluster.names import unknown
 from cluster.values import valueclass
 from nemeses import grudges
@@ -17,6 +25,7 @@ from nemeses.base import (
     ParameterError,
     Parameters,
     View,
+    before_acting,
     controllers,
     measured,
     others,
@@ -118,17 +127,22 @@ class Partition:
         """See `Fault.inject`."""
         nodes = view.backend.nodes
         self.check(parameters, nodes)
-        cut = await _chosen(view, parameters)
+        with before_acting():
+            cut = await _chosen(view, parameters)
         if not cut.links:
             return refused(self.name, parameters, cut.reason)
-        await view.backend.cut_links(cut.links)
         links = tuple(sorted(cut.links))
+        detail: dict[str, Any] = {"cut": _names(links)}
+        try:
+            await view.backend.cut_links(cut.links)
+        except BackendError as error:  # some may be cut
+            detail["error"] = str(error)
         return Injection(
             self.name,
             dict(parameters),
             cut.targets,
             verified=False,
-            detail={"cut": _names(links)},
+            detail=detail,
             links=links,
             applied=True,
         )
@@ -144,7 +158,8 @@ class Partition:
             "broken": _names(broken),
             "unmeasured": _names(unmeasured),
         }
-        reasons = [f"bytes pass {name}" for name in _names(leaking)]
+        reasons = [injection.detail["error"]] if "error" in injection.detail else []
+        reasons += [f"bytes pass {name}" for name in _names(leaking)]
         reasons += [f"nothing passes {name}, which is not cut" for name in _names(broken)]
         reasons += [f"{name} is open" for name in _names(set(injection.links) - cut)]
         if set(injection.links) <= set(unmeasured):

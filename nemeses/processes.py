@@ -14,7 +14,7 @@ from cluster.backends.abilities import Keep
 from cluster.backends.base import Ability, Backend, BackendError, NodeState, Probe, ProcessIdentity
 from cluster.names import unknown
 from nemeses.at_once import at_once
-from nemeses.base import Injection, ParameterError, Parameters, View, refused
+from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refused
 from nemeses.legality import GRACEFUL_RESTART, refusals
 from nemeses.lives import keeper
 from nemeses.targets import check_keys, check_target, choose
@@ -56,12 +56,13 @@ class ProcessFault:
         self.check(parameters, view.backend.nodes)
         if reason := self.lacking(view, parameters):
             return refused(self.name, parameters, reason)
-        unable = await refusals(self.rule(parameters), view.backend)
-        choice = await choose(view, parameters.get("targets", "random"), unable)
+        backend = view.backend
+        with before_acting():
+            unable = await refusals(self.rule(parameters), backend)
+            choice = await choose(view, parameters.get("targets", "random"), unable)
+            before = {node: _name(await backend.process(node)) for node in choice.nodes}
         if not choice.nodes:
             return refused(self.name, parameters, choice.reason)
-        backend = view.backend
-        before = {node: _name(await backend.process(node)) for node in choice.nodes}
         errors = await _for_each(choice.nodes, lambda node: self.apply(backend, node, parameters))
         detail = {"processes_before": before, **self.extra_detail(backend, parameters)}
         if errors:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from cluster.backends.base import NodeState, Probe
 from nemeses.asking import describe, epoch_of, leading, until
-from nemeses.base import Injection, Parameters, View, controllers, refused
+from nemeses.base import Injection, Parameters, View, before_acting, controllers, refused
 from nemeses.targets import check_keys, check_target, choose
 
 EFFECT_TIMEOUT_S = 8.0
@@ -57,17 +57,19 @@ class Resign:
         requests = view.backend.abilities().requests
         if requests is None:
             return refused(self.name, parameters, _unable(view).reason or "impossible here")
-        unable = await _not_running(view)
-        choice = await choose(view, parameters.get("targets", "leader"), unable)
+        with before_acting():
+            unable = await _not_running(view)
+            choice = await choose(view, parameters.get("targets", "leader"), unable)
         if not choice.nodes:
             return refused(self.name, parameters, choice.reason)
         asked = {node: await describe(view, node) for node in choice.nodes}
         epochs = {node: quorum.leader_epoch for node, quorum in asked.items() if quorum is not None}
         if not epochs:
             return refused(self.name, parameters, f"{', '.join(choice.nodes)} does not lead")
-        for node in epochs:
-            await requests.send(node, "resign")
         detail = {"epoch_before": max(epochs.values())}
+        with before_acting():  # nothing is left of a signal to the nodes before one that died
+            for node in epochs:
+                await requests.send(node, "resign")
         return Injection(
             self.name, dict(parameters), tuple(epochs), verified=False, detail=detail, applied=True
         )
@@ -133,13 +135,14 @@ class Snapshot:
         requests = view.backend.abilities().requests
         if requests is None:
             return refused(self.name, parameters, _unable(view).reason or "impossible here")
-        unable = await _not_running(view)
-        choice = await choose(view, parameters.get("targets", "random"), unable)
+        with before_acting():  # as of `Resign.inject`
+            unable = await _not_running(view)
+            choice = await choose(view, parameters.get("targets", "random"), unable)
+            before = {node: await requests.latest_snapshot(node) for node in choice.nodes}
+            for node in choice.nodes:
+                await requests.send(node, "snapshot")
         if not choice.nodes:
             return refused(self.name, parameters, choice.reason)
-        before = {node: await requests.latest_snapshot(node) for node in choice.nodes}
-        for node in choice.nodes:
-            await requests.send(node, "snapshot")
         return Injection(
             self.name,
             dict(parameters),

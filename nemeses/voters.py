@@ -34,6 +34,7 @@ from nemeses.base import (
     ParameterError,
     Parameters,
     View,
+    before_acting,
     controllers,
     measured,
     refused,
@@ -131,8 +132,9 @@ class Voters:
         self, view: View, parameters: Parameters, change: str, quorum: DescribeQuorumResponse
     ) -> Injection:
         voters = directories(quorum)
-        unable = await _unable(view, voters, joins=change == "add")
-        choice = await choose(view, parameters.get("targets", "random"), unable)
+        with before_acting():
+            unable = await _unable(view, voters, joins=change == "add")
+            choice = await choose(view, parameters.get("targets", "random"), unable)
         if not choice.nodes:
             return refused(self.name, parameters, choice.reason)
         node = choice.nodes[0]

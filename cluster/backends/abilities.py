@@ -130,7 +130,10 @@ class Shaping(Protocol):
         """Try each part of the shape in a throw-away place."""
 
     async def shape(self, links: Mapping[Link, LinkShape]) -> None:
-        """Give these links a shape; the perfect one removes it."""
+        """Give these links a shape; the perfect one removes it.
+
+        Raises BackendError; where a link may have changed all the same, `shaped` has it.
+        """
 
     def shaped(self) -> Mapping[Link, LinkShape]:
         """What is in force."""

@@ -88,7 +88,8 @@ class HostShaping:
         """See `Shaping.shape`. What a host refuses stays remembered, so that a heal undoes it."""
         touched: dict[str, None] = {}
         for link, shape in sorted(links.items()):
-            if self._shapes.get(link, PERFECT) == shape:
+            refused = self._shapes.get(link) == PERFECT  # by a host, else it were not remembered
+            if self._shapes.get(link, PERFECT) == shape and not refused:
                 continue
             self._shapes[link] = shape
             touched.update(dict.fromkeys(link))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from types import SimpleNamespace
 
 import pytest
 
-from cluster.backends.abilities import LinkShape, ShapeMeasure
+from cluster.backends.abilities import Completed, LinkShape, ShapeMeasure
 from cluster.backends.arrivals import Arrivals
+from cluster.backends.base import BackendError
 from cluster.backends.linkshaper import Wire
 from cluster.backends.shapes import PERFECT, combine, left_effects, missing_effects
+from cluster.backends.shaping import HostShaping
 
 pytestmark = pytest.mark.slow
 
@@ -119,3 +123,29 @@ def test_reordered_packets_overtake_even_without_a_delay():
     ahead = [mixed.departures(0.0, 100)[0] == 0.0 for _ in range(1000)]
     assert 350 < sum(ahead) < 650
     assert wire(duplicate=1.0).departures(1.0, 100) == [1.0, 1.0]
+
+
+def test_a_shape_that_a_host_refused_to_take_away_is_taken_away_by_the_next_heal():
+    link, rules, refusing = ("n1", "n2"), [], [False]
+
+    async def run(_command, *, stdin=b"", timeout_s=10.0):
+        del timeout_s
+        if not refusing[0]:
+            rules[:] = [stdin]
+        return Completed(int(refusing[0]), b"", b"no")
+
+    hosts = {n: SimpleNamespace(node=n, address=f"10.0.0.{n[1]}", run=run) for n in link}
+    shaping = HostShaping(SimpleNamespace(), hosts, "run-1", SimpleNamespace())
+
+    async def body():
+        await shaping.shape({link: LinkShape(loss=0.5)})
+        assert b"drop" in rules[0]
+        refusing[0] = True
+        with pytest.raises(BackendError):
+            await shaping.shape({link: PERFECT})
+        refusing[0] = False
+        await shaping.shape({link: PERFECT})
+
+    asyncio.run(body())
+    assert b"drop" not in rules[0]
+    assert shaping.shaped() == {}

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from waiting import eventually
 
-from cluster.backends.base import NodeState
+from cluster.backends.base import BackendError, NodeState
 from nemeses.base import ParameterError
 from nemeses.drive import SWEEP, heal, heal_all, inject, start_ended
 from nemeses.registry import FAULTS, check_fault, fault_named
@@ -85,10 +85,45 @@ def test_an_error_becomes_an_unverified_injection_and_not_an_exception(with_view
 
         view.leader = broken
         result = await inject(view, "kill", {"targets": "leader"})
-        assert (result.applied, result.verified) == (False, False)
-        assert result.detail["reason"] == "RuntimeError: lost my way"
+        assert (result.applied, result.verified) == (True, False)
+        assert result.detail["reason"].startswith("RuntimeError: lost my way")
+        assert (await heal(view, result)).verified
+        assert view.active == []
         unknown = await inject(view, "kil", {})
+        assert not unknown.applied
         assert "did you mean 'kill'" in unknown.detail["reason"]
+
+    with_view(body)
+
+
+def test_a_backend_that_fails_before_a_fault_acts_makes_a_refusal(with_view):
+    async def body(view) -> None:
+        async def broken(_node: str) -> NodeState:
+            raise BackendError("the host does not answer")
+
+        view.backend.state = broken
+        for name in ("kill", "pause", "clock-jump", "disk-wipe"):
+            result = await inject(view, name, {"targets": "node:n1"})
+            assert (result.applied, result.detail["reason"]) == (False, "the host does not answer")
+        assert view.active == []
+
+    with_view(body)
+
+
+def test_a_partition_that_fails_in_part_is_no_refusal(with_view):
+    async def body(view) -> None:
+        cut_links = view.backend.cut_links
+
+        async def some(links) -> None:
+            await cut_links(sorted(links)[:1])
+            raise BackendError("n3 does not answer")
+
+        view.backend.cut_links = some
+        result = await inject(view, "partition", {"shape": "links", "links": "n1>n2,n1>n3"})
+        assert (result.applied, result.verified) == (True, False)
+        assert "n3 does not answer" in result.detail["reason"]
+        assert (await heal(view, result)).verified
+        assert view.backend.links_cut() == frozenset()
 
     with_view(body)
 

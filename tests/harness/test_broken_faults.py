@@ -1,0 +1,173 @@
+"""Faults that raise, answer nonsense or contradict themselves: what they did is healed or reported.
+
+The cluster is whole again at the end, or the run is no PASS: checked in whole runs in virtual time.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from checkers.runs.faults import not_healed
+from cluster.backends.base import BackendError, NodeState, Probe
+from nemeses.base import Injection, ParameterError, Refusal
+from nemeses.registry import FAULTS
+from tests.harness.fake_cluster import FakeCluster
+from tests.harness.test_run_phases import notes, plan, play
+
+THE_PLAN = {
+    "duration_s": 8,
+    "rate_per_s": 20,
+    "faults": [],
+    "schedule": [{"fault": "theirs", "at_s": 1, "for_s": 2}],
+    "workload_options": {"keys": 3},
+}
+
+
+class Theirs:
+    """Pauses n1 and cuts it off, and marks it in a way that no backend knows of."""
+
+    name = "theirs"
+
+    def __init__(self):
+        self.marked = set()
+        self.injected = 0
+
+    def check(self, parameters, nodes):
+        pass
+
+    def options(self, nodes):
+        return ({},)
+
+    async def probe(self, view):
+        return Probe(possible=True)
+
+    async def inject(self, view, parameters):
+        self.injected += 1
+        await view.backend.pause("n1")
+        await view.backend.cut_links([("n1", "n2")])
+        self.marked.add("n1")
+        return Injection("theirs", {}, ("n1",), verified=False, applied=True)
+
+    async def verify(self, view, injection):
+        return replace(injection, verified=True)
+
+    async def heal(self, view, injection):
+        for node in injection.targets:
+            await view.backend.resume(node)
+            self.marked.discard(node)
+        await view.backend.restore_links([("n1", "n2")])
+        return replace(injection, verified=True)
+
+
+class NamesItself(Theirs):
+    """Heals what it noted, which is unknown where it raised."""
+
+    async def heal(self, view, injection):
+        self.marked.discard(injection.detail["node"])
+        return replace(injection, verified=True)
+
+
+def raises(error, fault=Theirs):
+    class Raises(fault):
+        async def inject(self, view, parameters):
+            await super().inject(view, parameters)
+            raise error
+
+    return Raises()
+
+
+class AnswersNothing(Theirs):
+    async def inject(self, view, parameters):
+        await super().inject(view, parameters)
+
+
+class ForgetsThatItActed(Theirs):
+    async def inject(self, view, parameters):
+        return replace(await super().inject(view, parameters), applied=False, verified=True)
+
+
+class ForgetsInVerify(Theirs):
+    async def verify(self, view, injection):
+        return Injection("theirs", {}, ("n1",), verified=True)
+
+
+class HealsNothing(Theirs):
+    async def heal(self, view, injection):
+        await super().heal(view, injection)
+
+
+def run_with(monkeypatch, fault):
+    """Return the events of a run with a package's fault, and the cluster after its heals."""
+    monkeypatch.setitem(FAULTS._own, "theirs", fault)
+    cluster = FakeCluster()
+    left = {}
+    down = cluster.down
+
+    async def look_and_go_down():
+        left.setdefault("paused", [n for n, s in cluster.states.items() if s is NodeState.PAUSED])
+        left.setdefault("cut", sorted(cluster.cut))
+        await down()
+
+    cluster.down = look_and_go_down
+    events, _ = play(plan(**THE_PLAN), cluster)
+    return events, {**left, "marked": sorted(fault.marked)}
+
+
+WHOLE = {"paused": [], "cut": [], "marked": []}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Theirs(),
+        raises(RuntimeError("lost my way")),
+        raises(BackendError("n2 cannot be reached")),
+        AnswersNothing(),
+        ForgetsThatItActed(),
+        ForgetsInVerify(),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
+def test_what_a_fault_did_is_healed_whatever_it_says_of_it(monkeypatch, fault):
+    events, left = run_with(monkeypatch, fault)
+    assert fault.injected > 0
+    assert left == WHOLE
+    assert not_healed(events) == []
+
+
+@pytest.mark.parametrize(
+    "fault", [raises(RuntimeError("lost my way"), NamesItself), HealsNothing()]
+)
+def test_what_cannot_be_measured_to_be_gone_is_reported(monkeypatch, fault):
+    events, _ = run_with(monkeypatch, fault)
+    assert fault.injected == 1  # it is not tried again on top of what is left
+    [left] = not_healed(events)
+    assert left.startswith("theirs of n1")
+
+
+def test_an_injection_that_raised_is_journaled_with_its_reason_and_every_node(monkeypatch):
+    events, _ = run_with(monkeypatch, raises(RuntimeError("lost my way")))
+    injected = [value for value in notes(events, "theirs") if value["phase"] == "inject"]
+    assert injected[0]["targets"] == ["n1", "n2", "n3"]
+    assert injected[0]["verified"] is False
+    assert "RuntimeError: lost my way" in injected[0]["detail"]["reason"]
+
+
+@pytest.mark.parametrize("refusal", [Refusal("no leader"), ParameterError("no such node")])
+def test_a_refusal_needs_no_heal(monkeypatch, refusal):
+    class Refuses(Theirs):
+        async def inject(self, view, parameters):
+            self.injected += 1
+            raise refusal
+
+        async def heal(self, view, injection):
+            raise AssertionError("there is nothing to heal")
+
+    fault = Refuses()
+    events, left = run_with(monkeypatch, fault)
+    assert fault.injected > 1  # it is tried again
+    assert left == WHOLE
+    assert not_healed(events) == []
+    values = notes(events, "theirs")
+    assert {tuple(value["targets"]) for value in values} == {()}
+    assert str(refusal) in values[0]["detail"]["reason"]
