@@ -15,9 +15,7 @@ writes the whole list into the log, so long runs want more keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from random import Random
-from typing import Any
+from collections.abc import Sequence
 
 from checkers.registry import CheckSpec
 from cluster.client.admin_client import Outcome
@@ -29,12 +27,10 @@ from workloads.base import (
     Completion,
     Op,
     Option,
-    Role,
     WorkloadClient,
     WorkloadKind,
-    completion,
 )
-from workloads.target import Target
+from workloads.keyed import Keyed, TargetClient
 
 _NO_TOPIC = ErrorCode.unknown_topic_or_partition.name
 
@@ -45,32 +41,12 @@ OPTIONS = {
 
 
 @valueclass
-class Append:
+class Append(Keyed):
     """The workload with its options."""
 
-    keys: int
-    append_fraction: float
     name: str = "append"
-
-    def key(self, number: int) -> str:
-        """Name of a list, e.g. `l3`."""
-        return f"l{number:0{len(str(self.keys - 1))}}"
-
-    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        """Read random lists and append to them; this worker appends `w<worker>.<count>`."""
-        fractions = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.append_fraction}
-        count = 0
-        while True:
-            key = self.key(random.randrange(self.keys))
-            if random.random() < fractions[role]:
-                yield Op("append", key, f"w{worker}.{count}")
-                count += 1
-            else:
-                yield Op("read", key)
-
-    def final_operations(self) -> Sequence[Op]:
-        """Read every list once more."""
-        return tuple(Op("read", self.key(number)) for number in range(self.keys))
+    letter = "l"
+    write = "append"
 
     def cells(self) -> Sequence[str]:
         """All lists."""
@@ -89,12 +65,8 @@ class Append:
         )
 
 
-class AppendClient:
+class AppendClient(TargetClient):
     """One process's client."""
-
-    def __init__(self, context: ClientContext) -> None:
-        self._context = context
-        self._target = Target(context)
 
     async def invoke(self, op: Op) -> Completion:
         """Perform a read or an append."""
@@ -131,11 +103,7 @@ class AppendClient:
                 outcome = Outcome("ok", elements(cell.decode(outcome.value or "")))
             elif outcome.error == _NO_TOPIC:
                 outcome = Outcome("ok", [])
-        self._target.learn(node, outcome)
-        return completion(outcome, node, op.value)
-
-    async def close(self) -> None:
-        """Nothing is held."""
+        return self._completion(node, outcome, op.value)
 
 
 def elements(value: str) -> list[str]:
@@ -143,11 +111,9 @@ def elements(value: str) -> list[str]:
     return [element for element in value.split(",") if element]
 
 
-def create(options: Mapping[str, Any]) -> Append:
-    """Make the workload from validated options."""
-    return Append(keys=options["keys"], append_fraction=options["append_fraction"])
-
-
 KIND = WorkloadKind(
-    "append", "elements appended to config lists and read back; linearizable lists", OPTIONS, create
+    "append",
+    "elements appended to config lists and read back; linearizable lists",
+    OPTIONS,
+    lambda options: Append(options["keys"], options["append_fraction"]),
 )

@@ -34,9 +34,8 @@ from workloads.base import (
     Role,
     WorkloadClient,
     WorkloadKind,
-    completion,
 )
-from workloads.target import Target
+from workloads.keyed import Plain, TargetClient
 
 FIRST_BROKER_ID: Final = 2_000
 """Fake brokers are numbered from here, so that no node is taken for one."""
@@ -53,7 +52,7 @@ OPTIONS = {
 
 
 @valueclass
-class Brokers:
+class Brokers(Plain):
     """The workload with its options."""
 
     brokers: int
@@ -89,10 +88,6 @@ class Brokers:
         """Look at every broker once more."""
         return tuple(Op("read", str(broker)) for broker in range(self.brokers))
 
-    def cells(self) -> Sequence[str]:
-        """None: what it writes is shown by other means."""
-        return ()
-
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return BrokersClient(context)
@@ -115,12 +110,11 @@ def _said(random: Random, broker: str, incarnation: str) -> Op:
     return Op(f, broker, {"incarnation": incarnation, "behind": behind})
 
 
-class BrokersClient:
-    """One process's client, which keeps the epochs that it was given."""
+class BrokersClient(TargetClient):
+    """One process's client, which keeps the epochs that it was given; registrations stay."""
 
     def __init__(self, context: ClientContext) -> None:
-        self._context = context
-        self._target = Target(context)
+        super().__init__(context)
         self._client = BrokerClient(context.client, context.timeout_ms)
         self._epochs: dict[tuple[str, str], int] = {}
 
@@ -140,8 +134,7 @@ class BrokersClient:
             incarnation = op.value["incarnation"]
             broker = FakeBroker(broker_id, incarnation)
             outcome = await self._speak(op, node, broker, (op.key, incarnation))
-        self._target.learn(node, outcome)
-        return completion(outcome, node, op.value)
+        return self._completion(node, outcome, op.value)
 
     async def _speak(
         self, op: Op, node: str, broker: FakeBroker, identity: tuple[str, str]
@@ -168,18 +161,10 @@ class BrokersClient:
             return Outcome("ok", {"epoch": epoch, "fenced": outcome.value["fenced"]})
         return outcome
 
-    async def close(self) -> None:
-        """Nothing is held: registrations stay until their sessions end."""
-
 
 def create(options: Mapping[str, Any]) -> Brokers:
     """Make the workload from validated options."""
-    return Brokers(
-        brokers=options["brokers"],
-        group=min(options["group"], options["brokers"]),
-        stage=options["stage"],
-        read_fraction=options["read_fraction"],
-    )
+    return Brokers(**{**options, "group": min(options["group"], options["brokers"])})
 
 
 KIND = WorkloadKind(

@@ -7,9 +7,8 @@ grows for as long as the run lasts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 from checkers.registry import CheckSpec
 from cluster.values import valueclass
@@ -21,9 +20,8 @@ from workloads.base import (
     Role,
     WorkloadClient,
     WorkloadKind,
-    completion,
 )
-from workloads.target import Target
+from workloads.keyed import Plain, TargetClient
 
 OPTIONS = {
     "partitions_max": Option(1, "most partitions of a topic", 1, 100),
@@ -31,7 +29,7 @@ OPTIONS = {
 
 
 @valueclass
-class Set:
+class Set(Plain):
     """The workload with its options."""
 
     partitions_max: int
@@ -46,14 +44,6 @@ class Set:
             yield Op("add", name, {"partitions": random.randint(1, self.partitions_max)})
             count += 1
 
-    def final_operations(self) -> Sequence[Op]:
-        """Nothing: the final reads of all nodes are the reads of this workload."""
-        return ()
-
-    def cells(self) -> Sequence[str]:
-        """None: what it writes is shown by other means."""
-        return ()
-
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return SetClient(context)
@@ -63,12 +53,8 @@ class Set:
         return (CheckSpec("durability", {"workload": self.name}),)
 
 
-class SetClient:
+class SetClient(TargetClient):
     """One process's client."""
-
-    def __init__(self, context: ClientContext) -> None:
-        self._context = context
-        self._target = Target(context)
 
     async def invoke(self, op: Op) -> Completion:
         """Add one name."""
@@ -81,22 +67,13 @@ class SetClient:
             op.value["partitions"],
             timeout_ms=self._context.timeout_ms,
         )
-        self._target.learn(node, outcome)
-        return completion(outcome, node, op.value)
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-def create(options: Mapping[str, Any]) -> Set:
-    """Make the workload from validated options."""
-    return Set(partitions_max=options["partitions_max"])
+        return self._completion(node, outcome, op.value)
 
 
 KIND = WorkloadKind(
     "set",
     "create unique topics; every acknowledged one on every node at the end",
     OPTIONS,
-    create,
+    lambda options: Set(**options),
     creates_partitions=True,
 )

@@ -37,6 +37,7 @@ from workloads.base import (
     WorkloadClient,
     WorkloadKind,
 )
+from workloads.keyed import Plain
 from workloads.log_client import MOVE, AtReplica, LogClient, Topics
 
 ACKS: Final[Mapping[str, Acks]] = {"all": -1, "1": 1, "0": 0}
@@ -58,7 +59,7 @@ _TARGETS: Final = 1_000_000
 
 
 @valueclass
-class Log:
+class Log(Plain):
     """The workload with its options."""
 
     topics: int
@@ -104,10 +105,6 @@ class Log:
             *(Op(POLL_ALL, key) for key in keys),
             *(AtReplica(POLL_ALL, key, replica=number) for key in keys for number in replicas),
         )
-
-    def cells(self) -> Sequence[str]:
-        """None: what it writes is shown by other means."""
-        return ()
 
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""

@@ -13,10 +13,6 @@ a refusal it looks again. A topic that does not exist is created first and count
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from random import Random
-from typing import Any
-
 from checkers.registry import CheckSpec
 from cluster.client.admin_client import Outcome
 from cluster.values import valueclass
@@ -25,12 +21,10 @@ from workloads.base import (
     Completion,
     Op,
     Option,
-    Role,
     WorkloadClient,
     WorkloadKind,
-    completion,
 )
-from workloads.target import Target
+from workloads.keyed import Keyed, TargetClient
 
 OPTIONS = {
     "topics": Option(16, "how many topics there are", 1, 10_000),
@@ -39,32 +33,15 @@ OPTIONS = {
 
 
 @valueclass
-class Partitions:
+class Partitions(Keyed):
     """The workload with its options."""
 
-    topics: int
-    growth_fraction: float
     name: str = "partitions"
+    letter = "p"
+    write = "increment"
 
-    def topic(self, number: int) -> str:
-        """Name of a topic, e.g. `p03`."""
-        return f"p{number:0{len(str(self.topics - 1))}}"
-
-    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        """Increment and read random topics."""
-        del worker  # nothing that a worker sends carries its number
-        fractions = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.growth_fraction}
-        while True:
-            topic = self.topic(random.randrange(self.topics))
-            yield Op("increment" if random.random() < fractions[role] else "read", topic)
-
-    def final_operations(self) -> Sequence[Op]:
-        """Read every topic once more."""
-        return tuple(Op("read", self.topic(number)) for number in range(self.topics))
-
-    def cells(self) -> Sequence[str]:
-        """None: what it writes is shown by other means."""
-        return ()
+    def value(self, worker: int, count: int) -> None:
+        """Nothing: an increment has no value."""
 
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
@@ -79,12 +56,11 @@ class Partitions:
         )
 
 
-class PartitionsClient:
+class PartitionsClient(TargetClient):
     """One process's client."""
 
     def __init__(self, context: ClientContext) -> None:
-        self._context = context
-        self._target = Target(context)
+        super().__init__(context)
         self._counts: dict[str, int] = {}
 
     async def invoke(self, op: Op) -> Completion:
@@ -95,8 +71,7 @@ class PartitionsClient:
         else:
             assert op.f == "increment", f"partitions know no {op.f}"
             node, outcome = await self._increment(op.key)
-        self._target.learn(node, outcome)
-        return completion(outcome, node)
+        return self._completion(node, outcome)
 
     async def _read(self, topic: str) -> tuple[str, Outcome]:
         """Return the node that was asked, and how it answered."""
@@ -139,15 +114,10 @@ class PartitionsClient:
             self._counts[topic] = count + 1
         return node, outcome
 
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-def create(options: Mapping[str, Any]) -> Partitions:
-    """Make the workload from validated options."""
-    return Partitions(topics=options["topics"], growth_fraction=options["growth_fraction"])
-
 
 KIND = WorkloadKind(
-    "partitions", "topics grow partition by partition; linearizable counters", OPTIONS, create
+    "partitions",
+    "topics grow partition by partition; linearizable counters",
+    OPTIONS,
+    lambda options: Partitions(options["topics"], options["growth_fraction"]),
 )

@@ -41,7 +41,7 @@ from cluster.node.protocol.messages import (
 from cluster.values import valueclass
 from workloads import register
 from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadClient, WorkloadKind
-from workloads.target import Target
+from workloads.keyed import TargetClient
 
 CHANGE: Final = "change-voters"
 REMOVE_ONLY: Final = {"change": "remove"}
@@ -107,12 +107,11 @@ class Reconfig:
         )
 
 
-class ReconfigClient:
+class ReconfigClient(TargetClient):
     """One process's client."""
 
     def __init__(self, context: ClientContext) -> None:
-        self._context = context
-        self._target = Target(context)
+        super().__init__(context)
         self._registers = register.RegisterClient(context)
 
     async def invoke(self, op: Op) -> Completion:
@@ -200,15 +199,10 @@ class ReconfigClient:
             return failed.outcome if failed.failure is Failure.WRONG_ANSWER else None
         return None
 
-    async def close(self) -> None:
-        """Nothing is held."""
-
 
 def create(options: Mapping[str, Any]) -> Reconfig:
     """Make the workload from validated options."""
-    registers = register.Register(
-        keys=options["keys"], write_fraction=options["write_fraction"], name="register"
-    )
+    registers = register.Register(options["keys"], options["write_fraction"])
     return Reconfig(registers, options["change_fraction"], options["return_fraction"])
 
 

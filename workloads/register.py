@@ -14,9 +14,7 @@ every key is written several times a second and a read that is stale by a second
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from random import Random
-from typing import Any
+from collections.abc import Sequence
 
 from checkers.registry import CheckSpec
 from cluster.values import valueclass
@@ -25,13 +23,11 @@ from workloads.base import (
     Completion,
     Op,
     Option,
-    Role,
     WorkloadClient,
     WorkloadKind,
-    completion,
     lagging_reads,
 )
-from workloads.target import Target
+from workloads.keyed import Keyed, TargetClient
 
 CONFIG_PREFIX = "kraftprobe.register."
 
@@ -42,32 +38,12 @@ OPTIONS = {
 
 
 @valueclass
-class Register:
+class Register(Keyed):
     """The workload with its options."""
 
-    keys: int
-    write_fraction: float
     name: str = "register"
-
-    def key(self, number: int) -> str:
-        """Name of a register, e.g. `k3`."""
-        return f"k{number:0{len(str(self.keys - 1))}}"
-
-    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        """Read and write random keys; this worker writes `w<worker>.<count>`."""
-        fractions = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.write_fraction}
-        count = 0
-        while True:
-            key = self.key(random.randrange(self.keys))
-            if random.random() < fractions[role]:
-                yield Op("write", key, f"w{worker}.{count}")
-                count += 1
-            else:
-                yield Op("read", key)
-
-    def final_operations(self) -> Sequence[Op]:
-        """Read every register once more."""
-        return tuple(Op("read", self.key(number)) for number in range(self.keys))
+    letter = "k"
+    write = "write"
 
     def cells(self) -> Sequence[str]:
         """All registers."""
@@ -85,12 +61,8 @@ class Register:
         )
 
 
-class RegisterClient:
+class RegisterClient(TargetClient):
     """One process's client."""
-
-    def __init__(self, context: ClientContext) -> None:
-        self._context = context
-        self._target = Target(context)
 
     async def invoke(self, op: Op) -> Completion:
         """Perform a read or a write."""
@@ -116,18 +88,12 @@ class RegisterClient:
                 cell.key,
                 timeout_ms=context.timeout_ms,
             )
-        self._target.learn(node, outcome)
-        return completion(outcome, node, op.value)
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-def create(options: Mapping[str, Any]) -> Register:
-    """Make the workload from validated options."""
-    return Register(keys=options["keys"], write_fraction=options["write_fraction"])
+        return self._completion(node, outcome, op.value)
 
 
 KIND = WorkloadKind(
-    "register", "config values written and read back; linearizable per key", OPTIONS, create
+    "register",
+    "config values written and read back; linearizable per key",
+    OPTIONS,
+    lambda options: Register(**options),
 )

@@ -15,9 +15,8 @@ creation of a name after a later one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any
 
 from checkers.registry import CheckSpec
 from cluster.values import valueclass
@@ -29,10 +28,9 @@ from workloads.base import (
     Role,
     WorkloadClient,
     WorkloadKind,
-    completion,
     lagging_reads,
 )
-from workloads.target import Target
+from workloads.keyed import Plain, TargetClient
 
 OPTIONS = {
     "names": Option(12, "how many topic names there are", 1, 10_000),
@@ -41,7 +39,7 @@ OPTIONS = {
 
 
 @valueclass
-class Topics:
+class Topics(Plain):
     """The workload with its options."""
 
     names: int
@@ -67,10 +65,6 @@ class Topics:
         """Describe every name once more."""
         return tuple(Op("describe", self.topic(number)) for number in range(self.names))
 
-    def cells(self) -> Sequence[str]:
-        """None: what it writes is shown by other means."""
-        return ()
-
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return TopicsClient(context)
@@ -86,12 +80,8 @@ class Topics:
         )
 
 
-class TopicsClient:
+class TopicsClient(TargetClient):
     """One process's client."""
-
-    def __init__(self, context: ClientContext) -> None:
-        self._context = context
-        self._target = Target(context)
 
     async def invoke(self, op: Op) -> Completion:
         """Perform a create, delete or describe."""
@@ -111,18 +101,12 @@ class TopicsClient:
             outcome = await client.describe_topic(
                 broker, op.key, lags=self._context.reads_lag, timeout_ms=timeout_ms
             )
-        self._target.learn(node, outcome)
-        return completion(outcome, node, op.value)
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-def create(options: Mapping[str, Any]) -> Topics:
-    """Make the workload from validated options."""
-    return Topics(names=options["names"], partitions_max=options["partitions_max"])
+        return self._completion(node, outcome, op.value)
 
 
 KIND = WorkloadKind(
-    "topics", "create, delete and describe on a small pool of names; linearizable", OPTIONS, create
+    "topics",
+    "create, delete and describe on a small pool of names; linearizable",
+    OPTIONS,
+    lambda options: Topics(**options),
 )

@@ -12,9 +12,8 @@ the same, as Kafka does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any
 
 from checkers.registry import CheckSpec
 from cluster.client.admin_client import Outcome
@@ -28,9 +27,8 @@ from workloads.base import (
     Role,
     WorkloadClient,
     WorkloadKind,
-    completion,
 )
-from workloads.target import Target
+from workloads.keyed import Plain, TargetClient
 
 KEY = "producer-ids"
 FIRST_BROKER_ID = 1_000
@@ -39,7 +37,7 @@ OPTIONS: dict[str, Option] = {}
 
 
 @valueclass
-class UniqueIds:
+class UniqueIds(Plain):
     """The workload; it has no options."""
 
     name: str = "unique-ids"
@@ -54,10 +52,6 @@ class UniqueIds:
         """Ask for one more: it must lie above all."""
         return (Op("allocate", KEY),)
 
-    def cells(self) -> Sequence[str]:
-        """None: what it writes is shown by other means."""
-        return ()
-
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         return UniqueIdsClient(context)
@@ -67,12 +61,11 @@ class UniqueIds:
         return (CheckSpec("linearizable", {"model": "producer-ids"}),)
 
 
-class UniqueIdsClient:
-    """One process's client."""
+class UniqueIdsClient(TargetClient):
+    """One process's client; its registration stays."""
 
     def __init__(self, context: ClientContext) -> None:
-        self._context = context
-        self._target = Target(context)
+        super().__init__(context)
         self._client = BrokerClient(context.client, context.timeout_ms)
         self._broker = FakeBroker(FIRST_BROKER_ID + context.worker)
         self._epoch: int | None = None
@@ -82,8 +75,7 @@ class UniqueIdsClient:
         assert op.f == "allocate", f"unique ids know no {op.f}"
         node = self._target.choose()
         outcome = await self._allocate(node)
-        self._target.learn(node, outcome)
-        return completion(outcome, node)
+        return self._completion(node, outcome)
 
     async def _allocate(self, node: str) -> Outcome:
         controller = self._context.endpoint(node, "CONTROLLER")
@@ -97,16 +89,10 @@ class UniqueIdsClient:
             self._epoch = None
         return outcome
 
-    async def close(self) -> None:
-        """Nothing is held: the registration stays."""
-
-
-def create(options: Mapping[str, Any]) -> UniqueIds:
-    """Make the workload."""
-    del options
-    return UniqueIds()
-
 
 KIND = WorkloadKind(
-    "unique-ids", "blocks of producer ids for fake brokers; disjoint and growing", OPTIONS, create
+    "unique-ids",
+    "blocks of producer ids for fake brokers; disjoint and growing",
+    OPTIONS,
+    lambda _: UniqueIds(),
 )
