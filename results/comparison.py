@@ -25,12 +25,23 @@ comparison is UNKNOWN rather than a PASS.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 
 from checkers.verdict import Status
+from results.strata import Stratum
 
+FIGURES: Mapping[str, bool] = {
+    "write_p50_ms": True,
+    "write_p99_ms": True,
+    "read_p50_ms": True,
+    "read_p99_ms": True,
+    "throughput_per_s": False,
+    "unavailability_s": True,
+    "recovery_s": True,
+}
+"""Name of each figure that is compared with a baseline -> whether higher is worse."""
 EXACT_MAX = 50
 """Runs of both sides for which counting takes well below a second."""
 _LEAST = 1e-3
@@ -86,6 +97,47 @@ def compare(
         new_median=median(xs),
         baseline_median=median(ys),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One figure of runs that did the same, on both sides."""
+
+    stratum: Stratum
+    figure: str
+    new: Sequence[float]
+    baseline: Sequence[float]
+    level: float
+    """Probability of a false alarm of this comparison alone."""
+    found: Comparison | None
+    """None where a side has no such figure."""
+    status: Status
+    """FAIL where the new runs are worse, UNKNOWN where nothing could be shown."""
+
+
+Samples = Mapping[Stratum, Mapping[str, Sequence[float]]]
+"""Stratum -> figure -> its value in each run (`results.strata.by_stratum`)."""
+
+
+def compare_all(
+    names: Sequence[tuple[Stratum, str]],
+    new: Samples,
+    baseline: Samples,
+    *,
+    level: float,
+    tolerance: float,
+) -> list[Compared]:
+    """Compare figures of strata; `level` is that of all comparisons together (Bonferroni)."""
+    found = []
+    for stratum, figure in names:
+        sides = new.get(stratum, {}).get(figure, []), baseline.get(stratum, {}).get(figure, [])
+        result, status, share = None, Status.UNKNOWN, level / len(names)
+        if all(sides):
+            worse = FIGURES[figure]
+            result = compare(*sides, higher_is_worse=worse)
+            status = result.status(share, tolerance, higher_is_worse=worse)
+        found.append(Compared(stratum, figure, *sides, share, result, status))
+    return found
 
 
 def rank_sum_p(xs: Sequence[float], ys: Sequence[float], *, exact_max: int = EXACT_MAX) -> float:

@@ -24,17 +24,6 @@ from results.strata import Stratum, asked_of
 _STARTED = re.compile(r"(\d{8}T\d{6}Z)-")
 _NS_PER_S = 1e9
 
-FIGURES: Mapping[str, bool] = {
-    "write-p50-ms": True,
-    "write-p99-ms": True,
-    "read-p50-ms": True,
-    "read-p99-ms": True,
-    "throughput-per-s": False,
-    "unavailability-s": True,
-    "recovery-s": True,
-}
-"""Name of each figure that is compared with a baseline -> whether higher is worse."""
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -60,7 +49,7 @@ class Facts:
     asked: str = ""
     """Digest of what its plan asks for (`results.strata.asked_of`)."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """By the names of FIGURES; a figure that the run does not have is missing."""
+    """By the names of `results.comparison.FIGURES`, without those that the run does not have."""
     signer: str | None = None
     """Principal who signed the run, of those that were asked for."""
     unsigned: str = ""
@@ -152,23 +141,23 @@ def started_of(run: str) -> dt.datetime | None:
 
 def _figures(run: RunInput) -> dict[str, float]:
     figures = figures_of(run)
-    found = {"throughput-per-s": float(figures["throughput_per_s"])}
+    found = {"throughput_per_s": float(figures["throughput_per_s"])}
     done = [operation for operation in run.operations if operation.type is EventType.OK]
     for kind, is_read in (("read", True), ("write", False)):
         took_ms = [(o.complete_ns - o.invoke_ns) / 1e6 for o in done if (o.f in READS) is is_read]
         if took_ms:
             p50, p99 = np.percentile(took_ms, (50, 99), method="inverted_cdf")
-            found |= {f"{kind}-p50-ms": float(p50), f"{kind}-p99-ms": float(p99)}
+            found |= {f"{kind}_p50_ms": float(p50), f"{kind}_p99_ms": float(p99)}
     end_ns = load_end_ns(run.notes)
     loaded = [o for o in run.operations if o.invoke_ns <= end_ns]
     if loaded:
         # Reads that are served, maybe stale, do not end an outage of writes.
         writes = figures["longest_write_outage"] or {"duration_ms": 0.0}
         outage_s = writes["duration_ms"] / 1000
-        found["unavailability-s"] = max(_unavailability_s(loaded), outage_s)
+        found["unavailability_s"] = max(_unavailability_s(loaded), outage_s)
     recoveries = _recoveries_s(figures["recoveries"], run.operations)
     if recoveries:
-        found["recovery-s"] = max(recoveries)
+        found["recovery_s"] = max(recoveries)
     return found
 
 

@@ -64,7 +64,7 @@ class Rules:
     signers: Signers | None = None
     """Of whom one must have signed a run."""
     measure: bool = False
-    """Whether the figures of each run are wanted (results.facts.FIGURES), which takes a while."""
+    """Whether the figures of each run are wanted, which takes a while."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from statistics import median
 from checkers.verdict import Status
 from results.catalogue import Row
 from results.comparison import Comparison, compare, rank_sum_p
-from results.trends import FIGURES, figures_of, is_observation, stratum_of
+from results.trends import STORED_FIGURES, figures_of, is_observation, stratum_of
 
 RUNS_MIN = 3
 """Runs from which on a figure is drawn."""
@@ -37,7 +37,7 @@ _TITLES = {
     "unavailability_s": "longest time without an ok, s",
     "recovery_s": "longest recovery from a fault, s",
 }
-assert _TITLES.keys() == set(FIGURES), "each figure has a title"
+assert _TITLES.keys() == set(STORED_FIGURES), "each figure has a title"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def charts_of(rows: Iterable[Row]) -> list[Chart]:
     drawn = [
         (what, figure, having)
         for what, found in sorted(groups.items())
-        for figure in FIGURES
+        for figure in STORED_FIGURES
         if len(having := [row for row in found if figure in figures_of(row)]) >= RUNS_MIN
     ]
     samples = [_samples(runs, figure) for _, figure, runs in drawn]

@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from checkers.verdict import Status
 from results.catalogue import Entry, Row
-from results.comparison import compare
+from results.comparison import Compared, compare_all
 from results.strata import Stratum, by_stratum
 
-FIGURES = ("write_p99_ms", "read_p99_ms", "unavailability_s", "recovery_s")
-"""Of `results.catalogue`; higher is worse."""
+STORED_FIGURES = ("write_p99_ms", "read_p99_ms", "unavailability_s", "recovery_s")
+"""Those of `results.comparison.FIGURES` that the catalogue has."""
 BY = ("campaign", "workload", "system", "build", "backend", "fault")
 """By what figures can be rolled up."""
 _VERDICTS = {Status.FAIL: "worse", Status.PASS: "not worse", Status.UNKNOWN: "unknown"}
@@ -53,18 +53,13 @@ def trends(
 ) -> list[Trend]:
     """Compare each figure of each kind of run that either side has."""
     new, old = by_stratum(_measured(entries)), by_stratum(_measured(baseline))
-    samples = [
-        (
-            f"{stratum}",
-            figure,
-            new.get(stratum, {}).get(figure, []),
-            old.get(stratum, {}).get(figure, []),
-        )
+    names = [
+        (stratum, figure)
         for stratum in {**new, **old}
-        for figure in FIGURES
+        for figure in STORED_FIGURES
+        if figure in new.get(stratum, {}) or figure in old.get(stratum, {})
     ]
-    samples = [each for each in samples if each[2] or each[3]]
-    return [_trend(*each, level / len(samples), tolerance) for each in samples]
+    return [_trend(each) for each in compare_all(names, new, old, level=level, tolerance=tolerance)]
 
 
 def roll_up(
@@ -123,23 +118,15 @@ def stratum_of(row: Row) -> Stratum:
 
 def figures_of(row: Row) -> dict[str, float]:
     """Return the figures that a run has."""
-    found = {name: getattr(row, name) for name in FIGURES}
+    found = {name: getattr(row, name) for name in STORED_FIGURES}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _trend(
-    what: str,
-    figure: str,
-    new: Sequence[float],
-    old: Sequence[float],
-    level: float,
-    tolerance: float,
-) -> Trend:
-    counts = what, figure, len(new), len(old)
-    if not new or not old:
-        return Trend(*counts, _median(new), _median(old), None, None, "unknown")
-    found = compare(new, old, higher_is_worse=True)
-    verdict = _VERDICTS[found.status(level, tolerance, higher_is_worse=True)]
+def _trend(each: Compared) -> Trend:
+    counts = f"{each.stratum}", each.figure, len(each.new), len(each.baseline)
+    found, verdict = each.found, _VERDICTS[each.status]
+    if found is None:
+        return Trend(*counts, _median(each.new), _median(each.baseline), None, None, verdict)
     medians = found.new_median, found.baseline_median
     return Trend(*counts, *medians, found.ratio, found.p, verdict)
 

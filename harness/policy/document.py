@@ -30,7 +30,7 @@ from cluster.values import valueclass
 from harness.errors import UsageError
 from harness.fields import Mutant, Nodes, Version
 from harness.schedule import FaultName
-from results.facts import FIGURES
+from results.comparison import FIGURES
 from workloads.registry import WORKLOADS
 
 _COUNT_MAX = 10**9
@@ -120,11 +120,11 @@ class Baseline:
 
     runs: Annotated[tuple[Text, ...], Field(min_length=1, description="a list of folders")]
     figures: Annotated[tuple[Figure, ...], _SOME] = (
-        "write-p99-ms",
-        "read-p99-ms",
-        "throughput-per-s",
-        "unavailability-s",
-        "recovery-s",
+        "write_p99_ms",
+        "read_p99_ms",
+        "throughput_per_s",
+        "unavailability_s",
+        "recovery_s",
     )
     level: Level = 0.05
     """Probability of a false alarm, over all comparisons together."""

@@ -90,8 +90,8 @@ def _amount(facts: Facts, each: Each) -> Iterator[Held]:
 
 def _kept(facts: Facts, each: Each) -> Iterator[Held]:
     for figure, limit_s, what in (
-        ("unavailability-s", each.unavailability_max_s, "nothing was served for {}"),
-        ("recovery-s", each.recovery_max_s, "after a fault it took {} until writes were served"),
+        ("unavailability_s", each.unavailability_max_s, "nothing was served for {}"),
+        ("recovery_s", each.recovery_max_s, "after a fault it took {} until writes were served"),
     ):
         if limit_s is None:
             continue

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from checkers.verdict import Status
 from harness.policy.document import Baseline
 from harness.policy.requirements import each_once
-from results.comparison import Comparison, compare
-from results.facts import FIGURES
+from results.comparison import Compared, Comparison, compare_all
 from results.gate import GateEntry, Requirement
 from results.refusals import one_line
 from results.strata import Stratum, by_stratum
@@ -38,18 +37,8 @@ def comparisons_of(
     if not new:
         return [Requirement("baseline", Status.UNKNOWN, "no run passes that could be compared")]
     names = [(stratum, figure) for stratum in new for figure in baseline.figures]
-    level = baseline.level / len(names)
-    return [
-        _compared(
-            one_line(f"no regression of {figure} in {stratum}"),
-            figure,
-            new[stratum].get(figure, []),
-            old.get(stratum, {}).get(figure, []),
-            baseline.tolerance,
-            level,
-        )
-        for stratum, figure in names
-    ]
+    shares = {"level": baseline.level, "tolerance": baseline.tolerance}
+    return [_requirement(each) for each in compare_all(names, new, old, **shares)]
 
 
 def _measured(entries: Sequence[GateEntry]) -> Iterator[tuple[Stratum, Mapping[str, float]]]:
@@ -59,29 +48,21 @@ def _measured(entries: Sequence[GateEntry]) -> Iterator[tuple[Stratum, Mapping[s
             yield facts.stratum, facts.figures
 
 
-def _compared(
-    name: str,
-    figure: str,
-    new: Sequence[float],
-    old: Sequence[float],
-    tolerance: float,
-    level: float,
-) -> Requirement:
-    if not new and not old:
-        return Requirement(name, Status.PASS, "neither these runs nor the baseline have any")
-    if not new or not old:
-        lacking = "these runs have" if not new else "the baseline has"
+def _requirement(each: Compared) -> Requirement:
+    name = one_line(f"no regression of {each.figure} in {each.stratum}")
+    if each.found is None:
+        if not each.new and not each.baseline:
+            return Requirement(name, Status.PASS, "neither these runs nor the baseline have any")
+        lacking = "these runs have" if not each.new else "the baseline has"
         return Requirement(name, Status.UNKNOWN, f"{lacking} none to compare")
-    higher_is_worse = FIGURES[figure]
-    found = compare(new, old, higher_is_worse=higher_is_worse)
-    status = found.status(level, tolerance, higher_is_worse=higher_is_worse)
     ending = {
         Status.PASS: ": not worse beyond noise",
         Status.FAIL: ": worse beyond noise",
-        Status.UNKNOWN: f"; so few runs can show no difference at the level {level:.2g}: "
-        f"{_runs_needed(level)} of each would",
-    }[status]
-    return Requirement(name, status, f"{_sentence(found, len(new), len(old))}{ending}")
+        Status.UNKNOWN: f"; so few runs can show no difference at the level {each.level:.2g}: "
+        f"{_runs_needed(each.level)} of each would",
+    }[each.status]
+    sentence = _sentence(each.found, len(each.new), len(each.baseline))
+    return Requirement(name, each.status, f"{sentence}{ending}")
 
 
 def _sentence(found: Comparison, new: int, old: int) -> str:

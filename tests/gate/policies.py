@@ -148,7 +148,7 @@ def against(text: str, new: tuple[str, ...], old: tuple[str, ...]) -> Make:
 EARLIER = tuple(f"earlier-{n}" for n in range(5))
 SAME = tuple(f"same-{n}" for n in range(5))
 SLOWER = tuple(f"slower-{n}" for n in range(5))
-LATENCIES = 'figures = ["write-p99-ms", "read-p99-ms"]\n'
+LATENCIES = 'figures = ["write_p99_ms", "read_p99_ms"]\n'
 
 
 def of_build(change: Callable[[dict[str, Any]], Any]) -> Callable[[RunStore], Any]:

@@ -94,17 +94,17 @@ HEAL = (5000, NEMESIS, "ok", "phase", {"name": "heal"})
 
 def test_unavailability_is_the_longest_time_without_an_answer_to_those_who_asked():
     found = figures(*operation(0, 10), *operation(20, 900, kind="fail"), *operation(910, 1510))
-    assert found["unavailability-s"] == pytest.approx(1.5)
+    assert found["unavailability_s"] == pytest.approx(1.5)
 
 
 def test_a_pause_in_which_nobody_asks_since_the_cluster_heals_is_no_unavailability():
     found = figures(*operation(0, 10), *operation(20, 30), HEAL, *operation(9000, 9010, "read"))
-    assert found["unavailability-s"] == pytest.approx(0.02)
+    assert found["unavailability_s"] == pytest.approx(0.02)
 
 
 def test_recovery_is_the_longest_time_from_a_fault_to_a_write():
     found = figures(*operation(0, 10), fault(100, "inject"), *operation(150, 400), HEAL)
-    assert found["recovery-s"] == pytest.approx(0.3)
+    assert found["recovery_s"] == pytest.approx(0.3)
 
 
 def test_a_fault_after_which_no_write_came_is_as_bad_as_it_was_awaited():
@@ -112,10 +112,10 @@ def test_a_fault_after_which_no_write_came_is_as_bad_as_it_was_awaited():
         *operation(0, 10), fault(100, "inject"), *operation(150, 160, kind="fail"),
         *operation(2100, 2200, kind="fail"),
     )  # fmt: skip
-    assert found["recovery-s"] == pytest.approx(2.0)
+    assert found["recovery_s"] == pytest.approx(2.0)
 
 
 def test_latencies_of_reads_and_writes_are_apart():
     found = figures(*operation(0, 10), *operation(20, 22, "read"))
-    assert (found["write-p99-ms"], found["read-p99-ms"]) == (10, 2)
-    assert "read-p50-ms" not in figures(*operation(0, 10))
+    assert (found["write_p99_ms"], found["read_p99_ms"]) == (10, 2)
+    assert "read_p50_ms" not in figures(*operation(0, 10))

@@ -15,7 +15,7 @@ from results.fault_figures import SCHEMAS, figure_tables
 from results.files import StoreError
 from results.pipeline import judge
 from results.tables import OPERATIONS_FILE
-from results.trends import FIGURES, roll_up, trends
+from results.trends import STORED_FIGURES, roll_up, trends
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def with_figure(entry, number, write_p99_ms):
 def compared(entries, new, old):
     sides = [[with_figure(entries[0], n, x) for n, x in enumerate(side)] for side in (new, old)]
     found = trends(*sides, level=0.05, tolerance=0.1)
-    assert [each.figure for each in found] == list(FIGURES)
+    assert [each.figure for each in found] == list(STORED_FIGURES)
     return found[0]
 
 
