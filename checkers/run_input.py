@@ -66,6 +66,12 @@ class RunInput:
     """Compares operations with the newest log, here or elsewhere."""
 
     @property
+    def required_evidence(self) -> Evidence:
+        """The evidence, for checks that need it: the registry gives them no run without."""
+        assert self.evidence is not None, "the registry asks for evidence first"
+        return self.evidence
+
+    @property
     def notes(self) -> Sequence[Event]:
         """The events of the nemesis."""
         return notes_of(self.events)

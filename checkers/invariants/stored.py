@@ -72,16 +72,16 @@ _CANCELLED_EVERY = 1 << 12
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge traces, logs and quorum-state files of all nodes."""
     traced = options.get("traced")
-    assert run.evidence is not None, "the registry asks for evidence first"
-    evidence, malformed = well_formed(run.evidence)
-    whole_of = run.evidence.nodes if traced is None else options.get("whole") or ()
-    disorder = disordered(run.evidence, whole_of)
-    disorder |= not_started(run, run.evidence, whole_of)
-    disorder |= unlike_faults(run, run.evidence, whole_of)
+    left = run.required_evidence
+    evidence, malformed = well_formed(left)
+    whole_of = left.nodes if traced is None else options.get("whole") or ()
+    disorder = disordered(left, whole_of)
+    disorder |= not_started(run, left, whole_of)
+    disorder |= unlike_faults(run, left, whole_of)
     disorder |= unlike_starts(
         run, evidence, options.get("starts") or {}, pids=options.get("pids") is True
     )
-    holes = incomplete(run.evidence, evidence) | disorder.keys()
+    holes = incomplete(left, evidence) | disorder.keys()
     damaged = set(evidence.nodes)
     if not run.extent.pending:  # else whose storage it was is not known
         damaged = hit_by_ending_fault(run.notes)

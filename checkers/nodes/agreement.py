@@ -71,8 +71,7 @@ def may_be_ended(note: Event) -> frozenset[str]:
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge the logs of all nodes against each other and against what they announced."""
     del options
-    assert run.evidence is not None, "the registry asks for evidence first"
-    evidence, malformed = well_formed(run.evidence)
+    evidence, malformed = well_formed(run.required_evidence)
     committed = {node: _announced(evidence.traces.get(node, ())) for node in evidence.nodes}
     deaths, doubts = _deaths(evidence, run)
     anomalies: list[Anomaly] = []
@@ -94,7 +93,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     )
     torn = {
         node: int(state["tornTailBytes"])
-        for node, state in sorted(run.evidence.quorum_states.items())
+        for node, state in sorted(run.required_evidence.quorum_states.items())
         if node in evidence.logs and _whole(state.get("tornTailBytes")) and state["tornTailBytes"]
     }
     if torn:

@@ -85,8 +85,8 @@ def validate(options: Mapping[str, Any]) -> None:
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge the final reads of all nodes; see `checkers.registry` for the options."""
-    assert run.evidence is not None, "the registry asks for evidence first"
-    evidence = replace(run.evidence, nodes=options.get("nodes", run.evidence.nodes))
+    evidence = run.required_evidence
+    evidence = replace(evidence, nodes=options.get("nodes", evidence.nodes))
     workload = str(options["workload"])
     prefix = str(options.get("config_prefix") or "")
     operations = asked_for(run.operations, options)

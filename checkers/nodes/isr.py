@@ -68,8 +68,7 @@ _PART: Final = 1_000
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge the longest log's decisions about partitions."""
-    assert run.evidence is not None, "the registry asks for evidence first"
-    evidence = run.evidence
+    evidence = run.required_evidence
     missing = without(evidence, "log", evidence.logs)
     node = longest_log(evidence)
     replay = _Replay(unclean=bool(options.get("unclean")))

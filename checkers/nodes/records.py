@@ -49,8 +49,7 @@ _ABSENT: Final = object()
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Compare journal, logs and final reads; see `checkers.registry` for the options."""
-    assert run.evidence is not None, "the registry asks for evidence first"
-    evidence, workload = run.evidence, str(options.get("workload"))
+    evidence, workload = run.required_evidence, str(options.get("workload"))
     traced = options.get("traced")
     missing = without(evidence, "log", evidence.logs) + _reads_gone(run)
     notes: list[str] = []
@@ -188,20 +187,20 @@ def _final_reads(
 
 def _reads_gone(run: RunInput) -> list[str]:
     """Name the nodes that were read in the end, by the journal, and of which no read is there."""
-    assert run.evidence is not None, "the registry asks for evidence first"
     notes = [e.value for e in run.notes if e.process == NEMESIS and e.f == FINAL_READS]
     read = {str(n) for value in notes if isinstance(value, dict) for n in value.get("read") or ()}
-    return [f"{node} (final read)" for node in sorted(read - run.evidence.final_reads.keys())]
+    lost = read - run.required_evidence.final_reads.keys()
+    return [f"{node} (final read)" for node in sorted(lost)]
 
 
 def _without_sentinel(run: RunInput) -> Iterator[Anomaly]:
     """Find final reads without the sentinel: the harness takes a read that shows it, or none."""
-    assert run.evidence is not None, "the registry asks for evidence first"
+    final_reads = run.required_evidence.final_reads
     notes = [e.value for e in run.notes if e.process == NEMESIS and e.f == FINAL_READS]
     for value in (value for value in notes if isinstance(value, dict)):
         sentinel = value.get("sentinel")
-        for node in sorted({str(n) for n in value.get("read") or ()} & {*run.evidence.final_reads}):
-            if sentinel not in run.evidence.final_reads[node].configs.get(_NAMED, {}):
+        for node in sorted({str(n) for n in value.get("read") or ()} & {*final_reads}):
+            if sentinel not in final_reads[node].configs.get(_NAMED, {}):
                 explanation = f"the final read of {node} does not show {sentinel!r}, written before"
                 yield {"kind": "sentinel-missing", "explanation": explanation, "node": node}
 

@@ -84,8 +84,7 @@ class _Replica:
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge all replicas of all partitions."""
     del cancelled  # one pass
-    assert run.evidence is not None, "the registry asks for evidence first"
-    evidence = run.evidence
+    evidence = run.required_evidence
     replicas: dict[str, list[_Replica]] = defaultdict(list)
     missing = [f"{node} (logs)" for node in evidence.nodes if node not in evidence.partition_logs]
     for logs in evidence.partition_logs.values():

@@ -17,7 +17,8 @@ again, as epochs begin anew then. Complexity: O(events x epochs of a partition).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence.evidence_result import Anomaly
@@ -28,6 +29,8 @@ _NUMBERS = {
     FOLLOWS: ("partition", "leader_epoch"),
     CUTS: ("partition", "leader_epoch", "from_offset", "to_offset", "high_watermark"),
 }
+Found = tuple[TraceEvent, str]
+"""The event that contradicts another, and how."""
 
 
 def malformed(evidence: Evidence) -> list[str]:
@@ -48,11 +51,15 @@ def trace_anomalies(evidence: Evidence) -> Iterator[Anomaly]:
             if event.event in _NUMBERS and _is_whole(event):
                 by_partition[f"{event.fields['topic']}-{event.fields['partition']}"].append(event)
     for partition in sorted(by_partition):
-        events = by_partition[partition]
-        yield from _two_leaders(partition, events, evidence)
-        yield from _back(partition, events, evidence)
-        yield from _incomplete(partition, events, evidence)
-        yield from _cut(partition, events, evidence)
+        for kind, contradictions in _RULES.items():
+            for event, text in islice(contradictions(by_partition[partition], evidence), 1):
+                yield {
+                    "kind": kind,
+                    "explanation": f"{partition}: {text}",
+                    "partition": partition,
+                    "epoch": event.fields["leader_epoch"],
+                    **evidence.place(event),
+                }
 
 
 def _is_whole(event: TraceEvent) -> bool:
@@ -60,7 +67,7 @@ def _is_whole(event: TraceEvent) -> bool:
     return named and all(type(event.fields.get(f)) is int for f in _NUMBERS[event.event])
 
 
-def _two_leaders(partition: str, events: list[TraceEvent], evidence: Evidence) -> Iterator[Anomaly]:
+def _two_leaders(events: list[TraceEvent], evidence: Evidence) -> Iterator[Found]:
     leads: dict[int, TraceEvent] = {}
     for event in events:
         if event.event != LEADS:
@@ -68,30 +75,28 @@ def _two_leaders(partition: str, events: list[TraceEvent], evidence: Evidence) -
         first = leads.setdefault(event.fields["leader_epoch"], event)
         if first.node != event.node:
             text = (
-                f"{partition}: {first.node} and {event.node} both lead epoch "
+                f"{first.node} and {event.node} both lead epoch "
                 f"{event.fields['leader_epoch']}, from {evidence.when(first)} and "
                 f"{evidence.when(event)}"
             )
-            yield _anomaly("two-leaders", text, partition, event, evidence)
-            return
+            yield event, text
 
 
-def _back(partition: str, events: list[TraceEvent], evidence: Evidence) -> Iterator[Anomaly]:
+def _back(events: list[TraceEvent], evidence: Evidence) -> Iterator[Found]:
     highest: dict[tuple[str, int], int] = {}
     for event in events:
         epoch = event.fields["leader_epoch"]
         process = event.node, event.incarnation
         if epoch < highest.get(process, epoch):
             text = (
-                f"{partition}: {event.node} goes back from leader epoch {highest[process]} to "
+                f"{event.node} goes back from leader epoch {highest[process]} to "
                 f"{epoch} at {evidence.when(event)}"
             )
-            yield _anomaly("epoch-back", text, partition, event, evidence)
-            return
+            yield event, text
         highest[process] = epoch
 
 
-def _incomplete(partition: str, events: list[TraceEvent], evidence: Evidence) -> Iterator[Anomaly]:
+def _incomplete(events: list[TraceEvent], evidence: Evidence) -> Iterator[Found]:
     leads = [event for event in events if event.event == LEADS]
     for leader in leads:
         epoch, start = leader.fields["leader_epoch"], leader.fields["start_offset"]
@@ -102,36 +107,31 @@ def _incomplete(partition: str, events: list[TraceEvent], evidence: Evidence) ->
             if before < epoch:
                 mark = known.fields["high_watermark"]
                 text = (
-                    f"{partition}: {leader.node} leads epoch {epoch} from offset {start}, at "
+                    f"{leader.node} leads epoch {epoch} from offset {start}, at "
                     f"{evidence.when(leader)}, though {known.node} knew {mark} as high watermark, "
                     f"at {evidence.when(known)}, in epoch {before}"
                 )
-                yield _anomaly("leader-incomplete", text, partition, leader, evidence)
-                return
+                yield leader, text
 
 
-def _cut(partition: str, events: list[TraceEvent], evidence: Evidence) -> Iterator[Anomaly]:
+def _cut(events: list[TraceEvent], evidence: Evidence) -> Iterator[Found]:
     for event in events:
         if event.event != CUTS:
             continue
         mark, to = event.fields["high_watermark"], event.fields["to_offset"]
         if to < mark:
             text = (
-                f"{partition}: {event.node} cuts its log from offset {event.fields['from_offset']} "
+                f"{event.node} cuts its log from offset {event.fields['from_offset']} "
                 f"to {to}, below its high watermark {mark}, at {evidence.when(event)}, as it "
                 f"follows in epoch {event.fields['leader_epoch']}"
             )
-            yield _anomaly("truncated-committed", text, partition, event, evidence)
-            return
+            yield event, text
 
 
-def _anomaly(
-    kind: str, explanation: str, partition: str, event: TraceEvent, evidence: Evidence
-) -> Anomaly:
-    return {
-        "kind": kind,
-        "explanation": explanation,
-        "partition": partition,
-        "epoch": event.fields["leader_epoch"],
-        **evidence.place(event),
-    }
+_RULES: Mapping[str, Callable[[list[TraceEvent], Evidence], Iterator[Found]]] = {
+    "two-leaders": _two_leaders,
+    "epoch-back": _back,
+    "leader-incomplete": _incomplete,
+    "truncated-committed": _cut,
+}
+"""Kind -> what finds it in the events of a partition; the first counts."""

@@ -40,13 +40,13 @@ Step = tuple[str, int]
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge the answers to clients by the longest log."""
     del options
-    assert run.evidence is not None, "the registry asks for evidence first"
-    logs = run.evidence.logs
+    evidence = run.required_evidence
+    logs = evidence.logs
     anomalies: list[Anomaly] = []
     longest = max(logs.values(), key=lambda log: log[-1].offset if log else -1, default=())
     answered = Counter(_answered(run.operations))
     doubts: list[Anomaly] = []
-    missing = without(run.evidence, "log", logs)
+    missing = without(evidence, "log", logs)
     if longest and longest[0].offset == 0:
         steps = list(_steps(longest))
         made = Counter(step for _, step in steps)
