@@ -195,6 +195,11 @@ def test_the_brief_names_both_leaders_and_the_fault_that_was_on():
     )
     assert brief["fault"] == "partition of n3 from 0.000 s on"
     assert brief["also failed"] == "invariants"
+    ruled = [Reign("n3", 1, 0, SECOND), Reign("n1", 3, SECOND + 1, 9 * SECOND)]
+    in_turn = dict(brief_of(story, checks, ruled, []))["leader"]
+    assert in_turn.split(" and ")[0].startswith("n3 (metadata epoch 1")
+    assert in_turn.split(" and ")[1].startswith("n1 (metadata epoch 3")
+    assert not in_turn.endswith("at the same time")
     none = dict(brief_of(story, checks[:1], [], []))
     assert none["leader"] == "none is known at 1.0 s"
     assert none["fault"] == "none had taken effect before"
