@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
 from checkers.history import NEMESIS, Event, EventType, seconds
-from checkers.nodes.agreement import KILLED, NAME, NO_SPACE, may_be_ended
+from checkers.nodes.agreement import NAME, NO_SPACE, ended_from_outside, may_be_ended
 from checkers.runs.faults import fault_spans
 from checkers.verdict import Status
 
@@ -32,9 +32,9 @@ def deaths_meant(judged: Judged) -> Outcome:
     The harness journals a process that ends while no fault ends it, whatever the system is. FAIL: a
     system that falls over under a fault that leaves its processes alone is not what anybody wants
     to release. A fault that says `may_end_node` excuses its targets until it is healed; behind that
-    it may still be the cause, as a sync may fail late: UNKNOWN, and so are SIGKILL, which no
-    process sends itself, and a full disk. `log-agreement` judges the same with the nodes' last
-    words, so where it is asked for, its word counts.
+    it may still be the cause, as a sync may fail late: UNKNOWN, and so are a full disk and a death
+    from outside (`ended_from_outside`). `log-agreement` judges the same with the nodes' last words,
+    so where it is asked for, its word counts.
     """
     if judged.plan is None:
         return OF_A_RUN
@@ -73,7 +73,7 @@ def _blame(crash: Event, notes: Sequence[Event], *, unclear: bool) -> Status | N
         ):
             return None
         return Status.UNKNOWN
-    if unclear or crash.value.get("exit_code") == KILLED:
+    if unclear or ended_from_outside(crash):
         return Status.UNKNOWN
     return Status.FAIL
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.sight import Batch, Fields
 
@@ -82,7 +84,13 @@ class CommittedPrefix(Invariant):
 
 
 class CommittedTruncated(Invariant):
-    """No replica truncates a committed record that it held.
+    """No replica truncates a committed record that it held, as far as its epoch goes.
+
+    A replica that has not heard of the epoch in which a record was committed was not counted for it
+    (who is counted fetches in that epoch, and remembers it). It may still follow the deposed leader
+    before, which lacks the record, and cut its own copy as that one says: the majority that
+    committed it has it. From that epoch on each leader holds the record (Leader Completeness), so
+    none can say so.
 
     Where batches are not known, a node must keep everything below the high watermarks that it
     announced, except what a power loss may have taken, or put an old tail in its place.
@@ -97,10 +105,11 @@ class CommittedTruncated(Invariant):
 
     def on_truncate(self, node: str, fields: Fields) -> Broken | None:
         """Judge what a truncation drops."""
-        end_offset, committed = fields["end_offset"], self.quorum.committed
-        log = self.quorum.logs[node]
+        end_offset, quorum = fields["end_offset"], self.quorum
+        log, epoch = quorum.logs[node], quorum.epochs.get(node, 0)
+        known = bisect_right(quorum.committed_in, epoch)  # batches committed up to its epoch
         lost = end_offset < log.kept or any(
-            position < len(committed) and committed[position] == batch
+            position < known and quorum.committed[position] == batch
             for position, batch in log.truncated(end_offset)
         )
         if not lost:

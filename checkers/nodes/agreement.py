@@ -41,6 +41,7 @@ _STORAGE_FAILED = re.compile(
 An error of the operating system is quoted where a log directory is out of use because of it.
 """
 
+_CLOCK_LIBRARY = "libfaketime: In parse_ft_string()"
 KILLED = -9
 """Exit code of a process that SIGKILL ended, on every backend."""
 _FULL = re.compile(r"No space left|ENOSPC|Errno 28")
@@ -224,13 +225,12 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
         explanation = (
             f"{node} died by {seconds(note.time_ns)} though no fault ended it, exit code {code}"
         )
-        killed = code == KILLED
-        if killed:
-            explanation += ": something outside of the run killed it (out of memory?)"
+        outsider = ended_from_outside(note)
+        explanation += f": {outsider}" if outsider else ""
         death = {"kind": "crash", "explanation": explanation, "node": node, "at_ns": note.time_ns}
         unseen = node in hit and node not in evidence.traces
         # One whose trace is on a full disk cannot even trace why it ends.
-        (doubts if unclear or crowded or unseen or killed else deaths).append(death)
+        (doubts if unclear or crowded or unseen or outsider else deaths).append(death)
     return deaths, doubts
 
 
@@ -252,3 +252,17 @@ def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:
 def hit_by_ending_fault(events: Sequence[Event]) -> set[str]:
     """Name the nodes that a fault hit which may end a node, by the nemesis's own account."""
     return {node for note in events for node in may_be_ended(note)}
+
+
+def ended_from_outside(crash: Event) -> str:
+    """Say what outside of the system ended a process; empty where nothing is known to have.
+
+    No process sends itself SIGKILL. libfaketime parses its file in a buffer that the threads of a
+    process share, and ends the process where one reads what another is about to write.
+    """
+    if crash.value.get("exit_code") == KILLED:
+        return "something outside of the run killed it (out of memory?)"
+    tail = crash.value.get("output_tail")
+    if isinstance(tail, list) and any(_CLOCK_LIBRARY in str(line) for line in tail):
+        return "the library that fakes its clock ended it (libfaketime)"
+    return ""

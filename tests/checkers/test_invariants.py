@@ -262,3 +262,29 @@ def test_a_wiped_voter_counts_with_what_it_had_fsynced_before():
 
 def test_votes_of_a_disk_that_is_gone_do_not_bind_its_successor():
     assert broken([start("n1"), vote("n1", 2, 2), start("n1", "new"), vote("n1", 2, 3)]) == set()
+
+
+OLD, NEWER = (0, 5, 1, 7), (5, 6, 1, 8)
+"""Batches of epoch 1, as of `Batch`; the leader of epoch 2 lacks the second."""
+
+
+def written(node, *batches):
+    fields = {"base_offset": batches[0][0], "last_offset": batches[-1][1] - 1, "epoch": 1}
+    return node, "append", fields | {"batches": batches}
+
+
+@pytest.mark.parametrize(("epoch", "found"), [(2, set()), (3, {"committed-truncated"})])
+def test_who_has_not_heard_of_a_commit_may_cut_as_the_leader_before_it_says(epoch, found):
+    """The closest that a correct node comes: it follows n2, which is cut off, while n1 commits."""
+    events = [
+        *(start(node) for node in ("n1", "n2", "n3")),
+        written("n1", OLD, NEWER),
+        written("n3", OLD, NEWER),
+        written("n2", OLD),
+        state("n3", 2, leader=2),
+        state("n1", 3, "Leader", leader=1),
+        hw("n1", 6, epoch=3, replicas={"1": 6, "4": 6, "5": 6}),
+        state("n3", epoch, leader=2 if epoch == 2 else 1),
+        truncate("n3", 5),
+    ]
+    assert broken(events) & {"committed-truncated"} == found

@@ -24,7 +24,7 @@ def _sudo():
 def test_a_campaign_runs_as_a_user_that_may_use_sudo(lab):
     with user_of_hosts(lab, ALLOWED) as changes:
         process = start(lab, "sudo", lab.inventory("by_sudo.toml", **changes))
-        stdout, stderr = process.communicate(timeout=150)
+        stdout, stderr = process.communicate(timeout=900)
         assert process.returncode == 0, stdout + stderr
         (run,) = (lab.folder / "runs/sudo").iterdir()
         assert faults_verified(run) == {"kill": 1, "partition": 1}
