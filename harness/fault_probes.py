@@ -35,6 +35,7 @@ from nemeses.links import LINK_FAULTS
 from nemeses.partition import Partition
 from nemeses.processes import ProcessFault
 from nemeses.registry import fault_named, needs_of
+from nemeses.time_bound import OutOfTimeError, in_time
 
 _Act = Callable[[Backend], Awaitable[None]]
 
@@ -191,9 +192,8 @@ async def _probe(view: View, kind: str, asked: Sequence[Parameters]) -> Probe:
 async def _bounded(asking: Awaitable[Probe]) -> Probe:
     """Await a probe within the bound; an impossible result without a remedy gets NO_REMEDY."""
     try:
-        async with asyncio.timeout(PROBE_BOUND_S):
-            probe = await asking
-    except TimeoutError:
+        probe = await in_time(asking, PROBE_BOUND_S)
+    except OutOfTimeError:
         reason = f"the probe took longer than {PROBE_BOUND_S:g} s"
         probe = Probe(possible=False, reason=reason, remedy="try again when the machine is idle")
     except Exception as error:  # noqa: BLE001  (any error of a probe means that it cannot work)

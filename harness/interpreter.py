@@ -24,22 +24,18 @@ on a loop with virtual time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
 
 from checkers.history import Event, EventType
 from checkers.runs.answers import HUNG
 from harness.generators.base import NANOSECONDS, NEMESIS, Context, Done, Generator, Next, Worker
 from harness.recorder import Recorder
+from nemeses.time_bound import CLOSE_BOUND_S, OutOfTimeError, in_time, not_cancelled
 from workloads.base import Completion, Op, WorkloadClient
 
-T = TypeVar("T")
 ClientFactory = Callable[[Worker, int | str], WorkloadClient]
 """(worker, process) -> its client."""
-
-
-CLOSE_BOUND_S = 5.0
-"""How long a client may take to close, and to end what it does once it was cancelled."""
 
 
 class HarnessError(Exception):
@@ -93,7 +89,7 @@ class Interpreter:
                 if worker in clients:
                     await clients[worker].close()
             return
-        await asyncio.gather(*(_bounded(c.close(), CLOSE_BOUND_S) for c in clients.values()))
+        await asyncio.gather(*(_close_in_time(client) for client in clients.values()))
 
     async def _work(self, worker: Worker) -> None:
         while True:
@@ -117,7 +113,7 @@ class Interpreter:
             client = self._clients[worker] = self._make_client(worker, process)
         self._update(worker, self._recorder.invoke(process, op))
         try:
-            completion = await self._invoke(worker, client, op)
+            completion = await not_cancelled(self._invoke(worker, client, op))
         except Exception as error:
             raise HarnessError(
                 f"process {process}, {op.f} {op.key or ''}: {type(error).__name__}: {error}"
@@ -132,16 +128,18 @@ class Interpreter:
 
     async def _invoke(self, worker: Worker, client: WorkloadClient, op: Op) -> Completion:
         """Let the client perform an operation, in bounded time."""
-        if self._bound_s is None or worker == NEMESIS:  # faults have bounds of their own
+        if self._bound_s is None or worker == NEMESIS:  # `nemeses.drive` bounds faults
             return await client.invoke(op)
-        completion = await _bounded(client.invoke(op), self._bound_s)
-        return completion or Completion(EventType.INFO, op.value, f"{HUNG} {self._bound_s:g} s")
+        try:
+            return await in_time(client.invoke(op), self._bound_s)
+        except OutOfTimeError:
+            return Completion(EventType.INFO, op.value, f"{HUNG} {self._bound_s:g} s")
 
     async def _close(self, client: WorkloadClient) -> None:
         if self._bound_s is None:
             await client.close()
         else:
-            await _bounded(client.close(), CLOSE_BOUND_S)
+            await _close_in_time(client)
 
     def _update(self, worker: Worker, event: Event) -> None:
         self._generator.update(self._context(worker, event.time_ns), event)
@@ -167,33 +165,9 @@ class Interpreter:
             news.set_result(None)
 
 
-async def _bounded(work: Coroutine[Any, Any, T], bound_s: float) -> T | None:
-    """Do the work; None if it has not ended within the bound. Raises what the work raises.
-
-    Work that does not end when it is cancelled either is left behind.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait((task,), timeout=bound_s)
-        if task.done():
-            return task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-    await asyncio.wait((task,), timeout=CLOSE_BOUND_S)
-    if not task.done():
-        # Else the end of the loop would wait for it (`asyncio.run` cancels and then waits for all).
-        asyncio.tasks._unregister_task(task)
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-    elif not task.cancelled():
-        _drop(task)
-    return None
-
-
-def _drop(task: asyncio.Future[Any]) -> None:
-    """Retrieve what an ended task raised: its operation was completed without it."""
-    if not task.cancelled():
-        task.exception()
+async def _close_in_time(client: WorkloadClient) -> None:
+    with contextlib.suppress(OutOfTimeError):
+        await in_time(client.close(), CLOSE_BOUND_S)
 
 
 def _first(errors: ExceptionGroup[Exception]) -> HarnessError:

@@ -54,6 +54,12 @@ Note = Callable[[str, Mapping[str, Any], EventType], object]
 class RunView:
     """The view of a run that faults act through (`nemeses.base.View`)."""
 
+    bound_s = 240.0
+    """Bound on each injection, measurement and heal. The faults here wait in bounded time by
+    themselves: most for seconds, and at the longest for a node's end and start, of which a Kafka
+    broker may take 60 s and 180 s before they count as failed (`System.stop_timeout_s`,
+    `ready_timeout_s`); it takes some 5 s and 10 s, so ten times that is well within this bound."""
+
     def __init__(
         self,
         backend: Backend,

@@ -23,7 +23,7 @@ async def at_once(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     several = list(coroutines)
     if len(several) == 1:
         return [await several[0]]
-    begun = [_Begun(coroutine) for coroutine in several]
+    begun = [Beginning(coroutine) for coroutine in several]
     if all(run.ended for run in begun):
         for run in begun:
             run.task.cancel()
@@ -33,10 +33,10 @@ async def at_once(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Run it up to its first suspension now; the task is what is left."""
-    return _Begun(coroutine).task
+    return Beginning(coroutine).task
 
 
-class _Begun(Coroutine[Any, Any, T]):
+class Beginning(Coroutine[Any, Any, T]):
     """A coroutine that has made its first step, for a task to go on with.
 
     The step is made as that task's: `asyncio.timeout` cancels the task in which it was entered.

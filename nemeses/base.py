@@ -94,6 +94,12 @@ class View(Protocol):
         """Find the broker that leads most topic partitions, None if unknown; else as `leader`."""
 
 
+def bound_s(view: View) -> float | None:
+    """Bound on each call of a fault in seconds: the `bound_s` of the view; None: it has none."""
+    bound: float | None = getattr(view, "bound_s", None)
+    return bound
+
+
 def controllers(view: View) -> tuple[str, ...]:
     """Name the nodes that can be voters: the `controllers` of the view if it has any, else all."""
     named: tuple[str, ...] = getattr(view, "controllers", view.backend.nodes)
@@ -168,6 +174,7 @@ __all__ = [
     "Refusal",
     "View",
     "before_acting",
+    "bound_s",
     "controllers",
     "measured",
     "others",

@@ -11,25 +11,43 @@ gone; a heal that asks for what was never noted raises, and the fault is then re
 healed. Only a Refusal, or parameters that are refused, say that nothing was done: the faults here
 raise no other error that a true run can meet, since each catches what a backend raises, before it
 acts (`before_acting`) and while it does.
+
+Each call of a fault is ended at a bound (`base.bound_s`), since one of a package may wait for ever.
+An injection that was ended so counts like one that raised. What ran out of time is not called
+again, or a short run would take hours to end: its kind is refused from then on, and an injection
+whose heal did not end stays not healed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from cluster.backends.abilities import LinkShape
 from cluster.backends.base import Backend, NodeState
 from extensions import ExtensionError
-from nemeses.base import Injection, ParameterError, Parameters, Refusal, View, others, refused
+from nemeses.base import (
+    Injection,
+    ParameterError,
+    Parameters,
+    Refusal,
+    View,
+    bound_s,
+    others,
+    refused,
+)
 from nemeses.disks import DiskError, DiskFull, DiskSlow, DiskStall
 from nemeses.lives import held_down, is_damaged
 from nemeses.processes import Stop
 from nemeses.registry import fault_named
 from nemeses.requests import Resign
+from nemeses.time_bound import OutOfTimeError, do_at_once, not_cancelled
 from nemeses.voters import Voters
 from nemeses.wipe import DiskWipe
+
+T = TypeVar("T")
 
 _MEMBERSHIP = 2
 _RANK = {
@@ -42,6 +60,8 @@ _RANK = {
 """Place in the order of heals; 0 where none is given."""
 _failed_late: WeakKeyDictionary[Backend, set[tuple[str, int]]] = WeakKeyDictionary()
 """(node, incarnation) that a storage fault hit, healed by now: the node may still end over it."""
+_out_of_time: WeakKeyDictionary[Backend, dict[object, str]] = WeakKeyDictionary()
+"""What is not called again, and why: names of faults, and keys of injections to be healed."""
 SWEEP = "sweep"
 """Name of the result in which leftovers of no active injection are reported."""
 
@@ -54,31 +74,44 @@ async def inject(
     What was applied, or may have been, joins `view.active`, bitten or not; `acted` is called before
     it is measured. If this is cancelled while it applies, `heal_all` finds what it did.
     """
-    try:
-        fault = fault_named(name)
-    except (ParameterError, ExtensionError) as error:
-        return refused(name, parameters, _reason(error))
-    unknown = Injection(name, dict(parameters), view.backend.nodes, verified=False, applied=True)
-    try:
-        injection = _checked(await fault.inject(view, parameters))
-    except Refusal as refusal:
-        return refused(name, parameters, str(refusal))
-    except ParameterError as error:
-        return refused(name, parameters, _reason(error))
-    except Exception as error:  # noqa: BLE001  (whatever a fault meets belongs in the history)
-        injection = replace(unknown, detail={"reason": f"{_reason(error)}, perhaps after it acted"})
-    if not (injection.applied or injection.targets or injection.verified):
+    injection, is_known = await _apply(view, name, parameters)
+    if not injection.applied:
         return injection
-    injection = replace(injection, applied=True)
     view.active.append(injection)
     acted()
-    if injection.key is unknown.key:
+    if not is_known:
         return injection
-    verified = await _measure(injection, fault.verify(view, injection))
+    verified = await _measure(view, injection, name, "its measurement", fault_named(name).verify)
     for place, active in enumerate(view.active):
         if active.key is injection.key:  # it may have been healed meanwhile
             view.active[place] = verified
     return verified
+
+
+async def _apply(view: View, name: str, parameters: Parameters) -> tuple[Injection, bool]:
+    """Apply a fault; returns the injection, and whether it is known what it did."""
+    hung = _out_of_time.setdefault(view.backend, {})
+    if name in hung:
+        return refused(name, parameters, f"it is not tried again: {hung[name]}"), True
+    try:
+        fault = fault_named(name)
+    except (ParameterError, ExtensionError) as error:
+        return refused(name, parameters, _reason(error)), True
+    try:
+        injection = _checked(await _call(view, fault.inject(view, parameters)))
+    except Refusal as refusal:
+        return refused(name, parameters, str(refusal)), True
+    except ParameterError as error:
+        return refused(name, parameters, _reason(error)), True
+    except Exception as error:  # noqa: BLE001  (whatever a fault meets belongs in the history)
+        reason = _reason(error, "its injection")
+        if isinstance(error, OutOfTimeError):
+            hung[name] = reason
+        injection = refused(name, parameters, f"{reason}, perhaps after it acted")
+        return replace(injection, targets=view.backend.nodes, applied=True), False
+    # Verified, or with targets, it did something, whatever it says of that.
+    did = injection.applied or injection.verified or bool(injection.targets)
+    return replace(injection, applied=did), True
 
 
 async def heal(view: View, injection: Injection) -> Injection:
@@ -89,8 +122,11 @@ async def heal(view: View, injection: Injection) -> Injection:
     """
     if not injection.applied:
         return replace(injection, verified=True, detail={"nothing": "it was not applied"})
+    if why := _out_of_time.get(view.backend, {}).get(injection.key):
+        return replace(injection, verified=False, detail={**injection.detail, "reason": why})
     met = {(node, view.backend.incarnation(node)) for node in injection.targets}
-    healed = await _measure(injection, fault_named(injection.fault).heal(view, injection))
+    act = fault_named(injection.fault).heal
+    healed = await _measure(view, injection, injection.key, "its heal", act)
     if injection.detail.get("may_end_node"):
         _failed_late.setdefault(view.backend, set()).update(met)
     if healed.verified:
@@ -143,7 +179,7 @@ async def start_ended(view: View) -> tuple[Injection, ...]:
             continue
         found.append(node)
         try:
-            await backend.start(node)
+            await _call(view, backend.start(node))
         except Exception as error:  # noqa: BLE001  (as in `inject`)
             failed.append(f"{node} had ended: {_reason(error)}")
     return _swept(found, failed)
@@ -159,7 +195,7 @@ async def _sweep(view: View) -> tuple[Injection, ...]:
     async def undo(node: str, what: str, act: Awaitable[None]) -> None:
         found.append(node)
         try:
-            await act
+            await _call(view, act)
         except Exception as error:  # noqa: BLE001  (as in `inject`)
             failed.append(f"{node} {what}: {_reason(error)}")
 
@@ -191,14 +227,32 @@ def _swept(found: Sequence[str], failed: Sequence[str]) -> tuple[Injection, ...]
     return (Injection(SWEEP, {}, tuple(found), verified=not failed, detail=detail),)
 
 
-async def _measure(injection: Injection, act: Awaitable[Injection]) -> Injection:
-    """Return what a fault measured of an injection, which stays applied until it is healed."""
+async def _measure(
+    view: View,
+    injection: Injection,
+    key: object,
+    what: str,
+    act: Callable[[View, Injection], Awaitable[Injection]],
+) -> Injection:
+    """Return what a fault measured of an injection, which stays applied until it is healed.
+
+    `key` is what is not called again when it runs out of time, and `what` names it.
+    """
     try:
-        found = _checked(await act)
+        found = _checked(await _call(view, act(view, injection)))
     except Exception as error:  # noqa: BLE001  (as in `inject`)
-        detail = {**injection.detail, "reason": _reason(error)}
+        reason = _reason(error, what)
+        if isinstance(error, OutOfTimeError):
+            _out_of_time.setdefault(view.backend, {})[key] = reason
+        detail = {**injection.detail, "reason": reason}
         return replace(injection, verified=False, detail=detail)
     return replace(found, applied=True, key=injection.key)
+
+
+async def _call(view: View, work: Awaitable[T]) -> T:
+    """Await what a fault or the backend does, within the bound: OutOfTimeError."""
+    bound, doing = bound_s(view), not_cancelled(work)
+    return await (doing if bound is None else do_at_once(doing, bound))
 
 
 def _checked(answer: object) -> Injection:
@@ -208,5 +262,7 @@ def _checked(answer: object) -> Injection:
     return answer
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, what: str = "it") -> str:
+    if isinstance(error, OutOfTimeError):
+        return f"{what} did not end within {error.bound_s:g} s"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

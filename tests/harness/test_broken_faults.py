@@ -3,12 +3,14 @@
 The cluster is whole again at the end, or the run is no PASS: checked in whole runs in virtual time.
 """
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from checkers.runs.faults import not_healed
 from cluster.backends.base import BackendError, NodeState, Probe
+from harness.nemesis import RunView
 from nemeses.base import Injection, ParameterError, Refusal
 from nemeses.registry import FAULTS
 from tests.harness.fake_cluster import FakeCluster
@@ -171,3 +173,60 @@ def test_a_refusal_needs_no_heal(monkeypatch, refusal):
     values = notes(events, "theirs")
     assert {tuple(value["targets"]) for value in values} == {()}
     assert str(refusal) in values[0]["detail"]["reason"]
+
+
+async def for_ever(*_):
+    await asyncio.get_running_loop().create_future()
+
+
+async def deaf(*_):
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            continue
+
+
+@pytest.mark.parametrize("wait", [for_ever, deaf])
+@pytest.mark.parametrize("verb", ["inject", "verify", "heal"])
+def test_a_run_ends_though_a_fault_does_not(monkeypatch, verb, wait):
+    class Hangs(Theirs):
+        pass
+
+    act = getattr(Theirs, verb)
+
+    async def act_and_wait(fault, view, given):
+        if verb == "inject":
+            await act(fault, view, given)
+        await wait()
+
+    setattr(Hangs, verb, act_and_wait)
+    fault = Hangs()
+    events, left = run_with(monkeypatch, fault)
+    assert fault.injected == 1
+    assert events[-1].time_ns / 1e9 < 2 * RunView.bound_s
+    bound = f"did not end within {RunView.bound_s:g} s"
+    assert any(bound in str(value["detail"].get("reason")) for value in notes(events, "theirs"))
+    if verb == "heal":
+        [unhealed] = not_healed(events)
+        assert unhealed.startswith("theirs of n1")
+        assert bound in unhealed
+    else:
+        assert left == WHOLE
+        assert not_healed(events) == []
+
+
+def test_a_fault_that_is_cancelled_by_itself_does_not_end_the_nemesis(monkeypatch):
+    async def cancelled(*_):
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    class IsCancelled(Theirs):
+        inject = cancelled
+
+    events, left = run_with(monkeypatch, IsCancelled())
+    assert left == WHOLE
+    values = notes(events, "theirs")
+    assert [value["phase"] for value in values[:2]] == ["inject", "heal"]
+    assert "cancelled" in values[0]["detail"]["reason"]

@@ -14,10 +14,12 @@ from checkers.history import EventType, pair
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.runs.answers import HUNG
 from checkers.verdict import Status
-from harness import interpreter, run_phases
+from harness import run_phases
 from harness.errors import InternalError, PackageError, internal_error
-from harness.interpreter import CLOSE_BOUND_S, HarnessError
+from harness.interpreter import HarnessError
 from harness.interrupt import run_interruptible
+from nemeses import time_bound
+from nemeses.time_bound import CLOSE_BOUND_S, OutOfTimeError, in_time
 from tests.harness.fake_cluster import FakeCluster
 from tests.harness.test_run_phases import plan, play
 from workloads.base import Completion
@@ -94,12 +96,13 @@ def test_final_operations_that_fail_at_once_are_repeated_with_pauses(monkeypatch
 
 
 def test_a_loop_ends_though_a_client_is_deaf(monkeypatch):
-    monkeypatch.setattr(interpreter, "CLOSE_BOUND_S", 0.01)
+    monkeypatch.setattr(time_bound, "CLOSE_BOUND_S", 0.01)
 
     async def main():
-        return await interpreter._bounded(deaf(), 0.01)
+        await in_time(deaf(), 0.01)
 
-    assert run_interruptible(main(), lambda _: None) is None
+    with pytest.raises(OutOfTimeError):
+        run_interruptible(main(), lambda _: None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
