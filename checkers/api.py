@@ -9,7 +9,7 @@ from typing import Any
 from checkers.history import Event, Operation, pair
 from checkers.history.columns import Columns
 from checkers.history.files import load_judged
-from checkers.history.foreign import Reading, judged
+from checkers.history.foreign import Reading, judgeable
 from checkers.history.formats import load
 from checkers.linearizability import linearizable
 from checkers.linearizability.columnar import judge_columns
@@ -19,9 +19,9 @@ from checkers.models import Model, model_named
 from checkers.registry import (
     CheckSpec,
     KeyCheck,
+    add_notes,
     find_check,
     merge,
-    noted,
     reading_for,
     run_check,
 )
@@ -83,7 +83,7 @@ def check(
         parts = chosen.partition(_operations(history))
         results = [linearizable.judge(part, chosen, **limits) for part in parts]
     result = results[0] if len(results) == 1 else merge(linearizable.NAME, results)
-    return noted(result, notes)
+    return add_notes(result, notes)
 
 
 def check_by(
@@ -113,10 +113,10 @@ def check_by(
         file = load(history, independent=reading.independent)
         events, operations, notes = file.events, file.operations, file.notes
         if isinstance(chosen, KeyCheck):
-            operations, notes = judged(file, reading_for([chosen], reading))
+            operations, notes = judgeable(file, reading_for([chosen], reading))
     else:
         operations = _operations(history)
-    return noted(run_check(spec, RunInput(events, operations), cancelled), notes)
+    return add_notes(run_check(spec, RunInput(events, operations), cancelled), notes)
 
 
 def _read(
@@ -126,7 +126,7 @@ def _read(
     if columnar:
         file = load_judged(path, reading)
         return file.judged, file.notes
-    return judged(load(path, independent=reading.independent), reading)
+    return judgeable(load(path, independent=reading.independent), reading)
 
 
 def _operations(history: Iterable[Event | Operation]) -> list[Operation]:

@@ -96,8 +96,8 @@ __all__ = [
     "check_keys",
     "check_operations",
     "find_check",
+    "group_by_key",
     "judged_operations",
-    "keyed",
     "never",
     "run_check",
 ]
@@ -147,7 +147,7 @@ class KeyCheck:
             return self.function(operations, options, cancelled)
         except Exception as error:  # noqa: BLE001  (a checker that died has judged nothing)
             key = operations[0].key if operations else None
-            return _died(self.name, error, key=key, operations=len(operations))
+            return _crash_result(self.name, error, key=key, operations=len(operations))
 
     def merge(self, results: Sequence[CheckResult]) -> CheckResult:
         """One verdict over the keys: the worst status, all counts, the first anomalies."""
@@ -176,7 +176,7 @@ class RunCheck:
         try:
             return self.function(run, options, cancelled)
         except Exception as error:  # noqa: BLE001  (a checker that died has judged nothing)
-            return _died(self.name, error, operations=len(run.operations))
+            return _crash_result(self.name, error, operations=len(run.operations))
 
 
 Check = KeyCheck | RunCheck
@@ -324,7 +324,7 @@ def find_check(spec: CheckSpec) -> Check:
     return check
 
 
-def keyed(operations: Sequence[Operation]) -> dict[str | None, list[Operation]]:
+def group_by_key(operations: Sequence[Operation]) -> dict[str | None, list[Operation]]:
     """Operations by key, keys in order of first use, each group in order of invocation."""
     groups: dict[str | None, list[Operation]] = {}
     for operation in operations:
@@ -345,16 +345,16 @@ def judged_operations(spec: CheckSpec, run: RunInput) -> Sequence[Operation]:
     The very `run.operations` where there is nothing to resolve or `evidence` is false, and all
     functions and refusals are judged.
     """
-    return asked_for(_resolved(spec, run).operations, spec.options)
+    return asked_for(_resolve(spec, run).operations, spec.options)
 
 
 def changes_of(spec: CheckSpec, run: RunInput) -> dict[int, assisted.Change]:
     """Return what evidence changes of the operations that a check by key is given, by index."""
-    changes = _resolved(spec, run).changes
+    changes = _resolve(spec, run).changes
     return {run.operations[row].index: change for row, change in changes.items()}
 
 
-def _resolved(spec: CheckSpec, run: RunInput) -> assisted.Resolved:
+def _resolve(spec: CheckSpec, run: RunInput) -> assisted.Resolved:
     wanted = spec.name == linearizable.NAME and spec.options.get("evidence") is not False
     wanted = wanted and run.extent.closed  # what was written later is in the logs as well
     return assisted.resolve(run.operations, run.evidence if wanted else None)
@@ -372,7 +372,7 @@ def check_operations(
 ) -> list[CheckResult]:
     """Judge each key of the operations that a check by key is given."""
     if not isinstance(operations, Recorded):
-        groups = keyed(operations).values()
+        groups = group_by_key(operations).values()
         return [check.check_key(group, spec.options, cancelled) for group in groups]
     if not len(operations):
         return []
@@ -455,14 +455,14 @@ def _figures(results: Sequence[CheckResult]) -> dict[str, Any]:
     return {**figures, ALLOWED: allowed[:ANOMALIES_KEPT_MAX]} if allowed else figures
 
 
-def noted(result: CheckResult, notes: Sequence[str]) -> CheckResult:
+def add_notes(result: CheckResult, notes: Sequence[str]) -> CheckResult:
     """Return a result that says how its history was read."""
     if not notes:
         return result
     return replace(result, statistics={**result.statistics, "notes": list(notes)})
 
 
-def _died(
+def _crash_result(
     checker: str, error: Exception, *, key: str | None = None, operations: int = 0
 ) -> CheckResult:
     summary = f"the checker itself failed: {type(error).__name__}: {error}"

@@ -60,8 +60,8 @@ class TraceTail(Followed):
         for event, node in sorted(news, key=lambda row: row[0]["t"]):
             fields = {key: value for key, value in event.items() if key not in _OF_THE_LINE}
             if event["e"] == "start":
-                self.started(node)
-            self.traced(node, event["e"], fields)
+                self.note_start(node)
+            self.take_event(node, event["e"], fields)
 
     async def _read(self, node: str) -> list[dict[str, Any]]:
         tail = self._tails[node]
@@ -80,7 +80,7 @@ class TraceTail(Followed):
             except BackendError:
                 continue
             if state is NodeState.DEAD and standing.state != DEAD:
-                self.ended(node)
+                self.note_end(node)
 
 
 _OF_THE_LINE = frozenset({"t", "w", "n", "e", "crc"})

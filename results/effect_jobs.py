@@ -25,11 +25,11 @@ from checkers.evidence.effects import (
     Effects,
     audit_effects,
     effects_of,
-    merged,
+    merge,
 )
 from checkers.evidence.evidence_result import Anomaly
 from checkers.history import Operation
-from checkers.history.arrow import coded, integers, numbers
+from checkers.history.arrow import encode, integers, numbers
 from checkers.history.column_files import from_table
 from results.session import SparkError, one_line_errors
 from results.tables import OPERATIONS_FILE, OPERATIONS_SCHEMA, RECORDS_FILE
@@ -90,7 +90,7 @@ def effect_auditor(spark: Any, folder: Path) -> EffectAudit:
             )
             mine, theirs = (side.groupBy("bucket") for side in sides)
             answers = mine.cogroup(theirs).applyInArrow(judge, _ddl(_ANSWERS)).toArrow()
-        return merged(json.loads(text) for text in answers.column("answer").to_pylist())
+        return merge(json.loads(text) for text in answers.column("answer").to_pylist())
 
     return audit
 
@@ -127,7 +127,7 @@ def judged(workload: str, operations: pa.Table, effects: pa.Table, end: int) -> 
 
 
 def _bucketed(table: pa.Table, buckets: int) -> pa.Table:
-    codes, keys = coded(table, "key")
+    codes, keys = encode(table, "key")
     texts = [(key or "").encode("utf-8", "surrogatepass") for key in keys]
     bucket = np.array([zlib.crc32(text) % buckets for text in texts] or [0], np.int64)
     return table.add_column(0, _BUCKET, integers(bucket[codes]))

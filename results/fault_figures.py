@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from checkers.history import INFINITY_NS, Event
-from checkers.history.arrow import coded, numbers
+from checkers.history.arrow import encode, numbers
 from checkers.history.columns import Int64s
 from checkers.history.event_columns import EventColumns
 from checkers.runs.faults import fault_spans
@@ -92,8 +92,8 @@ class _Measured:
     """The operations of one run, and when which fault was active."""
 
     def __init__(self, table: pa.Table, notes: Sequence[Event]) -> None:
-        f, functions = coded(table, "f")
-        kind, kinds = coded(table, "type")
+        f, functions = encode(table, "f")
+        kind, kinds = encode(table, "type")
         self.reads = np.array([name in READS for name in functions] or [False])[f]
         self.ok = np.array([name == "ok" for name in kinds] or [False])[kind]
         self.invoke_ns: Int64s = numbers(table, "invoke_ns")

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from checkers.evidence import PHASE
 from checkers.history import NEMESIS, Event
-from checkers.history.arrow import coded
+from checkers.history.arrow import encode
 from checkers.history.columns import Int64s
 from extensions.plain_files import open_plain
 from results.facts import started_of
@@ -56,11 +56,11 @@ attributes, last offset delta, then the base timestamp in ms."""
 
 def content_of(events: pa.Table) -> str:
     """Digest what clients did and saw. `events`: of `results.tables.EVENTS_SCHEMA`."""
-    processes, names = coded(events, "process")
+    processes, names = encode(events, "process")
     clients = processes != names.index(_NEMESIS) if _NEMESIS in names else ...
     digest = hashlib.sha256()
     for name in (*_NAMED, *_ANONYMOUS):
-        codes, values = coded(events, name)
+        codes, values = encode(events, name)
         codes, order = _by_appearance(codes[clients], len(values))
         digest.update(codes.tobytes())
         if name in _NAMED:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.history import Event, HistoryError, Operation, pair
-from checkers.history.arrow import integers, taken, texts
+from checkers.history.arrow import integers, take_rows, texts
 from checkers.history.column_files import from_events
 from checkers.history.columns import KINDS, Columns, Int64s
 from checkers.history.edn_lines import MARK, NotPlainError
@@ -131,10 +131,10 @@ def _operations(
     done = ends >= 0
 
     def begun(field: str) -> pa.ChunkedArray:
-        return taken(events.column(field), begins)
+        return take_rows(events.column(field), begins)
 
     def ended(field: str) -> pa.ChunkedArray:
-        return taken(events.column(field), ends, done)
+        return take_rows(events.column(field), ends, done)
 
     node = pc.coalesce(ended("node").cast(pa.string()), begun("node").cast(pa.string()))
     kinds = pa.DictionaryArray.from_arrays(

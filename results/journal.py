@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Self, TypeGuard
 
 from checkers.history import Event, EventType, HistoryError, seconds
-from checkers.history.json_text import JsonError, parse, shown
+from checkers.history.json_text import JsonError, parse, render
 from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
 from extensions.plain_files import read_lines
 
@@ -167,7 +167,7 @@ def decode_event(line: bytes) -> Event:
     fields.pop(FIELD, None)
     unknown = sorted(fields.keys() - _FIELDS)
     if unknown:
-        raise HistoryError(f"unknown field {shown(unknown[0])}")
+        raise HistoryError(f"unknown field {render(unknown[0])}")
     index = _natural(fields, "index")
     time_ns = _natural(fields, "time_ns")
     process = fields.get("process")
@@ -176,7 +176,7 @@ def decode_event(line: bytes) -> Event:
     try:
         kind = EventType(str(fields.get("type")))
     except ValueError:
-        raise HistoryError(f"type {shown(fields.get('type'))} is no event type") from None
+        raise HistoryError(f"type {render(fields.get('type'))} is no event type") from None
     f = fields.get("f")
     if not isinstance(f, str):
         raise HistoryError("f must be a string")
@@ -204,7 +204,7 @@ def decode_event(line: bytes) -> Event:
 def _natural(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
     if not _is_integer(value) or value < 0:
-        raise HistoryError(f"{name} must be a number from 0 on, not {shown(value)}")
+        raise HistoryError(f"{name} must be a number from 0 on, not {render(value)}")
     return value
 
 
@@ -217,9 +217,9 @@ def _parse_object(line: bytes) -> dict[str, Any]:
     try:
         fields = parse(line.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise HistoryError(f"no JSON (not UTF-8): {shown(line)}") from error
+        raise HistoryError(f"no JSON (not UTF-8): {render(line)}") from error
     except JsonError as error:
-        raise HistoryError(f"no JSON ({error}): {shown(line)}") from error
+        raise HistoryError(f"no JSON ({error}): {render(line)}") from error
     if not isinstance(fields, dict):
-        raise HistoryError(f"no JSON object: {shown(line)}")
+        raise HistoryError(f"no JSON object: {render(line)}")
     return fields

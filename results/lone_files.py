@@ -14,7 +14,7 @@ from checkers.earned import Floor, Judged, earn
 from checkers.history import INFINITY_NS, HistoryError, Operation
 from checkers.history.columns import KINDS, Columns
 from checkers.history.files import ColumnFile, load_judged
-from checkers.history.foreign import Reading, judged
+from checkers.history.foreign import Reading, judgeable
 from checkers.history.formats import load
 from checkers.history.recorded import Recorded
 from checkers.linearizability import linearizable
@@ -23,11 +23,11 @@ from checkers.registry import (
     CheckSpec,
     KeyCheck,
     RunInput,
+    add_notes,
     check_keys,
     find_check,
     merge,
     never,
-    noted,
     reading_for,
 )
 from checkers.verdict import CheckResult
@@ -74,12 +74,12 @@ def judge_file(
         notes = history.notes
         found = [find_check(spec) for spec in specs]
         if all(isinstance(check, KeyCheck) for check in found):
-            kept, more = judged(history, reading_for(found, reading))
+            kept, more = judgeable(history, reading_for(found, reading))
             operations, notes = kept, tuple(more)
         run = RunInput(history.events, operations, None)
         checks, proofs, times_s = check_each(run, specs, never, check_keys)
         statistics = counts_of(run)
-    checks = [noted(check, notes) for check in checks]
+    checks = [add_notes(check, notes) for check in checks]
     if certificates is not None:
         write_certificates(certificates, proofs)
     wanted = [spec.name for spec in specs]

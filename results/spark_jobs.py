@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.evidence.assisted import Change, changed
-from checkers.evidence.log_audit import Found, LogAudit, LogFindings, Logs, audit_range, merged
+from checkers.evidence.assisted import Change, apply_changes
+from checkers.evidence.log_audit import Found, LogAudit, LogFindings, Logs, audit_range, merge
 from checkers.history.column_files import from_table
 from checkers.history.recorded import Recorded
 from checkers.registry import (
@@ -113,7 +113,7 @@ def log_auditor(spark: Any, records: Path) -> LogAudit:
             return [json.dumps(asdict(audit_range(log_columns(rows, nodes), committed)))]
 
         answers = spread(spark, groups, audit_group)
-        found = merged(LogFindings(**json.loads(text)) for texts in answers for text in texts)
+        found = merge(LogFindings(**json.loads(text)) for texts in answers for text in texts)
         if found.edges.keys() != {node for node, log in logs.items() if log}:
             raise SparkError(f"{records}: the stored records are not those of the nodes' logs")
         return LogFindings(**{kind: _in_order(nodes, of) for kind, of in asdict(found).items()})
@@ -135,5 +135,5 @@ def _judged(
     columns = from_table(pq.ParquetFile(operations).read_row_group(group))
     rows = {int(index): row for row, index in enumerate(columns.index)} if changes else {}
     mine = {rows[index]: change for index, change in changes.items() if index in rows}
-    judged = asked_for(changed(Recorded(columns), mine), spec.options)
+    judged = asked_for(apply_changes(Recorded(columns), mine), spec.options)
     return check_operations(check, spec, judged, never)

@@ -261,7 +261,7 @@ def placed_events(evidence: Evidence | None) -> list[Placed]:
     if evidence is None:
         return []
     sound, _ = well_formed(evidence)
-    return sound.placed()
+    return sound.placed_events()
 
 
 def _nodes(
@@ -407,8 +407,8 @@ def _steps(
         while position < len(placed) and placed[position][0] < line.at_ns:
             event = placed[position][1]
             if event.event == "start":
-                standings.started(event.node)
-            standings.traced(event.node, event.event, event.fields)
+                standings.note_start(event.node)
+            standings.take_event(event.node, event.event, event.fields)
             if event.event in _ROLES and partition_of(event) == partition:
                 epoch = event.fields.get("leader_epoch")
                 replicas[event.node] = f"{_ROLES[event.event]} of {partition}, leader epoch {epoch}"

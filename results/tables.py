@@ -65,7 +65,7 @@ from numpy.typing import NDArray
 from checkers.evidence import LogRecord
 from checkers.evidence.log_audit import LogColumns
 from checkers.history import Event, EventType, Operation
-from checkers.history.arrow import coded, integers, numbers, taken, texts
+from checkers.history.arrow import encode, integers, numbers, take_rows, texts
 from checkers.history.columns import Int64s
 from checkers.history.event_columns import event_of
 
@@ -159,7 +159,7 @@ def _sound(text: str) -> str:
 
 def log_columns(table: pa.Table, nodes: Sequence[str]) -> LogColumns:
     """Return the records of these nodes for an audit."""
-    codes, names = coded(table, "node")
+    codes, names = encode(table, "node")
     place = np.array([nodes.index(n) if n in nodes else -1 for n in names] or [-1], np.int64)[codes]
     mine = np.flatnonzero(place >= 0)
     found = [numbers(table, field)[mine] for field in ("offset", "epoch", "batch_crc")]
@@ -207,14 +207,14 @@ def _write_groups(path: Path, table: pa.Table, order: Int64s, cuts: Sequence[int
     with pq.ParquetWriter(path, table.schema) as file:
         for begin, end in pairwise(cuts):
             rows = order[begin:end]
-            group = [taken(column, rows) for column in table.columns]
+            group = [take_rows(column, rows) for column in table.columns]
             part = pa.Table.from_arrays(group, schema=table.schema)
             file.write_table(part, row_group_size=end - begin)
 
 
 def _by_key(operations: pa.Table) -> tuple[Int64s, list[int]]:
     """Return the rows in order of key, and where row groups begin and end."""
-    codes, keys = coded(operations, "key")
+    codes, keys = encode(operations, "key")
     ends = np.cumsum(np.bincount(codes, minlength=len(keys)))
     return np.argsort(codes, kind="stable"), _cuts(ends[:-1], len(codes))
 

@@ -57,7 +57,7 @@ from checkers.cycles.levels import (
     also_violated,
     elle_name,
     implied_by,
-    named,
+    level_key,
     proof_of,
     proven,
     strongest,
@@ -68,7 +68,7 @@ from checkers.cycles.rw_register import Assumptions
 from checkers.cycles.search import (
     cycle_anomaly,
     cycles,
-    fractured,
+    find_fractured_reads,
     process_edges,
     realtime_edges,
 )
@@ -113,7 +113,7 @@ def validate(options: Mapping[str, Any]) -> None:
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Search a history of transactions for anomalies, and for a proof that there is none."""
     model = options.get("model") or MODELS[0]
-    consistency = named(str(options.get("consistency") or "strict-serializable"))
+    consistency = level_key(str(options.get("consistency") or "strict-serializable"))
     writer = list_append.WRITER if model == "list-append" else rw_register.WRITER
     try:
         history = transactions(run.operations, writer)
@@ -130,7 +130,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     found = [
         *inferred.anomalies,
         *cycles([*inferred.edges, *orders], inferred.transactions, cancelled),
-        *fractured(inferred.edges, inferred.atomic, inferred.transactions),
+        *find_fractured_reads(inferred.edges, inferred.atomic, inferred.transactions),
         *write_skews(inferred.edges, inferred.transactions),
     ]
     kept = _proven(found, inferred, model, set())

@@ -197,7 +197,7 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
 """Level -> the anomalies that it forbids beside `ALWAYS`."""
 
 
-def named(level: str) -> str:
+def level_key(level: str) -> str:
     """Return the name under which `FORBIDDEN` has a level."""
     return ALIASES.get(level, level)
 
@@ -213,7 +213,7 @@ def elle_name(kind: str) -> str:
 
 def weakest_violated(kinds: Iterable[str]) -> list[str]:
     """Return the violated levels that imply no other violated one."""
-    violated = _violated(kinds)
+    violated = _violated_levels(kinds)
     return [n for n in violated if not any(o in _WEAKER[n] for o in violated if o != n)]
 
 
@@ -221,7 +221,7 @@ def also_violated(kinds: Iterable[str]) -> list[str]:
     """Return the other violated levels: those that imply a violated one."""
     kinds = list(kinds)
     weakest = weakest_violated(kinds)
-    return [name for name in _violated(kinds) if name not in weakest]
+    return [name for name in _violated_levels(kinds) if name not in weakest]
 
 
 def proven(
@@ -255,7 +255,7 @@ def proven(
         complete |= {*SERIALIZABLE}
     if is_total:
         complete |= {*SNAPSHOT, "consistent-view"}
-    kept = complete.difference(_violated(kinds))
+    kept = complete.difference(_violated_levels(kinds))
     return frozenset(weaker for level in kept for weaker in _WEAKER[level])
 
 
@@ -279,6 +279,6 @@ def proof_of(level: str) -> str:
     return next(n for n in (*SNAPSHOT, *SERIALIZABLE) if level in _WEAKER[n])
 
 
-def _violated(kinds: Iterable[str]) -> list[str]:
+def _violated_levels(kinds: Iterable[str]) -> list[str]:
     seen = set(kinds)
     return [name for name, forbidden in FORBIDDEN.items() if seen & set(forbidden)]

@@ -239,7 +239,9 @@ def _version_order(key: Key, key_list: _List) -> tuple[Version, list[Anomaly]]:
     ordered = sorted(key_list.shown.items(), key=lambda read: len(read[0]))
     found = list(_differ(key, "incompatible-order", ordered))
     if found:
-        committed = [(_committed(version, key_list), reader) for version, reader in ordered]
+        committed = [
+            (_committed_elements(version, key_list), reader) for version, reader in ordered
+        ]
         committed.sort(key=lambda read: len(read[0]))
         found += _differ(key, "cyclic-versions", committed)
     return (ordered[-1][0] if ordered and not found else ()), found
@@ -253,7 +255,7 @@ def _differ(key: Key, kind: str, reads: Sequence[tuple[Version, Transaction]]) -
             yield anomaly(kind, what, reader, other)
 
 
-def _committed(version: Version, key_list: _List) -> Version:
+def _committed_elements(version: Version, key_list: _List) -> Version:
     """Return the elements of transactions that ended `ok`."""
     writers = key_list.writers
     return tuple(e for e in version if e in writers and writers[e].type is EventType.OK)
@@ -262,7 +264,7 @@ def _committed(version: Version, key_list: _List) -> Version:
 def _committed_order(key: Key, key_list: _List, versions: Iterable[Version]) -> Iterator[Edge]:
     """Order appends of transactions that ended `ok`, whatever aborted or crashed between them."""
     writers = key_list.writers
-    order = max((_committed(v, key_list) for v in versions), key=len, default=())
+    order = max((_committed_elements(v, key_list) for v in versions), key=len, default=())
     if order == key_list.order:
         return
     place = set(order)

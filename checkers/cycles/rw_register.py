@@ -131,7 +131,7 @@ def infer(history: Sequence[Transaction], assumed: Assumptions) -> Dependencies:
         _add_order(register, transactions, assumed)
         if _cyclic(register.after):
             what = f"versions of {show(key)} that were read and written form a circle"
-            anomalies.append(anomaly("cyclic-versions", what, *_involved(register)))
+            anomalies.append(anomaly("cyclic-versions", what, *_transactions_of(register)))
             continue
         if _cyclic(register.all_after()):
             register.after_read.clear()  # what was read and written says so itself: G1c
@@ -299,7 +299,7 @@ def _cyclic(after: Mapping[Hashable, Sequence[Hashable]]) -> bool:
     return INITIAL in numbers or any(len(group) > 1 for group in components(following))
 
 
-def _involved(register: _Register) -> list[Transaction]:
+def _transactions_of(register: _Register) -> list[Transaction]:
     versions = {v for value, later in register.after.items() for v in (value, *later)}
     wrote = [t for v, t in register.writers.items() if v in versions]
     return wrote or [readers[0] for readers in register.readers.values()]

@@ -92,7 +92,7 @@ def cycles(
                     yield cycle_anomaly(kind, cycle, transactions)
 
 
-def fractured(
+def find_fractured_reads(
     edges: Sequence[Edge],
     atomic: Sequence[Edge],
     transactions: Mapping[int, Transaction],

@@ -259,7 +259,7 @@ def _saturate(
     while count <= SATURATED_MAX and not cancelled():
         work += len(known) * (1 + count // 512)
         reach = _reach(count, known) if work <= WORK_MAX else None
-        new = {} if reach is None else dict(_implied(task, seen, wrote, *reach))
+        new = {} if reach is None else dict(_implied_edges(task, seen, wrote, *reach))
         if not new:
             break
         known |= new.keys()
@@ -295,7 +295,7 @@ def _reach(count: int, edges: Iterable[tuple[int, int]]) -> tuple[list[int], lis
     return before, behind
 
 
-def _implied(
+def _implied_edges(
     task: _Task,
     seen: Sequence[tuple[int, int, Key]],
     wrote: Mapping[Key, int],

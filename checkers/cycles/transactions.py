@@ -129,15 +129,15 @@ def _transaction(operation: Operation, writer: str) -> Transaction:
     for place, (step, reply) in enumerate(zip_longest(asked, answered)):
         if step is None or reply is None:
             more, what = (reply, "adds") if step is None else (step, "leaves out")
-            raise ReplyError(operation, f"its reply {what} {_shown(more)}")
+            raise ReplyError(operation, f"its reply {what} {_render_step(more)}")
         is_same = (step.f, step.key) == (reply.f, reply.key)
         if not is_same or (step.f == writer and step.value != reply.value):
-            what = f"its reply has {_shown(reply)} for {_shown(step)}"
+            what = f"its reply has {_render_step(reply)} for {_render_step(step)}"
             raise ReplyError(operation, f"{what}, micro-operation {place}")
     return Transaction(operation, answered)
 
 
-def _shown(step: Step) -> str:
+def _render_step(step: Step) -> str:
     value = "" if step.f == "r" else f" {show(step.value)}"
     return f"[{step.f} {show(step.key)}{value}]"
 

@@ -22,7 +22,7 @@ from typing import Any
 from checkers.earned.base import Floor, Judged, Outcome
 from checkers.earned.faults import faults_healed, faults_wanted
 from checkers.earned.inputs import checks_ran, exercise, whole_input
-from checkers.earned.observed import observations, served
+from checkers.earned.observed import observations, service_share
 from checkers.earned.phases import final_reads, last_phase, load_phase
 from checkers.earned.processes import deaths_meant, restarts_meant
 from checkers.verdict import CheckResult, Status, worst
@@ -74,7 +74,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(deaths_meant),
     Condition(restarts_meant, of_evidence=True),
     Condition(load_phase),
-    Condition(served),
+    Condition(service_share),
     Condition(last_phase),
     Condition(final_reads),
     Condition(observations),

@@ -84,7 +84,7 @@ class Tried:
     """Returns the value with which an operation ended."""
 
 
-def _tried(operations: Sequence[Operation]) -> Tried:
+def _count_tries(operations: Sequence[Operation]) -> Tried:
     if isinstance(operations, Recorded):
         found: Columns = operations.columns
         ok = found.type == OK
@@ -131,12 +131,12 @@ class Judged:
     @cached_property
     def tried(self) -> Tried:
         """What clients tried."""
-        return _tried(self.run.operations)
+        return _count_tries(self.run.operations)
 
     @cached_property
     def showing(self) -> Tried:
         """Those of them that show something."""
-        return self.tried if self.shown is None else _tried(self.shown)
+        return self.tried if self.shown is None else _count_tries(self.shown)
 
     @cached_property
     def phases(self) -> Mapping[str, int]:

@@ -24,7 +24,7 @@ _TRANSACTION = "txn"
 _READS = frozenset({"r", "read"})
 
 
-def served(judged: Judged) -> Outcome:
+def service_share(judged: Judged) -> Outcome:
     """At least one in twenty operations that were tried was ok.
 
     The plan's floor is a share of its rate, and clients that are refused at once try far more often

@@ -73,7 +73,9 @@ def resolve(operations: Sequence[Operation], evidence: Evidence | None) -> Resol
     unresolved = Resolved(operations, {}, 0, 0)
     if evidence is None or any(node not in evidence.logs for node in evidence.nodes):
         return unresolved
-    unsure = {row: wanted for row, kind, wanted in _left(operations) if kind is EventType.INFO}
+    unsure = {
+        row: wanted for row, kind, wanted in _records_left(operations) if kind is EventType.INFO
+    }
     if not unsure:
         return unresolved
     evidence, _ = well_formed(evidence)
@@ -83,10 +85,10 @@ def resolve(operations: Sequence[Operation], evidence: Evidence | None) -> Resol
         return unresolved
     offsets, anywhere = found
     whole = _whole(evidence)
-    acknowledged = (wanted for _, kind, wanted in _left(operations) if kind is EventType.OK)
+    acknowledged = (wanted for _, kind, wanted in _records_left(operations) if kind is EventType.OK)
     whole = whole and all(_matching(wanted, anywhere) for wanted in acknowledged)
     asked = set(unsure.values())
-    times = Counter(wanted for _, _, wanted in _left(operations) if wanted in asked)
+    times = Counter(wanted for _, _, wanted in _records_left(operations) if wanted in asked)
     changes: dict[int, Change] = {}
     for row, wanted in unsure.items():
         matching = _matching(wanted, offsets)
@@ -98,7 +100,7 @@ def resolve(operations: Sequence[Operation], evidence: Evidence | None) -> Resol
         elif whole and wanted[0] == CONFIG and not _matching(wanted, anywhere):
             changes[row] = {"type": EventType.FAIL, "error": "never-in-any-log"}
     never = sum(change["type"] is EventType.FAIL for change in changes.values())
-    return Resolved(changed(operations, changes), changes, len(changes) - never, never)
+    return Resolved(apply_changes(operations, changes), changes, len(changes) - never, never)
 
 
 def _whole(evidence: Evidence) -> bool:
@@ -108,7 +110,7 @@ def _whole(evidence: Evidence) -> bool:
     return from_zero and not any(record.kind == UNDECODABLE for log in logs for record in log)
 
 
-def _left(operations: Sequence[Operation]) -> Iterator[tuple[int, EventType, Wanted]]:
+def _records_left(operations: Sequence[Operation]) -> Iterator[tuple[int, EventType, Wanted]]:
     """Yield row, outcome and record of each operation that may have left one."""
     rows: Iterable[tuple[int, EventType, str, str | None, Any]]
     if isinstance(operations, Recorded):
@@ -116,7 +118,7 @@ def _left(operations: Sequence[Operation]) -> Iterator[tuple[int, EventType, Wan
     else:
         rows = ((i, o.type, o.f, o.key, o.input) for i, o in enumerate(operations))
     for row, kind, f, key, given in rows:
-        wanted = _wanted(f, key, given)
+        wanted = _wanted_record(f, key, given)
         if wanted is not None and kind is not EventType.FAIL:
             yield row, kind, wanted
 
@@ -132,7 +134,9 @@ def _rows(columns: Columns) -> Iterator[tuple[int, EventType, str, str | None, A
         yield row, KINDS[kind], columns.functions[f], columns.keys[key], columns.values[given]
 
 
-def changed(operations: Sequence[Operation], changes: Mapping[int, Change]) -> Sequence[Operation]:
+def apply_changes(
+    operations: Sequence[Operation], changes: Mapping[int, Change]
+) -> Sequence[Operation]:
     """Return operations with changes of some rows."""
     if not changes:
         return operations
@@ -181,7 +185,7 @@ def _with_offsets(columns: Columns, changes: Mapping[int, Change]) -> Rest | Non
     return replace(rest, lookup=lookup)
 
 
-def _wanted(f: str, key: str | None, given: Any) -> Wanted | None:
+def _wanted_record(f: str, key: str | None, given: Any) -> Wanted | None:
     """Name the record that an operation leaves; None when it leaves none that names it."""
     if f == "write" and key is not None and given is not None:
         return (CONFIG, key, freeze(given))

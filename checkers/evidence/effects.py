@@ -14,7 +14,7 @@ every committed record of a client's key is of an operation that may have had an
 | unique-ids | the end of a block | allocate, by the answer |
 
 *Why parts suffice.* Where a rule goes by key, it compares what is of one key, and finds the same in
-any part that holds all operations and all effects of the keys that it has: with `merged`, the parts
+any part that holds all operations and all effects of the keys that it has: with `merge`, the parts
 are the whole, wherever keys are (`test_effect_tables.py`).
 
 Both sides are numbers by then: a pair of key and value is looked up among the distinct ones, and no
@@ -105,7 +105,7 @@ def effects_of(rule: Rule, records: Iterable[LogRecord]) -> Effects:
     return Effects(keys, values, np.array(offsets, np.int64))
 
 
-def merged(parts: Iterable[Anomaly]) -> list[Anomaly]:
+def merge(parts: Iterable[Anomaly]) -> list[Anomaly]:
     """Put what was found in parts in the order in which the whole would show it."""
     found = list(parts)
     lost = (anomaly for anomaly in found if anomaly["kind"] == LOST)
@@ -173,7 +173,7 @@ def _block(record: LogRecord) -> Effect | None:
 # -- what is wrong ---------------------------------------------------------------------------------
 
 
-def _lost(operations: Columns, row: int, what: str) -> Anomaly:
+def _loss(operations: Columns, row: int, what: str) -> Anomaly:
     operation = operations.operation(row)
     return {
         "kind": LOST,
@@ -183,7 +183,7 @@ def _lost(operations: Columns, row: int, what: str) -> Anomaly:
     }
 
 
-def _unasked(offset: int, what: str) -> Anomaly:
+def _surplus(offset: int, what: str) -> Anomaly:
     return {
         "kind": "unasked-record",
         "explanation": f"the record at offset {offset} {what}",
@@ -191,7 +191,7 @@ def _unasked(offset: int, what: str) -> Anomaly:
     }
 
 
-def _called(operations: Columns, *functions: str) -> Bools:
+def _rows_of(operations: Columns, *functions: str) -> Bools:
     """Return which operations are of these functions."""
     return np.isin(operations.f, [operations.function(name) for name in functions])
 
@@ -209,7 +209,7 @@ class _Pairs:
         pairs = zip(keys, values, strict=True)
         return np.array([self._keys[k] * width + self._values[v] for k, v in pairs], np.int64)
 
-    def asked(self, operations: Columns) -> Int64s:
+    def number(self, operations: Columns) -> Int64s:
         """Number the key and the input of each operation."""
         known = (v if isinstance(v, str) else None for v in operations.values)
         keys = np.array([-1 if k is None else self._keys.get(k, -1) for k in operations.keys])
@@ -218,7 +218,7 @@ class _Pairs:
         return np.where((key < 0) | (value < 0), -1, key * len(self._values) + value)
 
 
-def _placed(done: Int64s, offsets: Int64s, asked: Int64s, rows: Int64s) -> Places:
+def _places_of(done: Int64s, offsets: Int64s, asked: Int64s, rows: Int64s) -> Places:
     """Look up what these rows asked for among what was done, both as numbers; -1: nothing."""
     order = np.argsort(done, kind="stable")  # and so by offset, of one number
     numbers, wanted = done[order], asked[rows]
@@ -230,23 +230,23 @@ def _placed(done: Int64s, offsets: Int64s, asked: Int64s, rows: Int64s) -> Place
 
 def _places_of_writes(effects: Effects, operations: Columns) -> Places:
     pairs = _Pairs(effects.keys, effects.values)
-    done, asked = pairs.of(effects.keys, effects.values), pairs.asked(operations)
-    rows = np.flatnonzero(_called(operations, "write") & (operations.type != FAIL))
-    return _placed(done, effects.offsets, asked, rows)
+    done, asked = pairs.of(effects.keys, effects.values), pairs.number(operations)
+    rows = np.flatnonzero(_rows_of(operations, "write") & (operations.type != FAIL))
+    return _places_of(done, effects.offsets, asked, rows)
 
 
 def _registers(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
     pairs = _Pairs(effects.keys, effects.values)
-    done, asked = pairs.of(effects.keys, effects.values), pairs.asked(operations)
-    write = _called(operations, "write")
+    done, asked = pairs.of(effects.keys, effects.values), pairs.number(operations)
+    write = _rows_of(operations, "write")
     for row in np.flatnonzero(write & (operations.type == OK) & ~np.isin(asked, done)).tolist():
         text = operations.values[operations.input[row]]
-        yield _lost(operations, row, f"the newest log does not hold its value {text!r}")
+        yield _loss(operations, row, f"the newest log does not hold its value {text!r}")
     possible = asked[write & (operations.type != FAIL)]
     unasked = ~np.isin(done, possible) & (effects.offsets < committed_end)
     for at in np.flatnonzero(unasked).tolist():
         what = f"sets {effects.keys[at]!r} to {effects.values[at]!r}, which no write can have done"
-        yield _unasked(int(effects.offsets[at]), what)
+        yield _surplus(int(effects.offsets[at]), what)
 
 
 def _changes_of_lists(effects: Effects) -> Iterator[tuple[str, int, list[str], list[str]]]:
@@ -272,9 +272,9 @@ def _places_of_appends(effects: Effects, operations: Columns) -> Places:
     ]
     keys, elements, offsets = zip(*added, strict=True) if added else ((), (), ())
     pairs = _Pairs(keys, elements)
-    done, asked = pairs.of(keys, elements), pairs.asked(operations)
-    rows = np.flatnonzero(_called(operations, "append") & (operations.type != FAIL))
-    return _placed(done, np.array(offsets, np.int64), asked, rows)
+    done, asked = pairs.of(keys, elements), pairs.number(operations)
+    rows = np.flatnonzero(_rows_of(operations, "append") & (operations.type != FAIL))
+    return _places_of(done, np.array(offsets, np.int64), asked, rows)
 
 
 def _lists(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
@@ -286,26 +286,26 @@ def _lists(effects: Effects, operations: Columns, committed_end: int) -> Iterato
         if offset >= committed_end:
             continue
         if after[: len(before)] != before:
-            wrong.append(_unasked(offset, f"does not go on from the list {key!r} before it"))
+            wrong.append(_surplus(offset, f"does not go on from the list {key!r} before it"))
         new = after[len(before) :]
         if len(new) > 1:
-            wrong.append(_unasked(offset, f"adds {len(new)} elements to {key!r} at once"))
+            wrong.append(_surplus(offset, f"adds {len(new)} elements to {key!r} at once"))
         added += [(key, element, offset) for element in new]
     there = [(key, element) for key, elements in held.items() for element in elements]
     every = [*there, *((key, element) for key, element, _ in added)]
     pairs = _Pairs((key for key, _ in every), (element for _, element in every))
-    append, asked = _called(operations, "append"), pairs.asked(operations)
+    append, asked = _rows_of(operations, "append"), pairs.number(operations)
     numbers = pairs.of((key for key, _ in every), (element for _, element in every))
     possible = np.isin(numbers[len(there) :], asked[append & (operations.type != FAIL)])
     for (key, element, offset), may_be in zip(added, possible.tolist(), strict=True):
         if not may_be:
             what = f"adds {element!r} to {key!r}, which no append can have done"
-            wrong.append(_unasked(offset, what))
+            wrong.append(_surplus(offset, what))
     yield from sorted(wrong, key=lambda anomaly: int(anomaly["offset"]))
     lost = append & (operations.type == OK) & ~np.isin(asked, numbers[: len(there)])
     for row in np.flatnonzero(lost).tolist():
         element = operations.values[operations.input[row]]
-        yield _lost(operations, row, f"the newest log does not hold its element {element!r}")
+        yield _loss(operations, row, f"the newest log does not hold its element {element!r}")
 
 
 def _counters(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
@@ -313,7 +313,7 @@ def _counters(effects: Effects, operations: Columns, committed_end: int) -> Iter
     records = list(zip(effects.keys, effects.values, strict=True))
     names = {topic_id: name for topic_id, name in records if name is not None}
     counts = Counter(names.get(topic_id) for topic_id, name in records if name is None)
-    increment = _called(operations, "increment")
+    increment = _rows_of(operations, "increment")
     possible, done = (
         Counter(operations.key[increment & wanted].tolist())
         for wanted in (operations.type != FAIL, operations.type == OK)
@@ -324,7 +324,7 @@ def _counters(effects: Effects, operations: Columns, committed_end: int) -> Iter
         there = counts[operations.keys[code]]
         if there - 1 < count:
             what = f"the logs hold {there} partitions, not {count + 1} or more"
-            yield _lost(operations, last[code], what)
+            yield _loss(operations, last[code], what)
     asked = {operations.keys[code]: count for code, count in possible.items()}
     for key in sorted(names.values()):
         if key in asked and counts[key] - 1 > asked[key]:
@@ -339,38 +339,38 @@ def _topics(effects: Effects, operations: Columns, committed_end: int) -> Iterat
     held: defaultdict[str | None, set[str | None]] = defaultdict(set)
     for key, topic_id in zip(effects.keys, effects.values, strict=True):
         held[key].add(topic_id)
-    made = _called(operations, "create", "add")
+    made = _rows_of(operations, "create", "add")
     for row in np.flatnonzero(made & (operations.type == OK)).tolist():
         output = operations.values[operations.output[row]]
         topic_id = output.get("id") if isinstance(output, dict) else None
         there = held.get(operations.keys[operations.key[row]])
         if not there or topic_id not in {None, *there}:
             which = f" {topic_id}" if topic_id else ""
-            yield _lost(operations, row, f"the newest log does not hold its topic{which}")
+            yield _loss(operations, row, f"the newest log does not hold its topic{which}")
     keys, possible = (
         {operations.keys[code] for code in np.unique(operations.key[wanted]).tolist()}
         for wanted in (slice(None), made & (operations.type != FAIL))
     )
     for name, offset in zip(effects.keys, effects.offsets.tolist(), strict=True):
         if name in keys and name not in possible and offset < committed_end:
-            yield _unasked(offset, f"makes the topic {name!r}, which no create can have done")
+            yield _surplus(offset, f"makes the topic {name!r}, which no create can have done")
 
 
 def _places_of_creates(effects: Effects, operations: Columns) -> Places:
     """Of those alone whose answer names the topic."""
     ids = {topic_id: number for number, topic_id in enumerate(dict.fromkeys(effects.values))}
-    made = _called(operations, "create", "add") & (operations.type == OK)
+    made = _rows_of(operations, "create", "add") & (operations.type == OK)
     outputs = (value.get("id") if isinstance(value, dict) else None for value in operations.values)
     numbers = [-1 if i is None else ids.get(i, -1) for i in outputs]
     asked = np.array(numbers, np.int64)[operations.output]
     done = np.array([-2 if i is None else ids[i] for i in effects.values], np.int64)
-    return _placed(done, effects.offsets, asked, np.flatnonzero(made))
+    return _places_of(done, effects.offsets, asked, np.flatnonzero(made))
 
 
 def _registrations(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
     del committed_end
     held = set(zip(effects.keys, effects.offsets.tolist(), strict=True))
-    register = _called(operations, "register") & (operations.type == OK)
+    register = _rows_of(operations, "register") & (operations.type == OK)
     for row in np.flatnonzero(register).tolist():
         key = str(operations.keys[operations.key[row]])
         output = operations.values[operations.output[row]]
@@ -378,7 +378,7 @@ def _registrations(effects: Effects, operations: Columns, committed_end: int) ->
             broker_id, epoch = _FIRST_FAKE_BROKER + int(key), output.get("epoch")
             if (str(broker_id), epoch) not in held:
                 what = f"the newest log does not register broker {broker_id} at its epoch {epoch}"
-                yield _lost(operations, row, what)
+                yield _loss(operations, row, what)
 
 
 def _places_of_blocks(effects: Effects, operations: Columns) -> Places:
@@ -393,7 +393,7 @@ def _places_of_blocks(effects: Effects, operations: Columns) -> Places:
     done = np.array(
         [int(end) if end is not None and end.isdigit() else -2 for end in effects.values], np.int64
     )
-    return _placed(done, effects.offsets, asked, np.array(rows, np.int64))
+    return _places_of(done, effects.offsets, asked, np.array(rows, np.int64))
 
 
 def _blocks(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:
@@ -404,7 +404,7 @@ def _blocks(effects: Effects, operations: Columns, committed_end: int) -> Iterat
             case {"first": int(first), "length": int(length)} | [int(first), int(length)]:
                 if str(first + length) not in ends:
                     what = f"the newest log does not hold the block that ends at {first + length}"
-                    yield _lost(operations, row, what)
+                    yield _loss(operations, row, what)
 
 
 _REGISTERS = Rule(

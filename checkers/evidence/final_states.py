@@ -25,7 +25,7 @@ def set_anomaly(key: str, operations: Sequence[Operation], final: Any) -> Anomal
     if final is None:
         if acknowledged:
             return _anomaly(
-                "lost", f"{_described(acknowledged[0])}, but it is not there", acknowledged
+                "lost", f"{_describe(acknowledged[0])}, but it is not there", acknowledged
             )
         return None
     possible = [add for add in adds if add.type is not EventType.FAIL]
@@ -43,7 +43,7 @@ def register_anomaly(key: str, operations: Sequence[Operation], final: Any) -> A
     if final is None:
         if settled:
             last = max(settled, key=lambda write: write.invoke_ns)
-            return _anomaly("lost", f"{_described(last)}, but {key!r} has no value", [last])
+            return _anomaly("lost", f"{_describe(last)}, but {key!r} has no value", [last])
         return None
     same = [write for write in writes if freeze(write.input) == freeze(final)]
     possible = [write for write in same if write.type is not EventType.FAIL]
@@ -55,7 +55,7 @@ def register_anomaly(key: str, operations: Sequence[Operation], final: Any) -> A
     if not after:
         return None
     lost = max(after, key=lambda write: write.invoke_ns)
-    explanation = f"{_described(lost)}, but {key!r} has the older value {final!r}"
+    explanation = f"{_describe(lost)}, but {key!r} has the older value {final!r}"
     return _anomaly("lost", explanation, [*possible, lost])
 
 
@@ -92,7 +92,7 @@ def list_anomaly(key: str, operations: Sequence[Operation], final: Any) -> Anoma
             return _anomaly("doubled", f"{key!r} holds {element!r} {times} times", [append])
     for append in appends.values():
         if append.type is EventType.OK and str(append.input) not in elements:
-            return _anomaly("lost", f"{_described(append)}, but it is not there", [append])
+            return _anomaly("lost", f"{_describe(append)}, but it is not there", [append])
     for read in reads:
         if list(read.output) != elements[: len(read.output)]:
             explanation = f"{key!r} does not begin with what operation {read.index} read"
@@ -138,7 +138,7 @@ def topic_anomaly(key: str, operations: Sequence[Operation], final: Any) -> Anom
     done_ns = min((o.complete_ns for o in [*known, *seen]), default=INFINITY_NS)
     after = [o for o in operations if o.invoke_ns > done_ns and _shows_gone(o, topic_id)]
     if after:
-        explanation = f"{key!r} is there with id {topic_id}, though {_described(after[0])}"
+        explanation = f"{key!r} is there with id {topic_id}, though {_describe(after[0])}"
         return _anomaly("lost-deletion", explanation, [*known, *seen[:1], after[0]])
     return _wrong_partitions(key, known or unknown, final)
 
@@ -150,7 +150,7 @@ def _gone_without_deletion(key: str, operations: Sequence[Operation]) -> Anomaly
     if not shown:
         return None
     explanation = (
-        f"{_described(shown[0])} and no deletion can have followed, but {key!r} is not there"
+        f"{_describe(shown[0])} and no deletion can have followed, but {key!r} is not there"
     )
     return _anomaly("lost", explanation, shown[:1])
 
@@ -201,7 +201,7 @@ def _partitions(value: Any) -> Any:
     return value.get("partitions") if isinstance(value, dict) else None
 
 
-def _described(operation: Operation) -> str:
+def _describe(operation: Operation) -> str:
     """Describe an operation, and when which node acknowledged it."""
     node = operation.node or "the system"
     if operation.complete_ns == INFINITY_NS:

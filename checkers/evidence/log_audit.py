@@ -16,7 +16,7 @@ first row, in order of offsets, that breaks a rule is reported: what follows is 
 *Why ranges suffice.* The first two joins compare rows of one offset, so that rows of other ranges
 say nothing about them. The last two compare neighbours: within a range, and across its border the
 last row of a node before it with the first one in it, which is why a part returns the edges of each
-log. So `merged` of the parts is the audit of the whole, wherever it is cut (`test_log_audit.py`).
+log. So `merge` of the parts is the audit of the whole, wherever it is cut (`test_log_audit.py`).
 
 Sound: each finding names two stored rows that no correct system has. It sees nothing of bytes that
 a CRC does not tell apart, nor of records that were compacted into a snapshot. Complexity: a sort of
@@ -117,7 +117,7 @@ def audit_range(logs: LogColumns, committed: Mapping[str, int]) -> LogFindings:
     return found
 
 
-def merged(parts: Iterable[LogFindings]) -> LogFindings:
+def merge(parts: Iterable[LogFindings]) -> LogFindings:
     """Put together what was found in the ranges of whole logs, given in order of their offsets."""
     found = LogFindings()
     for part in parts:

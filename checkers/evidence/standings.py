@@ -72,16 +72,16 @@ class Standings:
             return "catching-up"
         return "steady"
 
-    def started(self, name: str) -> None:
+    def note_start(self, name: str) -> None:
         """Note that a node's process was started."""
         self.nodes[name] = Standing(state=STARTING, epoch=self.nodes[name].epoch)
 
-    def ended(self, name: str) -> None:
+    def note_end(self, name: str) -> None:
         """Note that it ended."""
         standing = self.nodes[name]
         standing.state, standing.established = DEAD, False
 
-    def traced(self, name: str, event: str, fields: Mapping[str, Any]) -> None:
+    def take_event(self, name: str, event: str, fields: Mapping[str, Any]) -> None:
         """Take one trace event, and call the listeners."""
         standing = self.nodes[name]
         if event == "state":

@@ -116,16 +116,16 @@ def pair(events: Iterable[Event]) -> list[Operation]:
             continue
         if event.type is EventType.INVOKE:
             if process in open_events:
-                raise _malformed(event, f"invokes while its operation {event.f!r} is open")
+                raise _form_error(event, f"invokes while its operation {event.f!r} is open")
             if process in gone:
-                raise _malformed(event, "is used again after it ended in info")
+                raise _form_error(event, "is used again after it ended in info")
             open_events[process] = event
             continue
         invocation = open_events.pop(process, None)
         if invocation is None:
-            raise _malformed(event, f"completes {event.f!r} without an invocation")
+            raise _form_error(event, f"completes {event.f!r} without an invocation")
         if event.f != invocation.f or event.key not in (None, invocation.key):
-            raise _malformed(event, f"completes {event.f!r} of {event.key!r}, not what it invoked")
+            raise _form_error(event, f"completes {event.f!r} of {event.key!r}, not what it invoked")
         if event.type is EventType.INFO:
             gone.add(process)
         operations.append(operation_of(invocation, event))
@@ -143,13 +143,13 @@ class _Order:
 
     def follow(self, event: Event) -> None:
         if event.index <= self._index:
-            raise _malformed(event, f"comes after index {self._index}")
+            raise _form_error(event, f"comes after index {self._index}")
         if event.time_ns < 0:
-            raise _malformed(event, "has a time before the run began: times count from 0")
+            raise _form_error(event, "has a time before the run began: times count from 0")
         if event.time_ns < self._time_ns:
             back_ms = (self._time_ns - event.time_ns) / 1e6
             last = seconds(self._time_ns)
-            raise _malformed(event, f"goes back in time by {back_ms:g} ms, from {last}")
+            raise _form_error(event, f"goes back in time by {back_ms:g} ms, from {last}")
         self._index, self._time_ns = event.index, event.time_ns
 
 
@@ -166,7 +166,7 @@ def seconds(time_ns: int, digits: int = 6) -> str:
     return f"{time_ns} ns" if 0 < time_ns < 1000 else f"{time_ns / 1e9:.{digits}f} s"
 
 
-def _malformed(event: Event, what: str) -> HistoryError:
+def _form_error(event: Event, what: str) -> HistoryError:
     return HistoryError(f"event {event.index}: process {event.process!r} {what}")
 
 

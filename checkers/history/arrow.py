@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from checkers.history.columns import Int64s
 
 
-def taken(
+def take_rows(
     column: pa.ChunkedArray, rows: NDArray[Any], there: NDArray[np.bool_] | None = None
 ) -> pa.ChunkedArray:
     """Return some rows of a column, null where they are not `there`."""
@@ -54,7 +54,7 @@ def nulls(table: pa.Table, name: str) -> NDArray[np.bool_]:
     return numpy_of(found).astype(np.bool_)
 
 
-def coded(table: pa.Table, name: str) -> tuple[NDArray[Any], list[Any]]:
+def encode(table: pa.Table, name: str) -> tuple[NDArray[Any], list[Any]]:
     """Return (code of each row, what the codes stand for); null has a code of its own."""
     codes, dictionary, has_null = coded_array(table, name)
     texts = dictionary.to_pylist()

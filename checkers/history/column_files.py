@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 from checkers.history import INFINITY_NS, NEMESIS, HistoryError, edn_lines
 from checkers.history.arrow import (
-    coded,
     coded_array,
+    encode,
     null_first,
     nulls,
     numbers,
     numbers_or,
     numpy_of,
-    taken,
+    take_rows,
 )
 from checkers.history.columns import (
     FUNCTIONS_MAX,
@@ -77,7 +77,7 @@ def read(
     """
     if path.suffix == ".parquet" and not independent:
         try:
-            return from_table(_stored(file)), (), False
+            return from_table(_read_stored(file)), (), False
         except (NotPlainError, pa.ArrowException, OSError, ValueError, *_TOO_MUCH) as error:
             raise HistoryError(f"{path}: cannot be read: {_line(error)}") from error
     try:
@@ -97,7 +97,7 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _stored(file: BinaryIO) -> pa.Table:
+def _read_stored(file: BinaryIO) -> pa.Table:
     import pyarrow.parquet as pq  # noqa: PLC0415  (most histories are no Parquet)
 
     table = pq.read_table(file)
@@ -112,7 +112,7 @@ def from_table(table: pa.Table) -> Columns:
     after it and else plain text. Raises HistoryError for events that do not pair.
     """
     if "invoke_ns" in table.column_names:
-        return _from_operation_table(_typed(table, _OPERATIONS))
+        return _from_operation_table(_cast(table, _OPERATIONS))
     return from_events(table)[0]
 
 
@@ -122,14 +122,14 @@ def from_events(table: pa.Table) -> tuple[Columns, Int64s, Int64s]:
     The rows are those of invocations and of completions (-1: there is none), in order of
     invocation. Raises what `from_table` does.
     """
-    table = _typed(table, EVENTS)
+    table = _cast(table, EVENTS)
     value, values, pairs = _values(table)
     table = table.drop_columns(["value"])  # of the fields the largest
     time = numbers(table, "time_ns")
     index = numbers(table, "index")
-    process, names = coded(table, "process")
-    kind, kinds = coded(table, "type")
-    loaded = [_loaded(name, table) for name in names]
+    process, names = encode(table, "process")
+    kind, kinds = encode(table, "type")
+    loaded = [_load(name, table) for name in names]
     if not set(kinds) <= set(_TYPES):
         raise NotPlainError("an unknown type")
     kind = np.array([_TYPES.index(name) for name in kinds], np.int8)[kind]
@@ -140,16 +140,16 @@ def from_events(table: pa.Table) -> tuple[Columns, Int64s, Int64s]:
         raise NotPlainError("out of order")
     if np.any(time[-1:] >= INFINITY_NS):
         raise NotPlainError("a time that stands for never")
-    f, functions = coded(table, "f")
+    f, functions = encode(table, "f")
     if len(functions) > FUNCTIONS_MAX:
         raise NotPlainError(f"more than {FUNCTIONS_MAX} functions")
-    key, keys = coded(table, "key")
-    error, errors = coded(table, "error")
+    key, keys = encode(table, "key")
+    error, errors = encode(table, "error")
     keyless = nulls(table, "key")
     # A table of a million operations is 130 MB: what was read from it goes before more is made.
     table = table.select(_REST)
     pa.default_memory_pool().release_unused()
-    begins, ends = _paired(process, kind, clients)
+    begins, ends = _pair(process, kind, clients)
     done = ends >= 0
     last = np.where(done, ends, begins)
     same_key = (key[last] == key[begins]) | keyless[last]
@@ -162,7 +162,7 @@ def from_events(table: pa.Table) -> tuple[Columns, Int64s, Int64s]:
     errors, error = null_first(errors, error)
     columns = Columns(
         index=index[begins],
-        process=np.array(_numbered(loaded), np.int64)[process[begins]],
+        process=np.array(_number(loaded), np.int64)[process[begins]],
         type=finished,
         f=f[begins].astype(np.int16),
         key=key[begins].astype(np.int32),
@@ -190,15 +190,15 @@ def _event_rest(table: pa.Table, begins: Int64s, ends: Int64s) -> Lookup:
     def lookup(rows: NDArray[Any]) -> list[Fields]:
         first, last = begins[rows], ends[rows]
         done = last >= 0
-        asked = taken(table.column("node"), first).to_pylist()
-        node, offset, epoch = (taken(table.column(n), last, done).to_pylist() for n in _REST)
+        asked = take_rows(table.column("node"), first).to_pylist()
+        node, offset, epoch = (take_rows(table.column(n), last, done).to_pylist() for n in _REST)
         named = [answering or at_first for answering, at_first in zip(node, asked, strict=True)]
         return list(zip(named, offset, epoch, strict=True))
 
     return lookup
 
 
-def _paired(
+def _pair(
     process: NDArray[Any], kind: NDArray[Any], clients: NDArray[np.bool_]
 ) -> tuple[Int64s, Int64s]:
     """Return rows of invocations and of their completions (-1: none), in order of invocation."""
@@ -222,7 +222,7 @@ def _paired(
     return first[order].astype(np.int64), ends[order].astype(np.int64)
 
 
-def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the table with its columns as they must be: pa.ArrowException, or NotPlainError."""
     for field in schema:
         if field.name not in table.column_names:
@@ -239,7 +239,7 @@ def _typed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _loaded(text: str | None, table: pa.Table) -> Any:
+def _load(text: str | None, table: pa.Table) -> Any:
     """Return the value that a text stands for."""
     if text is None:
         return None
@@ -273,11 +273,11 @@ def _values(
         return own[codes], [None, *values], pairs
     known = Table([None])
     listed = [*texts.to_pylist(), *([None] if has_null else [])]
-    translate, pairs = _translated((_loaded(text, table) for text in listed), known)
+    translate, pairs = _translate((_load(text, table) for text in listed), known)
     return translate[codes], known.items, pairs
 
 
-def _translated(loaded: Iterable[Any], known: Table) -> tuple[Int64s, NDArray[np.int64]]:
+def _translate(loaded: Iterable[Any], known: Table) -> tuple[Int64s, NDArray[np.int64]]:
     translate, twos = [], {}
     for item in loaded:
         code = 0 if item is None else known.code(item)
@@ -290,7 +290,7 @@ def _translated(loaded: Iterable[Any], known: Table) -> tuple[Int64s, NDArray[np
     return np.array(translate or [0], np.int64), pairs
 
 
-def _numbered(processes: list[Any]) -> list[int]:
+def _number(processes: list[Any]) -> list[int]:
     """Return process numbers; names count down from -1, in their order."""
     for process in processes:
         if type(process) is not str and (type(process) is not int or process < 0):
@@ -302,17 +302,17 @@ def _numbered(processes: list[Any]) -> list[int]:
 def _from_operation_table(table: pa.Table) -> Columns:
     """Return the columns of a run's operations, which are paired already."""
     table = table.sort_by("index")
-    process, names = coded(table, "process")
-    loaded = [_loaded(name, table) for name in names]
-    kind, kinds = coded(table, "type")
+    process, names = encode(table, "process")
+    loaded = [_load(name, table) for name in names]
+    kind, kinds = encode(table, "type")
     known = Table([None])
-    given, texts = coded(table, "input")
-    output, more = coded(table, "output")
-    translate, pairs = _translated((_loaded(text, table) for text in [*texts, *more]), known)
+    given, texts = encode(table, "input")
+    output, more = encode(table, "output")
+    translate, pairs = _translate((_load(text, table) for text in [*texts, *more]), known)
     given, output = translate[given], translate[len(texts) + output] if more else given
-    f, functions = coded(table, "f")
-    key, keys = coded(table, "key")
-    error, errors = coded(table, "error")
+    f, functions = encode(table, "f")
+    key, keys = encode(table, "key")
+    error, errors = encode(table, "error")
     errors, error = null_first(errors, error)
     names_of = {k.value: code for code, k in enumerate(KINDS)}
     if not set(kinds) <= set(names_of):
@@ -322,13 +322,13 @@ def _from_operation_table(table: pa.Table) -> Columns:
     rest = [table.column(name) for name in ("node", "offset", "epoch")]
 
     def lookup(rows: NDArray[Any]) -> list[Fields]:
-        return list(zip(*(taken(column, rows).to_pylist() for column in rest), strict=True))
+        return list(zip(*(take_rows(column, rows).to_pylist() for column in rest), strict=True))
 
     apart = np.array([n == "cas" for n in functions] or [False])[f] & (pairs[given, 0] >= 0)
     return check_columns(
         Columns(
             index=numbers(table, "index"),
-            process=np.array(_numbered(loaded), np.int64)[process],
+            process=np.array(_number(loaded), np.int64)[process],
             type=np.array([names_of[name] for name in kinds] or [0], np.int8)[kind],
             f=f.astype(np.int16),
             key=key.astype(np.int32),

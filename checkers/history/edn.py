@@ -135,7 +135,7 @@ class _Reader:
             self._open(frames, _Frame(kind, token, position))
             return _NOTHING
         if kind == "close":
-            return self._closed(frames, token, position)
+            return self._close(frames, token, position)
         if kind == "wrong":
             raise self._error("cannot be read", position)
         return self._single(kind, token, position)
@@ -158,10 +158,10 @@ class _Reader:
             if frame.kind == "names":
                 form = _in_namespace(frame.text.lstrip("#:"), form)
             elif frame.kind == "tag":
-                form = _tagged(frame.text, form)
+                form = _read_tagged(frame.text, form)
         return form
 
-    def _closed(self, frames: list[_Frame], bracket: str, position: int) -> Any:
+    def _close(self, frames: list[_Frame], bracket: str, position: int) -> Any:
         """Return the collection that a bracket closes."""
         if not frames or frames[-1].kind != "open":
             raise self._error("closes what is not open", position)
@@ -199,7 +199,7 @@ class _Reader:
         return Symbol(_written_map(zip(keys, items[1::2], strict=True), ordered=True))
 
     def _string(self, text: str, position: int) -> str:
-        def replaced(match: re.Match[str]) -> str:
+        def replacement(match: re.Match[str]) -> str:
             code = match[1]
             if len(code) == 5:
                 return chr(int(code[1:], 16))
@@ -207,7 +207,7 @@ class _Reader:
                 raise self._error("has an unknown escape", position)
             return _ESCAPES[code]
 
-        plain = re.sub(r"\\(u[0-9a-fA-F]{4}|.)", replaced, text[1:-1], flags=re.DOTALL)
+        plain = re.sub(r"\\(u[0-9a-fA-F]{4}|.)", replacement, text[1:-1], flags=re.DOTALL)
         try:  # Java writes a character beyond 16 bits as two
             return plain.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
@@ -234,7 +234,7 @@ class _Reader:
         raise self._error("has an unknown atom", position)
 
 
-def _tagged(tag: str, form: Any) -> Any:
+def _read_tagged(tag: str, form: Any) -> Any:
     if tag[1:] in _PLAIN_TAGS:
         return form
     if tag[1:] in _TUPLE_TAGS and isinstance(form, list) and len(form) == 2:
@@ -263,7 +263,7 @@ def _character(name: str) -> str:
 
 def _hashable(key: Any) -> Any:
     """Return a map key: collections as their text."""
-    return Symbol(_written(key, ordered=True)) if isinstance(key, list | dict | EdnSet) else key
+    return Symbol(_write(key, ordered=True)) if isinstance(key, list | dict | EdnSet) else key
 
 
 _READS_OTHERWISE = re.compile(r"""[\s:'\[({\#"\\;^@~`0-9+-]|(?:nil|true|false)?\Z""")
@@ -277,8 +277,8 @@ def key_text(key: Any) -> str:
     if type(key) is int:
         return str(key)
     if type(key) is str:
-        return key if _READS_OTHERWISE.match(key) is None else _quoted(key)
-    text = _written(key, ordered=True)
+        return key if _READS_OTHERWISE.match(key) is None else _quote(key)
+    text = _write(key, ordered=True)
     return f"'{text}" if isinstance(key, Symbol) else text
 
 
@@ -287,19 +287,19 @@ def write(value: Any) -> str:
 
     Raises HistoryError for what EDN cannot hold.
     """
-    return _written(value, ordered=False)
+    return _write(value, ordered=False)
 
 
-def _written(value: Any, *, ordered: bool) -> str:
+def _write(value: Any, *, ordered: bool) -> str:
     """Write a value; `ordered`: equal values as equal texts, whatever order they were made in."""
     match value:
         case None:
             return "nil"
         case EdnSet():
-            items = [_written(item, ordered=ordered) for item in value]
+            items = [_write(item, ordered=ordered) for item in value]
             return "#{" + " ".join(sorted(items) if ordered else items) + "}"
         case list() | tuple():
-            return "[" + " ".join(_written(item, ordered=ordered) for item in value) + "]"
+            return "[" + " ".join(_write(item, ordered=ordered) for item in value) + "]"
         case dict():
             return _written_map(value.items(), ordered=ordered)
         case bool():
@@ -313,7 +313,7 @@ def _written(value: Any, *, ordered: bool) -> str:
 
 
 def _written_map(pairs: Iterable[tuple[Any, Any]], *, ordered: bool) -> str:
-    items = [(_written(k, ordered=ordered), _written(v, ordered=ordered)) for k, v in pairs]
+    items = [(_write(k, ordered=ordered), _write(v, ordered=ordered)) for k, v in pairs]
     if len(items) == 1 and re.match(r"#[A-Za-z]", items[0][0]):
         return " ".join(items[0])  # a tag and what it is of
     return "{" + ", ".join(map(" ".join, sorted(items) if ordered else items)) + "}"
@@ -326,7 +326,7 @@ def _written_text(text: str) -> str:
         names = {character: name for name, character in _CHARACTERS.items()}
         return "\\" + names.get(text, str(text) if text.isprintable() else f"u{ord(text):04x}")
     if not isinstance(text, Keyword):
-        return _quoted(text)
+        return _quote(text)
     if not _KEYWORD.fullmatch(text):
         raise HistoryError(f"the keyword {str(text)!r} cannot be written as EDN")
     return f":{text}"
@@ -341,7 +341,7 @@ def _written_number(number: float) -> str:
     return f"{float(number)!r}M" if isinstance(number, BigDecimal) else repr(float(number))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escapes = {character: f"\\{letter}" for letter, character in _ESCAPES.items()}
     # A file with NUL bytes is taken for no text.
     return '"' + "".join(escapes.get(c, c) for c in text).replace("\0", "\\u0000") + '"'

@@ -150,7 +150,7 @@ def _with_others(
     result: dict[str, pa.Array] = {}
     for name in _NAMES:
         if name in fields:
-            column = _converted(fields[name].dictionary_encode(), name)
+            column = _convert(fields[name].dictionary_encode(), name)
         else:
             column = pa.nulls(len(lines), pa.string())
         if rows:
@@ -160,15 +160,15 @@ def _with_others(
         if whole:
             result[name] = column.cast(pa.string()).cast(pa.int64())
         else:  # of values there are too many to make one table of codes of all chunks'
-            result[name] = column.cast(pa.string()) if name == "value" else _coded(column)
+            result[name] = column.cast(pa.string()) if name == "value" else _encode(column)
     return result
 
 
-def _coded(column: pa.Array) -> pa.Array:
+def _encode(column: pa.Array) -> pa.Array:
     return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
-def _converted(column: pa.DictionaryArray, name: str) -> pa.Array:
+def _convert(column: pa.DictionaryArray, name: str) -> pa.Array:
     """Return texts as the columns hold them: JSON or EDN marked, names bare; null for nothing."""
     convert = _CONVERT.get(name)
     if convert is None:
@@ -184,14 +184,14 @@ def _converted(column: pa.DictionaryArray, name: str) -> pa.Array:
 def _values(texts: pa.Array) -> pa.Array:
     quoted = pc.match_substring_regex(texts, '^"')
     whole = pc.match_substring_regex(texts, rf"^(?:{_INT}|true|false)$")
-    marked = pc.if_else(whole, _marked(texts, MARK), _marked(texts, EDN_MARK))
+    marked = pc.if_else(whole, _mark(texts, MARK), _mark(texts, EDN_MARK))
     bare = pc.utf8_slice_codeunits(pc.if_else(quoted, texts, _scalar('""')), 1, -1)
     if pc.any(pc.match_substring_regex(bare, f"^[{MARK}{EDN_MARK}]")).as_py():
         raise NotPlainError("a marked text")
     return pc.if_else(quoted, bare, pc.if_else(_is_empty(texts), _scalar(None), marked))
 
 
-def _marked(texts: pa.Array, mark: str) -> pa.Array:
+def _mark(texts: pa.Array, mark: str) -> pa.Array:
     return pc.replace_substring_regex(texts, "^", mark)
 
 
@@ -228,7 +228,7 @@ def _text(text: str | None) -> str | None:
 
 def _processes(texts: pa.Array) -> pa.Array:
     number = pc.match_substring_regex(texts, "^[0-9]+$")
-    return pc.if_else(number, _marked(texts, MARK), pc.utf8_ltrim(texts, ":"))
+    return pc.if_else(number, _mark(texts, MARK), pc.utf8_ltrim(texts, ":"))
 
 
 _CONVERT: dict[str, Callable[[pa.Array], pa.Array]] = {

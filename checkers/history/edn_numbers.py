@@ -27,7 +27,7 @@ def number(text: str) -> int | float | Symbol | None:
     if _INTEGER.fullmatch(text):
         return _decimal(text.rstrip("N"))
     if _BASED.fullmatch(text):
-        return _based(text)
+        return _read_radix(text)
     if _FLOAT.fullmatch(text):
         return _float(text)
     return _ratio(text) if _RATIO.fullmatch(text) else None
@@ -41,7 +41,7 @@ def _decimal(digits: str) -> int | None:
     return _whole(digits)
 
 
-def _based(text: str) -> int | None:
+def _read_radix(text: str) -> int | None:
     match = _BASED.fullmatch(text)
     assert match is not None
     base = 16 if match[2] else int(match[3])

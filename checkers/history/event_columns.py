@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.history import NEMESIS, Event, EventType
-from checkers.history.arrow import coded, taken
+from checkers.history.arrow import encode, take_rows
 from checkers.history.columns import Int64s
 from checkers.history.recorded import Journal
 
@@ -37,8 +37,8 @@ class EventColumns(Journal):
     def __getitem__(self, row: slice) -> Sequence[Event]: ...
     def __getitem__(self, row: int | slice) -> Event | Sequence[Event]:
         if isinstance(row, slice):
-            return self._made(np.arange(len(self))[row])
-        return self._made(np.array([range(len(self))[row]]))[0]
+            return self._make_events(np.arange(len(self))[row])
+        return self._make_events(np.array([range(len(self))[row]]))[0]
 
     @cached_property
     def notes(self) -> Sequence[Event]:
@@ -48,7 +48,7 @@ class EventColumns(Journal):
     @cached_property
     def span_ns(self) -> tuple[int, int]:
         """Times of the first and the last event of a client; zeros where there is none."""
-        codes, texts = coded(self.table, "process")
+        codes, texts = encode(self.table, "process")
         rows = np.flatnonzero(codes != texts.index(_NEMESIS)) if _NEMESIS in texts else codes
         if not len(rows):
             return 0, 0
@@ -66,7 +66,7 @@ class EventColumns(Journal):
         """Time of the last event; -1 where there is none."""
         return self._time_ns(len(self) - 1) if len(self) else -1
 
-    def failed(self, beginning: str) -> Sequence[Event]:
+    def failures(self, beginning: str) -> Sequence[Event]:
         """Return the events with errors that begin so."""
         return self._where("error", lambda text: text is not None and text.startswith(beginning))
 
@@ -74,13 +74,13 @@ class EventColumns(Journal):
         return int(self.table.column("time_ns")[row].as_py())
 
     def _where(self, name: str, wanted: Callable[[str | None], bool]) -> Sequence[Event]:
-        codes, texts = coded(self.table, name)
+        codes, texts = encode(self.table, name)
         chosen = [code for code, text in enumerate(texts) if wanted(text)]
-        return self._made(np.flatnonzero(np.isin(codes, chosen))) if chosen else []
+        return self._make_events(np.flatnonzero(np.isin(codes, chosen))) if chosen else []
 
-    def _made(self, rows: Any) -> list[Event]:
+    def _make_events(self, rows: Any) -> list[Event]:
         names = [name for name in self.table.column_names if name in Event.__slots__]
-        columns = [taken(self.table.column(name), rows).to_pylist() for name in names]
+        columns = [take_rows(self.table.column(name), rows).to_pylist() for name in names]
         return [event_of(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
 
 

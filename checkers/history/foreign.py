@@ -38,7 +38,7 @@ from checkers.history import (
     seconds,
 )
 from checkers.history.edn import IndependentTuple, key_text, write
-from checkers.history.json_text import shown
+from checkers.history.json_text import render
 from checkers.history.kafka_log import is_kafka, log_operations
 from checkers.history.values import freeze
 
@@ -98,12 +98,12 @@ def history_of(
     """
     rows = [_row(form, position) for position, form in enumerate(forms)]
     notes = list(notes)
-    rows = _ordered(rows, notes)
+    rows = _sort_rows(rows, notes)
     _time(rows, notes)
     _name_nemeses(rows)
     tagged = independent or any(isinstance(r.fields.get("value"), IndependentTuple) for r in rows)
     events = [_event(row, tuples=tagged, vectors=independent) for row in rows]
-    operations = _paired(rows, events, notes)
+    operations = _pair(rows, events, notes)
     _note_skipped(rows, events, notes)
     if any(map(is_kafka, operations)):
         operations = log_operations(operations, notes)
@@ -118,12 +118,12 @@ def _row(form: Any, position: int) -> _Row:
         raise HistoryError(f"{place}: no operation (a map with :type, :process, :f and :value)")
     kind = _TYPES.get(form["type"]) if isinstance(form["type"], str) else None
     if kind is None:
-        raise HistoryError(f"form {position + 1}: type is {shown(form['type'])}")
+        raise HistoryError(f"form {position + 1}: type is {render(form['type'])}")
     process = form.get("process")
     if isinstance(process, str):
         process = str(process).removeprefix(":")
     elif process is not None and (not _whole(process) or process < 0):
-        problem = f"process is {shown(process)}, not a number from 0 on or a name"
+        problem = f"process is {render(process)}, not a number from 0 on or a name"
         raise HistoryError(f"form {position + 1}: {problem}")
     index = form.get("index")
     return _Row(form, position, process, kind, index if _whole(index) else -1)
@@ -140,7 +140,7 @@ def _whole(value: Any) -> TypeGuard[int]:
     )
 
 
-def _ordered(rows: list[_Row], notes: list[str]) -> list[_Row]:
+def _sort_rows(rows: list[_Row], notes: list[str]) -> list[_Row]:
     """Return the rows in the order in which things happened."""
     indexes = [row.index for row in rows]
     if min(indexes, default=0) >= 0 and len(set(indexes)) == len(indexes):
@@ -194,7 +194,7 @@ def _event(row: _Row, *, tuples: bool, vectors: bool) -> Event:
             if isinstance(value, IndependentTuple) or pair:
                 key, value = value
             elif vectors:
-                raise HistoryError(f"no [key value] but {shown(value)}")  # noqa: TRY301  (the handler below adds the form)
+                raise HistoryError(f"no [key value] but {render(value)}")  # noqa: TRY301  (the handler below adds the form)
         return Event(
             index=row.index,
             time_ns=row.time_ns,
@@ -215,7 +215,7 @@ def _event(row: _Row, *, tuples: bool, vectors: bool) -> Event:
 def _function(fields: Mapping[str, Any]) -> str:
     f = fields.get("f", "txn")
     if not isinstance(f, str):
-        raise HistoryError(f"f is {shown(f)}, not a name")
+        raise HistoryError(f"f is {render(f)}, not a name")
     return str(f).removeprefix(":")
 
 
@@ -223,7 +223,7 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value) if isinstance(value, str) else write(value)
 
 
-def _paired(rows: Sequence[_Row], events: Sequence[Event], notes: list[str]) -> list[Operation]:
+def _pair(rows: Sequence[_Row], events: Sequence[Event], notes: list[str]) -> list[Operation]:
     """Pair invocations with completions, in order of invocation."""
     pairs = _Pairs(max((r.process for r in rows if isinstance(r.process, int)), default=-1) + 1)
     for row, event in zip(rows, events, strict=True):
@@ -324,7 +324,7 @@ def shows_nothing(reading: Reading, *, is_foreign: bool) -> tuple[bool, bool]:
     return not refusals, not nil_reads
 
 
-def judged(history: History, reading: Reading) -> tuple[list[Operation], list[str]]:
+def judgeable(history: History, reading: Reading) -> tuple[list[Operation], list[str]]:
     """Leave out what shows nothing; returns what is judged, and notes."""
     no_refusals, no_nil = shows_nothing(reading, is_foreign=history.is_foreign)
     if history.is_foreign:
@@ -361,7 +361,7 @@ def refuse_pairs(asked: Iterable[Any], got: Iterable[Any], written: Iterable[Any
             if value[0] is None:
                 raise HistoryError(_VERSIONS)
             raise HistoryError(
-                f"a read asks for {shown(value)}: if values are [key value], give --independent"
+                f"a read asks for {render(value)}: if values are [key value], give --independent"
             )
     frozen = set(map(freeze, written))
     pairs = [value for value in got if value is not None]

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, TypeGuard
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, HistoryError, pair
 from checkers.history.edn import EdnSet, Keyword, read_all, write
 from checkers.history.foreign import History, history_of
-from checkers.history.json_text import JsonError, parse, parse_all, shown
+from checkers.history.json_text import JsonError, parse, parse_all, render
 from checkers.history.sealed import FIELD, is_changed
 from checkers.history.sources import TEXT_BYTES_MAX, open_history
 from checkers.history.text_lines import are_text_lines, operations_of
@@ -92,7 +92,7 @@ def _history(text: str, *, independent: bool, paired: bool) -> History:
     if are_text_lines(start):
         return history_of(operations_of(text, notes), independent=independent, notes=notes)
     if start[0] in "{[(#;^'":
-        return history_of(_unwrapped(list(read_all(text))), independent=independent, notes=notes)
+        return history_of(_unwrap(list(read_all(text))), independent=independent, notes=notes)
     raise HistoryError("not a history: neither JSON, EDN nor lines of process, type, f and value")
 
 
@@ -108,10 +108,10 @@ def _json_forms(text: str, start: str) -> list[tuple[str, Any]] | None:
         first = parse(text.lstrip(_BLANK).partition("\n")[0].strip(_BLANK))
     except JsonError:
         first = []
-    if not isinstance(first, list) and _unwrapped([first]) == [first]:
+    if not isinstance(first, list) and _unwrap([first]) == [first]:
         return [*_json_lines(text)]
     try:
-        values = _unwrapped(list(parse_all(text, _BLANK)))
+        values = _unwrap(list(parse_all(text, _BLANK)))
     except JsonError as error:
         if not is_object:
             return None
@@ -133,7 +133,7 @@ def _json_lines(text: str) -> Iterator[tuple[str, Any]]:
         yield f"line {number}", form
 
 
-def _unwrapped(forms: list[Any]) -> Sequence[Any]:
+def _unwrap(forms: list[Any]) -> Sequence[Any]:
     """Return the operations of one collection of them, or of the history in one map."""
     if len(forms) != 1:
         return forms
@@ -181,23 +181,23 @@ def event_from_json(fields: Mapping[str, Any]) -> Event:
     """
     unknown = sorted(set(fields) - _JOURNAL_FIELDS)
     if unknown:
-        raise HistoryError(f"unknown field {shown(unknown[0])}")
+        raise HistoryError(f"unknown field {render(unknown[0])}")
     process = fields.get("process")
     if not isinstance(process, str) and not (_whole(process) and process >= 0):
-        raise HistoryError(f"process is {shown(process)}, not a number from 0 on or a name")
+        raise HistoryError(f"process is {render(process)}, not a number from 0 on or a name")
     for name in ("f", "key", "error", "node"):
         value = fields.get(name)
         if not isinstance(value, str) and (name == "f" or value is not None):
-            raise HistoryError(f"{name} is {shown(value)}, not a text")
+            raise HistoryError(f"{name} is {render(value)}, not a text")
     for name in ("index", "time_ns", "offset", "epoch"):
         value = fields.get(name)
         needed = name in ("index", "time_ns")
         if (value is not None or needed) and not _whole(value):
-            raise HistoryError(f"{name} is {shown(value)}, not a whole number of 64 bits")
+            raise HistoryError(f"{name} is {render(value)}, not a whole number of 64 bits")
     try:
         kind = EventType(str(fields.get("type")))
     except ValueError:
-        raise HistoryError(f"type is {shown(fields.get('type'))}") from None
+        raise HistoryError(f"type is {render(fields.get('type'))}") from None
     return Event(**{**fields, "type": kind})
 
 

@@ -148,7 +148,7 @@ def _events(data: bytes, bounds: Int64s, sealed: Bools) -> pa.Table:
         raise NotPlainError("not one event on each line")
     table.validate(full=True)  # raises: a text may hold half a surrogate pair
     _verify_seals(data, bounds, sealed, table.column(FIELD).combine_chunks())
-    return _coded(table.select(EVENTS.names))
+    return _encode(table.select(EVENTS.names))
 
 
 def _verify_seals(data: bytes, bounds: Int64s, sealed: Bools, seals: pa.Array) -> None:
@@ -173,7 +173,7 @@ def _verify_seals(data: bytes, bounds: Int64s, sealed: Bools, seals: pa.Array) -
         raise NotPlainError("a changed line")
 
 
-def _coded(table: pa.Table) -> pa.Table:
+def _encode(table: pa.Table) -> pa.Table:
     columns = [
         column.dictionary_encode() if name in _TEXTS else column
         for name, column in zip(table.column_names, table.columns, strict=True)

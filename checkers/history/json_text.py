@@ -84,7 +84,7 @@ def finite(text: str) -> float:
     """Return the number that a text holds. Raises JsonError where it is too large."""
     number = float(text)
     if not math.isfinite(number):
-        raise JsonError(f"a number that is too large: {shown(text)}")
+        raise JsonError(f"a number that is too large: {render(text)}")
     return number
 
 
@@ -93,7 +93,7 @@ def too_long() -> str:
     return f"an integer of more than {sys.get_int_max_str_digits()} digits"
 
 
-def shown(value: object) -> str:
+def render(value: object) -> str:
     """Return a value for a message, cut to a line."""
     text = ascii(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

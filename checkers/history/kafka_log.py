@@ -19,7 +19,7 @@ from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation
 from checkers.history.edn import key_text
-from checkers.history.json_text import shown
+from checkers.history.json_text import render
 from checkers.history.values import freeze
 
 _STEPS = ("send", "poll")
@@ -72,7 +72,7 @@ def _steps(operation: Operation, sent: Container[str]) -> Iterator[_Step]:
         if step[0] == "send":
             yield _send(operation, before, step)
         elif operation.type is EventType.OK:
-            yield from _polled(operation, step, sent)
+            yield from _poll_steps(operation, step, sent)
 
 
 def _send(operation: Operation, before: list[Any], step: list[Any]) -> _Step:
@@ -87,7 +87,7 @@ def _send(operation: Operation, before: list[Any], step: list[Any]) -> _Step:
     return "append", key_text(key), value, offset
 
 
-def _polled(operation: Operation, step: list[Any], sent: Container[str]) -> Iterator[_Step]:
+def _poll_steps(operation: Operation, step: list[Any], sent: Container[str]) -> Iterator[_Step]:
     """Yield a read of each key. In JSON all keys of a map are texts, whatever was sent to."""
     found = step[1] if len(step) > 1 else {}
     if not isinstance(found, dict | None):
@@ -108,6 +108,6 @@ def _polled(operation: Operation, step: list[Any], sent: Container[str]) -> Iter
 
 def _unlike(operation: Operation, what: Any) -> HistoryError:
     return HistoryError(
-        f"event {operation.index}: {shown(what)} is no completion of {shown(operation.input)}, "
+        f"event {operation.index}: {render(what)} is no completion of {render(operation.input)}, "
         "whose steps are [:send key value] and [:poll]"
     )

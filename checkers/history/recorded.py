@@ -43,7 +43,7 @@ class Journal(Sequence[Event]):
         """Time of the last event; -1 where there is none."""
 
     @abstractmethod
-    def failed(self, beginning: str) -> Sequence[Event]:
+    def failures(self, beginning: str) -> Sequence[Event]:
         """Return the events with errors that begin so."""
 
 
@@ -95,10 +95,10 @@ def end_of(events: Sequence[Event]) -> int:
     return events[-1].time_ns if events else -1
 
 
-def failed(events: Sequence[Event], beginning: str) -> Sequence[Event]:
+def failures(events: Sequence[Event], beginning: str) -> Sequence[Event]:
     """Return the events with errors that begin so."""
     if isinstance(events, Journal):
-        return events.failed(beginning)
+        return events.failures(beginning)
     return [e for e in events if e.error is not None and e.error.startswith(beginning)]
 
 

@@ -29,7 +29,7 @@ class ElectionSafety(Invariant):
         """Judge the leader that a node knows."""
         if fields["leader_id"] == NO_NODE:
             return None
-        return self._led(node, fields["epoch"], node_name(fields["leader_id"]))
+        return self._note_leader(node, fields["epoch"], node_name(fields["leader_id"]))
 
     on_quorum_state = on_state
 
@@ -39,19 +39,19 @@ class ElectionSafety(Invariant):
 
     def on_epoch_start(self, node: str, fields: Fields) -> Broken | None:
         """Judge the start of an epoch, by its leader."""
-        return self._led(node, fields["epoch"], node) or self._starts(node, fields)
+        return self._note_leader(node, fields["epoch"], node) or self._starts(node, fields)
 
     def on_claim(self, node: str, fields: Fields) -> Broken | None:
         """Judge the claim of a controller."""
-        return self._led(node, fields["epoch"], node)
+        return self._note_leader(node, fields["epoch"], node)
 
     def on_contradiction(self, node: str, fields: Fields) -> Broken | None:
         """Judge the leader that a refused message named."""
         if fields["claimed_id"] < 0:
             return None
-        return self._led(node, fields["claimed_epoch"], node_name(fields["claimed_id"]))
+        return self._note_leader(node, fields["claimed_epoch"], node_name(fields["claimed_id"]))
 
-    def _led(self, node: str, epoch: int, leader: str) -> Broken | None:
+    def _note_leader(self, node: str, epoch: int, leader: str) -> Broken | None:
         first = self._named_by.setdefault(epoch, node)
         known = self.quorum.leader_of.get(epoch, leader)
         if known == leader:
@@ -136,7 +136,7 @@ class OneVote(Invariant):
         """Judge the vote that a state carries."""
         if fields["voted_id"] == NO_NODE:
             return None
-        return self._voted(node, fields["epoch"], node_name(fields["voted_id"]))
+        return self._note_vote(node, fields["epoch"], node_name(fields["voted_id"]))
 
     on_quorum_state = on_state
 
@@ -144,9 +144,9 @@ class OneVote(Invariant):
         """Judge a granted vote."""
         if not fields["granted"] or fields["pre_vote"]:
             return None
-        return self._voted(node, fields["epoch"], node_name(fields["candidate_id"]))
+        return self._note_vote(node, fields["epoch"], node_name(fields["candidate_id"]))
 
-    def _voted(self, node: str, epoch: int, candidate: str) -> Broken | None:
+    def _note_vote(self, node: str, epoch: int, candidate: str) -> Broken | None:
         known = self.quorum.electorate.vote_of(node, epoch)
         if known in (None, candidate):
             return None

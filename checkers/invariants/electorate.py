@@ -71,7 +71,7 @@ class Electorate:
         """Note a vote."""
         self.votes.setdefault((node, self.directories.get(node, ANY), epoch), candidate)
 
-    def forgotten(self, node: str, offset: int, committed_end: int) -> int | None:
+    def forgotten_offset(self, node: str, offset: int, committed_end: int) -> int | None:
         """Return the offset of committed voters that are newer than those taken up now.
 
         `committed_end`: the high watermark that the node knows; a voter set above it may be

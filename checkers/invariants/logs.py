@@ -56,10 +56,10 @@ class CommittedPrefix(Invariant):
         """Compare what is announced as committed with what was, by any node."""
         offset, quorum = fields["offset"], self.quorum
         log, committed = quorum.logs[node], quorum.committed
-        first, batches = quorum.announced(node, offset)
+        first, batches = quorum.announce(node, offset)
         for batch, known in zip(batches, committed[first : first + len(batches)], strict=False):
             if known != batch:
-                return self._changed(node, batch, known)
+                return self._describe_change(node, batch, known)
         if offset < quorum.mark(node):
             return Broken(
                 f"{node} takes back commits: high watermark {offset} after {quorum.mark(node)}"
@@ -77,10 +77,12 @@ class CommittedPrefix(Invariant):
 
     def on_changed(self, node: str, fields: Fields) -> Broken:
         """Report what a comparison of logs found when the run was over."""
-        return self._changed(node, fields["batch"], fields["known"])
+        return self._describe_change(node, fields["batch"], fields["known"])
 
-    def _changed(self, node: str, batch: Batch, known: Batch) -> Broken:
-        return Broken(f"{node} takes {_shown(batch)} for committed, where {_shown(known)} was")
+    def _describe_change(self, node: str, batch: Batch, known: Batch) -> Broken:
+        return Broken(
+            f"{node} takes {_render_batch(batch)} for committed, where {_render_batch(known)} was"
+        )
 
 
 class CommittedTruncated(Invariant):
@@ -110,7 +112,7 @@ class CommittedTruncated(Invariant):
         known = bisect_right(quorum.committed_in, epoch)  # batches committed up to its epoch
         lost = end_offset < log.kept or any(
             position < known and quorum.committed[position] == batch
-            for position, batch in log.truncated(end_offset)
+            for position, batch in log.truncate(end_offset)
         )
         if not lost:
             return None
@@ -147,5 +149,5 @@ class Recovery(Invariant):
         return Broken(f"{node} had fsynced all below {expected}, and its log ends at {end_offset}")
 
 
-def _shown(batch: Batch) -> str:
+def _render_batch(batch: Batch) -> str:
     return f"the batch at offset {batch[0]} of epoch {batch[2]} (crc {batch[3]:08x})"

@@ -120,7 +120,7 @@ class _Waiting:
                     self._pop(node)
                     taken = True
             if self._heads and not taken:
-                self._pop(self._stuck())
+                self._pop(self._stuck_node())
 
     def _pop(self, node: str) -> None:
         events = self._heads[node]
@@ -138,7 +138,7 @@ class _Waiting:
     def _lacks(self, event: TraceEvent) -> Broken | None:
         return self._watcher.lacks(event.node, event.event, event.fields)
 
-    def _stuck(self) -> str:
+    def _stuck_node(self) -> str:
         """Return the node whose head is taken though it waits."""
         return min(self._heads, key=lambda node: self._precedence(self._heads[node][0]))
 

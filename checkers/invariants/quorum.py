@@ -48,7 +48,7 @@ class Log:
         """Index of the batch in which the records below an offset end; -1: of none."""
         return bisect_left(self.batches, (offset,)) - 1
 
-    def truncated(self, end_offset: int) -> Iterator[tuple[int, Batch]]:
+    def truncate(self, end_offset: int) -> Iterator[tuple[int, Batch]]:
         """Yield what a truncation drops, with positions, last first."""
         for position in range(len(self.batches) - 1, -1, -1):
             if self.batches[position][0] < end_offset:
@@ -105,9 +105,9 @@ class Quorum:
         """By node and directory: the logs of replaced disks."""
         self.takes: dict[str, Callable[[str, Fields], None]] = {
             "start": self._start,
-            "recovered": self._recovered,
-            "opened": self._opened,
-            "ended": self._ended,
+            "recovered": self._recover,
+            "opened": self._open,
+            "ended": self._end,
             "state": self._state,
             "vote": self._vote,
             "quorum-state": self._state,
@@ -153,7 +153,7 @@ class Quorum:
         below = self.committed[: bisect_left(self.committed, (offset,))]
         return below if (below[-1][1] if below else 0) == offset else None
 
-    def announced(self, node: str, offset: int) -> tuple[int, list[Batch]]:
+    def announce(self, node: str, offset: int) -> tuple[int, list[Batch]]:
         """Return the batches that a high watermark covers for the first time, and where they are.
 
         The first of these is at the position that comes before them.
@@ -205,7 +205,7 @@ class Quorum:
         self.electorate.start(node, directory)
         self.marks[node] = 0
 
-    def _recovered(self, node: str, fields: Fields) -> None:
+    def _recover(self, node: str, fields: Fields) -> None:
         self.stale.add(node)
         log, end_offset = self.logs[node], fields["end_offset"]
         last_epoch = fields.get("last_epoch")
@@ -216,7 +216,7 @@ class Quorum:
         log.end, log.last_epoch = end_offset, last_epoch
         log.unsynced = False
 
-    def _opened(self, node: str, fields: Fields) -> None:
+    def _open(self, node: str, fields: Fields) -> None:
         """Take the log of a new process as it is."""
         log = self.logs[node]
         log.batches = self.committed_below(fields["start_offset"]) or []
@@ -225,7 +225,7 @@ class Quorum:
         # What an earlier process fsynced is durable still, as far as the log goes.
         log.durable = max(fields["durable_end_offset"], min(log.durable, log.end))
 
-    def _ended(self, node: str, fields: Fields) -> None:
+    def _end(self, node: str, fields: Fields) -> None:
         log, durable = self.logs[node], fields["durable_end_offset"]
         log.durable = max(log.durable, durable)
         if not log.asked:
@@ -318,7 +318,7 @@ class Quorum:
 
     def _high_watermark(self, node: str, fields: Fields) -> None:
         offset = fields["offset"]
-        first, batches = self.announced(node, offset)
+        first, batches = self.announce(node, offset)
         if batches:
             new = batches[max(0, len(self.committed) - first) :]
             self.committed += new

@@ -52,7 +52,7 @@ from checkers.invariants.watcher import Violation, Watcher
 from checkers.nodes import leader_age
 from checkers.nodes.agreement import hit_by_ending_fault
 from checkers.nodes.starts import unlike_starts
-from checkers.nodes.trace_order import disordered, not_started, unlike_faults
+from checkers.nodes.trace_order import find_disorder, not_started, unlike_faults
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult
 
@@ -75,7 +75,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     left = run.required_evidence
     evidence, malformed = well_formed(left)
     whole_of = left.nodes if traced is None else options.get("whole") or ()
-    disorder = disordered(left, whole_of)
+    disorder = find_disorder(left, whole_of)
     disorder |= not_started(run, left, whole_of)
     disorder |= unlike_faults(run, left, whole_of)
     disorder |= unlike_starts(
@@ -182,7 +182,7 @@ class _Judged:
         """How often each (node, invariant) was found broken (True), or in doubt."""
         self.events = 0
         self.timed = one_clock(evidence.traces)
-        self.watcher = Watcher(on_violation=self._found, among=tuple(kinds.values()))
+        self.watcher = Watcher(on_violation=self._report, among=tuple(kinds.values()))
         self._evidence = evidence
         self._audit = audit
         self._holes = holes
@@ -258,7 +258,7 @@ class _Judged:
             for node in evidence.nodes:
                 yield node, "logs", {"epochs": epochs, "end_offset": end_offset}
 
-    def _found(self, violation: Violation) -> None:
+    def _report(self, violation: Violation) -> None:
         """Report a violation at the present event, unless damaged storage may be its cause."""
         kind, node, event = violation.property, self._node, self._event
         if _JUDGED[kind] in _OF_DISKS and node in self._damaged:

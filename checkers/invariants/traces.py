@@ -89,7 +89,7 @@ class Appended(Invariant):
         torn = fields.get("truncated_bytes", 0)
         return (
             self._more(node, fields["end_offset"])
-            or self._torn(node, torn, "cut off")
+            or self._describe_tear(node, torn, "cut off")
             or self._other_epoch(node, fields)
         )
 
@@ -114,7 +114,7 @@ class Appended(Invariant):
 
     def on_torn(self, node: str, fields: Fields) -> Broken | None:
         """Judge the bytes behind the end of a log that is left."""
-        broken = self._torn(node, fields["torn_bytes"], "left out")
+        broken = self._describe_tear(node, fields["torn_bytes"], "left out")
         return None if broken is None else replace(broken, unseen=(node,))
 
     def _more(self, node: str, end_offset: int) -> Broken | None:
@@ -124,7 +124,7 @@ class Appended(Invariant):
         explanation = f"the log of {node} ends at {end_offset}, though it appended up to {written}"
         return Broken(explanation, unseen=(node,))
 
-    def _torn(self, node: str, torn_bytes: int, how: str) -> Broken | None:
+    def _describe_tear(self, node: str, torn_bytes: int, how: str) -> Broken | None:
         log = self.quorum.logs[node]
         if not torn_bytes or log.unsynced or log.asked:
             return None
@@ -177,7 +177,7 @@ class HeardOf(Invariant):
     def on_state(self, node: str, fields: Fields) -> Broken | None:
         """Judge the leader and the candidate that a node names."""
         epoch = fields["epoch"]
-        leader, voted = (_named(fields[name]) for name in ("leader_id", "voted_id"))
+        leader, voted = (_node_name(fields[name]) for name in ("leader_id", "voted_id"))
         if leader not in (None, node) and (leader, epoch) not in self.quorum.led:
             return self._unheard(
                 leader, f"{node} follows {leader} in epoch {epoch}, which never led"
@@ -211,7 +211,7 @@ class HeardOf(Invariant):
         return Broken(explanation, unseen=unseen)
 
 
-def _named(node_id: int) -> str | None:
+def _node_name(node_id: int) -> str | None:
     return None if node_id == NO_NODE else node_name(node_id)
 
 
@@ -255,7 +255,7 @@ class KeptState(Invariant):
                 f"are {', '.join(sorted(configured))}"
             )
         found = fields["epoch"], fields["leader_id"], fields["voted_id"]
-        ours = _named(found[1]) == node  # a leader's vote for itself is not kept
+        ours = _node_name(found[1]) == node  # a leader's vote for itself is not kept
         forgets = found[0] < epoch or (
             found[0] == epoch
             and (

@@ -88,7 +88,7 @@ class CommittedVoters(Invariant):
     def on_voters(self, node: str, fields: Fields) -> Broken | None:
         """Compare with the sets before."""
         quorum, offset = self.quorum, fields["offset"]
-        forgotten = quorum.electorate.forgotten(node, offset, quorum.mark(node))
+        forgotten = quorum.electorate.forgotten_offset(node, offset, quorum.mark(node))
         if forgotten is None:
             return None
         old = "configured voters" if offset < 0 else f"voters of offset {offset}"

@@ -61,7 +61,7 @@ class Watcher:
 
     def take(self, node: str, event: str, fields: Fields) -> None:
         """Judge one event, then take it up."""
-        event = _called(event, fields)
+        event = _event_name(event, fields)
         known = self._events.get(event)
         if known is None:
             return
@@ -75,24 +75,24 @@ class Watcher:
         for name, hook in judging:
             broken = hook(node, fields)
             if broken is not None:
-                self.violated(name, broken, node)
+                self.report(name, broken, node)
         if take_up is not None:
             take_up(node, fields)
 
     def lacks(self, node: str, event: str, fields: Fields) -> Broken | None:
         """Return what the event would break if it were taken now, by hooks that need its causes."""
-        for hook in self._waiting.get(_called(event, fields), ()):
+        for hook in self._waiting.get(_event_name(event, fields), ()):
             broken = hook(node, fields)
             if broken is not None:
                 return broken
         return None
 
-    def ended(self, node: str, durable_end_offset: int) -> None:
+    def note_end(self, node: str, durable_end_offset: int) -> None:
         """Take up the end of a process; below `durable_end_offset` its log was durable."""
         if node not in self.quorum.stale:
             self.take(node, "ended", {"durable_end_offset": durable_end_offset})
 
-    def violated(self, name: str, broken: Broken, node: str) -> None:
+    def report(self, name: str, broken: Broken, node: str) -> None:
         """Keep a violation, and report it."""
         violation = Violation(name, broken.explanation, broken.nodes or (node,), broken.unseen)
         if len(self.violations) < VIOLATIONS_MAX:
@@ -116,5 +116,5 @@ class Watcher:
         self.take(node, "opened", opened)
 
 
-def _called(event: str, fields: Fields) -> str:
+def _event_name(event: str, fields: Fields) -> str:
     return _LEADER_HW if event == "hw" and fields["role"] == "leader" else event

@@ -131,18 +131,18 @@ def _problem(
         return anomaly("nil-balance", what, read, accounts=missing, badness=len(missing))
     if total is not None and _sum(balances) != total:
         got = _sum(balances)
-        what = f"the balances in {where} add up to {_shown(got)} instead of {_shown(total)}"
+        what = f"the balances in {where} add up to {_render(got)} instead of {_render(total)}"
         return anomaly("wrong-total", what, read, total=float(got), badness=float(abs(got - total)))
     negative = {a: b for a, b in balances.items() if b is not None and b < 0}
     if negative and not below_zero:
-        listed = ", ".join(f"{account}: {_shown(b)}" for account, b in sorted(negative.items()))
+        listed = ", ".join(f"{account}: {_render(b)}" for account, b in sorted(negative.items()))
         what = f"{where} shows balances below zero: {listed}"
         badness = float(-sum(negative.values()))
         return anomaly("negative-value", what, read, accounts=sorted(negative), badness=badness)
     return None
 
 
-def _shown(number: Fraction) -> str:
+def _render(number: Fraction) -> str:
     return str(number) if number.denominator == 1 else str(float(number))
 
 

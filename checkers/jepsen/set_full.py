@@ -110,7 +110,7 @@ class Element:
         }
 
 
-def _begun(read: Operation) -> tuple[int, int]:
+def _begin_key(read: Operation) -> tuple[int, int]:
     return read.invoke_ns, read.index
 
 
@@ -127,11 +127,11 @@ def check_key(
         return found.unreadable(str(error))
     elements = timelines(operations, reads)
     found.wrong += _never_added(elements, reads)
-    duplicated = _duplicated(reads)
+    duplicated = _duplicates(reads)
     found.wrong += duplicated
     stale = [e for e in elements.values() if e.is_stable and e.is_late]
     lost = [e for e in elements.values() if e.is_lost]
-    found.wrong += map(_lost, lost)
+    found.wrong += map(_loss, lost)
     (found.wrong if is_linearizable else found.allowed).extend(map(_stale, stale))
     unread = [e for e in elements.values() if e.outcome == "never-read"]
     stable = [e for e in elements.values() if e.is_stable]
@@ -153,7 +153,7 @@ def check_key(
         "lost_latencies_ms": _quantiles(lost),
     }
     if is_linearizable and not found.wrong:
-        other = linearizable.check_key(_judged(operations), {"model": "set"}, cancelled)
+        other = linearizable.check_key(_judgeable(operations), {"model": "set"}, cancelled)
         if other.status is Status.FAIL:
             found.wrong += map(dict, other.anomalies)
         elif other.status is Status.UNKNOWN:
@@ -165,7 +165,7 @@ def _is_read(operation: Operation) -> bool:
     return operation.f == "read" and operation.type is EventType.OK
 
 
-def _judged(operations: Sequence[Operation]) -> list[Operation]:
+def _judgeable(operations: Sequence[Operation]) -> list[Operation]:
     """Leave out failed operations, and reads whose answer is not known."""
     return [
         o
@@ -195,7 +195,7 @@ def timelines(
     # From the last read back: an element stays among those that all later reads show until one
     # lacks it; so each read is gone through once, and no element is compared with every read.
     everywhere = set(elements)
-    for read, shown in sorted(reads, key=lambda pair: _begun(pair[0]), reverse=True):
+    for read, shown in sorted(reads, key=lambda pair: _begin_key(pair[0]), reverse=True):
         present = set(shown)
         for value in [v for v in everywhere if v not in present]:
             elements[value].last_absent = read
@@ -222,7 +222,7 @@ def _note_known(
         element.known_ns = min(known, default=None)
 
 
-def _lost(element: Element) -> Anomaly:
+def _loss(element: Element) -> Anomaly:
     assert element.last_absent is not None
     since = "no read ever shows it"
     involved = [element.last_absent, *element.adds[:1]]
@@ -276,7 +276,7 @@ def _possible(element: Element) -> list[Operation]:
     return [add for add in element.adds if add.type is not EventType.FAIL]
 
 
-def _duplicated(reads: Sequence[tuple[Operation, Sequence[Hashable]]]) -> list[Anomaly]:
+def _duplicates(reads: Sequence[tuple[Operation, Sequence[Hashable]]]) -> list[Anomaly]:
     """Return each element that some read shows twice, with the read that shows it most often."""
     most: dict[Hashable, tuple[int, Operation]] = {}
     for read, shown in reads:

@@ -92,7 +92,7 @@ def check_key(
     duplicated: list[Anomaly] = []
     recovered = 0
     for value, element in elements.items():
-        never_in = [_unexpected(value, element, taken) for taken in element.out]
+        never_in = [_early_dequeue(value, element, taken) for taken in element.out]
         unexpected += [wrong for wrong in never_in if wrong is not None]
         spare = [o for o, wrong in zip(element.out, never_in, strict=True) if wrong is None]
         lost = _unmatched_in(element.acknowledged, spare)
@@ -104,7 +104,7 @@ def check_key(
     found.wrong += unexpected
     (found.wrong if once else found.allowed).extend(duplicated)
     excuse = _excuse(operations, len(losses), drained=bool(options.get("drained")))
-    missing = [_lost(value, enqueue, excuse) for value, enqueue in losses]
+    missing = [_loss(value, enqueue, excuse) for value, enqueue in losses]
     (found.wrong if excuse is None else found.doubts).extend(missing)
     tried = sum(len(element.tried) for element in elements.values())
     found.counts = {
@@ -124,7 +124,7 @@ def _elements(operations: Sequence[Operation]) -> dict[Hashable, Element]:
         if operation.f == "enqueue":
             elements.setdefault(freeze(operation.input), Element()).tried.append(operation)
         elif operation.f in _TAKES:
-            for value in _taken(operation):
+            for value in _values_out(operation):
                 elements.setdefault(value, Element()).out.append(operation)
         else:
             problem = f"{operation.f!r} is none of enqueue, dequeue, drain"
@@ -132,7 +132,7 @@ def _elements(operations: Sequence[Operation]) -> dict[Hashable, Element]:
     return elements
 
 
-def _taken(operation: Operation) -> list[Hashable]:
+def _values_out(operation: Operation) -> list[Hashable]:
     """Return what came out by an operation that was answered."""
     if operation.type is not EventType.OK:
         return []
@@ -172,7 +172,7 @@ def _unmatched_out(enqueues: Sequence[Operation], out: Sequence[Operation]) -> l
     return twice
 
 
-def _unexpected(value: Hashable, element: Element, taken: Operation) -> Anomaly | None:
+def _early_dequeue(value: Hashable, element: Element, taken: Operation) -> Anomaly | None:
     """Return what is wrong if an element came out before it can have gone in."""
     where = f"operation {taken.index} took out {show(value)}, "
     if not element.tried:
@@ -189,7 +189,7 @@ def _twice(value: Hashable, taken: Operation, element: Element) -> Anomaly:
     return anomaly("duplicated", what, taken, *element.tried)
 
 
-def _lost(value: Hashable, enqueue: Operation, excuse: str | None) -> Anomaly:
+def _loss(value: Hashable, enqueue: Operation, excuse: str | None) -> Anomaly:
     what = f"{show(value)}, which operation {enqueue.index} put in, did not come out"
     if excuse is None:
         return anomaly("lost", what, enqueue)

@@ -198,11 +198,11 @@ def _order(layout: Layout, found: Zones, chains: Chains, judged: Judged) -> None
     stuck: set[int] = set()
     misfits = np.zeros(0, np.intp)
     for _ in range(_ATTEMPTS_MAX if len(layout.refused) else 1):
-        order, start, result = _arranged(layout, chains, f, s)
+        order, start, result = _arrange(layout, chains, f, s)
         if gaps is None:
             break
         gap, at_end, misfits = gaps.fit(helpers, order, start, result)
-        result = helpers.inserted(result, gap, at_end)
+        result = helpers.insert(result, gap, at_end)
         judged.undecided = {layout.key_of(int(layout.refused[q])) for q in misfits}
         judged.undecided -= judged.wrong.keys()
         if not judged.undecided:
@@ -227,9 +227,7 @@ def _order(layout: Layout, found: Zones, chains: Chains, judged: Judged) -> None
     judged.order = result
 
 
-def _arranged(
-    layout: Layout, chains: Chains, f: Int64s, s: Int64s
-) -> tuple[Int64s, Int64s, Int64s]:
+def _arrange(layout: Layout, chains: Chains, f: Int64s, s: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Put groups by min(f, s), backward ones first; clusters by depth; the maker, then reads.
 
     Returns (clusters in order, where the operations of each begin, operations in order).

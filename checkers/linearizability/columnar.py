@@ -89,19 +89,19 @@ def judge_columns(
     unhashed = isinstance(model, KeyValue) and load() is None  # the library makes the hashes
     if algorithm is not None or not encodable(model) or unhashed:
         return [
-            _arranged(part, model, algorithm, certificates=certificates)
+            _find_order(part, model, algorithm, certificates=certificates)
             or linearizable.judge(part.operations(), model, algorithm=algorithm, **limits)
             for part in columns.parts()
         ]
     threads = min(_processors(), _THREADS_MAX)
     shares = _shares(columns, threads)
     if len(shares) == 1:
-        runs = [_proved(columns, model, threads, certificates=certificates)]
+        runs = [_prove(columns, model, threads, certificates=certificates)]
     else:
         with ThreadPoolExecutor(len(shares)) as pool:
             runs = list(
                 pool.map(
-                    lambda rows: _proved(columns.take(rows), model, 1, certificates=certificates),
+                    lambda rows: _prove(columns.take(rows), model, 1, certificates=certificates),
                     shares,
                 )
             )
@@ -141,7 +141,7 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _proved(columns: Columns, model: Model, threads: int, *, certificates: bool) -> _Columns:
+def _prove(columns: Columns, model: Model, threads: int, *, certificates: bool) -> _Columns:
     """Prove what is easily proved."""
     run = _Columns(columns, model, threads, certificates=certificates)
     run.unique()
@@ -150,7 +150,7 @@ def _proved(columns: Columns, model: Model, threads: int, *, certificates: bool)
     return run
 
 
-def _arranged(
+def _find_order(
     part: Columns, model: Model, algorithm: str | None, *, certificates: bool
 ) -> CheckResult | None:
     """Return PASS where a rule in columns finds an order that is accepted, else None."""
@@ -166,10 +166,10 @@ def _arranged(
         return None
     key, placed = part.keys[part.key[0]], len(order)
     shown = part.index[order] if certificates else None
-    return _passed(key, rule.name, len(part), placed, placed, shown)
+    return _pass_result(key, rule.name, len(part), placed, placed, shown)
 
 
-def _passed(
+def _pass_result(
     key: str | None,
     algorithm: str,
     operations: int,
@@ -267,7 +267,7 @@ class _Columns:
         refused = self.refused
         order = np.concatenate(self.orders) if self.orders else np.empty(0, np.int64)
         placed = np.bincount(self.columns.key[order], minlength=self.keys).tolist()
-        shown = self._shown(order) if self.certificates else {}
+        shown = self._orders_by_key(order) if self.certificates else {}
         _, bounds = self.columns.by_key()
         keys = zip(self.columns.keys, self.algorithm, pairwise(bounds.tolist()), strict=True)
         for k, (key, name, (low, high)) in enumerate(keys):
@@ -275,11 +275,11 @@ class _Columns:
                 continue
             if refused is None and name is not None:
                 count, explored = high - low, self.explored[k]
-                yield _passed(key, name, count, placed[k], explored, shown.get(k))
+                yield _pass_result(key, name, count, placed[k], explored, shown.get(k))
                 continue
             part = self.columns.take(self._rows(k))
             kernels = load() if refused is None and k not in self.wrong else None
-            result = None if kernels is None else self._searched(kernels, k, part, limits)
+            result = None if kernels is None else self._search(kernels, k, part, limits)
             yield result or linearizable.judge(part.operations(), self.model, **limits)
 
     def _rows(self, k: int) -> slice | NDArray[np.intp]:
@@ -300,7 +300,7 @@ class _Columns:
         except RefusedError as error:
             self.refused = str(error)
 
-    def _shown(self, order: Int64s) -> dict[int, Int64s]:
+    def _orders_by_key(self, order: Int64s) -> dict[int, Int64s]:
         """Return the operations of each key that is proved right, in its order."""
         key, index = self.columns.key[order], self.columns.index[order]
         first = np.concatenate([[True], key[1:] != key[:-1]])[: len(key)]
@@ -309,7 +309,7 @@ class _Columns:
         found = dict(zip(key[starts].tolist(), parts, strict=True))
         return dict.fromkeys(range(self.keys), index[:0]) | found
 
-    def _searched(
+    def _search(
         self, kernels: Kernels, k: int, part: Columns, limits: dict[str, Any]
     ) -> CheckResult | None:
         """Race over one hard key; None where it is to be judged as objects.
@@ -335,7 +335,7 @@ class _Columns:
             key, shown = self.columns.keys[k], self.columns.index[rows]
             proof = shown if self.certificates else None
             count = len(part), len(rows), raced.explored
-            return _passed(key, raced.algorithm, *count, proof)
+            return _pass_result(key, raced.algorithm, *count, proof)
         if turns is not None:
             return None
         operations = part.operations()

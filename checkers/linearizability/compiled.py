@@ -46,7 +46,7 @@ class Run(Protocol):
         """Return positions in the order found; only after FOUND."""
         ...
 
-    def blocked(self) -> int:
+    def blocked_position(self) -> int:
         """Return the position of the operation at which the furthest order ends, -1: none yet."""
         ...
 
@@ -162,7 +162,7 @@ class WglRun:
         """Return positions in the order found."""
         return self._search.order(self._depth)[1]
 
-    def blocked(self) -> int:
+    def blocked_position(self) -> int:
         """Return the operation that no order has completed so far."""
         return self._blocked
 
@@ -218,6 +218,6 @@ class FrontierRun:
             raise MemoryError
         return order[: max(0, count)]
 
-    def blocked(self) -> int:
+    def blocked_position(self) -> int:
         """Return the operation at the return of which no configuration was left, or the next."""
         return self._search.report(3)[2]

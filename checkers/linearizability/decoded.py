@@ -61,19 +61,19 @@ class Shown:
     """Of a log: at which offset it was shown."""
 
 
-def shown(columns: Columns, into: str, *reading: str, records: bool = False) -> Shown | None:
+def decode(columns: Columns, into: str, *reading: str, records: bool = False) -> Shown | None:
     """Decode reads; None unless all elements are whole numbers, or strings, and none repeats.
 
     `records`: reads show [offset, element] pairs.
     """
     name = f"shown {into}"
     if name not in columns._cache:
-        columns._cache[name] = _shown(columns, into, reading, records=records)
+        columns._cache[name] = _decode(columns, into, reading, records=records)
     found: Shown | None = columns._cache[name]
     return found
 
 
-def _shown(columns: Columns, into: str, reading: Sequence[str], *, records: bool) -> Shown | None:
+def _decode(columns: Columns, into: str, reading: Sequence[str], *, records: bool) -> Shown | None:
     made = np.flatnonzero((columns.f == columns.function(into)) & (columns.type != FAIL))
     is_read = np.isin(columns.f, [columns.function(f) for f in reading])
     reads = np.flatnonzero(is_read & (columns.type == OK))

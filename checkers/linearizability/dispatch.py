@@ -30,7 +30,13 @@ from checkers.linearizability.kernels import load, why_not
 from checkers.linearizability.outcome import Budget, Outcome, Window
 from checkers.linearizability.race import SEARCHES, Raced, race
 from checkers.linearizability.rules import RULE_NAMES, rules_for
-from checkers.linearizability.wording import called, no_order, stale_get, stale_read, swapped
+from checkers.linearizability.wording import (
+    call_text,
+    describe_swap,
+    no_order,
+    stale_get,
+    stale_read,
+)
 from checkers.models import CasRegister, KeyValue, Model, Register, State, relevant
 from checkers.verdict import Status
 
@@ -153,11 +159,11 @@ def _wrong_outcome(
         kind, explanation = _OF_STRINGS.get(kind, (kind, explanation))
     involved = [o for o in kept if o.index in shown]
     stale = stale_read(kept, model, involved) or stale_get(kept, model, involved)
-    stale = stale or swapped(kept, model, involved)
+    stale = stale or describe_swap(kept, model, involved)
     if stale is not None:
         explanation = stale
     else:
-        explanation += f": {'; '.join(called(model, o) for o in involved)}"
+        explanation += f": {'; '.join(call_text(model, o) for o in involved)}"
     if found.times_ns and stale is None:
         f, s, other_f, other_s = map(seconds, found.times_ns)
         explanation += f" (one was there by {f} and still at {s}, the other by {other_f} and at "

@@ -114,7 +114,7 @@ def encode(columns: Columns, model: Model) -> Encoded:
     b = np.where(write | cas, columns.input, IMPOSSIBLE).astype(np.int64)
     viable = np.full(2, -1, np.int64)
     if isinstance(model, KeyValue):
-        a, b, viable = _hashed(columns, code, model.initial)
+        a, b, viable = _hash_columns(columns, code, model.initial)
     else:
         idle = cas & (a == b)
         code[idle & info] = -1
@@ -224,7 +224,7 @@ def _of_prefixes(hashes: Int64s, begins: Int64s, lengths: Int64s) -> Int64s:
     return np.where(lengths > 0, hashes[np.maximum(begins + lengths - 1, 0)], 0)
 
 
-def _seen(texts: Sequence[str], endings: set[str]) -> tuple[Int64s, Int64s]:
+def _hash_prefixes(texts: Sequence[str], endings: set[str]) -> tuple[Int64s, Int64s]:
     """Return (hash of each text, those of all prefixes of them that operations can leave).
 
     `endings`: the last characters of all that is put or appended; what ends otherwise never is.
@@ -247,13 +247,15 @@ def _seen(texts: Sequence[str], endings: set[str]) -> tuple[Int64s, Int64s]:
     return _of_prefixes(hashes, begins[place] if len(begins) else place, lengths), known
 
 
-def _hashed(columns: Columns, code: Int8s, initial: str) -> tuple[Int64s, Int64s, Int64s]:
+def _hash_columns(columns: Columns, code: Int8s, initial: str) -> tuple[Int64s, Int64s, Int64s]:
     """Return `a` and `b` of strings, and the table of those that can still be seen."""
     values = columns.values
     read, effect = code == READ, (code == WRITE) | (code == APPEND)
     shown, given = _codes_in(columns.output[read], values), _codes_in(columns.input[effect], values)
     texts = [values[c] for c in given]
-    own, seen = _seen([str(values[c]) for c in shown], {text[-1:] for text in (*texts, initial)})
+    own, seen = _hash_prefixes(
+        [str(values[c]) for c in shown], {text[-1:] for text in (*texts, initial)}
+    )
     table = _kernels().table_of(seen)
     hashes, factors = _hashes(texts)
     of_value = np.full((len(values), 2), IMPOSSIBLE, np.int64)

@@ -97,10 +97,10 @@ def finish(
     if outcome.window is not None and algorithm in _SHRUNK:
         smaller = shrink(operations, model, outcome.window, budget.part(SHRINK_TIME_S))
         outcome = replace(outcome, window=smaller)
-    return _result(operations, _verified(operations, model, outcome), algorithm)
+    return _result(operations, _verify(operations, model, outcome), algorithm)
 
 
-def _verified(operations: Sequence[Operation], model: Model, outcome: Outcome) -> Outcome:
+def _verify(operations: Sequence[Operation], model: Model, outcome: Outcome) -> Outcome:
     try:
         if outcome.status is Status.PASS:
             certificate.verify_order(operations, model, outcome.linearization)

@@ -84,19 +84,19 @@ def race(
             try:
                 status = runner.turn(budget, bytes_max)
                 if status == FOUND:
-                    return _raced(Status.PASS, runner, everyone)
+                    return _race_result(Status.PASS, runner, everyone)
             except MemoryError:
                 status = MEMORY
             if status == NONE:
-                return _raced(Status.FAIL, runner, everyone)
+                return _race_result(Status.FAIL, runner, everyone)
             if status == MEMORY:
                 runners.remove(runner)
         if runners:
             exceeded = f"{turns} turns"
     except BudgetExceededError as error:
         exceeded = str(error)
-    furthest = max(everyone, key=_Runner.reached)
-    return _raced(Status.UNKNOWN, furthest, everyone, exceeded)
+    furthest = max(everyone, key=_Runner.reached_time)
+    return _race_result(Status.UNKNOWN, furthest, everyone, exceeded)
 
 
 def _in_turns(runners: Sequence[_Runner], turns: int | None) -> Iterator[_Runner]:
@@ -131,20 +131,20 @@ class _Runner:
         """Configurations entered, in all widths."""
         return self._explored_before + (self.run.explored if self.run else 0)
 
-    def reached(self) -> int:
+    def reached_time(self) -> int:
         """Return the time up to which an order was found, -1: none."""
-        at = self.blocked()
+        at = self.blocked_position()
         return -1 if at < 0 else int(self._encoded.complete_ns[at])
 
-    def blocked(self) -> int:
+    def blocked_position(self) -> int:
         """Return where the furthest order of any width ended."""
-        candidates = [self._furthest, -1 if self.run is None else self.run.blocked()]
+        candidates = [self._furthest, -1 if self.run is None else self.run.blocked_position()]
         end = self._encoded.complete_ns
         return max(candidates, key=lambda at: -1 if at < 0 else int(end[at]))
 
     def turn(self, budget: Budget, bytes_max: int) -> int:
         """Go on for one turn; DIED does not come out."""
-        left, status, before = self._turn, RUNNING, self.reached()
+        left, status, before = self._turn, RUNNING, self.reached_time()
         while left > 0 and status == RUNNING:
             budget.spend()
             if self.run is None:
@@ -153,14 +153,14 @@ class _Runner:
             status = self.run.advance(chunk, bytes_max)
             left -= chunk
             if status == DIED:
-                self._furthest = self.blocked()
+                self._furthest = self.blocked_position()
                 self._explored_before += self.run.explored
                 self.run, status = None, RUNNING
-        self._turn *= _TURN_FACTOR if self.reached() > before else _STUCK_FACTOR
+        self._turn *= _TURN_FACTOR if self.reached_time() > before else _STUCK_FACTOR
         return status
 
 
-def _raced(
+def _race_result(
     status: Status, winner: _Runner, everyone: Sequence[_Runner], exceeded: str | None = None
 ) -> Raced:
     run = winner.run
@@ -169,7 +169,9 @@ def _raced(
         winner.name,
         run.order() if run is not None and status is Status.PASS else None,
         # A wider frontier or the other search may have come further, but this one proved it.
-        run.blocked() if run is not None and status is Status.FAIL else winner.blocked(),
+        run.blocked_position()
+        if run is not None and status is Status.FAIL
+        else winner.blocked_position(),
         run.blocked_state if run is not None else None,
         sum(runner.explored for runner in everyone),
         exceeded,

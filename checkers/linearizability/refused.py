@@ -58,7 +58,7 @@ class Helpers:
         self.helper[q] = spare.pop()
         return True
 
-    def inserted(self, result: Int64s, gap: Int64s, at_end: Bools) -> Int64s:
+    def insert(self, result: Int64s, gap: Int64s, at_end: Bools) -> Int64s:
         """Return the order with the refused ones in their gaps, those `at_end` behind a helper."""
         by_gap = np.argsort(gap, kind="stable")
         rows = np.stack(

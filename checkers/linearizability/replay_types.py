@@ -14,7 +14,14 @@ import numpy as np
 
 from checkers.history.columns import FAIL, INFO, OK, Bools, Columns, Int64s
 from checkers.linearizability.certificate import RefusedError
-from checkers.linearizability.decoded import Shown, amounts, append_offsets, integers, shown, starts
+from checkers.linearizability.decoded import (
+    Shown,
+    amounts,
+    append_offsets,
+    decode,
+    integers,
+    starts,
+)
 from checkers.linearizability.replay import verify_times
 from checkers.models.counters import ADDING
 from checkers.models.queues import EMPTY_ERRORS
@@ -97,7 +104,7 @@ def verify_ids(columns: Columns, order: Int64s) -> None:
 
 def verify_list(columns: Columns, order: Int64s) -> None:
     """Every read returns what was appended before it, in order."""
-    seen, position, number = _collected(columns, order, "append", ("read",))
+    seen, position, number = _collect(columns, order, "append", ("read",))
     sizes, which = np.diff(seen.bounds), number[seen.made[seen.source]]
     inside = np.arange(len(which)) - np.repeat(seen.bounds[:-1], sizes)
     met = np.ones(len(order), np.bool_)
@@ -109,7 +116,7 @@ def verify_list(columns: Columns, order: Int64s) -> None:
 
 def verify_set(columns: Columns, order: Int64s) -> None:
     """Every read returns what was added before it, each element once."""
-    seen, position, number = _collected(columns, order, "add", ("read",))
+    seen, position, number = _collect(columns, order, "add", ("read",))
     sizes, at = np.diff(seen.bounds), position[seen.made[seen.source]]
     met = np.ones(len(order), np.bool_)
     met[position[seen.reads]] = sizes == number[seen.reads]
@@ -136,7 +143,7 @@ def _repeats(seen: Shown) -> bool:
 
 def verify_log(columns: Columns, order: Int64s) -> None:
     """Offsets grow; every read shows all records from its beginning to its last, or to the end."""
-    seen, position, number = _collected(columns, order, "append", ("read", "read-all"), log=True)
+    seen, position, number = _collect(columns, order, "append", ("read", "read-all"), log=True)
     offset, begin = append_offsets(columns, seen.made), starts(columns, seen.reads)
     if offset is None or begin is None:
         raise RefusedError("the offsets are not plain")
@@ -168,7 +175,7 @@ def verify_log(columns: Columns, order: Int64s) -> None:
     _verify_met(columns, order, met)
 
 
-def _collected(
+def _collect(
     columns: Columns, order: Int64s, into: str, reading: tuple[str, ...], *, log: bool = False
 ) -> tuple[Shown, Int64s, Int64s]:
     """Return (reads decoded, position of each row or -1, insertions before each row).
@@ -178,7 +185,7 @@ def _collected(
     inserting = columns.f == columns.function(into)
     nothing = np.zeros(len(columns), np.bool_)
     _verify_placed(columns, order, (into, *reading), nothing, inserting)
-    seen = shown(columns, into, *reading, records=log)
+    seen = decode(columns, into, *reading, records=log)
     if seen is None:
         raise RefusedError("the values are not plain")
     if np.any(seen.source < 0):

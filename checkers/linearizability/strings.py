@@ -33,7 +33,7 @@ def judge(kept: Sequence[Operation], model: KeyValue) -> Judged | None:
     parts = model.parts
     if parts is None:
         return None
-    encoded, values = _encoded(kept, parts, model.initial)
+    encoded, values = _encode(kept, parts, model.initial)
     gets = {o.output: row for row, o in enumerate(kept) if o.f == "get"}
     if parts.torn is not None:
         rows = sorted({gets[text] for text in parts.torn})
@@ -47,7 +47,7 @@ def judge(kept: Sequence[Operation], model: KeyValue) -> Judged | None:
     return judged
 
 
-def _encoded(kept: Sequence[Operation], parts: Parts, first: str) -> tuple[Encoded, int]:
+def _encode(kept: Sequence[Operation], parts: Parts, first: str) -> tuple[Encoded, int]:
     """Return the register's operations, and how many values there are."""
     numbers = count(len(parts.first))
     nobody, initial = next(numbers), parts.begins.get(first)

@@ -114,7 +114,7 @@ class _Walk:
         seen, left = _Best(), _Best()
         todo: deque[tuple[_Configuration, bool]] = deque()
         for state, owed, spent in now:
-            root = (state, self._met(state, owed | called, begun), spent)
+            root = (state, self._settle(state, owed | called, begun), spent)
             if seen.add(root):
                 todo.append((root, True))
         while todo:
@@ -123,13 +123,13 @@ class _Walk:
                 left.add((state, owed & ~bit, spent & ~bit))
             if spent & bit:
                 continue  # the rest can wait for a later return
-            for following in self._placed(state, owed, spent, begun):
+            for following in self._place(state, owed, spent, begun):
                 if seen.add(following):
                     todo.append((following, owed & bit != 0))
         self._visited += len(seen)
         return list(left), tuple(dict.fromkeys(state for state, _, _ in seen))
 
-    def _placed(
+    def _place(
         self, state: State, owed: int, spent: int, begun: Sequence[int]
     ) -> Iterator[_Configuration]:
         """Yield what placing each open operation leads to."""
@@ -146,9 +146,9 @@ class _Walk:
             still = owed & ~bit
             if self._model.forgets(self._operations[i]):
                 still &= ~self._total
-            yield after, self._met(after, still, begun), spent | bit
+            yield after, self._settle(after, still, begun), spent | bit
 
-    def _met(self, state: State, owed: int, begun: Sequence[int]) -> int:
+    def _settle(self, state: State, owed: int, begun: Sequence[int]) -> int:
         """Take from what is owed what could be placed here without a trace."""
         for i in begun:
             if owed >> i & 1 and self._step(i, state) == (True, state):

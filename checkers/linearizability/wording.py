@@ -20,7 +20,7 @@ def title(operation: Operation) -> str:
     return f"the {operation.f} of process {operation.process} (operation {operation.index})"
 
 
-def called(model: Model, operation: Operation) -> str:
+def call_text(model: Model, operation: Operation) -> str:
     """Name an operation with its values: `read() -> 1 of process 3 (operation 7)`."""
     what = model.describe_operation(operation)
     return f"{what} of process {operation.process} (operation {operation.index})"
@@ -39,7 +39,7 @@ def duration(time_ns: int) -> str:
     return f"{time_ns} ns"
 
 
-def inverted(first: Operation, second: Operation) -> str:
+def describe_inversion(first: Operation, second: Operation) -> str:
     """Say that `second` ended before `first` began, though what was read puts it behind `first`.
 
     Operations insert one element each, or read all of them: what stands before a read it shows,
@@ -71,7 +71,7 @@ def no_order(
     left = "" if state is None else f"; the longest order leaves {state}"
     return (
         f"no order of what had ended by {seconds(blocked.complete_ns)} has a place for "
-        f"{called(model, blocked)}{left}"
+        f"{call_text(model, blocked)}{left}"
     )
 
 
@@ -92,7 +92,7 @@ def possible_states(model: Model, end: DeadEnd) -> str:
     more = len(possible) - len(states)
     listed = " or ".join(states) + (f" or one of {more} more" if more else "")
     return (
-        f"by these operations alone, just before {called(model, blocked)} ended, at "
+        f"by these operations alone, just before {call_text(model, blocked)} ended, at "
         f"{seconds(blocked.complete_ns)}, there can have been {listed} only, which its answer "
         f"does not fit"
     )
@@ -124,7 +124,7 @@ def stale_get(
             ):
                 continue
             return (
-                f"stale read: {called(model, get)} began at {seconds(get.invoke_ns)} and lacks "
+                f"stale read: {call_text(model, get)} began at {seconds(get.invoke_ns)} and lacks "
                 f"{text(done.input)}, whose {done.f} (operation {done.index}) had ended at "
                 f"{seconds(done.complete_ns)}"
             )
@@ -173,7 +173,7 @@ def _stale(read: Operation, newest: Operation, *, is_initial: bool, again: bool)
     )
 
 
-def swapped(
+def describe_swap(
     operations: Sequence[Operation], model: Model, among: Sequence[Operation]
 ) -> str | None:
     """Explain a string in which a text stands before what it was appended to; None: no such."""
@@ -187,7 +187,7 @@ def swapped(
             if after is not None and before is not None and after.f == "append":
                 if before.complete_ns < after.invoke_ns:
                     pair = f"{text(after.input)} was appended behind {text(before.input)}"
-                    return f"{called(model, get)}: {pair}, never before it"
+                    return f"{call_text(model, get)}: {pair}, never before it"
     return None
 
 

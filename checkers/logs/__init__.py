@@ -72,7 +72,7 @@ from typing import Any
 
 from checkers.history import EventType, HistoryError
 from checkers.logs.columns import Log, RepeatedError, log_of
-from checkers.logs.explain import Anomaly, explained
+from checkers.logs.explain import Anomaly, explain
 from checkers.logs.rules import Facts, Promise, anomalies, unread
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.runs.faults import fault_spans
@@ -114,7 +114,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     for found, allowed in anomalies(facts):
         counts[allowed][found.kind] += len(found)
         for row in range(min(len(found), EXPLAINED_MAX)):
-            shown = explained(found, row, facts, run.operations, faults)
+            shown = explain(found, row, facts, run.operations, faults)
             (notes if allowed else wrong).append(shown)
         if cancelled():
             return _unknown(run, "cancelled")
@@ -136,7 +136,7 @@ def _result(
     anomalies, kinds = wrong
     shown, allowed = notes
     acknowledged = int(log.sends.ok.sum())
-    promised = _promised(promise)
+    promised = _describe_promise(promise)
     if anomalies:
         counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         status, summary = Status.FAIL, f"{counted}; first: {anomalies[0]['explanation']}"
@@ -178,7 +178,7 @@ def _result(
     )
 
 
-def _promised(promise: Promise) -> str:
+def _describe_promise(promise: Promise) -> str:
     kept = {
         "all": "nothing acknowledged or read is lost",
         "1": "nothing read is lost, and what was acknowledged only to a truncation",

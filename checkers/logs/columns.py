@@ -113,7 +113,7 @@ def log_of(operations: Sequence[Operation]) -> Log:
     shown: list[Sequence[Any]] = []
     for row, o in enumerate(operations):
         if o.f == SEND:
-            values = _sent(o)
+            values = _sent_values(o)
             begin = codes.begin(o, row)
             kind = (o.type is EventType.OK, o.type is EventType.FAIL)
             acknowledged = o.type is EventType.OK
@@ -141,8 +141,8 @@ def log_of(operations: Sequence[Operation]) -> Log:
         raise HistoryError(f"more than {PARTITIONS_MAX} partitions")
     s, r, f = (_table(rows, width) for rows, width in ((sends, 9), (reads, 10), (refused, 6)))
     first_sent, first_shown = _bounds(sent), _bounds(shown)
-    numbers, values = _numbered(s[:, 1], sent)
-    offsets, read = _shown(operations, r[:, 0], shown)
+    numbers, values = _number_values(s[:, 1], sent)
+    offsets, read = _read_values(operations, r[:, 0], shown)
     where = np.repeat(r[:, 1], np.diff(first_shown))
     return Log(
         sends=Sends(
@@ -175,7 +175,7 @@ def log_of(operations: Sequence[Operation]) -> Log:
         ),
         values=values,
         shown_offset=offsets,
-        shown_value=_found(numbers, values, where, read),
+        shown_value=_look_up(numbers, values, where, read),
         partitions=list(codes.partitions),
     )
 
@@ -208,7 +208,7 @@ def _number(operation: Operation, name: str, number: object) -> int:
     return max(number, NONE)
 
 
-def _sent(operation: Operation) -> Sequence[Value]:
+def _sent_values(operation: Operation) -> Sequence[Value]:
     values = operation.input
     values = values if isinstance(values, list | tuple) else (values,)
     if not values or any(type(value) not in (str, int) for value in values):
@@ -240,7 +240,9 @@ _Numbers = dict[int, dict[Hashable, int]]
 """Partition -> value -> its number."""
 
 
-def _numbered(partition: Int64s, sent: Sequence[Sequence[Value]]) -> tuple[_Numbers, list[Value]]:
+def _number_values(
+    partition: Int64s, sent: Sequence[Sequence[Value]]
+) -> tuple[_Numbers, list[Value]]:
     """Number the values that were sent, in order."""
     numbers: _Numbers = {}
     values = list(chain.from_iterable(sent))
@@ -254,7 +256,7 @@ def _numbered(partition: Int64s, sent: Sequence[Sequence[Value]]) -> tuple[_Numb
     return numbers, values
 
 
-def _shown(
+def _read_values(
     operations: Sequence[Operation], rows: Int64s, shown: Sequence[Sequence[Any]]
 ) -> tuple[Int64s, Sequence[Value]]:
     """Return offsets and values of all records read."""
@@ -286,7 +288,9 @@ def _is_record(record: object) -> bool:
     return fits and type(value) in (str, int, type(None))
 
 
-def _found(numbers: _Numbers, values: list[Value], where: Int64s, read: Sequence[Value]) -> Int64s:
+def _look_up(
+    numbers: _Numbers, values: list[Value], where: Int64s, read: Sequence[Value]
+) -> Int64s:
     """Return the number of each value read; one that nobody sent there gets the next number."""
     if len(numbers) == 1 and not np.any(where[1:] != where[:-1]):
         get: Callable[[Value], int | None] = numbers.get(int(where[0]) if len(where) else 0, {}).get

@@ -31,9 +31,9 @@ class _Case:
 
     @property
     def send(self) -> Operation | None:
-        return self.sent(self.record)
+        return self.send_of(self.record)
 
-    def sent(self, record: int) -> Operation | None:
+    def send_of(self, record: int) -> Operation | None:
         """Return the send of a record; None where there is none."""
         if not 0 <= record < self.facts.log.records:
             return None
@@ -42,12 +42,12 @@ class _Case:
     def value(self, record: int) -> str:
         return repr(self.facts.log.values[record])
 
-    def produced(self, record: int) -> str:
+    def send_text(self, record: int) -> str:
         """Say which record it is, and what became of its send."""
-        send = self.sent(record)
+        send = self.send_of(record)
         if send is None:
             return f"{self.value(record)}, which nobody sent there"
-        by = f"{self.value(record)} of producer {send.process!r} ({_named(send)}, "
+        by = f"{self.value(record)} of producer {send.process!r} ({_name(send)}, "
         if send.type is not EventType.OK:
             outcome = (
                 "without an answer" if send.type is EventType.INFO else f"failed: {send.error}"
@@ -59,7 +59,7 @@ class _Case:
         return f"{by}acknowledged{at}{reign}{_by(send)} at {seconds(send.complete_ns, 3)})"
 
 
-def explained(
+def explain(
     found: Found,
     row: int,
     facts: Facts,
@@ -68,7 +68,7 @@ def explained(
 ) -> Anomaly:
     """Return one anomaly: kind, explanation, key, operations, offset, producer, epoch, node."""
     case = _case(found, row, facts, operations)
-    involved = [case.send, case.sent(case.other), case.before, case.read]
+    involved = [case.send, case.send_of(case.other), case.before, case.read]
     there = [operation for operation in involved if operation is not None]
     begin_ns = min(operation.invoke_ns for operation in there)
     last = max(there, key=lambda operation: operation.invoke_ns)
@@ -113,7 +113,7 @@ def _case(found: Found, row: int, facts: Facts, operations: Sequence[Operation])
     )
 
 
-def _named(operation: Operation) -> str:
+def _name(operation: Operation) -> str:
     return f"operation {operation.index}"
 
 
@@ -130,7 +130,7 @@ def _read(operation: Operation | None) -> str:
     return f"{operation.f} {operation.index} of {consumer} ({answered})"
 
 
-def _lost(case: _Case) -> str:
+def _explain_loss(case: _Case) -> str:
     send, facts, read = case.send, case.facts, case.read
     assert send is not None, "a record that was sent"
     assert read is not None, "the read that lacks it"
@@ -143,7 +143,7 @@ def _lost(case: _Case) -> str:
         why = ", and below the high watermark of its leader,"
     elif case.kind == "lost-committed":
         why = ", with another record of its batch that was read,"
-    text = f"{case.produced(case.record)}{why} is not in the whole log as read by {_read(read)}"
+    text = f"{case.send_text(case.record)}{why} is not in the whole log as read by {_read(read)}"
     here = [value for offset, value in read.output["records"] if offset == case.offset]
     if here:
         text += f"; offset {case.offset} there holds {here[0]!r}"
@@ -152,24 +152,24 @@ def _lost(case: _Case) -> str:
     return text
 
 
-def _copied(case: _Case) -> str:
+def _explain_copy(case: _Case) -> str:
     lower = int(case.facts.shown_at[case.record])
     return (
-        f"{case.produced(case.record)} stands at offset {lower}, by {_read(case.before)}, and at "
+        f"{case.send_text(case.record)} stands at offset {lower}, by {_read(case.before)}, and at "
         f"offset {case.offset}, by {_read(case.read)}"
     )
 
 
 def _two_values(case: _Case) -> str:
-    def seen(record: int, read: Operation | None) -> str:
-        return case.produced(record) + (f" as read by {_read(read)}" if read is not None else "")
+    def describe_read(record: int, read: Operation | None) -> str:
+        return case.send_text(record) + (f" as read by {_read(read)}" if read is not None else "")
 
-    first, then = seen(case.other, case.before), seen(case.record, case.read)
+    first, then = describe_read(case.other, case.before), describe_read(case.record, case.read)
     return f"offset {case.offset} holds {first} and {then}"
 
 
 def _order(case: _Case) -> str:
-    first, later = case.sent(case.record), case.sent(case.other)
+    first, later = case.send_of(case.record), case.send_of(case.other)
     assert first is not None
     assert later is not None
     below = int(case.facts.place[case.other])
@@ -180,8 +180,8 @@ def _order(case: _Case) -> str:
     if first.complete_ns >= later.invoke_ns and seen != NONE:
         proof = f", read by {_read(case.operations[int(case.facts.log.reads.row[seen])])},"
     return (
-        f"{case.produced(case.record)} stands at offset {case.offset}{proof} behind "
-        f"{case.value(case.other)} of {who} at offset {below} ({_named(later)}), which was {when}"
+        f"{case.send_text(case.record)} stands at offset {case.offset}{proof} behind "
+        f"{case.value(case.other)} of {who} at offset {below} ({_name(later)}), which was {when}"
     )
 
 
@@ -189,7 +189,7 @@ def _skip(case: _Case) -> str:
     read = case.read
     assert read is not None
     return (
-        f"{_read(read)} passed over offset {case.offset}, where {case.produced(case.record)} "
+        f"{_read(read)} passed over offset {case.offset}, where {case.send_text(case.record)} "
         "stands, and showed records behind it"
     )
 
@@ -208,7 +208,7 @@ def _below_position(case: _Case) -> str:
     return f"{_read(read)} asked from {asked} and shows offset {case.offset}, without a seek"
 
 
-def _truncated(case: _Case) -> str:
+def _explain_truncation(case: _Case) -> str:
     read, before = case.read, case.before
     assert read is not None
     reign = f" in epoch {read.epoch}"
@@ -227,23 +227,23 @@ def _dirty(case: _Case) -> str:
 
 
 _SENTENCES: dict[str, Callable[[_Case], str]] = {
-    "lost-write": _lost,
-    "lost-committed": _lost,
-    "allowed-loss": _lost,
-    "duplicate": _copied,
+    "lost-write": _explain_loss,
+    "lost-committed": _explain_loss,
+    "allowed-loss": _explain_loss,
+    "duplicate": _explain_copy,
     "inconsistent-offsets": _two_values,
-    "moved": lambda c: f"{c.produced(c.record)} was read at offset {c.offset} by {_read(c.read)}",
+    "moved": lambda c: f"{c.send_text(c.record)} was read at offset {c.offset} by {_read(c.read)}",
     "torn-batch": lambda c: (
-        f"{c.produced(c.record)} was read at offset {c.offset} by {_read(c.read)}, which is not "
+        f"{c.send_text(c.record)} was read at offset {c.offset} by {_read(c.read)}, which is not "
         f"its place behind {c.value(c.other)} of the same batch, at offset "
         f"{int(c.facts.shown_at[c.other])}"
     ),
     "phantom": lambda c: (
         f"{_read(c.read)} shows at offset {c.offset} {c.value(c.record)}, which nobody sent there"
     ),
-    "aborted-read": lambda c: f"{_read(c.read)} shows at offset {c.offset} {c.produced(c.record)}",
+    "aborted-read": lambda c: f"{_read(c.read)} shows at offset {c.offset} {c.send_text(c.record)}",
     "read-before-send": lambda c: (
-        f"{_read(c.read)} shows at offset {c.offset} {c.produced(c.record)} before it was sent"
+        f"{_read(c.read)} shows at offset {c.offset} {c.send_text(c.record)} before it was sent"
     ),
     "nonmonotonic-send": _order,
     "real-time": _order,
@@ -251,7 +251,7 @@ _SENTENCES: dict[str, Callable[[_Case], str]] = {
     "int-poll-skip": _skip,
     "int-nonmonotonic-poll": _disorder,
     "nonmonotonic-poll": _below_position,
-    "truncated": _truncated,
+    "truncated": _explain_truncation,
     "dirty-read": _dirty,
     "log-start-moved": lambda c: (
         f"the log begins at offset {c.offset} by {_read(c.read)}, though nothing may be deleted"

@@ -55,7 +55,7 @@ class Found:
         return len(self.record)
 
 
-def found(kind: str, **witnesses: Int64s) -> Found:
+def findings(kind: str, **witnesses: Int64s) -> Found:
     """Return anomalies by their witnesses; those that are not given are NONE."""
     count = len(next(iter(witnesses.values())))
     none = np.full(count, NONE, np.int64)
@@ -172,7 +172,7 @@ class Facts:
         """Offset from which each read must show all there is; NONE where that is not known."""
         reads = self.log.reads
         begin = np.where(reads.whole, np.maximum(reads.position, 0), reads.position)
-        return self._carried(reads, begin)
+        return self._carry_positions(reads, begin)
 
     @cached_property
     def floor(self) -> Int64s:
@@ -182,7 +182,7 @@ class Facts:
         known = self.begin != NONE
         return np.where(known, np.maximum(self.begin, self.log.reads.log_start), NONE)
 
-    def _carried(self, reads: Reads, begin: Int64s) -> Int64s:
+    def _carry_positions(self, reads: Reads, begin: Int64s) -> Int64s:
         """Let polls without a position go on where their consumer's last one ended."""
         open_polls = ~reads.whole & (reads.position == NONE)
         if not open_polls.any():
@@ -212,17 +212,17 @@ def anomalies(facts: Facts) -> Iterator[tuple[Found, bool]]:
     yield losses.allowed, True
     yield duplicates(facts), again
     yield inconsistent(facts, losses.lost), False
-    yield moved(facts), again
-    yield torn(facts), False
+    yield find_moved(facts), again
+    yield find_torn(facts), False
     yield from unsent(facts)
     yield early(facts), False
-    for each in reordered(facts, losses.lost):
+    for each in find_reordered(facts, losses.lost):
         yield each, False
-    for each in skipped(facts, losses.lost):
+    for each in find_skipped(facts, losses.lost):
         yield each, False
     for each in went_back(facts):
         yield each, False
-    yield truncated(facts), False
+    yield find_truncated(facts), False
     yield dirty(facts), False
     yield log_start(facts), False
 
@@ -255,7 +255,7 @@ class Losses:
         asked = self._facts.asked[records]
         place = self._facts.place[records]
         offset = np.where(place == NONE, asked, place)
-        return found(kind, record=records, read=witness[records], offset=offset)
+        return findings(kind, record=records, read=witness[records], offset=offset)
 
     def _look(self, read: int, records: Int64s) -> None:
         """Find what one read of a whole log lacks, of the records sent there."""
@@ -292,7 +292,7 @@ def duplicates(facts: Facts) -> Found:
     """Find records that stand at two places."""
     again = (facts.pair_record[1:] == facts.pair_record[:-1]).nonzero()[0]
     rows = again[_first(facts.pair_record[again])]
-    return found(
+    return findings(
         "duplicate",
         record=facts.pair_record[rows],
         read=facts.pair_read[rows + 1],
@@ -315,7 +315,7 @@ def inconsistent(facts: Facts, lost: Bools) -> Found:
     again = (at[rows[1:]] == at[rows[:-1]]).nonzero()[0]
     again = again[_first(at[rows[again]])]
     first, then = rows[again], rows[again + 1]
-    return found(
+    return findings(
         "inconsistent-offsets",
         record=value[then],
         other=value[first],
@@ -325,18 +325,18 @@ def inconsistent(facts: Facts, lost: Bools) -> Found:
     )
 
 
-def moved(facts: Facts) -> Found:
+def find_moved(facts: Facts) -> Found:
     """Find records that were read only elsewhere than where they were acknowledged."""
     rows = np.flatnonzero(facts.moved)
-    return found("moved", record=rows, read=facts.seen_read[rows], offset=facts.shown_at[rows])
+    return findings("moved", record=rows, read=facts.seen_read[rows], offset=facts.shown_at[rows])
 
 
-def torn(facts: Facts) -> Found:
+def find_torn(facts: Facts) -> Found:
     """Find batches with records that do not stand one behind the other."""
     astray = facts.astray[_first(facts.send[facts.astray])]
     rows = np.flatnonzero(facts.seen)
     begins = rows[np.searchsorted(facts.send[rows], facts.send[astray])]
-    return found(
+    return findings(
         "torn-batch",
         record=astray,
         other=begins,
@@ -356,7 +356,7 @@ def unsent(facts: Facts) -> Iterator[tuple[Found, bool]]:
         order = rows[np.argsort(value, kind="stable")]
         order = order[_first(log.shown_value[order])]
         yield (
-            found(
+            findings(
                 kind,
                 record=log.shown_value[order],
                 read=facts.read[order],
@@ -369,7 +369,7 @@ def unsent(facts: Facts) -> Iterator[tuple[Found, bool]]:
 def early(facts: Facts) -> Found:
     """Find records that a read had shown before they were sent."""
     rows = np.flatnonzero(facts.seen_ns < facts.log.sends.invoke_ns[facts.send])
-    return found(
+    return findings(
         "read-before-send",
         record=rows,
         read=facts.seen_read[rows],
@@ -377,7 +377,7 @@ def early(facts: Facts) -> Found:
     )
 
 
-def reordered(facts: Facts, lost: Bools) -> tuple[Found, Found]:
+def find_reordered(facts: Facts, lost: Bools) -> tuple[Found, Found]:
     """Find records that stand behind one that was sent after they were certainly in the log."""
     sends = facts.log.sends
     acknowledged = facts.acknowledged[facts.send]
@@ -390,8 +390,8 @@ def reordered(facts: Facts, lost: Bools) -> tuple[Found, Found]:
     any_, any_other = _behind_later(facts, rows, facts.partition[rows], done)
     rest = ~np.isin(any_, mine)
     return (
-        found("nonmonotonic-send", record=mine, other=mine_other, offset=facts.place[mine]),
-        found(
+        findings("nonmonotonic-send", record=mine, other=mine_other, offset=facts.place[mine]),
+        findings(
             "real-time",
             record=any_[rest],
             other=any_other[rest],
@@ -417,7 +417,7 @@ def _behind_later(facts: Facts, rows: Int64s, group: Int64s, done: Int64s) -> tu
     return rows[wrong], rows[later[wrong]]
 
 
-def skipped(facts: Facts, lost: Bools) -> tuple[Found, Found]:
+def find_skipped(facts: Facts, lost: Bools) -> tuple[Found, Found]:
     """Find polls that pass over a committed record that the log still has."""
     log, reads = facts.log, facts.log.reads
     kept = np.flatnonzero(~lost[facts.pair_record])
@@ -448,13 +448,15 @@ def skipped(facts: Facts, lost: Bools) -> tuple[Found, Found]:
     ]
     first = np.array(missing, np.int64)
     return (
-        found(
+        findings(
             "poll-skip",
             record=record[from_[head]],
             read=polls[head],
             offset=at[from_[head]] & _OFFSETS,
         ),
-        found("int-poll-skip", record=record[first], read=polls[hole], offset=at[first] & _OFFSETS),
+        findings(
+            "int-poll-skip", record=record[first], read=polls[hole], offset=at[first] & _OFFSETS
+        ),
     )
 
 
@@ -487,24 +489,24 @@ def went_back(facts: Facts) -> tuple[Found, Found]:
     below = (facts.begin != NONE) & (facts.last_shown != NONE) & (lowest < facts.begin)
     reads = np.flatnonzero(below)
     return (
-        found(
+        findings(
             "int-nonmonotonic-poll",
             record=log.shown_value[rows],
             other=log.shown_value[rows - 1],
             read=facts.read[rows],
             offset=log.shown_offset[rows],
         ),
-        found("nonmonotonic-poll", read=reads, offset=lowest[reads]),
+        findings("nonmonotonic-poll", read=reads, offset=lowest[reads]),
     )
 
 
-def truncated(facts: Facts) -> Found:
+def find_truncated(facts: Facts) -> Found:
     """Find polls refused as out of range where a committed record had been read before."""
     refused, reads = facts.log.refused, facts.log.reads
     witness = np.full(len(refused.row), NONE, np.int64)
     shows = np.flatnonzero((reads.epoch != NONE) & (facts.last_shown != NONE))
     if facts.promise.retention or not len(refused.row) or not len(shows):
-        return found("truncated", read=witness[:0])
+        return findings("truncated", read=witness[:0])
     shows = shows[np.argsort(reads.complete_ns[shows], kind="stable")]
     reign = _groups(reads.partition[shows], reads.epoch[shows])
     for code in np.unique(reign).tolist():
@@ -518,7 +520,7 @@ def truncated(facts: Facts) -> Found:
         hit = facts.last_shown[far] >= refused.position[asks] - 1
         witness[asks[hit]] = far[hit]
     rows = np.flatnonzero(witness != NONE)
-    return found("truncated", read=rows, before=witness[rows], offset=refused.position[rows])
+    return findings("truncated", read=rows, before=witness[rows], offset=refused.position[rows])
 
 
 def _running_best(numbers: Int64s) -> Int64s:
@@ -535,7 +537,7 @@ def dirty(facts: Facts) -> Found:
     shows = np.flatnonzero((reads.epoch != NONE) & (facts.last_shown != NONE))
     marks = np.flatnonzero((reads.epoch != NONE) & (reads.high_watermark != NONE))
     if not len(shows) or not len(marks):
-        return found("dirty-read", read=marks[:0])
+        return findings("dirty-read", read=marks[:0])
     rows = np.concatenate([marks, shows])
     asks = np.arange(len(rows)) < len(marks)
     group = _groups(reads.partition[rows], reads.epoch[rows])
@@ -545,7 +547,7 @@ def dirty(facts: Facts) -> Found:
     best = _running_best(_at(group, np.where(asks, 0, facts.last_shown[rows] + 1)))
     shown = np.where(asks[best] | (group[best] != group), NONE, facts.last_shown[rows[best]])
     wrong = np.flatnonzero(asks & (shown != NONE) & (shown >= reads.high_watermark[rows]))
-    return found("dirty-read", read=rows[wrong], before=rows[best[wrong]], offset=shown[wrong])
+    return findings("dirty-read", read=rows[wrong], before=rows[best[wrong]], offset=shown[wrong])
 
 
 def log_start(facts: Facts) -> Found:
@@ -556,7 +558,7 @@ def log_start(facts: Facts) -> Found:
         rows = rows[:0]
     rows = rows[np.argsort(reads.partition[rows], kind="stable")]
     rows = rows[_first(reads.partition[rows])]
-    return found("log-start-moved", read=rows, offset=reads.log_start[rows])
+    return findings("log-start-moved", read=rows, offset=reads.log_start[rows])
 
 
 def unread(facts: Facts) -> list[str]:

@@ -62,11 +62,11 @@ class Broker(Model):
         assert isinstance(state, _Registration)
         match operation.f:
             case "register":
-                after = _registered(state, operation)
+                after = _step_register(state, operation)
             case "heartbeat" | "fence":
-                after = _heard(state, operation)
+                after = _step_heartbeat(state, operation)
             case "read":
-                after = _seen(state, operation)
+                after = _step_read(state, operation)
             case _:
                 raise unknown_function(self, operation)
         return after is not None, state if after is None else after
@@ -87,7 +87,7 @@ class Broker(Model):
         return f"incarnation {state.incarnation} with {epoch}, {fenced}"
 
 
-def _registered(state: _Registration, operation: Operation) -> _Registration | None:
+def _step_register(state: _Registration, operation: Operation) -> _Registration | None:
     incarnation = _incarnation(operation)
     if incarnation != state.incarnation:
         # What replaces an incarnation of unknown epoch is above what that was above.
@@ -95,7 +95,7 @@ def _registered(state: _Registration, operation: Operation) -> _Registration | N
     return state.with_epoch(_output(operation, "epoch", int))
 
 
-def _heard(state: _Registration, operation: Operation) -> _Registration | None:
+def _step_heartbeat(state: _Registration, operation: Operation) -> _Registration | None:
     if _incarnation(operation) != state.incarnation:
         return None
     behind = bool(_input(operation).get("behind"))
@@ -115,7 +115,7 @@ def _heard(state: _Registration, operation: Operation) -> _Registration | None:
     return replace(known, maybe_unfenced=not fenced)
 
 
-def _seen(state: _Registration, operation: Operation) -> _Registration | None:
+def _step_read(state: _Registration, operation: Operation) -> _Registration | None:
     alive = _output(operation, "alive", bool)
     if alive and not state.maybe_unfenced:
         return None

@@ -71,7 +71,7 @@ def parts_of(got: Sequence[str], first: Sequence[str], appended: Sequence[str]) 
     reached: dict[int, _Reached] = {}
     last: str | None = None
     for string in sorted(set(got)):
-        known = -1 if last is None else _shared(last, string)
+        known = -1 if last is None else _common_length(last, string)
         reached = {place: at for place, at in reached.items() if place <= known}
         _reach(reached, string, known, (begins, texts), (first_lengths, lengths))
         last, end = string, reached.get(len(string))
@@ -82,7 +82,7 @@ def parts_of(got: Sequence[str], first: Sequence[str], appended: Sequence[str]) 
     return None if any(texts[text] > 1 for text in parts.steps) else parts
 
 
-def _shared(left: str, right: str) -> int:
+def _common_length(left: str, right: str) -> int:
     """Return the length of what both begin with."""
     low, high = 0, min(len(left), len(right))
     if right.startswith(left):

@@ -54,7 +54,7 @@ class Topics(Model):
         owners: dict[str, int] = {}
         for operation in operations:
             if operation.f == "create" and operation.type is EventType.OK:
-                topic_id = _shown(operation.output)[0]
+                topic_id = _topic_fields(operation.output)[0]
                 if topic_id is not None:
                     owners.setdefault(topic_id, operation.index)
         return Topics(owners)
@@ -93,7 +93,11 @@ class Topics(Model):
         """Name the function and, of a create, its partitions and its id if that is known."""
         if operation.f != "create":
             return operation.f
-        return (operation.f, _asked(operation.input), _shown(operation.output))
+        return (
+            operation.f,
+            _requested_partitions(operation.input),
+            _topic_fields(operation.output),
+        )
 
     def reachable(self, operations: Sequence[Operation]) -> list[State]:
         """List the free name and the topic of every create.
@@ -116,12 +120,12 @@ class Topics(Model):
         return f"the topic there, {more}"
 
     def _create(self, state: _State, operation: Operation) -> tuple[bool, State]:
-        topic_id, partitions = _shown(operation.output)
+        topic_id, partitions = _topic_fields(operation.output)
         if topic_id is not None:
             taken = topic_id in state.used or self._owners.get(topic_id) != operation.index
             if taken:
                 return False, state
-        partitions = partitions or _asked(operation.input)
+        partitions = partitions or _requested_partitions(operation.input)
         return not state.present, _State(
             present=True, id=topic_id, partitions=partitions, used=state.used
         )
@@ -131,7 +135,7 @@ class Topics(Model):
             return not state.present, state
         if not state.present:
             return False, state
-        topic_id, partitions = _shown(operation.output)
+        topic_id, partitions = _topic_fields(operation.output)
         if None not in (partitions, state.partitions) and partitions != state.partitions:
             return False, state
         known = state.id if topic_id is None else topic_id
@@ -146,14 +150,14 @@ class Topics(Model):
         return True, _State(present=True, id=known, partitions=partitions, used=used)
 
 
-def _asked(value: Any) -> int | None:
+def _requested_partitions(value: Any) -> int | None:
     """Return the number of partitions that a create asks for, None when it does not say."""
     if isinstance(value, dict):
         value = value.get("partitions")
     return value if isinstance(value, int) and value > 0 else None
 
 
-def _shown(value: Any) -> tuple[str | None, int | None]:
+def _topic_fields(value: Any) -> tuple[str | None, int | None]:
     """Return (id, partitions) as far as a completion has them."""
     if value is None or isinstance(value, int):
         return None, None

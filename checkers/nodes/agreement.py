@@ -73,11 +73,11 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     """Judge the logs of all nodes against each other and against what they announced."""
     del options
     evidence, malformed = well_formed(run.required_evidence)
-    committed = {node: _announced(evidence.traces.get(node, ())) for node in evidence.nodes}
+    committed = {node: _highest_watermark(evidence.traces.get(node, ())) for node in evidence.nodes}
     deaths, doubts = _deaths(evidence, run)
     anomalies: list[Anomaly] = []
     for found in (
-        _malformed(run.audit(evidence.logs, {})),
+        _form_anomalies(run.audit(evidence.logs, {})),
         _not_on_majority(evidence, committed) if run.extent.finished else (),
         deaths,
         _violations(run.notes),
@@ -115,12 +115,12 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     )
 
 
-def _announced(trace: Sequence[TraceEvent]) -> int:
+def _highest_watermark(trace: Sequence[TraceEvent]) -> int:
     """Return the highest high watermark (exclusive offset) that a node ever announced."""
     return max((int(e.fields["offset"]) for e in trace if e.event == "hw"), default=0)
 
 
-def _malformed(found: LogFindings) -> Iterator[Anomaly]:
+def _form_anomalies(found: LogFindings) -> Iterator[Anomaly]:
     for node, (before, after) in found.gaps.items():
         explanation = f"the log of {node} goes from offset {before} to {after}"
         yield {"kind": "offset-gap", "explanation": explanation, "node": node}
@@ -139,7 +139,7 @@ def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterat
     if announcer is None:
         return
     ends = {node: _end(evidence, node) for node in evidence.nodes}
-    kept = max(_kept(ends, voters) for voters in _electorates(evidence, announcer))
+    kept = max(_majority_offset(ends, voters) for voters in _electorates(evidence, announcer))
     if committed[announcer] > kept:
         explanation = (
             f"{announcer} announced everything below {committed[announcer]} as committed, but a "
@@ -153,7 +153,7 @@ def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterat
         }
 
 
-def _kept(ends: Mapping[str, int], voters: Sequence[str]) -> int:
+def _majority_offset(ends: Mapping[str, int], voters: Sequence[str]) -> int:
     """Return the offset that a majority of these voters' final logs reach."""
     held = sorted((ends.get(voter, 0) for voter in voters), reverse=True)
     return held[len(held) // 2] if held else 0

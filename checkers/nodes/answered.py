@@ -123,7 +123,7 @@ def join(
     if judged and READ in TRACED[workload].values():
         for node in evidence.nodes:
             lines = _lines(evidence, evidence.traces.get(node, ()), READ)
-            found.lacking += _unasked(node, lines, asked, workload, notes)
+            found.lacking += _describe_surplus(node, lines, asked, workload, notes)
     if timeout_ms is not None:
         most = max((n for (of, _), n in _REQUESTS.items() if of == workload), default=1)
         found.lacking += _late(found.late_ns, timeout_ms * most)
@@ -235,7 +235,7 @@ class _Marks:
     def __init__(self, evidence: Evidence) -> None:
         marks = [
             (time_ns, offset)
-            for time_ns, event in evidence.placed()
+            for time_ns, event in evidence.placed_events()
             if event.event == "hw" and isinstance(offset := event.fields.get("offset"), int)
         ]
         self._times = [time_ns for time_ns, _ in marks]
@@ -375,7 +375,7 @@ def _without_event(operations: Sequence[Operation], times: Sequence[int]) -> lis
     return lacking + [operation for _, _, operation in sorted(open_)] + waiting[::-1]
 
 
-def _unasked(
+def _describe_surplus(
     node: str,
     lines: tuple[list[int], list[int]] | None,
     asked: Mapping[str | None, Sequence[Operation]],

@@ -166,7 +166,7 @@ def _disagreements(
             here, there = state.get(key), other_state.get(key)
             if here != there:
                 explanation = (
-                    f"{key!r} is {_shown(there)} on {other} and {_shown(here)} on {node}, both "
+                    f"{key!r} is {_text(there)} on {other} and {_text(here)} on {node}, both "
                     f"read at committed offset {read.high_watermark}"
                 )
                 found.append(
@@ -180,7 +180,7 @@ def _disagreements(
     return found
 
 
-def _shown(state: Any) -> str:
+def _text(state: Any) -> str:
     """Return a final state for a person: a value, a topic by its fields, or that there is none."""
     if isinstance(state, Mapping):
         return ", ".join(f"{name} {value}" for name, value in state.items()) or "empty"
@@ -191,7 +191,9 @@ _NOUNS = {"topics": "topic", "partitions": "topic", "set": "element"}
 """What the keys of a workload are; the others have keys."""
 
 
-def _counted(kind: str, anomalies: Sequence[Anomaly], read: Collection[str], workload: str) -> str:
+def _describe_count(
+    kind: str, anomalies: Sequence[Anomaly], read: Collection[str], workload: str
+) -> str:
     """Say of how many keys something is wrong and where: `198 topics lost, on all 3 nodes`."""
     found = [anomaly for anomaly in anomalies if anomaly["kind"] == kind]
     keys = {anomaly["key"] for anomaly in found}
@@ -221,7 +223,7 @@ def _result(
     if anomalies:
         status = Status.FAIL
         counted = "; ".join(
-            _counted(kind, anomalies, evidence.final_reads, workload) for kind in kinds
+            _describe_count(kind, anomalies, evidence.final_reads, workload) for kind in kinds
         )
         summary = f"{counted}; first: {anomalies[0]['explanation']}"
     elif doubts:

@@ -27,7 +27,7 @@ def longest_log(evidence: Evidence) -> str | None:
     return max(sorted(ends), key=lambda node: ends[node], default=None)
 
 
-def begun(image: Image, evidence: Evidence, node: str, offset: int) -> bool:
+def replay_beginning(image: Image, evidence: Evidence, node: str, offset: int) -> bool:
     """Add up what a log's beginning holds in place of records; False where it is not there."""
     for snapshot in evidence.snapshots.get(node, ()):
         if snapshot.offset == offset:
@@ -44,7 +44,7 @@ def in_sync_at_end(evidence: Evidence) -> Mapping[str, frozenset[str]] | None:
         return None
     log = evidence.logs[node]
     image = Image()
-    if not begun(image, evidence, node, log[0].offset):
+    if not replay_beginning(image, evidence, node, log[0].offset):
         return None
     committed = announced_end(evidence)
     for record in log:

@@ -44,8 +44,8 @@ from typing import Any, Final
 
 from checkers.evidence import LogRecord
 from checkers.evidence.evidence_result import Anomaly, evidence_result, without
-from checkers.nodes.in_sync import begun, longest_log
-from checkers.nodes.isr_heard import malformed, not_decided
+from checkers.nodes.in_sync import longest_log, replay_beginning
+from checkers.nodes.isr_heard import find_malformed, not_decided
 from checkers.nodes.snapshots import Image, Key, Value
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult
@@ -74,7 +74,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     replay = _Replay(unclean=bool(options.get("unclean")))
     if node is not None:
         log = evidence.logs[node]
-        if not begun(replay.image, evidence, node, log[0].offset):
+        if not replay_beginning(replay.image, evidence, node, log[0].offset):
             missing.append(f"{node} (the snapshot at offset {log[0].offset}, where its log begins)")
         else:
             whole = list(takewhile(_well_formed, log))
@@ -82,7 +82,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             if len(whole) < len(log):  # behind it nothing is known of what came before
                 odd = log[len(whole)]
                 missing.append(f"{node} (a malformed {odd.kind} at offset {odd.offset})")
-    missing += malformed(evidence)
+    missing += find_malformed(evidence)
     decisions = replay.decisions
     return evidence_result(
         NAME,
@@ -197,10 +197,10 @@ class _Replay:
         old = set(_members(before or {}, "isr"))
         self._joined += ((key, broker, record) for broker in isr if broker not in old)
         if before is not None and record.kind == CHANGE:
-            self._elected(record, key, before, after)
-            self._remembered(record, key, before, after)
+            self._check_election(record, key, before, after)
+            self._check_memory(record, key, before, after)
 
-    def _elected(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
+    def _check_election(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
         leader, isr = after["leader"], _members(after, "isr")
         if leader in (_NOBODY, before["leader"]):
             return
@@ -222,7 +222,7 @@ class _Replay:
         what = f"elects {leader}, which was neither in {was}, {why}"
         self._wrong("unclean-election", record, key, after, what)
 
-    def _remembered(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
+    def _check_memory(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
         level = self.image.keys.get(_ELR_FEATURE, {}).get("featureLevel", 0)
         configured = str(self._config(key, _MIN_ISR))
         if level < 1 or not configured.isdecimal():

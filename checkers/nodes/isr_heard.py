@@ -26,7 +26,7 @@ Decided = Mapping[tuple[str, int, int], Collection[frozenset[int]]]
 _HEARS = ("replica-leader", "replica-isr")
 
 
-def malformed(evidence: Evidence) -> list[str]:
+def find_malformed(evidence: Evidence) -> list[str]:
     """Name a node with an event that lacks what is read here."""
     heard = (event for trace in evidence.traces.values() for event in trace)
     return [

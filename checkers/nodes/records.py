@@ -178,8 +178,8 @@ def _final_reads(
             if found not in allowed and not (found is _ABSENT and name[1].startswith("__")):
                 yield {
                     "kind": "read-differs",
-                    "explanation": f"{node} served {name[0]} {name[1]!r} as {_said(found)} in the "
-                    f"end, though by the logs it was {_said(allowed[-1])}",
+                    "explanation": f"{node} served {name[0]} {name[1]!r} as {_text(found)} in the "
+                    f"end, though by the logs it was {_text(allowed[-1])}",
                     "node": node,
                     "key": name[1],
                 }
@@ -241,7 +241,7 @@ def _configs(evidence: Evidence, log: Sequence[LogRecord], base: Image) -> Itera
 _RESOURCES: Final = {"topic": 2, "broker": 4}
 
 
-def _said(state: object) -> str:
+def _text(state: object) -> str:
     return "not there" if state is _ABSENT else f"{state!r:.80}"
 
 

@@ -47,7 +47,7 @@ from checkers.evidence.evidence_result import Anomaly, evidence_result
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.logs.columns import POLL, POLL_ALL, SEND
 from checkers.nodes.in_sync import in_sync_at_end
-from checkers.nodes.replica_traces import malformed, trace_anomalies
+from checkers.nodes.replica_traces import find_malformed, trace_anomalies
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.runs.faults import active_between, fault_spans, named_faults, phases
 from checkers.verdict import CheckResult
@@ -94,12 +94,12 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             else:
                 missing.append(f"{log.node} ({log.partition} is damaged: {log.damage})")
     anomalies: list[Anomaly] = list(trace_anomalies(evidence))
-    missing += malformed(evidence)
+    missing += find_malformed(evidence)
     for partition in sorted(replicas):
         for replica in replicas[partition]:
-            anomalies += _malformed(replica.log)
+            anomalies += _form_anomalies(replica.log)
         for one, other in combinations(replicas[partition], 2):
-            anomalies += _compared(partition, one, other)
+            anomalies += _compare(partition, one, other)
     members = in_sync_at_end(evidence)
     if members is None:
         missing.append("the metadata log's beginning")
@@ -130,7 +130,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     )
 
 
-def _malformed(log: PartitionLog) -> Iterator[Anomaly]:
+def _form_anomalies(log: PartitionLog) -> Iterator[Anomaly]:
     for before, after in pairwise(log.batches):
         where = f"the log of {log.partition} on {log.node}"
         if after.base_offset != before.last_offset + 1:
@@ -144,7 +144,7 @@ def _malformed(log: PartitionLog) -> Iterator[Anomaly]:
             return
 
 
-def _compared(partition: str, one: _Replica, other: _Replica) -> Iterator[Anomaly]:
+def _compare(partition: str, one: _Replica, other: _Replica) -> Iterator[Anomaly]:
     """Find the first batch in which two replicas must not differ and do."""
     floor = max(one.begin, other.begin)
     agreed = next(
@@ -174,9 +174,9 @@ def _compared(partition: str, one: _Replica, other: _Replica) -> Iterator[Anomal
             kind, why = "committed-differs", f"below both high watermarks, {committed} or more"
         else:
             continue
-        holds = "nothing that begins there" if same is None else _described(same)
+        holds = "nothing that begins there" if same is None else _describe(same)
         text = (
-            f"{partition}: at offset {offset} {one.log.node} holds {_described(batch)} and "
+            f"{partition}: at offset {offset} {one.log.node} holds {_describe(batch)} and "
             f"{other.log.node} {holds}, {why}"
         )
         yield _anomaly(kind, text, one.log, offset, batch.epoch)
@@ -192,7 +192,7 @@ def _epoch_at(replica: _Replica, offset: int) -> int:
     return replica.by_offset[offset].epoch
 
 
-def _described(batch: DataBatch) -> str:
+def _describe(batch: DataBatch) -> str:
     records = batch.last_offset - batch.base_offset + 1
     first = f", first {batch.values[0]!r}" if batch.values else ""
     return f"a batch of {records} of epoch {batch.epoch} (CRC {batch.crc:#010x}{first})"

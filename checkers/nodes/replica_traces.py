@@ -33,7 +33,7 @@ Found = tuple[TraceEvent, str]
 """The event that contradicts another, and how."""
 
 
-def malformed(evidence: Evidence) -> list[str]:
+def find_malformed(evidence: Evidence) -> list[str]:
     """Name nodes with an event that lacks what is read here."""
     return [
         f"{node} (a malformed {event.event})"

@@ -241,15 +241,15 @@ def differences(sum_: Image, snapshot: Image) -> Iterator[str]:
     for key in sorted(sum_.keys.keys() | snapshot.keys.keys()):
         ours, its = sum_.keys.get(key), snapshot.keys.get(key)
         if its is None:
-            yield f"it lacks {_named(key)}"
+            yield f"it lacks {_name(key)}"
         elif ours is None:
-            yield f"it holds {_named(key)}, which the log does not"
+            yield f"it holds {_name(key)}, which the log does not"
         else:
             left, right = _plain(ours), _plain(its)
             for field in sorted(left.keys() | right.keys()):
                 if left.get(field) != right.get(field):
                     yield (
-                        f"{_named(key)}: {field} is {_short(right.get(field))}, by the log "
+                        f"{_name(key)}: {field} is {_short(right.get(field))}, by the log "
                         f"{_short(left.get(field))}"
                     )
 
@@ -263,7 +263,7 @@ def _plain(value: Value) -> Value:
     }
 
 
-def _named(key: Key) -> str:
+def _name(key: Key) -> str:
     return " ".join(part for part in key if part)
 
 
@@ -332,7 +332,7 @@ class _Sums:
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        self._committed = {node: _committed(evidence, node) for node in evidence.logs}
+        self._committed = {node: _committed_end(evidence, node) for node in evidence.logs}
         self._added: dict[str, tuple[Image, int]] = {}
         """Node -> the sum of its log's first records, and how many they are."""
 
@@ -365,7 +365,7 @@ class _Sums:
         return Image() if offset == 0 else None
 
 
-def _committed(evidence: Evidence, node: str) -> int:
+def _committed_end(evidence: Evidence, node: str) -> int:
     """Return up to where a node's log is known to be that of the quorum."""
     marks = (e.fields.get("offset") for e in evidence.traces.get(node, ()) if e.event == "hw")
     taken = (one.offset for one in evidence.snapshots.get(node, ()))

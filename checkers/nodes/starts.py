@@ -38,7 +38,7 @@ def unlike_starts(
     begun = begins(notes)
     for node, trace in evidence.traces.items():
         starts = [event for event in trace if event.event == "start"]
-        wrong = next(_unplanned(node, starts, planned), None)
+        wrong = next(_unplanned_starts(node, starts, planned), None)
         if wrong is None and pids:
             wrong = next(_unknown_processes(node, starts, notes, begun), None)
         if wrong is not None:
@@ -46,7 +46,7 @@ def unlike_starts(
     return found
 
 
-def _unplanned(
+def _unplanned_starts(
     node: str, starts: Sequence[TraceEvent], planned: Mapping[str, Any]
 ) -> Iterator[str]:
     for start in starts:

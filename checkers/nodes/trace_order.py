@@ -25,7 +25,7 @@ from checkers.history import NEMESIS, Event, EventType, seconds
 from checkers.run_input import RunInput
 
 
-def disordered(evidence: Evidence, nodes: Collection[str]) -> dict[str, str]:
+def find_disorder(evidence: Evidence, nodes: Collection[str]) -> dict[str, str]:
     """Return those of these nodes with a trace that no node wrote so, and a sentence for each."""
     found = {}
     for node in nodes:

@@ -44,7 +44,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     logs = evidence.logs
     anomalies: list[Anomaly] = []
     longest = max(logs.values(), key=lambda log: log[-1].offset if log else -1, default=())
-    answered = Counter(_answered(run.operations))
+    answered = Counter(_answered_steps(run.operations))
     doubts: list[Anomaly] = []
     missing = without(evidence, "log", logs)
     if longest and longest[0].offset == 0:
@@ -52,8 +52,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         made = Counter(step for _, step in steps)
         sure = run.extent.finished and not missing  # else another log may be the one that counts
         found = [
-            *_lost(answered, made, run.operations),
-            *_uninvited(answered, steps, run.operations, run.notes),
+            *_losses(answered, made, run.operations),
+            *_surplus_steps(answered, steps, run.operations, run.notes),
         ]
         (anomalies if sure else doubts).extend(found)
     sets = [record for record in longest if record.kind == VOTERS]
@@ -85,7 +85,7 @@ def _steps(log: Sequence[LogRecord]) -> Iterator[tuple[LogRecord, Step]]:
             yield after, ("remove", voter)
 
 
-def _answered(operations: Sequence[Operation]) -> Iterator[Step]:
+def _answered_steps(operations: Sequence[Operation]) -> Iterator[Step]:
     return filter(None, map(_step_of, operations))
 
 
@@ -97,7 +97,7 @@ def _step_of(operation: Operation) -> Step | None:
     return None
 
 
-def _lost(
+def _losses(
     answered: Counter[Step], made: Counter[Step], operations: Sequence[Operation]
 ) -> Iterator[Anomaly]:
     for (change, voter), count in sorted(answered.items()):
@@ -116,7 +116,7 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _uninvited(
+def _surplus_steps(
     answered: Counter[Step],
     made: Sequence[tuple[LogRecord, Step]],
     operations: Sequence[Operation],

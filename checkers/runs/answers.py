@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.history import Event, EventType
-from checkers.history.recorded import failed, tally
+from checkers.history.recorded import failures, tally
 from checkers.run_input import Cancelled, RunInput, never
 from checkers.verdict import CheckResult, Status
 
@@ -55,7 +55,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         anomalies=tuple(
             {"kind": WRONG_ANSWER, "explanation": explanation} for explanation in wrong[:_KEPT_MAX]
         ),
-        statistics={"wrong_answers": len(wrong), **_notes(failed(run.events, HUNG))},
+        statistics={"wrong_answers": len(wrong), **_notes(failures(run.events, HUNG))},
     )
 
 
@@ -71,7 +71,7 @@ def _notes(ended: Sequence[Event]) -> dict[str, Any]:
 
 
 def _wrong(run: RunInput) -> Iterator[str]:
-    answered = failed(run.events, WRONG_ANSWER)
+    answered = failures(run.events, WRONG_ANSWER)
     asked = [note for note in run.notes if note.f == WRONG_ANSWER and note not in answered]
     for event in sorted([*answered, *asked], key=lambda event: event.index):
         if event.error is not None and event.error.startswith(WRONG_ANSWER):

@@ -39,7 +39,7 @@ def coverage(run: RunInput) -> dict[str, int]:
     if run.evidence is None:
         return {}
     evidence, _ = well_formed(run.evidence)
-    placed = evidence.placed()
+    placed = evidence.placed_events()
     if not placed:
         return {}
     standings = Standings(evidence.nodes)
@@ -49,13 +49,13 @@ def coverage(run: RunInput) -> dict[str, int]:
         while position < len(placed) and placed[position][0] <= at_ns:
             event = placed[position][1]
             if event.event == "start":
-                standings.started(event.node)
-            standings.traced(event.node, event.event, event.fields)
+                standings.note_start(event.node)
+            standings.take_event(event.node, event.event, event.fields)
             position += 1
         nodes = [node for node in targets if node in standings.nodes]
         found.update(cells(fault, [standings.role(node) for node in nodes], standings.phase()))
         for node in nodes if fault in ENDING else ():
-            standings.ended(node)
+            standings.note_end(node)
     return dict(sorted(found.items()))
 
 

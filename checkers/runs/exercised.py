@@ -194,7 +194,7 @@ def _rows(plan: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Compare the journal with the option `expectations` and with what any run must have tried."""
     del cancelled
-    tried = _tried(run, options)
+    tried = _count_tries(run, options)
     anomalies = shortfalls(tried)
     skipped = tried["skipped"]
     if skipped and options.get("nothing_left"):
@@ -210,7 +210,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     )
 
 
-def _tried(run: RunInput, options: Mapping[str, Any]) -> dict[str, Any]:
+def _count_tries(run: RunInput, options: Mapping[str, Any]) -> dict[str, Any]:
     expectations = options.get("expectations") or {}
     counts = tally(before_heal(run))
     done = sum(count for (_, kind), count in counts.items() if kind is EventType.OK)

@@ -75,11 +75,11 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
         if phase == "heal":
             ended = _ended_by(spans, open_spans, event)
             if ended is not None:
-                spans[ended] = _ended(spans[ended], event)
+                spans[ended] = _end_span(spans[ended], event)
                 if spans[ended].healed:
                     open_spans.remove(ended)
         elif phase == "inject":
-            span = _begun(event, invoked.get((event.f, phase), event.time_ns))
+            span = _begin_span(event, invoked.get((event.f, phase), event.time_ns))
             if event.value.get(OVER) is True:
                 span = replace(span, healed=True, end_ns=event.time_ns)
             else:
@@ -156,7 +156,7 @@ def phases(events: Sequence[Event]) -> list[tuple[str, int]]:
     return [(str(event.value.get("name")), event.time_ns) for event in marks]
 
 
-def _begun(event: Event, begin_ns: int) -> FaultSpan:
+def _begin_span(event: Event, begin_ns: int) -> FaultSpan:
     return FaultSpan(
         fault=event.f,
         targets=_targets(event.value),
@@ -168,7 +168,7 @@ def _begun(event: Event, begin_ns: int) -> FaultSpan:
     )
 
 
-def _ended(span: FaultSpan, event: Event) -> FaultSpan:
+def _end_span(span: FaultSpan, event: Event) -> FaultSpan:
     """Return a span with what a heal measured; one that did not work leaves it open."""
     healed = event.value.get("verified") is True
     reasons = dict.fromkeys(filter(None, (*span.detail.split("; "), _reason(event))))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from checkers.history.json_text import shown as quoted
+from checkers.history.json_text import render as quoted
 from checkers.runs.exercised import shortfalls
 from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find

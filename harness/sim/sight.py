@@ -41,7 +41,7 @@ def watch(world: SimWorld, on_violation: Callable[[Violation], None] | None = No
 
     def ended(process: Process) -> None:
         if process.node is not None:
-            watcher.ended(process.name, process.node.raft.log.durable_end_offset)
+            watcher.note_end(process.name, process.node.raft.log.durable_end_offset)
 
     world.observers.append(observe)
     world.on_end.append(ended)

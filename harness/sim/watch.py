@@ -22,8 +22,8 @@ class Watch(Followed):
         self.world = world
         self.noted: dict[str, list[Noted]] = {name: [] for name in world.names}
         """Node -> its trace events except the everyday ones."""
-        world.on_start.append(lambda process: self.started(process.name))
-        world.on_end.append(lambda process: self.ended(process.name))
+        world.on_start.append(lambda process: self.note_start(process.name))
+        world.on_end.append(lambda process: self.note_end(process.name))
         world.observers.append(self._heard)
 
     async def follow(self) -> None:
@@ -33,4 +33,4 @@ class Watch(Followed):
         if event not in _EVERYDAY:
             now_ms = self.world.scheduler.now_ms
             self.noted[process.name].append((now_ms, process.incarnation, event, fields))
-        self.traced(process.name, event, fields)
+        self.take_event(process.name, event, fields)

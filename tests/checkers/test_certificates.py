@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from checkers.history.foreign import Reading, judged
+from checkers.history.foreign import Reading, judgeable
 from checkers.history.formats import load
 from checkers.linearizability import certificate, walk
 from checkers.linearizability.certificates import certificate_lines, verify_lines
@@ -91,7 +91,7 @@ def test_the_example_of_the_readme_passes_and_stores_its_proof(tmp_path):
     result = CliRunner().invoke(main, [*arguments, "--time-limit", "9", "--memory-limit", "99"])
     assert result.exit_code == 0, result.output
     assert "PASS" in result.output
-    operations, _ = judged(load(EXAMPLE), Reading())
+    operations, _ = judgeable(load(EXAMPLE), Reading())
     assert verify_lines(out.read_text().splitlines(), operations, model_named("cas-register")) == []
 
 

@@ -12,7 +12,7 @@ from checkers.registry import (
     KeyCheck,
     RunInput,
     find_check,
-    keyed,
+    group_by_key,
     merge,
     run_check,
 )
@@ -94,7 +94,9 @@ def test_each_key_is_judged_and_the_worst_counts():
 def test_the_order_of_keys_does_not_matter_when_merging():
     check = find_check(SPEC)
     assert isinstance(check, KeyCheck)
-    results = [check.check_key(group, SPEC.options) for group in keyed([*GOOD, *BAD]).values()]
+    results = [
+        check.check_key(group, SPEC.options) for group in group_by_key([*GOOD, *BAD]).values()
+    ]
     assert check.merge(results) == check.merge(results[::-1])
 
 

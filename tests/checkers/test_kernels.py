@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def anew(monkeypatch):
     """The library is looked for again, and the warning is not kept for once."""
-    monkeypatch.setattr(kernels, "_loaded", kernels._loaded.__wrapped__)
+    monkeypatch.setattr(kernels, "_load", kernels._load.__wrapped__)
     monkeypatch.setattr(kernels, "_warn", kernels._warn.__wrapped__)
     return monkeypatch
 
@@ -139,7 +139,7 @@ def test_an_interrupt_between_two_calls_stays_one():
 def test_more_than_32_bits_count_are_refused():
     many = np.broadcast_to(np.int64(0), OPERATIONS_MAX)  # which takes no memory
     with pytest.raises(MemoryError, match="536870912 operations"):
-        load().nested(many, many, many, many, 1)
+        load().nest(many, many, many, many, 1)
     none = np.zeros(0, np.int64)
     encoded = Encoded(many, none, many, many, many, many, many, many, 0, none)
     with pytest.raises(MemoryError, match="536870912 operations"):

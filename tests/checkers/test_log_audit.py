@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers.evidence import LogRecord
-from checkers.evidence.log_audit import LogColumns, audit_logs, audit_range, columns_of_logs, merged
+from checkers.evidence.log_audit import LogColumns, audit_logs, audit_range, columns_of_logs, merge
 
 NODES = ("n1", "n2", "n3")
 
@@ -77,7 +77,7 @@ def in_ranges(logs, committed, borders):
         rows = np.flatnonzero((columns.offset >= begin) & (columns.offset < end))
         parts.append(LogColumns(columns.nodes, *(c[rows] for c in numbers(columns))))
         begin = end
-    return merged(audit_range(part, committed) for part in parts)
+    return merge(audit_range(part, committed) for part in parts)
 
 
 def numbers(columns):

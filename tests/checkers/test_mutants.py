@@ -89,7 +89,9 @@ def wider_intervals_before_the_search(patch):
 @mutant
 def drops_the_last_key(patch):
     patch.setattr(
-        registry, "keyed", lambda ops: {k: [o for o in ops if o.key == k] for k in {ops[0].key}}
+        registry,
+        "group_by_key",
+        lambda ops: {k: [o for o in ops if o.key == k] for k in {ops[0].key}},
     )
 
 
@@ -193,13 +195,13 @@ def does_not_compare_reads_of_a_list(patch):
 
 @mutant
 def does_not_miss_elements_that_no_read_shows(patch):
-    ordered = sets._ordered
+    ordered = sets._order_reads
 
     def only_shown(reads, adds):
         shown = {element for _, elements in reads for element in elements}
         return ordered(reads, {e: a for e, a in adds.items() if e in shown})
 
-    patch.setattr(sets, "_ordered", only_shown)
+    patch.setattr(sets, "_order_reads", only_shown)
 
 
 @mutant
@@ -325,12 +327,12 @@ def makes_a_write_of_an_append_of_nothing(patch):
 
 @mutant
 def lets_a_configuration_place_an_operation_again(patch):
-    placed = walk._Walk._placed
+    placed = walk._Walk._place
 
     def again(self, state, owed, spent, begun):
         return ((s, o, spent) for s, o, _ in placed(self, state, owed, spent, begun))
 
-    patch.setattr(walk._Walk, "_placed", again)
+    patch.setattr(walk._Walk, "_place", again)
 
 
 @mutant

@@ -206,9 +206,11 @@ def believes_a_narrow_frontier_that_died(patch):
 
 @mutant
 def takes_every_string_for_unseen(patch):
-    seen = encoding._seen
+    seen = encoding._hash_prefixes
     patch.setattr(
-        encoding, "_seen", lambda texts, ends: (seen(texts, ends)[0], np.zeros(1, np.int64))
+        encoding,
+        "_hash_prefixes",
+        lambda texts, ends: (seen(texts, ends)[0], np.zeros(1, np.int64)),
     )
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from checkers import HistoryError, Status, check, check_by, cycles
-from checkers.cycles.levels import FORBIDDEN, named
-from checkers.history.foreign import Reading, history_of, judged
+from checkers.cycles.levels import FORBIDDEN, level_key
+from checkers.history.foreign import Reading, history_of, judgeable
 from checkers.registry import CheckSpec, find_check, reading_for
 from checkers.run_input import RunInput
 from tests.foreign.clojure import Case, cases
@@ -120,7 +120,7 @@ def _transactions(case: Case, model: str) -> Result:
     levels = options.get("consistency-models", ["strict-serializable"])
     asked = [kind for name in options.get("anomalies") or [] for kind in ASKED.get(name, (name,))]
     if levels:
-        level = named(str(levels[0]))
+        level = level_key(str(levels[0]))
         if level not in FORBIDDEN:
             return "no counterpart", case.place, f"level {level}"
     else:
@@ -156,7 +156,7 @@ def _jepsen(clone: Path) -> Iterator[Result]:
             continue
         check_name, options = JEPSEN[name]
         reading = reading_for([find_check(CheckSpec(check_name, options))], Reading())
-        operations, _ = judged(history, reading)
+        operations, _ = judgeable(history, reading)
         result = check_by(operations, check_name, options)
         yield _compared(f"{case.place} ({name})", result.status, case.valid, result.summary)
     yield from (("not evaluated", "checker_test.clj", "") for _ in range(unknown))

@@ -98,7 +98,7 @@ class SafetyMonitor:
 
     def crashed(self, node):
         """Note what a node held durably, to be found again."""
-        self.watcher.ended(node_name(node.node_id), node.log.durable_end_offset)
+        self.watcher.note_end(node_name(node.node_id), node.log.durable_end_offset)
 
     def started(self, node):
         """Check that a restarted node found again what it had held durably."""

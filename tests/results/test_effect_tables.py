@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers.evidence import LogRecord
-from checkers.evidence.effects import RULES, audit_effects, merged
+from checkers.evidence.effects import RULES, audit_effects, merge
 from checkers.history import INFINITY_NS, EventType, Operation
 from results import tables
 from results.effect_jobs import effects_in, judged, operations_of
@@ -87,7 +87,7 @@ def test_in_buckets_the_same_is_found(tmp_path, workload, seed):
         found += judged(workload, *sides, 45)
     whole = audit_effects(workload, records, operations, 45)
     assert whole
-    assert merged(found) == merged(whole)
+    assert merge(found) == merge(whole)
 
 
 def test_a_write_is_looked_for_under_its_key_and_its_value():

@@ -24,7 +24,7 @@ _TO_DO = "install the package again"
 
 
 @cache
-def _loaded() -> Kernels | str:
+def _load() -> Kernels | str:
     """Return the library, or why there is none."""
     try:
         kernels = Kernels(LIBRARY)
@@ -44,7 +44,7 @@ def load() -> Kernels | None:
     """Return the compiled searches; None where they are missing or switched off."""
     if os.environ.get(SWITCH) == "0":
         return None
-    found = _loaded()
+    found = _load()
     if isinstance(found, str):
         _warn(found)
         return None
@@ -55,6 +55,6 @@ def why_not() -> str:
     """Say why `load` returns None."""
     if os.environ.get(SWITCH) == "0":
         return f"the compiled searches are switched off by {SWITCH}=0"
-    found = _loaded()
+    found = _load()
     assert isinstance(found, str), "asked for where nothing was loaded"
     return found

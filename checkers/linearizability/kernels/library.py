@@ -247,7 +247,7 @@ class Kernels:
         placed = self.call("fifo", spans[0].pointer, spans[1].pointer, count, order)
         return order[: _room(placed)]
 
-    def merged(
+    def merge(
         self, into: tuple[Int64s, Int64s], empty: Bools, out: tuple[Int64s, Int64s]
     ) -> tuple[Int64s, Int64s]:
         """Return where what goes in (or found nothing), and what comes out, stand in one sequence.
@@ -270,7 +270,7 @@ class Kernels:
         placed = self.call("places", right(due), len(due), *reads, len(wanted), order)
         return None if placed == -1 else order[: _room(placed)]
 
-    def nested(
+    def nest(
         self, into_from: Int64s, begin: Int64s, end: Int64s, out_by: Int64s, points: int
     ) -> Int64s:
         """Nest values in words `push x, word, pop x`; see nested.c."""

@@ -30,8 +30,8 @@ from checkers.history import EventType, Operation
 from checkers.history.values import freeze
 from checkers.linearizability.certificate import restrict
 from checkers.linearizability.outcome import Outcome, Window
-from checkers.linearizability.rules.ladder import failed, inversion, passed
-from checkers.linearizability.wording import inverted, text, title
+from checkers.linearizability.rules.ladder import fail_outcome, inversion, pass_outcome
+from checkers.linearizability.wording import describe_inversion, text, title
 from checkers.models.base import Model
 from checkers.models.counters import Counter
 
@@ -61,16 +61,16 @@ def _judge(operations: Sequence[Operation], base: int, amount: int, model: Count
         value = freeze(read.output)
         if not isinstance(value, int) or (value - base) % amount:
             what = f"{title(read)} returned {text(read.output)}, which is no multiple of {amount}"
-            return failed("fractional", f"{what}, the only amount that was added", operations)
+            return fail_outcome("fractional", f"{what}, the only amount that was added", operations)
     reads.sort(key=lambda o: (o.output, o.invoke_ns, o.index))
     pair = inversion(reads)
     if pair is not None:
-        return failed("real-time", inverted(*pair), operations)
+        return fail_outcome("real-time", describe_inversion(*pair), operations)
     order = _places(adds, reads, base, amount)
     if isinstance(order, Outcome):
-        return replace(order, window=failed("", "", operations).window)
+        return replace(order, window=fail_outcome("", "", operations).window)
     explanation = f"{len(reads)} reads, each after as many of {len(adds)} additions as it says"
-    return passed(_insert(order, idle), explanation)
+    return pass_outcome(_insert(order, idle), explanation)
 
 
 def _places(
@@ -114,7 +114,7 @@ def _wrong(kind: str, read: Operation, counted: int) -> Outcome:
     what = (
         f"{title(read)} returned {read.output}, though {limit} {shown} can have been added by then"
     )
-    return failed(kind, what, [])
+    return fail_outcome(kind, what, [])
 
 
 def _insert(order: list[Operation], idle: Sequence[Operation]) -> list[Operation]:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from checkers.history import EventType, Operation
 from checkers.history.values import freeze
 from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.rules.ladder import climb, failed, inversion, passed
+from checkers.linearizability.rules.ladder import climb, fail_outcome, inversion, pass_outcome
 from checkers.linearizability.wording import text, title
 from checkers.models.base import Model
 from checkers.models.counters import ProducerIds, UniqueIds
@@ -35,8 +35,8 @@ def judge_unique(operations: Sequence[Operation], model: Model) -> Outcome | Non
         other = first.setdefault(freeze(operation.output), operation)
         if other is not operation:
             what = f"{title(other)} and {title(operation)} were both given {text(operation.output)}"
-            return failed("repeated", what, [other, operation])
-    return passed(climb([known]), f"{len(known)} identifiers, all different")
+            return fail_outcome("repeated", what, [other, operation])
+    return pass_outcome(climb([known]), f"{len(known)} identifiers, all different")
 
 
 def judge_blocks(operations: Sequence[Operation], model: Model) -> Outcome | None:
@@ -51,13 +51,13 @@ def judge_blocks(operations: Sequence[Operation], model: Model) -> Outcome | Non
         first_id, length = model.block(below)
         if model.block(above)[0] < first_id + length:
             what = f"{title(below)} was given {below.output!r}, {title(above)} {above.output!r}"
-            return failed("overlapping-blocks", what, [below, above])
+            return fail_outcome("overlapping-blocks", what, [below, above])
     pair = inversion(order)
     if pair is None:
-        return passed(order, f"{len(order)} blocks, disjoint and growing in real time")
+        return pass_outcome(order, f"{len(order)} blocks, disjoint and growing in real time")
     lower, higher = pair
     what = (
         f"{title(higher)} had been given {higher.output!r} before {title(lower)} was invoked, "
         f"which was given the lower {lower.output!r}"
     )
-    return failed("ids-went-back", what, pair)
+    return fail_outcome("ids-went-back", what, pair)

@@ -54,13 +54,13 @@ def inversion(order: Sequence[Operation]) -> tuple[Operation, Operation] | None:
     return None
 
 
-def passed(order: Sequence[Operation], explanation: str) -> Outcome:
+def pass_outcome(order: Sequence[Operation], explanation: str) -> Outcome:
     """Return the verdict PASS with an order."""
     indexes = tuple(operation.index for operation in order)
     return Outcome(Status.PASS, explanation, linearization=indexes, explored=len(order))
 
 
-def failed(kind: str, explanation: str, window: Iterable[Operation | None]) -> Outcome:
+def fail_outcome(kind: str, explanation: str, window: Iterable[Operation | None]) -> Outcome:
     """Return the verdict FAIL with a window from the beginning; None stands for no operation."""
     indexes = sorted({operation.index for operation in window if operation is not None})
     return Outcome(Status.FAIL, explanation, kind=kind, window=Window(tuple(indexes)))

@@ -26,12 +26,12 @@ from checkers.linearizability.outcome import Outcome
 from checkers.linearizability.rules.ladder import (
     Rung,
     climb,
-    failed,
+    fail_outcome,
     inserted_once,
     inversion,
-    passed,
+    pass_outcome,
 )
-from checkers.linearizability.wording import inverted, title
+from checkers.linearizability.wording import describe_inversion, title
 from checkers.models.base import Model
 from checkers.models.collections import read_list
 from checkers.models.lists import ListAppend
@@ -62,13 +62,13 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     order = climb(rungs)
     wrong_pair = inversion(order)
     if wrong_pair is None:
-        return passed(
+        return pass_outcome(
             order, f"{len(order_read)} elements in the order that {len(reads)} reads show"
         )
     first, second = wrong_pair
     placing = dict.fromkeys(_placing(operation) for operation in wrong_pair)
     window = [*wrong_pair, longest, *(appends[e] for e in placing if e in appends)]
-    return failed("real-time", inverted(first, second), window)
+    return fail_outcome("real-time", describe_inversion(first, second), window)
 
 
 def _placing(operation: Operation) -> Hashable:
@@ -88,10 +88,10 @@ def _wrong_inside(
         for element in elements:
             if element not in appends:
                 what = f"{title(read)} shows {show(element)}, which nobody appended"
-                return failed("phantom", what, [read])
+                return fail_outcome("phantom", what, [read])
             if element in seen:
                 what = f"{title(read)} shows {show(element)} twice, which was appended once"
-                return failed("repeated", what, [read, appends[element]])
+                return fail_outcome("repeated", what, [read, appends[element]])
             seen.add(element)
     return None
 
@@ -108,5 +108,7 @@ def _incompatible(
             f"{title(shorter)} shows {show(left)} where {title(longer)} shows {show(right)}: "
             f"neither is a prefix of the other"
         )
-        return failed("incompatible-order", what, [shorter, longer, appends[left], appends[right]])
+        return fail_outcome(
+            "incompatible-order", what, [shorter, longer, appends[left], appends[right]]
+        )
     return None

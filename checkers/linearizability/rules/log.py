@@ -33,7 +33,7 @@ import numpy.typing as npt
 from checkers.history import INFINITY_NS, Operation
 from checkers.history.values import freeze
 from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.rules.ladder import failed, passed
+from checkers.linearizability.rules.ladder import fail_outcome, pass_outcome
 from checkers.linearizability.wording import text, title
 from checkers.models.base import Model
 from checkers.models.lists import Log, records, start
@@ -84,7 +84,7 @@ def judge_columns(columns: LogColumns) -> LogVerdict | None:
     reader = np.repeat(
         np.arange(len(columns.read_from), dtype=np.int64), np.diff(columns.first_record)
     )
-    wrong = _phantom(columns, reader) or _reordered(columns, reader)
+    wrong = _phantom(columns, reader) or _find_reordering(columns, reader)
     if wrong is not None:
         return wrong
     place, effect, first_reader, wrong = _places(columns, reader)
@@ -117,7 +117,7 @@ def _phantom(columns: LogColumns, reader: Ints) -> LogVerdict | None:
     return LogVerdict("phantom", (), (int(reader[bad[0]]),), int(columns.shown_offset[bad[0]]))
 
 
-def _reordered(columns: LogColumns, reader: Ints) -> LogVerdict | None:
+def _find_reordering(columns: LogColumns, reader: Ints) -> LogVerdict | None:
     """Offsets grow within a read, from where it began."""
     shown = columns.shown_offset
     bad = np.flatnonzero((shown[1:] <= shown[:-1]) & (reader[1:] == reader[:-1]))
@@ -260,10 +260,10 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
             *(reads[r] for r in verdict.reads),
         ]
         window = _whole_groups(shown_by, appends, verdict)
-        return failed(verdict.kind, _sentence(verdict, shown_by), window)
+        return fail_outcome(verdict.kind, _sentence(verdict, shown_by), window)
     assert verdict.order is not None
     both = [*appends, *reads]
-    outcome = passed(
+    outcome = pass_outcome(
         [both[i] for i in verdict.order.tolist()], f"{len(appends)} appends in order of offset"
     )
     assert outcome.status is Status.PASS

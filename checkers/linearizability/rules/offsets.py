@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from checkers.history import EventType, Operation
 from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.rules.ladder import inversion, passed
+from checkers.linearizability.rules.ladder import inversion, pass_outcome
 from checkers.models.base import Model, State
 
 
@@ -41,7 +41,7 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     if placed is None:
         return None
     order = [operation for gap in placed for operation in gap]
-    return passed(order, f"{len(known)} writes in the order of their offsets")
+    return pass_outcome(order, f"{len(known)} writes in the order of their offsets")
 
 
 def _place(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from checkers.history import INFINITY_NS, EventType, Operation
 from checkers.history.values import freeze, show
 from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.rules.ladder import failed
+from checkers.linearizability.rules.ladder import fail_outcome
 from checkers.linearizability.wording import text, title
 
 
@@ -48,9 +48,9 @@ class Contents:
         """Return whether a contradiction among these holds whatever the unknown removals did."""
         return not self.unknown or all(item.out is not None for item in items)
 
-    def failed(self, kind: str, what: str, window: Iterable[Operation | None]) -> Outcome:
+    def fail_outcome(self, kind: str, what: str, window: Iterable[Operation | None]) -> Outcome:
         """Return FAIL; unknown removals belong to every window."""
-        return failed(kind, what, [*window, *self.unknown])
+        return fail_outcome(kind, what, [*window, *self.unknown])
 
 
 def contents(operations: Sequence[Operation], into: str, out_of: str) -> Contents | Outcome | None:
@@ -112,15 +112,15 @@ def _wrong_value(
         what = f"{title(first)} and {title(repeated[0])} both returned {text(repeated[0].output)}"
         # A window holds everything about a value or nothing, so all of its removals.
         others = [o for o in repeated if freeze(o.output) == value]
-        return found.failed("repeated", what, [first, *others, inserted.get(value)])
+        return found.fail_outcome("repeated", what, [first, *others, inserted.get(value)])
     for value, removal in removed.items():
         insertion = inserted.get(value)
         if insertion is None:
             what = f"{title(removal)} returned {show(value)}, which nobody put in"
-            return found.failed("phantom", what, [removal])
+            return found.fail_outcome("phantom", what, [removal])
         if removal.complete_ns < insertion.invoke_ns:
             what = f"{title(removal)} returned {show(value)} before {title(insertion)} began"
-            return found.failed("phantom", what, [removal, insertion])
+            return found.fail_outcome("phantom", what, [removal, insertion])
     return None
 
 

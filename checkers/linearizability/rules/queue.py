@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from checkers.history import INFINITY_NS, Operation
 from checkers.history.values import show
 from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.rules.ladder import passed
+from checkers.linearizability.rules.ladder import pass_outcome
 from checkers.linearizability.rules.pairs import Contents, Item, chain_over, contents, covers
 from checkers.linearizability.wording import title
 from checkers.models.base import Model
@@ -59,9 +59,11 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
         gone = "is still in" if first.out is None else "came out later"
         ahead = f"{show(first.value)}, which was enqueued first and {gone}"
         what = f"{show(second.value)} came out before {ahead}"
-        return found.failed("out-of-order", what, [first.into, first.out, second.into, second.out])
+        return found.fail_outcome(
+            "out-of-order", what, [first.into, first.out, second.into, second.out]
+        )
     explanation = f"{len(found.items)} values in an order that enqueues and dequeues share"
-    return passed(_linearized(order, {id(item) for item in virtual}), explanation)
+    return pass_outcome(_linearize(order, {id(item) for item in virtual}), explanation)
 
 
 def empty_moments(found: Contents) -> list[tuple[int, Operation]] | Outcome | None:
@@ -81,7 +83,7 @@ def empty_moments(found: Contents) -> list[tuple[int, Operation]] | Outcome | No
             what = f"{title(operation)} found nothing, though all the time something was inside: "
             what += ", ".join(show(item.value) for item in chain[:5])
             inside = [o for item in chain for o in (item.into, item.out)]
-            return found.failed("not-empty", what, [operation, *inside])
+            return found.fail_outcome("not-empty", what, [operation, *inside])
         moments.append((at, operation))
     return moments
 
@@ -125,7 +127,7 @@ def _release(item: Item, free: dict[int, int], ready: list[Item]) -> None:
         ready.append(item)
 
 
-def _linearized(order: Sequence[Item], empties: set[int]) -> list[Operation]:
+def _linearize(order: Sequence[Item], empties: set[int]) -> list[Operation]:
     """Give every operation its time; see the proof above."""
     points: list[tuple[int, int, int, int, Operation]] = []
     into_ns = out_ns = segment = 0

@@ -25,12 +25,12 @@ from checkers.linearizability.outcome import Outcome
 from checkers.linearizability.rules.ladder import (
     Rung,
     climb,
-    failed,
+    fail_outcome,
     inserted_once,
     inversion,
-    passed,
+    pass_outcome,
 )
-from checkers.linearizability.wording import inverted, title
+from checkers.linearizability.wording import describe_inversion, title
 from checkers.models.base import Model
 from checkers.models.collections import GrowingSet, read_list
 
@@ -52,10 +52,10 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
                 return wrong
             reads.append((operation, frozenset(elements)))
     reads.sort(key=lambda read: len(read[1]))
-    return _incomparable(reads, adds) or _ordered(reads, adds)
+    return _incomparable(reads, adds) or _order_reads(reads, adds)
 
 
-def _ordered(reads: Sequence[Read], adds: Adds) -> Outcome:
+def _order_reads(reads: Sequence[Read], adds: Adds) -> Outcome:
     """Build the rungs and compare them with real time; inclusion was verified."""
     rungs: list[Rung] = []
     sizes: list[frozenset[Hashable]] = []
@@ -70,13 +70,13 @@ def _ordered(reads: Sequence[Read], adds: Adds) -> Outcome:
     order = climb([*rungs, unread])
     pair = inversion(order)
     if pair is None:
-        return passed(order, f"{len(reads)} reads of {len(sizes)} sets, each within the next")
+        return pass_outcome(order, f"{len(reads)} reads of {len(sizes)} sets, each within the next")
     first, second = pair
     between = [_between(first, second, reads)]
     kind = "lost" if (first.f, second.f) == ("read", "add") else "real-time"
     placing = [_placing(operation, first) for operation in pair]
     window = [*pair, *between, *(adds[e] for e in placing if e in adds)]
-    return failed(kind, inverted(first, second), window)
+    return fail_outcome(kind, describe_inversion(first, second), window)
 
 
 def _between(first: Operation, second: Operation, reads: Sequence[Read]) -> Operation | None:
@@ -103,10 +103,10 @@ def _wrong_inside(read: Operation, elements: Sequence[Hashable], adds: Adds) -> 
     for element in elements:
         if element not in adds:
             what = f"{title(read)} shows {show(element)}, which nobody added"
-            return failed("phantom", what, [read])
+            return fail_outcome("phantom", what, [read])
         if element in seen:
             what = f"{title(read)} shows {show(element)} twice"
-            return failed("repeated", what, [read, adds[element]])
+            return fail_outcome("repeated", what, [read, adds[element]])
         seen.add(element)
     return None
 
@@ -122,5 +122,5 @@ def _incomparable(reads: Sequence[Read], adds: Adds) -> Outcome | None:
             f"{title(smaller)} shows {show(only)} but not {show(other)}, {title(larger)} "
             f"shows {show(other)} but not {show(only)}"
         )
-        return failed("incomparable", what, [smaller, larger, adds[only], adds[other]])
+        return fail_outcome("incomparable", what, [smaller, larger, adds[only], adds[other]])
     return None

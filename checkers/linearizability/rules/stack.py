@@ -31,7 +31,7 @@ from itertools import permutations
 from checkers.history import Operation
 from checkers.history.values import show
 from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.rules.ladder import passed
+from checkers.linearizability.rules.ladder import pass_outcome
 from checkers.linearizability.rules.pairs import Contents, Item, contents
 from checkers.linearizability.rules.queue import empty_moments
 from checkers.models.base import Model
@@ -57,7 +57,7 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     if isinstance(nested, frozenset):
         return _no_bottom(found, [i for i in found.items if id(i) in nested])
     order = _with_moments(nested, moments, found.items)
-    return passed(order, f"{len(found.items)} values, properly nested")
+    return pass_outcome(order, f"{len(found.items)} values, properly nested")
 
 
 def _no_bottom(found: Contents, items: list[Item]) -> Outcome | None:
@@ -85,7 +85,7 @@ def _no_bottom(found: Contents, items: list[Item]) -> Outcome | None:
         if buried is not None:
             below, above = (show(item.value) for item in buried)
             what = f"pop returned {below} while {above}, pushed later, was still on top"
-    return found.failed("out-of-order", what, [o for i in items for o in (i.into, i.out)])
+    return found.fail_outcome("out-of-order", what, [o for i in items for o in (i.into, i.out)])
 
 
 def _is_buried(below: Item, above: Item) -> bool:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from checkers.history.columns import INFO, Columns, Int64s
-from checkers.linearizability.decoded import shown
+from checkers.linearizability.decoded import decode
 from checkers.linearizability.rules.arrays.pairs import sorted_order
 
 
 def arrange_list(columns: Columns) -> Int64s | None:
     """Put appends in the order of the longest read. O(n log n + total length of all reads)."""
-    seen = shown(columns, "append", "read")
+    seen = decode(columns, "append", "read")
     if seen is None:
         return None
     sizes = np.diff(seen.bounds)
@@ -34,7 +34,7 @@ def arrange_list(columns: Columns) -> Int64s | None:
 
 def arrange_set(columns: Columns) -> Int64s | None:
     """Put adds before the smallest read that shows them. O(n log n + total size of all reads)."""
-    seen = shown(columns, "add", "read")
+    seen = decode(columns, "add", "read")
     if seen is None or np.any(seen.source < 0):
         return None
     sizes = np.diff(seen.bounds)

@@ -40,7 +40,7 @@ def _in_time(kernels: Kernels, values: Values, order: Int64s) -> Int64s:
     # An empty moment holds back what comes out behind it, as the one that came out before does.
     latest = np.where(has_out, np.concatenate([values.out_from, values.moments])[order], 0)
     out_ns = np.maximum.accumulate(np.where(has_out | empty, np.maximum(latest, into_ns), 0))
-    at_left, at_right = kernels.merged(
+    at_left, at_right = kernels.merge(
         (into_ns, segment), empty, (out_ns[has_out], segment[has_out])
     )
     result = np.empty(len(at_left) + len(at_right), np.int64)
@@ -59,7 +59,7 @@ def arrange_stack(columns: Columns) -> Int64s | None:
     sure = sure[sorted_order(values.into_by[sure])]
     begin, end = values.into_by[sure], values.out_from[sure]
     points = np.unique(np.concatenate([begin, end]))
-    word = kernels.nested(
+    word = kernels.nest(
         np.searchsorted(points, values.into_from[sure], side="left"),
         np.searchsorted(points, begin),
         np.searchsorted(points, end),

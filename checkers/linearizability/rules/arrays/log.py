@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from checkers.history.columns import Columns, Int64s
-from checkers.linearizability.decoded import append_offsets, shown, starts
+from checkers.linearizability.decoded import append_offsets, decode, starts
 from checkers.linearizability.rules.log import LogColumns, judge_columns
 
 
 def arrange(columns: Columns) -> Int64s | None:
     """Find an order of a log of unique values. O(n log n)."""
-    seen = shown(columns, "append", "read", "read-all", records=True)
+    seen = decode(columns, "append", "read", "read-all", records=True)
     if seen is None or np.any(seen.source < 0):
         return None
     offset, begin = append_offsets(columns, seen.made), starts(columns, seen.reads)
