@@ -170,6 +170,15 @@ def test_a_wiped_voter_loses_committed_topics_of_a_static_quorum_only(
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
+def test_a_former_leader_that_starts_ends_a_node_with_an_empty_disk(version: str, tmp_path: Path):
+    options = ("--campaign", "empty-node", "--kafka-version", version, "--seed", 1)
+    assert kraftprobe("run", *options, "--runs", tmp_path).returncode == 1
+    [folder] = (tmp_path / "empty-node").iterdir()
+    assert ENDS_EMPTY_NODE in judged(folder)["log-agreement"].summary
+
+
+@pytest.mark.cluster
 def test_every_workload_that_reads_keeps_what_kafka_promises_of_it(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
