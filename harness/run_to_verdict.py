@@ -25,6 +25,7 @@ from cluster.systems.base import System
 from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass
 from harness import evidence
+from harness.blocked_loop import unblocked
 from harness.display import Display
 from harness.errors import bugs_kept_in, one_line
 from harness.final_reads import FinalReads
@@ -215,14 +216,15 @@ async def _show_and_conduct(run: Run, display: Display) -> FinalReads:
 
 @contextlib.asynccontextmanager
 async def _own_delays(recorder: Recorder, plan: Plan) -> AsyncIterator[None]:
-    """Watch the harness itself; in a simulated world nothing is late."""
+    """Watch the harness itself; in a simulated world nothing is late, and nothing blocks."""
     if plan.backend == SIM.name:
         yield
         return
     delays = OwnDelays(recorder)
     watch = asyncio.ensure_future(delays.watch())
     try:
-        yield
+        async with unblocked():
+            yield
         delays.end()
     finally:
         watch.cancel()

@@ -1,0 +1,57 @@
+"""What blocks the event loop (a plain `time.sleep`, an endless loop) is ended at a bound.
+
+Nothing on the loop can end it, as bounds are kept by the loop, and signals are handled there. So a
+timer of the kernel, which the loop sets anew while it turns, raises an error in the very code that
+keeps it from turning: a client's then ends the run as any error of a client does, with its package,
+file and line; an injection counts as one that raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+
+BLOCKED_S = 60.0
+"""No turn of a loop takes so long, on a machine where it is starved either."""
+GRACE_S = 10.0
+"""Given to the loop after the bound: it may not have turned because the process was stopped."""
+_BEAT_S = 1.0
+
+
+class BlockedError(Exception):
+    """A client or a fault did not let the loop turn."""
+
+
+@contextlib.asynccontextmanager
+async def unblocked() -> AsyncIterator[None]:
+    """Raise BlockedError in what blocks the loop while the body runs; in the main thread only."""
+    turns, turns_at_alarm = 0, -1
+
+    def alarm(*_: object) -> None:
+        nonlocal turns_at_alarm
+        is_blocked = turns == turns_at_alarm
+        turns_at_alarm = turns
+        signal.setitimer(signal.ITIMER_REAL, GRACE_S)
+        if is_blocked:
+            raise BlockedError(
+                f"the event loop was blocked for {BLOCKED_S + GRACE_S:g} s: "
+                "clients and faults must await what takes long"
+            )
+
+    async def beat() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            signal.setitimer(signal.ITIMER_REAL, BLOCKED_S)
+            await asyncio.sleep(_BEAT_S)
+
+    before = signal.signal(signal.SIGALRM, alarm)
+    beating = asyncio.ensure_future(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
