@@ -173,7 +173,7 @@ def test_what_is_no_version_is_refused(version):
 
 def kraftprobe(*arguments):
     command = (sys.executable, "-c", "from harness.cli import main; main()", *arguments)
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_the_command_prints_the_folder_and_refuses_in_one_line(repository):

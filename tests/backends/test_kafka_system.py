@@ -281,7 +281,7 @@ def start(tmp_path: Path, java: Path) -> tuple[int, subprocess.CompletedProcess[
     process = subprocess.Popen(
         of.command(place), stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
     )
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=600)
     return process.pid, subprocess.CompletedProcess((), process.returncode, output)
 
 

@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 
 T = TypeVar("T")
 
-TIMEOUT_S = 90.0
+TIMEOUT_S = 300.0
 
 
 def free_ports(count: int) -> list[int]:

@@ -124,7 +124,7 @@ def test_kafkas_own_tool_moves_a_replica_and_verifies_it(nodes, admin, tmp_path)
         words = ("--bootstrap-server", nodes.bootstrap, "--reassignment-json-file", plan, verb)
         main = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
         command = [kafka.java, "-Xmx128m", "-cp", kafka.class_path, main, *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -49,7 +49,7 @@ def run(arguments: tuple[str, ...], optimized: str) -> subprocess.CompletedProce
         [sys.executable, *option, *arguments],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=600,
         check=False,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},

@@ -47,7 +47,7 @@ def start(*arguments, script=_MAIN, **options):
 def ended(*arguments, **options):
     """Run a command; its exit code and stderr."""
     process = start(*arguments, stderr=subprocess.PIPE, **options)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=600)
     return process.returncode, stderr
 
 
@@ -77,7 +77,7 @@ def test_a_command_without_streams_ends_well(closed):
             os.close(number)
 
     process = start("list", "workloads", stderr=subprocess.PIPE, preexec_fn=close)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=600)
     assert (process.returncode, stderr) == (0, "")
 
 
@@ -153,7 +153,7 @@ STOPPED = ["start", "faults", "stop"]
 def test_a_signal_stops_a_run_cleanly_and_keeps_its_journal(run, number):
     process, journal = run()
     process.send_signal(number)
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=600)
     assert process.returncode == 130, stderr
     assert stderr.splitlines()[-1] == "kraftprobe: interrupted"
     assert "Traceback" not in stderr
@@ -174,7 +174,7 @@ def test_a_repeated_sighup_does_not_hurry(run):
     for _ in range(5):
         process.send_signal(signal.SIGHUP)
         time.sleep(0.002)
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=600)
     assert process.returncode == 130, stderr
     assert "stopping: healing" in stderr
     assert "hurrying" not in stderr
@@ -185,7 +185,7 @@ def test_a_run_under_nohup_goes_on_without_its_terminal(run):
         2, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN) and None
     )
     process.send_signal(signal.SIGHUP)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=600)
     assert process.returncode != 130, stderr
     assert phases(journal)[-3:] == ["final-reads", "stop", "evidence"]
 

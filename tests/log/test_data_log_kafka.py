@@ -41,7 +41,7 @@ def dump(folder, *options: str) -> str:
         ",".join(files),
     ]
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
     # The tool believes that offset -1 came before each file.

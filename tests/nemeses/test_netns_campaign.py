@@ -99,7 +99,7 @@ def test_ctrl_c_in_the_middle_of_a_fault_leaves_nothing(tmp_path: Path):
             assert run.poll() is None, run.stdout.read()
             time.sleep(0.05)
         run.send_signal(signal.SIGINT)
-        output, _ = run.communicate(timeout=120)
+        output, _ = run.communicate(timeout=900)
     assert run.returncode == 130, output
     left = find_leftovers(runs)
     clean(left)

@@ -23,7 +23,7 @@ FILES = dict(
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 SNIPPETS = [text for language, text in BLOCKS if language == "python"]
 COMMANDS = [text for language, text in BLOCKS if not language]
-TIMEOUT_S = 300
+TIMEOUT_S = 1200
 
 
 def on_free_ports(text: str, ports: dict[str, int]) -> str:

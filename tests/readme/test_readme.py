@@ -93,11 +93,11 @@ def test_readme_command(command: str, folder: Path):
         start_new_session=True,
     ) as process:
         try:
-            output, errors = process.communicate(timeout=300)
+            output, errors = process.communicate(timeout=900)
         except subprocess.TimeoutExpired:
             # Not the shell alone: its program would go on, and keep its files.
             os.killpg(process.pid, signal.SIGINT)
-            output, errors = process.communicate(timeout=60)
+            output, errors = process.communicate(timeout=600)
     assert process.returncode == EXIT_CODES.get(command, 0), output[-3000:] + errors[-3000:]
     assert "Traceback" not in errors
 

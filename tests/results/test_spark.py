@@ -92,6 +92,7 @@ def test_an_empty_journal_gives_the_same_as_well(tmp_path, spark):
     assert judgement(judge(store, spark)) == judgement(judge(store))
 
 
+@pytest.mark.nightly
 def test_evidence_that_resolves_operations_does_so_in_spark(tmp_path, spark):
     store = make_run(tmp_path, rate_per_s=200)
     with_spark = judge(store, spark)

@@ -99,6 +99,7 @@ def worker_of(pid, workers):
     return next(worker for worker in workers if worker.pid in above)
 
 
+@pytest.mark.nightly
 def test_a_worker_killed_while_it_judges_loses_no_verdict(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setattr(engine, "_TASK_BYTES_MIN", 1)

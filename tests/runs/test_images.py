@@ -45,7 +45,7 @@ def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         [*program, "run", *options, *arguments],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=1200,
         check=False,
     )
 
@@ -121,11 +121,11 @@ def test_an_image_of_the_toolkit_gates_as_its_maker_does(
     """The job of a template has nothing but this image: the run's folder and the policy go in."""
     program = [sys.executable, "-c", "from harness.cli import main; main()"]
     ran = [*program, "run", "--campaign", "quick", "--backend", "sim", "--seed", "7"]
-    subprocess.run([*ran, "--runs", str(tmp_path)], capture_output=True, timeout=400, check=True)
+    subprocess.run([*ran, "--runs", str(tmp_path)], capture_output=True, timeout=1200, check=True)
     (tmp_path / "release.toml").write_text("version = 1\n[each]\noperations_min = 100\n")
     name = f"{user_images.REPOSITORY}:toolkit"
     made = subprocess.run(
-        [*program, "image", "--tag", name], capture_output=True, text=True, timeout=400, check=True
+        [*program, "image", "--tag", name], capture_output=True, text=True, timeout=1200, check=True
     )
     assert made.stdout == f"{name}\n"
 

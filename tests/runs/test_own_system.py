@@ -100,7 +100,7 @@ def perform(folder: Path, command: str, *more: str) -> subprocess.CompletedProce
         env={**os.environ, "PYTHONPATH": f"{folder / 'site'}:{ROOT}"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
 

@@ -37,7 +37,7 @@ def version() -> str:
 
 def kraftprobe(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from harness.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
 
 
 @pytest.mark.cluster
@@ -132,6 +132,7 @@ schedule = [
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 def test_separate_roles_pass_and_a_broker_that_lost_its_disk_has_the_whole_log(
     version: str, tmp_path: Path
@@ -152,6 +153,7 @@ def test_separate_roles_pass_and_a_broker_that_lost_its_disk_has_the_whole_log(
 ENDS_EMPTY_NODE = "Unknown leader endpoints"
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 @pytest.mark.parametrize(("quorum", "status"), [("static", Status.FAIL), ("dynamic", Status.PASS)])
 def test_a_wiped_voter_loses_committed_topics_of_a_static_quorum_only(
@@ -213,6 +215,7 @@ def test_every_workload_that_reads_keeps_what_kafka_promises_of_it(
             assert result.status is Status.PASS, f"{name}: {result.checker}: {result.summary}"
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 def test_a_removed_voter_that_joins_by_itself_is_found(version: str, tmp_path: Path):
     options = ("--campaign", "rejoined-voter", "--kafka-version", version, "--seed", 1)

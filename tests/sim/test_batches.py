@@ -168,6 +168,7 @@ def test_a_worker_whose_rows_were_loaded_meanwhile_goes_on(tmp_path):
         assert [batch.rows[seed] for seed in (0, 1)] == rows
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_batch_whose_spark_dies_reports_how_to_go_on(tmp_path, monkeypatch):
     """Found when both were stopped for minutes: the only message was "Connection refused"."""
@@ -202,6 +203,7 @@ def test_a_batch_whose_spark_dies_reports_how_to_go_on(tmp_path, monkeypatch):
     assert [row for row in stored(tmp_path) if row["seed"] == 11] == kept
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_seeds_on_spark_are_reported_while_their_wave_runs(tmp_path):
     finished, results = [], tmp_path / "results"
@@ -387,7 +389,7 @@ def test_an_interrupted_batch_reports_its_progress_and_goes_on(tmp_path, number)
     process = started(*arguments)
     wait_for(process, tmp_path / "running" / "000000000-000000003.jsonl", 2)
     process.send_signal(number)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=600)
 
     assert process.returncode == 130
     assert "left; " in stderr

@@ -21,7 +21,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         [KRAFTPROBE, "run", *PLAN, "--runs", str(folder), *arguments],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=1200,
         check=False,
     )
 

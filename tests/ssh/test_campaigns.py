@@ -76,6 +76,7 @@ def test_a_campaign_with_partition_and_kill_passes_and_leaves_nothing(lab):
     assert lab.traces() == []
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_the_strands_of_every_backend_are_played_behind_ssh(lab):
     text = f'backend = "ssh"\n{STRANDS.read_text()}'
