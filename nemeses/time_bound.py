@@ -44,6 +44,8 @@ async def in_time(work: Awaitable[T], bound_s: float) -> T:
     finally:
         if not task.done():
             await _end(task)
+        elif not task.cancelled():
+            task.exception()  # retrieved, should this have been cancelled at the same moment
     raise OutOfTimeError(bound_s)
 
 

@@ -1,6 +1,7 @@
 """Clients that do not return, fail at once or raise: the run ends in time, and says so."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -163,3 +164,24 @@ def test_an_exception_of_ours_is_still_reported_to_us(monkeypatch, tmp_path):
     with pytest.raises(HarnessError) as caught:
         play(plan(**THE_PLAN), FakeCluster())
     assert type(internal_error(caught.value, tmp_path)) is InternalError
+
+
+def test_an_error_at_the_moment_of_a_cancellation_is_not_printed_as_lost():
+    lost = []
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+
+        outer = []
+
+        async def fail():
+            outer[0].cancel()
+            raise ValueError("oops")
+
+        outer.append(asyncio.ensure_future(in_time(fail(), 10)))
+        await asyncio.wait(outer)
+        outer.clear()
+        gc.collect()
+
+    asyncio.run(main())
+    assert lost == []
