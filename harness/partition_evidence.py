@@ -22,7 +22,7 @@ from cluster.node.log.records import (
     batch_size_bytes,
     check_batch,
     decode_batch,
-    inflated,
+    inflate_batch,
 )
 from cluster.node.log.segment import segment_base_offset
 from extensions.plain_files import read_plain
@@ -86,7 +86,7 @@ def segments_in(folder: Path) -> list[tuple[int, Path]]:
 def data_records(header: BatchHeader, batch: bytes) -> Iterator[dict[str, Any]]:
     """Render the records of one intact batch of data. Raises CorruptBatchError."""
     try:
-        records = decode_batch(inflated(batch, _INFLATED_MAX_BYTES))
+        records = decode_batch(inflate_batch(batch, _INFLATED_MAX_BYTES))
     except (OverflowError, ValueError) as error:
         raise CorruptBatchError(f"offset {header.base_offset}: {error}") from error
     for number, record in enumerate(records):

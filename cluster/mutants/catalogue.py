@@ -176,7 +176,7 @@ def _m22_unmatched(self: OutboundRequests, request: FetchRequest, response: Fetc
 
 
 _APPEND_AS_FOLLOWER = ReplicatedLog.append_as_follower
-_FETCHED = OutboundRequests._fetched
+_FETCHED = OutboundRequests._take_fetch
 
 
 def _m23_former_leader(
@@ -338,7 +338,7 @@ ALL = (
         "does not match a Fetch response with the Fetch in flight",
         "log matching: records are appended twice, or where others belong",
         (RequestManager, "is_response_expected", _any_response),
-        (OutboundRequests, "_fetched", _m22_unmatched),
+        (OutboundRequests, "_take_fetch", _m22_unmatched),
         (ReplicatedLog, "append_as_follower", _m22_at_the_end),
     ),
     _mutant(
@@ -347,13 +347,13 @@ ALL = (
         "log matching",
         (RequestManager, "is_response_expected", _any_response),
         (OutboundRequests, "_handle_common", _m23_former_leader),
-        (OutboundRequests, "_fetched", _m23_if_it_fits),
+        (OutboundRequests, "_take_fetch", _m23_if_it_fits),
     ),
     _mutant(
         "M25",
         "a follower moves its high watermark before it truncates (KAFKA-14704)",
         "committed prefix: records that were never committed are read as if they were",
-        (OutboundRequests, "_fetched", _m25_before_truncation),
+        (OutboundRequests, "_take_fetch", _m25_before_truncation),
     ),
     _mutant(
         "M31",

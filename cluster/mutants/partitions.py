@@ -96,7 +96,7 @@ def _m39a_any_replica(
 
 # -- followers -----------------------------------------------------------------------------------
 
-_FETCHED = Replica.fetched
+_FETCHED = Replica.take_fetch
 _FOLLOW = ReplicaManager._follow
 _POSITION = Replica.position
 
@@ -112,7 +112,7 @@ def _m25p_before_truncation(self: Replica, result: FetchResult) -> Outcome:
 def _m37_to_high_watermark(
     self: ReplicaManager, key: PartitionKey, registration: PartitionRegistration
 ) -> None:
-    replica = self._hosted(key, registration)
+    replica = self._host(key, registration)
     if replica is None:
         return
     partition, before = replica.partition, replica.partition.leader_epoch
@@ -144,7 +144,7 @@ ALL = (
         "M25P",
         "a follower of a partition moves its high watermark before it truncates (KAFKA-14704)",
         "committed reads: a consumer is shown records that are about to be cut off",
-        (Patch(Replica, "fetched", _m25p_before_truncation),),
+        (Patch(Replica, "take_fetch", _m25p_before_truncation),),
     ),
     Mutant(
         "M34",
@@ -159,7 +159,7 @@ ALL = (
         "M36A",
         "acknowledges with acks=all what the ISR has, however small that has become",
         "durability: a replica that may still lead lacks an acknowledged record (KIP-966)",
-        (Patch(Partition, "acknowledged", _m36a_whoever_is_left),),
+        (Patch(Partition, "acknowledgement", _m36a_whoever_is_left),),
     ),
     Mutant(
         "M36B",

@@ -253,19 +253,19 @@ class Node:
         self.assignments = assignments = self._assignments(seams, replicas)
         replicas.on_located(assignments.partition_changed)
 
-        def changed(
+        def on_changes(
             changes: LocalReplicaChanges, delta: MetadataDelta, image: MetadataImage
         ) -> None:
             replicas.apply(changes, delta, image.state)
-            assignments.changed(changes)
+            assignments.on_changes(changes)
 
         def caught_up() -> None:
             replicas.start(publisher.held, self.controller.image.state)
-            assignments.changed(publisher.held)
+            assignments.on_changes(publisher.held)
             lifecycle.set_ready_to_unfence()
             self._serve_clients()
 
-        publisher.on_changes = changed
+        publisher.on_changes = on_changes
         lifecycle.on_caught_up = caught_up
         lifecycle.on_unregistered = self.forwarding.release
 
@@ -388,7 +388,7 @@ class Node:
         """What of its lines is said."""
         return self._cluster.loggers
 
-    def signalled(self, what: NodeSignal) -> None:
+    def handle_signal(self, what: NodeSignal) -> None:
         """Do at once what an operator asks a running node for.
 
         "resign": give up leading, if this node leads. "snapshot": snapshot what it has replayed.

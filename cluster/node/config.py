@@ -124,7 +124,7 @@ class NodeConfig:
     without_effect: tuple[str, ...] = ()
     """What the file says and this node does not do, in the order of the file."""
 
-    def advertised(self, controller: bool) -> Endpoint | None:  # noqa: FBT001 - the type of listener
+    def advertised_endpoint(self, controller: bool) -> Endpoint | None:  # noqa: FBT001 - the type of listener
         """Return where this node is reached on its first listener of one type, if it has one."""
         for listener in self.advertised_listeners:
             if (listener.name in self.controller_listener_names) == controller:
@@ -233,7 +233,7 @@ def parse_config(text: str, source: str) -> NodeConfig:
             values[key] = parse(properties[key])
         except PropertyValueError as error:
             raise ConfigError(f"{source}: {key}: {error}") from error
-    values["advertised.listeners"] = _advertised(values)
+    values["advertised.listeners"] = _advertised_listeners(values)
     _set_folders(values, source)
     _set_inter_broker_listener(values, source)
     own_listeners = [listener.name for listener in values["listeners"]]
@@ -257,7 +257,7 @@ def parse_config(text: str, source: str) -> NodeConfig:
     return config
 
 
-def _advertised(values: Mapping[str, Any]) -> tuple[ListenerAddress, ...]:
+def _advertised_listeners(values: Mapping[str, Any]) -> tuple[ListenerAddress, ...]:
     """Return where peers and clients find the node (effectiveAdvertised...Listeners)."""
     listeners: tuple[ListenerAddress, ...] = values["listeners"]
     given: tuple[ListenerAddress, ...] | None = values["advertised.listeners"]
@@ -307,7 +307,7 @@ def _meaning(key: str) -> Literal["ours", "none", "unsafe", "unknown"]:
     return "none" if key in KAFKA_KEYS else "unknown"
 
 
-def _refused(key: str) -> str:
+def _refusal(key: str) -> str:
     if _meaning(key) == "unsafe":
         return (
             f"{key} would not be obeyed: this node does not have it; remove the line to go without"
@@ -326,7 +326,7 @@ def _properties(text: str, source: str) -> dict[str, str]:
         if not separator:
             raise ConfigError(f"{source}: line {number}: expected key=value, not {stripped!r}")
         if _meaning(key) in {"unsafe", "unknown"}:
-            raise ConfigError(f"{source}: line {number}: {_refused(key)}")
+            raise ConfigError(f"{source}: line {number}: {_refusal(key)}")
         if key in properties:
             raise ConfigError(f"{source}: line {number}: {key} is given twice")
         properties[key] = value
@@ -348,9 +348,9 @@ def _contradiction(config: NodeConfig) -> str | None:
         problem = _broker_contradiction(config, names)
     if problem is not None:
         return problem
-    if is_broker and config.advertised(controller=False) is None:
+    if is_broker and config.advertised_endpoint(controller=False) is None:
         return "listeners: a broker needs a listener that is not in controller.listener.names"
-    if not is_broker and config.advertised(controller=False) is not None:
+    if not is_broker and config.advertised_endpoint(controller=False) is not None:
         return "listeners: without the role broker all must be in controller.listener.names"
     return _replication_contradiction(config) if is_broker else None
 

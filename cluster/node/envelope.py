@@ -94,7 +94,7 @@ def seal(message: Any, origin: Origin) -> EnvelopeRequest:
     return EnvelopeRequest(
         request_data=frame[_SIZE_BYTES:],
         request_principal=bytes(principal),
-        client_host_address=_packed(origin.address),
+        client_host_address=_pack(origin.address),
     )
 
 
@@ -186,7 +186,7 @@ def _read_principal(data: bytes) -> _DefaultPrincipalData:
     return found
 
 
-def _packed(address: str) -> bytes:
+def _pack(address: str) -> bytes:
     try:
         return ipaddress.ip_address(address.partition("%")[0]).packed
     except ValueError:  # a world without addresses

@@ -75,7 +75,7 @@ def initial_voters(config: NodeConfig, controllers: str | None, own: uuid.UUID) 
     name = config.controller_listener_names[0]
     if controllers is not None:
         return parse_controllers(controllers, name)
-    endpoint = config.advertised(controller=True)
+    endpoint = config.advertised_endpoint(controller=True)
     if endpoint is None:
         raise FormatError("a node without the role controller cannot be the first voter")
     listener = VoterListener(name, endpoint.host, endpoint.port)

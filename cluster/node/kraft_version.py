@@ -56,21 +56,21 @@ def update_kraft_version(
         return
 
     def upgrade() -> None:
-        raft.upgrade_kraft_version(level, upgraded, validate_only=validate_only)
+        raft.upgrade_kraft_version(level, on_upgrade, validate_only=validate_only)
 
-    def checked(response: UpdateFeaturesResponse) -> None:
+    def on_check(response: UpdateFeaturesResponse) -> None:
         if response.error_code is not ErrorCode.none:
             reply(response)
         else:
             upgrade()
 
-    def upgraded(error: ErrorCode, message: str | None) -> None:
+    def on_upgrade(error: ErrorCode, message: str | None) -> None:
         if error is not ErrorCode.none or not rest or validate_only:
             reply(_response(error, message))
         else:
-            update_others(others, updated)
+            update_others(others, on_update)
 
-    def updated(response: UpdateFeaturesResponse) -> None:
+    def on_update(response: UpdateFeaturesResponse) -> None:
         if response.error_code is ErrorCode.none:
             reply(response)
             return
@@ -79,7 +79,7 @@ def update_kraft_version(
         reply(_response(ErrorCode.unknown_server_error, message))
 
     if rest:
-        update_others(dataclasses.replace(others, validate_only=True), checked)
+        update_others(dataclasses.replace(others, validate_only=True), on_check)
     else:
         upgrade()
 

@@ -66,13 +66,13 @@ def identify(
     }
     _check_distinct(found)
 
-    def identified(path: str, result: uuid.UUID | OSError) -> None:
+    def on_identity(path: str, result: uuid.UUID | OSError) -> None:
         found[path] = result
         if len(found) == len(disks):
             done({path: found[path] for path in disks})
 
     for path in missing:
-        _format(disks[path], cluster_id, node_id, random_uuid(random), partial(identified, path))
+        _format(disks[path], cluster_id, node_id, random_uuid(random), partial(on_identity, path))
     if not missing:
         done(found)
 
@@ -138,18 +138,18 @@ def _format(
         f"directory.id={uuid_to_text(directory_id)}\n"
     )
 
-    def renamed(error: OSError | None) -> None:
+    def on_rename(error: OSError | None) -> None:
         done(directory_id if error is None else error)
 
-    def written(error: OSError | None) -> None:
+    def on_write(error: OSError | None) -> None:
         if error is not None:
             done(error)
             return
         disk.rename(_TEMPORARY, FILE_NAME)
-        disk.sync_directory("", renamed)
+        disk.sync_directory("", on_rename)
 
     disk.write(_TEMPORARY, content.encode())
-    disk.sync(_TEMPORARY, written)
+    disk.sync(_TEMPORARY, on_write)
 
 
 def formatted_cluster_id(disk: Disk) -> str | None:

@@ -98,7 +98,7 @@ def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
     client listeners only what `kraftprobe.brokers` says; without it, it names itself.
     """
     brokers = config.kraftprobe_brokers
-    own = config.advertised(controller=False)
+    own = config.advertised_endpoint(controller=False)
     if config.kraftprobe_registration:
         brokers = ()
     elif not brokers and own is not None:

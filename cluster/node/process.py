@@ -43,7 +43,7 @@ from cluster.node.opening import FolderError, open_folders, open_metadata
 from cluster.node.part_configs import raft_config
 from cluster.node.ports import Trace
 from cluster.node.reasons import reason_of
-from cluster.node.runtime.announcing import AnnouncingTrace, started
+from cluster.node.runtime.announcing import AnnouncingTrace, start_line
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.disk import FileDisk
 from cluster.node.runtime.idle import IdleTime
@@ -121,14 +121,14 @@ class _Process:
         self._stopping = False
         self._node: Node | None = None
         self._loop.set_debug(False)
-        self._loop.set_exception_handler(self._unhandled)
+        self._loop.set_exception_handler(self._on_unhandled)
 
     async def run(self) -> None:
         """Start, serve until a signal, stop. Raises _CannotStart."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop)
         for number, what in _SIGNALS.items():
-            self._loop.add_signal_handler(number, self._signalled, what)
+            self._loop.add_signal_handler(number, self._on_signal, what)
         seed = random.SystemRandom()
         try:
             disk = open_metadata(self._config)
@@ -169,7 +169,7 @@ class _Process:
             node.start()
             metrics = await self._serve_metrics(node, server)  # a node that listens can be scraped
             await self._serve(server)
-            self._say(started(self._config))
+            self._say(start_line(self._config))
             for complaint in folders.complaints:
                 self._say(complaint)
         except (CorruptLogError, QuorumStateError) as error:
@@ -217,9 +217,9 @@ class _Process:
         guard.start()
         self._node.shutdown(_RAFT_SHUTDOWN_MS, self._stopped.set)
 
-    def _signalled(self, what: NodeSignal) -> None:
+    def _on_signal(self, what: NodeSignal) -> None:
         if self._node is not None and not self._stopping:
-            self._node.signalled(what)
+            self._node.handle_signal(what)
 
     def _stop_now(self) -> None:
         """End without the disk, for which raft or the drain still waits.
@@ -237,7 +237,7 @@ class _Process:
     def _node_died(self, error: BaseException) -> None:
         _die(self._trace, error, traced=True)
 
-    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         del loop
         error = context.get("exception")
         if isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS and "socket" in context:

@@ -116,7 +116,7 @@ class Brokers:
         assert self.until(lambda: replies)
 
     def replica(self, broker, name="t", index=0):
-        found = self.node(broker).replicas.hosted(name, index)
+        found = self.node(broker).replicas.find_replica(name, index)
         return None if isinstance(found, ErrorCode) else found
 
     def partition(self, name="t", index=0):

@@ -261,7 +261,7 @@ class Story(Clients):
         for broker in self.up():
             node = self.brokers.node(broker)
             if node is not None and node.replicas is not None:
-                replica = node.replicas.hosted(name, index)
+                replica = node.replicas.find_replica(name, index)
                 if not isinstance(replica, ErrorCode):
                     found.append((broker, replica))
         return found

@@ -43,7 +43,7 @@ class Assigning:
             lambda key: self.located.get(key, MINE),
         )
         publisher = BrokerMetadataPublisher(1)
-        publisher.on_changes = lambda changes, *_: self.manager.changed(changes)
+        publisher.on_changes = lambda changes, *_: self.manager.on_changes(changes)
         self.node.controller.loader.install(publisher)
 
     def _directory_of(self, key):

@@ -115,7 +115,7 @@ def test_an_idle_cluster_looks_at_no_partition(monkeypatch):
         brokers.produce(1, b"a", index=index)
     brokers.run(2_000)
     looked = Counter()
-    for owner, name in ((Replica, "position"), (DataLog, "read"), (Partition, "fetched")):
+    for owner, name in ((Replica, "position"), (DataLog, "read"), (Partition, "on_fetch")):
         original = getattr(owner, name)
 
         def counted(self, *args, _name=name, _original=original, **options):

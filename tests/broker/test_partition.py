@@ -66,10 +66,10 @@ class Leader:
 
     def append(self, count=1):
         self.log.end_offset += count
-        self.partition.written()
+        self.partition.on_write()
 
     def fetch(self, broker_id, offset, epoch=None):
-        self.partition.fetched(broker_id, offset, 0, epoch or self.brokers[broker_id])
+        self.partition.on_fetch(broker_id, offset, 0, epoch or self.brokers[broker_id])
 
     def commit(self, isr, partition_epoch=8):
         proposal, on_answer = self.proposals.pop(0)
@@ -84,9 +84,9 @@ def test_a_record_is_committed_once_all_in_sync_have_it():
     assert leader.partition.high_watermark == 0
     leader.fetch(3, 2)
     assert leader.partition.high_watermark == 2
-    assert leader.partition.acknowledged(2, 5) is Acknowledged.DONE
-    assert leader.partition.acknowledged(3, 5) is Acknowledged.NOT_YET
-    assert leader.partition.acknowledged(2, 4) is Acknowledged.NOT_LEADER
+    assert leader.partition.acknowledgement(2, 5) is Acknowledged.DONE
+    assert leader.partition.acknowledgement(3, 5) is Acknowledged.NOT_YET
+    assert leader.partition.acknowledgement(2, 4) is Acknowledged.NOT_LEADER
 
 
 def test_who_lags_for_too_long_is_left_out_once_the_controller_agrees():
@@ -158,11 +158,11 @@ def test_what_was_committed_by_too_few_is_reported():
     leader.append()
     leader.clock.now_ms = 5000.0
     leader.partition.shrink_if_due()
-    assert leader.partition.acknowledged(1, 5) is Acknowledged.NOT_YET
+    assert leader.partition.acknowledgement(1, 5) is Acknowledged.NOT_YET
     leader.fetch(2, 1)
-    assert leader.partition.acknowledged(1, 5) is Acknowledged.DONE
+    assert leader.partition.acknowledgement(1, 5) is Acknowledged.DONE
     leader.commit((1,))
-    assert leader.partition.acknowledged(1, 5) is Acknowledged.TOO_FEW_REPLICAS
+    assert leader.partition.acknowledgement(1, 5) is Acknowledged.TOO_FEW_REPLICAS
 
 
 @pytest.mark.parametrize("epoch", [None, 12])
@@ -171,7 +171,7 @@ def test_a_broker_that_the_metadata_do_not_show_does_not_join(epoch):
     fetching = leader.brokers.pop(3)
     if epoch is not None:
         leader.brokers[3] = epoch
-    leader.partition.fetched(3, 0, 0, fetching)
+    leader.partition.on_fetch(3, 0, 0, fetching)
     assert leader.proposals == []
 
 
@@ -200,7 +200,7 @@ def test_a_follower_of_a_partition_where_nothing_happens_is_caught_up_by_fetches
     leader = Leader(isr=(1, 2, 3), end_offset=4)
     times = FetchTimes()
     for broker in (2, 3):
-        leader.partition.fetched(broker, 4, 0, leader.brokers[broker], times)
+        leader.partition.on_fetch(broker, 4, 0, leader.brokers[broker], times)
     leader.clock.now_ms = 60_000.0
     times.fetches(leader.clock.now_ms)  # a Fetch of the session that names it not
     leader.partition.appends()
@@ -229,7 +229,7 @@ def test_a_fetch_of_an_earlier_incarnation_counts_for_nothing():
     with pytest.raises(StaleReplicaError):
         leader.fetch(3, 2, epoch=13)
     with pytest.raises(StaleReplicaError):
-        leader.partition.fetched(4, 0, 0, 14)
+        leader.partition.on_fetch(4, 0, 0, 14)
     assert leader.partition.followers[3].end_offset == 4
 
 
@@ -293,7 +293,7 @@ def test_a_follower_keeps_to_its_own_log():
     leader.partition.follow_high_watermark(1)
     assert leader.partition.high_watermark == 3
     leader.log.end_offset = 2
-    leader.partition.truncated()
+    leader.partition.on_truncation()
     assert leader.partition.high_watermark == 2
     with pytest.raises(StaleReplicaError):
         leader.fetch(2, 0)
@@ -335,7 +335,7 @@ class Cluster(RuleBasedStateMachine):
     def fetch(self, broker, count):
         """It asks from its end on, and takes some of what it gets."""
         end = self.ends[broker]
-        self.partition.fetched(broker, end, 0, self.leader.brokers[broker])
+        self.partition.on_fetch(broker, end, 0, self.leader.brokers[broker])
         self.ends[broker] = min(end + count, self.leader.log.end_offset)
 
     @rule(broker=st.sampled_from([2, 3]))
@@ -348,7 +348,7 @@ class Cluster(RuleBasedStateMachine):
     def deliver(self):
         broker, end, epoch = self.fetches.pop(0)
         with contextlib.suppress(StaleReplicaError):
-            self.partition.fetched(broker, end, 0, epoch)
+            self.partition.on_fetch(broker, end, 0, epoch)
 
     @rule(ms=st.sampled_from([10.0, 400.0, 1500.0]))
     def wait(self, ms):

@@ -62,7 +62,7 @@ class Followed:
     def position(self):
         return FetchPartition(TOPIC, self.index, self.end, 100)
 
-    def fetched(self, result):
+    def take_fetch(self, result):
         self.results.append(result)
         if result.error is ErrorCode.offset_out_of_range:
             return Outcome.ASK_OFFSETS

@@ -37,7 +37,7 @@ from cluster.node.protocol.apis import (
     response_class,
 )
 from cluster.node.protocol.codec import write_request
-from cluster.node.wire.bounds import checked
+from cluster.node.wire.bounds import bound_frame
 from tests.clients import data_samples
 
 pytestmark = pytest.mark.cluster
@@ -284,7 +284,7 @@ def decoded(answer, key, version):
     """The answer as kio reads it; nothing may be left of it."""
     entity = response_class(key, version)
     # kio alone cannot read that there is no time (-1).
-    answer = checked(answer, (entity.__header_schema__, entity), max_elements=1_000)
+    answer = bound_frame(answer, (entity.__header_schema__, entity), max_elements=1_000)
     _, start = entity_reader(entity.__header_schema__)(answer, 0)
     body, size = entity_reader(entity)(answer, start)
     assert start + size == len(answer)

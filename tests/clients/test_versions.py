@@ -10,7 +10,7 @@ from kio.serial import entity_reader, entity_writer
 
 from cluster.node.protocol.apis import LISTENER_APIS, ListenerType, request_class, response_class
 from cluster.node.protocol.convert import _default
-from cluster.node.wire.bounds import checked
+from cluster.node.wire.bounds import bound_frame
 
 pytestmark = pytest.mark.cluster
 
@@ -52,7 +52,7 @@ def test_an_api_answers_in_the_version_that_it_was_asked_in(nodes, listener, key
     answer = exchange(ports[1], frame(plain(request_class(key, version)), 31))
     cls = response_class(key, version)
     # kio reads no time before 1970, which -1 is.
-    answer = checked(answer, (cls.__header_schema__, cls), max_elements=10_000)
+    answer = bound_frame(answer, (cls.__header_schema__, cls), max_elements=10_000)
     header, size = entity_reader(cls.__header_schema__)(answer, 0)
     body, body_size = entity_reader(cls)(answer, size)
     assert header.correlation_id == 31

@@ -21,6 +21,6 @@ def check_index(state, *others):
     found = searched(state)
     marks = {mark for known in (state, *others) for mark in searched(known)}
     for mark in marks | {1, 2, 3, "leaderless", "imbalanced", "reassigning"}:
-        marked = state.partitions.marked(mark)
+        marked = state.partitions.keys_with(mark)
         assert len(set(marked)) == len(marked)
         assert set(marked) == found.get(mark, set()), mark

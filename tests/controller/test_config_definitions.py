@@ -9,7 +9,7 @@ from cluster.node.controller.configs.values import (
     ConfigType,
     InvalidValueError,
     parse,
-    shown,
+    render,
     text_of,
 )
 
@@ -42,7 +42,7 @@ def refused(key, text):
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_takes_its_default_and_shows_it_as_it_is(key):
     if key.default is not None:
-        assert key.shown(key.default) == key.default
+        assert key.render(key.default) == key.default
         if key.name not in {"controller.quorum.voters", "controller.quorum.bootstrap.servers"}:
             assert key.parse(key.default) == key.default_value
 
@@ -156,7 +156,7 @@ def test_values_are_shown_as_java_shows_them(value, text):
 
 
 def test_a_list_is_named_in_brackets_in_a_message():
-    assert shown(("a", "b")) == "[a, b]"
+    assert render(("a", "b")) == "[a, b]"
 
 
 def test_a_password_keeps_its_blanks():

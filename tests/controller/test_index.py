@@ -174,8 +174,8 @@ class Watched:
     def keys(self):
         raise AssertionError("a walk through all partitions")
 
-    def marked(self, mark):
-        return self._inner.marked(mark)
+    def keys_with(self, mark):
+        return self._inner.keys_with(mark)
 
 
 def test_a_broker_that_comes_or_goes_costs_a_look_at_its_own_partitions_only():

@@ -316,7 +316,7 @@ def never_find_a_divergence(monkeypatch):
 
 
 def high_watermark_before_truncation(monkeypatch):
-    fetched = outbound.OutboundRequests._fetched
+    fetched = outbound.OutboundRequests._take_fetch
 
     def faulty(self, request, response):
         if isinstance(self._core.quorum.state, Follower) and response.high_watermark >= 0:
@@ -324,7 +324,7 @@ def high_watermark_before_truncation(monkeypatch):
             self._core.follower_high_watermark_moved(min(end, response.high_watermark))
         fetched(self, request, response)
 
-    monkeypatch.setattr(outbound.OutboundRequests, "_fetched", faulty)
+    monkeypatch.setattr(outbound.OutboundRequests, "_take_fetch", faulty)
 
 
 def repeated_responses(stage):

@@ -113,7 +113,9 @@ def test_a_restarted_leader_votes_for_no_candidate_in_its_epoch():
 
 def test_m06_b_a_leader_restarted_as_unattached_votes_in_its_epoch(monkeypatch):
     monkeypatch.setattr(
-        quorum_state.QuorumState, "_resigned", lambda _, epoch, __: Unattached(epoch, 1_000_000.0)
+        quorum_state.QuorumState,
+        "_resigned_state",
+        lambda _, epoch, __: Unattached(epoch, 1_000_000.0),
     )
     assert ask_former_leader(*former_leader()).vote_granted
 

@@ -83,19 +83,19 @@ def test_comments_blank_lines_and_space_are_allowed():
 def test_a_node_may_be_a_broker_only_or_a_controller_only():
     broker = parse_config(text(**BROKER_ONLY), "f")
     assert broker.process_roles == {"broker"}
-    assert broker.advertised(controller=False) == Endpoint(4, "h", 9092)
-    assert broker.advertised(controller=True) is None
+    assert broker.advertised_endpoint(controller=False) == Endpoint(4, "h", 9092)
+    assert broker.advertised_endpoint(controller=True) is None
     controller = parse_config(
         text(process__roles="controller", listeners="CONTROLLER://h:9093"), "f"
     )
-    assert controller.advertised(controller=False) is None
+    assert controller.advertised_endpoint(controller=False) is None
 
 
 def test_advertised_listeners_are_where_a_node_is_reached():
     advertised = "CLIENT://outside:19092,CONTROLLER://inside:19093"
     config = parse_config(text(advertised__listeners=advertised), "f")
-    assert config.advertised(controller=False) == Endpoint(2, "outside", 19092)
-    assert config.advertised(controller=True) == Endpoint(2, "inside", 19093)
+    assert config.advertised_endpoint(controller=False) == Endpoint(2, "outside", 19092)
+    assert config.advertised_endpoint(controller=True) == Endpoint(2, "inside", 19093)
 
 
 def test_routes_and_brokers_are_read_by_node_id():
@@ -288,8 +288,8 @@ def test_a_listener_without_a_host_is_bound_everywhere_and_found_by_the_name_of_
         ListenerAddress("CONTROLLER", "", 9093),
     )
     found = with_own_host(config)
-    assert found.advertised(controller=False) == Endpoint(2, "out", 1)
-    assert found.advertised(controller=True) == Endpoint(2, socket.getfqdn(), 9093)
+    assert found.advertised_endpoint(controller=False) == Endpoint(2, "out", 1)
+    assert found.advertised_endpoint(controller=True) == Endpoint(2, socket.getfqdn(), 9093)
     assert with_own_host(found) is found
 
 

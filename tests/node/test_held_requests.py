@@ -112,7 +112,7 @@ def test_a_leader_that_resigns_while_it_answers_hides_that_from_its_own_clients(
     quorum, leader, _ = started(seed)
     writers = Writers(quorum, config)
     writers.write_for(60, 10, quorum.world.names)
-    quorum.node(leader).signalled("resign")
+    quorum.node(leader).handle_signal("resign")
     writers.write_for(1_000, 10, quorum.world.names)
     assert quorum.scheduler.run_until(writers.all_answered, 20_000)
     errors = writers.errors()

@@ -194,7 +194,7 @@ def test_every_documented_event_is_emitted_by_a_scripted_run(monkeypatch):
     put_the_voters_into_the_log(quorum)
     lose_an_uncommitted_tail(quorum)
     name_a_second_leader(quorum)
-    quorum.node(quorum.elect()).signalled("resign")
+    quorum.node(quorum.elect()).handle_signal("resign")
     settled(quorum, lambda: is_traced(quorum, "renounce"))
     quorum.run(3_000)
     replace_a_disk(quorum)

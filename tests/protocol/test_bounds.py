@@ -19,7 +19,7 @@ from kio.serial import entity_reader
 
 from cluster.node.protocol.apis import SERVED, ApiKey, request_class, response_class
 from cluster.node.protocol.codec import MAX_REQUEST_ELEMENTS, read_request
-from cluster.node.wire.bounds import MalformedError, checked
+from cluster.node.wire.bounds import MalformedError, bound_frame
 from tests.protocol.entities import entities
 from tests.protocol.false_lengths import CLASSES, encoded, full, header
 from tests.protocol.newer import as_newer
@@ -34,7 +34,7 @@ def names(entry):
 
 
 def check(body, *classes, max_elements=10_000):
-    return checked(body, classes, max_elements=max_elements)
+    return bound_frame(body, classes, max_elements=max_elements)
 
 
 @pytest.mark.slow

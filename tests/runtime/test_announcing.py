@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.node.config import parse_config
-from cluster.node.runtime.announcing import AnnouncingTrace, started
+from cluster.node.runtime.announcing import AnnouncingTrace, start_line
 from tests.node.test_config import text
 
 
@@ -65,13 +65,13 @@ def test_all_else_is_traced_only(event, fields):
 
 
 def test_it_begins_with_what_it_is_and_where_it_listens():
-    line = started(parse_config(text(), "f"))
+    line = start_line(parse_config(text(), "f"))
     assert line == (
         "controller and broker of cluster c started, listening on "
         "CLIENT://127.0.0.1:9092, CONTROLLER://127.0.0.1:9093; "
         "whoever reaches CLIENT, CONTROLLER is not authenticated"
     )
-    line = started(parse_config(text(**{"kraftprobe.registration": "false"}), "f"))
+    line = start_line(parse_config(text(**{"kraftprobe.registration": "false"}), "f"))
     assert "; the broker does not register (kraftprobe.registration=false)" in line
 
 
@@ -85,7 +85,7 @@ def test_it_names_the_listeners_that_authenticate_nobody():
             'username="n" password="p" user_n="p";'
         ),
     }
-    line = started(parse_config(text(**sasl), "f"))
+    line = start_line(parse_config(text(**sasl), "f"))
     assert line.endswith("; whoever reaches CLIENT is not authenticated")
 
 

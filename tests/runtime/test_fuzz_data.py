@@ -70,7 +70,7 @@ class LiveTopic:
         return any(not broker.fenced for broker in brokers)
 
     def _hosted(self):
-        return self.live.node.replicas.hosted(TOPIC, 0)
+        return self.live.node.replicas.find_replica(TOPIC, 0)
 
     @property
     def log(self):

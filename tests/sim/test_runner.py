@@ -79,7 +79,7 @@ def test_a_node_that_dies_by_itself_is_a_finding(monkeypatch):
     def broken(*_):
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(ControlState, "truncated", broken)
+    monkeypatch.setattr(ControlState, "truncate", broken)
     result = run_plan(read_plan(SCRIPTS / "rejoining_leader.toml"))
 
     assert result.property == "node-died"

@@ -68,7 +68,7 @@ def test_a_node_that_ends_rightly_is_no_finding(where: str, tmp_path: Path):
 def test_a_node_that_ends_for_another_reason_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ControlState, "truncated", broken)
+    monkeypatch.setattr(ControlState, "truncate", broken)
     plan = read_plan(SCRIPTS / "rejoining_leader.toml")
     assert run_stored(plan, tmp_path / "run") == 1
     assert results_of(tmp_path / "run")["log-agreement"] == "FAIL"

@@ -265,7 +265,7 @@ class Process:
                 self._wire(port).serve(message, reply)
             else:
                 node.handle(LISTENER_OF[port], message, reply)
-        except Exception as error:  # noqa: BLE001  (as `cluster.node.process._unhandled`)
+        except Exception as error:  # noqa: BLE001  (as `cluster.node.process._on_unhandled`)
             self.die(error)
 
     def _wire(self, port: int) -> WireService:

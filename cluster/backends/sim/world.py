@@ -302,7 +302,7 @@ class SimWorld:
         process = self.nodes[name].process
         if process is not None and process.alive and process.runs and process.node is not None:
             try:
-                process.node.signalled(what)
+                process.node.handle_signal(what)
             except Exception as error:  # noqa: BLE001  (as in `Process.serve`)
                 process.die(error)
 

@@ -230,13 +230,13 @@ class ReplicaAlterLogDirsManager:
         if move.state is MoveState.ASSIGNING and is_assigned:
             if move.future.directory.endswith(FUTURE_SUFFIX):
                 move.state = MoveState.RENAMING
-                move.target.rename_future(move.replica.at, partial(self._renamed, move))
+                move.target.rename_future(move.replica.at, partial(self._finish_rename, move))
             else:  # a crash interrupted it behind this step
                 move.state = MoveState.TAKING_OVER
         if move.state is MoveState.TAKING_OVER:
             self._take_over(key, move)
 
-    def _renamed(self, move: _Move) -> None:
+    def _finish_rename(self, move: _Move) -> None:
         move.state = MoveState.TAKING_OVER
         if self._moves.get(move.replica.key) is move:
             self.poke(move.replica.key)

@@ -92,7 +92,7 @@ class AssignmentsManager:
         if self._timer is None:
             self._schedule(GATHER_MS, self._send)
 
-    def changed(self, changes: LocalReplicaChanges) -> None:
+    def on_changes(self, changes: LocalReplicaChanges) -> None:
         """Look at all that a publication changes."""
         for key in (*changes.deletes, *changes.leaders, *changes.followers):
             self.partition_changed(key)
@@ -140,7 +140,7 @@ class AssignmentsManager:
         self._channel(self._request(sent), timeout_ms, on_reply)
 
     def _on_reply(self, sent: list[PartitionKey], reply: Any) -> None:
-        assigned = [] if isinstance(reply, Failure) else _assigned(reply)
+        assigned = [] if isinstance(reply, Failure) else _assigned_partitions(reply)
         for key in assigned:
             self._pending.pop(key, None)
         if assigned:
@@ -182,7 +182,7 @@ class AssignmentsManager:
         )
 
 
-def _assigned(reply: Any) -> list[PartitionKey]:
+def _assigned_partitions(reply: Any) -> list[PartitionKey]:
     """Return what a response says is assigned now."""
     return [
         (topic.topic_id, int(item.partition_index))

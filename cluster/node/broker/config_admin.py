@@ -20,7 +20,7 @@ from cluster.node.controller.configs.values import ConfigType
 from cluster.node.controller.configuration_control import (
     OpType,
     alter_loggers,
-    changed,
+    apply_changes,
     check_named_once,
     check_not_null,
     incremental_changes,
@@ -144,7 +144,9 @@ def _check_broker(
         _check_list(config)
     current = in_force(state.resource_configs(resource), of_one_broker=of_one_broker)
     changes = incremental_changes(resource, item.configs, current)
-    validate_broker(changed(current, changes), cluster.static_configs, of_one_broker=of_one_broker)
+    validate_broker(
+        apply_changes(current, changes), cluster.static_configs, of_one_broker=of_one_broker
+    )
 
 
 def _check_list(config: AlterableConfig) -> None:

@@ -56,7 +56,7 @@ class Purgatory:
         if operation.try_complete():
             return
         waiting: _Waiting
-        timer = self._clock.call_later(max(timeout_ms, 0.0), lambda: self._expired(waiting))
+        timer = self._clock.call_later(max(timeout_ms, 0.0), lambda: self._expire(waiting))
         waiting = _Waiting(operation, keys, timer)
         for key in keys:
             self._watchers.setdefault(key, {})[waiting] = None
@@ -64,7 +64,7 @@ class Purgatory:
         if len(self._waiting) > self._max:
             oldest = next(iter(self._waiting))
             oldest.timer.cancel()
-            self._expired(oldest)
+            self._expire(oldest)
 
     def check(self, key: Hashable) -> None:
         """Try again what watches a key."""
@@ -77,7 +77,7 @@ class Purgatory:
                 self._forget(waiting)
             waiting.is_tried = False
 
-    def _expired(self, waiting: _Waiting) -> None:
+    def _expire(self, waiting: _Waiting) -> None:
         # The time of a process that was stopped may be over when it is answered after all: what is
         # due then comes although it was cancelled.
         if waiting in self._waiting:

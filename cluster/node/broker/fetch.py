@@ -56,7 +56,7 @@ class FetchHandler:
         if request.max_wait_ms <= 0 or fetching.is_empty or delayed.suffices(results):
             delayed.answer(results)
             return
-        fetching.wait(delayed.stirred)
+        fetching.wait(delayed.wake)
         self._manager.fetches.try_or_watch(delayed, [delayed], request.max_wait_ms)
 
 
@@ -97,7 +97,7 @@ class _Delayed:
         """See `DelayedOperation`."""
         self.answer(self.read())
 
-    def stirred(self, key: tuple[Any, int]) -> None:
+    def wake(self, key: tuple[Any, int]) -> None:
         """Look at one partition that has changed: cheaply, as each append asks for it.
 
         Nothing is read. Else an append would cost a fetcher that waits for many bytes all that it
@@ -167,15 +167,15 @@ class _Delayed:
 
     def _find(self, row: FetchPartition) -> Replica | ErrorCode:
         if self._is_follower or self._request.rack is None:
-            return self._manager.led(row.topic, row.index, row.current_leader_epoch)
-        return self._manager.held(row.topic, row.index, row.current_leader_epoch)
+            return self._manager.find_leader(row.topic, row.index, row.current_leader_epoch)
+        return self._manager.find_in_epoch(row.topic, row.index, row.current_leader_epoch)
 
     def _read(
         self, row: FetchPartition, left_bytes: int, *, first: bool, min_one: bool
     ) -> FetchResult:
         replica = self._find(row)
         if isinstance(replica, ErrorCode):
-            return _failed(row, replica)
+            return _error_result(row, replica)
         try:
             diverging = self._diverging(row, replica)
             if diverging is None and self._is_follower and first:
@@ -184,11 +184,11 @@ class _Delayed:
             if diverging is None and row.fetch_offset != self._limit(replica):
                 records = self._records(row, replica, left_bytes, min_one=min_one)
         except OffsetOutOfRangeError:
-            return _failed(row, ErrorCode.offset_out_of_range, replica)
+            return _error_result(row, ErrorCode.offset_out_of_range, replica)
         except StaleReplicaError:
-            return _failed(row, ErrorCode.not_leader_or_follower)
+            return _error_result(row, ErrorCode.not_leader_or_follower)
         except StorageError:
-            return _failed(row, ErrorCode.kafka_storage_error)
+            return _error_result(row, ErrorCode.kafka_storage_error)
         high_watermark = replica.partition.high_watermark
         result = FetchResult(
             topic=row.topic,
@@ -249,7 +249,7 @@ class _Delayed:
         """Take in what a follower's offsets say of its log; raises what `_read` catches."""
         if not replica.log.start_offset <= row.fetch_offset <= replica.log.end_offset:
             raise OffsetOutOfRangeError(f"{row.fetch_offset} is not in the log")
-        replica.partition.fetched(
+        replica.partition.on_fetch(
             self._request.replica_id,
             row.fetch_offset,
             row.log_start_offset,
@@ -259,7 +259,9 @@ class _Delayed:
         self._manager.delayed.check((DELETE, replica.key))
 
 
-def _failed(row: FetchPartition, error: ErrorCode, replica: Replica | None = None) -> FetchResult:
+def _error_result(
+    row: FetchPartition, error: ErrorCode, replica: Replica | None = None
+) -> FetchResult:
     """Make the result of an error; one of the offset says where the log begins."""
     if replica is None:
         return FetchResult(row.topic, row.index, error)

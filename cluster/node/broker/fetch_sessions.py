@@ -135,7 +135,7 @@ class Fetching:
         """Whether a session that was there before knows less of a partition than this."""
         if self._is_full or not self._is_kept:
             return False
-        return self._session.seen.get((result.topic, result.index)) != _seen(result)
+        return self._session.seen.get((result.topic, result.index)) != _position_of(result)
 
     def answer(self, results: Iterable[FetchResult]) -> FetchResponse:
         """Make the response of all results, those without news left out."""
@@ -149,7 +149,7 @@ class Fetching:
         for result in news:
             key = (result.topic, result.index)
             if result.error is ErrorCode.none:
-                session.seen[key] = _seen(result)
+                session.seen[key] = _position_of(result)
             else:
                 session.seen.pop(key, None)
             if result.records and key in session.stirred:
@@ -157,7 +157,7 @@ class Fetching:
         return FetchResponse(ErrorCode.none, news, session.id)
 
 
-def _seen(result: FetchResult) -> _Seen:
+def _position_of(result: FetchResult) -> _Seen:
     return result.high_watermark, result.log_start_offset, result.diverging
 
 
@@ -188,7 +188,7 @@ class FetchSessions:
         """Take a request; return what to read, or the error of the whole response."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_SESSION_EPOCH):
             self._drop(self._sessions.get(request.session_id))
-            return self._opened(request)
+            return self._open(request)
         session = self._sessions.get(request.session_id)
         if session is None:
             return ErrorCode.fetch_session_id_not_found
@@ -252,7 +252,7 @@ class FetchSessions:
         if partition is not None:
             self._unwatch(session, partition)
 
-    def _opened(self, request: FetchRequest) -> Fetching:
+    def _open(self, request: FetchRequest) -> Fetching:
         is_follower = request.replica_id > CONSUMER
         session = _Session(NO_SESSION, is_follower, self._clock.monotonic_ms())
         session.times.fetches(session.used_ms)
@@ -273,11 +273,11 @@ class FetchSessions:
         if not 0 < wanted <= self._partitions_max:
             return False
         while len(self._sessions) >= self._max or self._count + wanted > self._partitions_max:
-            if not self._evicted(is_follower=session.is_follower):
+            if not self._evict(is_follower=session.is_follower):
                 return False
         return True
 
-    def _evicted(self, *, is_follower: bool) -> bool:
+    def _evict(self, *, is_follower: bool) -> bool:
         """Make room for a new session; return whether there is."""
         now_ms = self._clock.monotonic_ms()
         for session in self._sessions.values():

@@ -64,10 +64,10 @@ class ReplicaFetcherManager:
                 fetcher.stop()
                 del self._fetchers[leader]
 
-    def moved(self, key: PartitionKey) -> None:
+    def on_move(self, key: PartitionKey) -> None:
         """Learn that a partition's position has changed by itself."""
         for fetcher in self._fetchers.values():
-            fetcher.moved(key)
+            fetcher.on_move(key)
 
     def follow_endpoints(self, replicas: Iterable[Replica], state: MetadataState) -> None:
         """Ask leaders where they are now."""

@@ -103,10 +103,10 @@ class IsrManager:
         self._exchange.begin(
             self._timeout_ms,
             lambda on_reply: self._channel(request, self._timeout_ms, on_reply),
-            lambda reply: self._answered(sent, reply),
+            lambda reply: self._on_answer(sent, reply),
         )
 
-    def _answered(self, sent: dict[PartitionKey, _Item], reply: Any) -> None:
+    def _on_answer(self, sent: dict[PartitionKey, _Item], reply: Any) -> None:
         if isinstance(reply, Failure) or reply.error_code is not ErrorCode.none:
             # What its partition has proposed meanwhile is newer.
             self._unsent = {**sent, **self._unsent}

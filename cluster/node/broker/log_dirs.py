@@ -45,7 +45,7 @@ def describe_log_dirs(
     if request.topics is not None:
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     logs = manager.logs
-    online = [_described(manager, directory, asked) for directory in logs.directories]
+    online = [_describe(manager, directory, asked) for directory in logs.directories]
     return DescribeLogDirsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -57,7 +57,7 @@ def _offline(path: str) -> DescribeLogDirsResult:
     return _result(path, ErrorCode.kafka_storage_error, (), *_UNKNOWN)
 
 
-def _described(
+def _describe(
     manager: ReplicaManager, directory: LogDirectory, asked: Container[tuple[str, int]] | None
 ) -> DescribeLogDirsResult:
     try:
@@ -99,7 +99,7 @@ def _partition(
     """Describe a log; of a future one the lag is that behind the log that it copies."""
     is_future = at in directory.future_logs
     log = directory.future_logs[at] if is_future else directory.logs[at]
-    replica = manager.hosted(at.topic, at.partition)
+    replica = manager.find_replica(at.topic, at.partition)
     if isinstance(replica, ErrorCode):
         lag = UNKNOWN_LAG
     elif is_future:
@@ -125,7 +125,7 @@ def alter_replica_log_dirs(
             results.setdefault(topic.name, []).extend(
                 AlterReplicaLogDirPartitionResult(
                     partition_index=index,
-                    error_code=_moved(manager, topic.name, index, directory.path),
+                    error_code=_move(manager, topic.name, index, directory.path),
                 )
                 for index in topic.partitions
             )
@@ -138,7 +138,7 @@ def alter_replica_log_dirs(
     )
 
 
-def _moved(manager: ReplicaManager, topic: str, index: int, path: str) -> ErrorCode:
+def _move(manager: ReplicaManager, topic: str, index: int, path: str) -> ErrorCode:
     """Say what becomes of a move (ReplicaManager.alterReplicaLogDirs).
 
     A move to where the replica is ends the one that is under way. As in Kafka nothing is moved
@@ -152,7 +152,7 @@ def _moved(manager: ReplicaManager, topic: str, index: int, path: str) -> ErrorC
         return ErrorCode.log_dir_not_found
     if target is None or target.is_offline:
         return ErrorCode.kafka_storage_error
-    replica = manager.hosted(topic, index)
+    replica = manager.find_replica(topic, index)
     if replica is ErrorCode.not_leader_or_follower:
         logs.prefer(at, path)  # it may come to this broker later
         return ErrorCode.replica_not_available  # the name that it had when the API came

@@ -74,7 +74,7 @@ def list_offsets(manager: ReplicaManager, request: ListOffsetsRequest) -> ListOf
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=tuple(
-                    _listed(manager, topic.name, row, is_consumer=is_consumer)
+                    _list_offsets(manager, topic.name, row, is_consumer=is_consumer)
                     if named[topic.name, row.partition_index] == 1
                     else _list_result(row, ErrorCode.invalid_request)
                     for row in topic.partitions
@@ -85,10 +85,10 @@ def list_offsets(manager: ReplicaManager, request: ListOffsetsRequest) -> ListOf
     )
 
 
-def _listed(
+def _list_offsets(
     manager: ReplicaManager, topic: str, row: ListOffsetsPartition, *, is_consumer: bool
 ) -> ListOffsetsPartitionResponse:
-    replica = manager.led(topic, int(row.partition_index), int(row.current_leader_epoch))
+    replica = manager.find_leader(topic, int(row.partition_index), int(row.current_leader_epoch))
     if isinstance(replica, ErrorCode):
         return _list_result(row, replica)
     try:
@@ -154,7 +154,7 @@ def offsets_for_leader_epochs(
 def _epoch_end(
     manager: ReplicaManager, topic: str, row: OffsetForLeaderPartition
 ) -> EpochEndOffset:
-    replica = manager.led(topic, int(row.partition), int(row.current_leader_epoch))
+    replica = manager.find_leader(topic, int(row.partition), int(row.current_leader_epoch))
     found = None
     if not isinstance(replica, ErrorCode):
         found = replica.log.end_offset_for_epoch(int(row.leader_epoch))
@@ -181,16 +181,18 @@ class _Deleting:
 def delete_records(manager: ReplicaManager, request: DeleteRecordsRequest, reply: Reply) -> None:
     """Raise log starts, and answer when all live replicas have."""
     rows = [
-        _deleted(manager, topic.name, row) for topic in request.topics for row in topic.partitions
+        _delete_records(manager, topic.name, row)
+        for topic in request.topics
+        for row in topic.partitions
     ]
     delayed = _DelayedDelete(manager, rows, reply)
     keys = [(DELETE, row.replica.key) for row in rows if row.replica is not None]
     manager.delayed.try_or_watch(delayed, keys, request.timeout / _MILLISECOND)
 
 
-def _deleted(manager: ReplicaManager, topic: Any, row: DeleteRecordsPartition) -> _Deleting:
+def _delete_records(manager: ReplicaManager, topic: Any, row: DeleteRecordsPartition) -> _Deleting:
     refused = _Deleting(topic, row.partition_index, None, NO_OFFSET, ErrorCode.none)
-    replica = manager.led(topic, int(row.partition_index))
+    replica = manager.find_leader(topic, int(row.partition_index))
     if isinstance(replica, ErrorCode):
         refused.error = replica
         return refused

@@ -129,7 +129,7 @@ class Follower:
     times: FetchTimes | None = None
     """Of the session that it fetches in: a Fetch that does not name it counts as well."""
 
-    def fetched(
+    def on_fetch(
         self,
         fetch_offset: int,
         start_offset: int,
@@ -316,7 +316,7 @@ class Partition:
         for follower in self.followers.values():
             follower.appends(self.log.end_offset)
 
-    def written(self) -> None:
+    def on_write(self) -> None:
         """More of the leader's log is where a kill of this process keeps it.
 
         Only that counts: a follower may have a record earlier than the leader's kernel, but a
@@ -328,7 +328,7 @@ class Partition:
         """What the metadata say of brokers has changed: some may not be waited for any more."""
         self._advance()
 
-    def fetched(
+    def on_fetch(
         self,
         broker_id: int,
         fetch_offset: int,
@@ -349,7 +349,7 @@ class Partition:
             raise StaleReplicaError(f"broker {broker_id} has been registered anew")
         before = follower.end_offset
         now_ms = self._clock.monotonic_ms()
-        follower.fetched(
+        follower.on_fetch(
             fetch_offset, start_offset, broker_epoch, self.log.end_offset, now_ms, times
         )
         self._expand_if_due(follower)
@@ -373,7 +373,7 @@ class Partition:
             kept = tuple(member for member in self.isr if member not in lagging)
             self._submit(_Pending(kept, maximal=self.isr))
 
-    def acknowledged(self, required_offset: int, leader_epoch: int) -> Acknowledged:
+    def acknowledgement(self, required_offset: int, leader_epoch: int) -> Acknowledged:
         """Say whether all below `required_offset`, appended in `leader_epoch`, is committed.
 
         A later epoch may have taken the records back, whoever leads it: they are not asked for in
@@ -398,7 +398,7 @@ class Partition:
             self.high_watermark = reached
             self._on_progress()
 
-    def truncated(self) -> None:
+    def on_truncation(self) -> None:
         """The log has become shorter, or begins later."""
         high_watermark = min(self.high_watermark, self.log.end_offset)
         self.high_watermark = max(high_watermark, self.log.start_offset)
@@ -434,14 +434,14 @@ class Partition:
             partition_epoch=self.partition_epoch,
             recovery_state=RECOVERED,
         )
-        self._propose(proposal, lambda answer: self._answered(pending, answer))
+        self._propose(proposal, lambda answer: self._on_answer(pending, answer))
 
     def _epoch_of(self, member: int) -> int:
         if member == self.broker_id:
             return self._eligibility.broker_epoch(member) or UNKNOWN
         return self.followers[member].broker_epoch
 
-    def _answered(self, pending: _Pending, answer: IsrAnswer | ErrorCode) -> None:
+    def _on_answer(self, pending: _Pending, answer: IsrAnswer | ErrorCode) -> None:
         if self._pending is not pending:
             return  # the metadata have decided meanwhile
         if isinstance(answer, IsrAnswer):

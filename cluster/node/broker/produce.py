@@ -73,7 +73,7 @@ class ProduceHandler:
         self._manager.delayed.try_or_watch(delayed, keys, request.timeout_ms)
 
     def _append(self, row: ProducePartition, acks: int) -> _Row:
-        replica = self._manager.led(row.topic, row.index)
+        replica = self._manager.find_leader(row.topic, row.index)
         if isinstance(replica, ErrorCode):
             return _Row(_result(row, replica))
         partition = replica.partition
@@ -89,7 +89,7 @@ class ProduceHandler:
         try:
             info = replica.log.append_as_leader(row.records, partition.leader_epoch)
             if not info.is_duplicate:
-                self._manager.appended(replica)
+                self._manager.on_append(replica)
         except AppendError as error:
             return _Row(_result(row, error.error, str(error)))
         except StorageError as error:
@@ -153,7 +153,7 @@ class _Delayed:
                 return ErrorCode.not_leader_or_follower
             written = replica.log.written_end_offset >= row.required_offset
             return ErrorCode.none if written else None
-        return _OUTCOMES.get(partition.acknowledged(row.required_offset, row.leader_epoch))
+        return _OUTCOMES.get(partition.acknowledgement(row.required_offset, row.leader_epoch))
 
     def _settle(self, row: _Row, error: ErrorCode) -> None:
         """End a row. An error keeps the offset: it says that the records were appended."""

@@ -38,7 +38,7 @@ def describe_producers(
 
 
 def _partition(manager: ReplicaManager, topic: str, index: i32) -> DescribeProducersPartitionResult:
-    replica = manager.led(topic, int(index))
+    replica = manager.find_leader(topic, int(index))
     if isinstance(replica, ErrorCode):
         return DescribeProducersPartitionResult(
             partition_index=index, error_code=replica, active_producers=()

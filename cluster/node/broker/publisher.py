@@ -51,7 +51,7 @@ class BrokerMetadataPublisher:
     ) -> None:
         """See `cluster.node.controller.loader.MetadataPublisher`."""
         if isinstance(manifest, SnapshotManifest):
-            now = image.state.partitions.marked(self.broker_id)
+            now = image.state.partitions.keys_with(self.broker_id)
             among = dict.fromkeys((*now, *self.leaders, *self.followers))
             changes = local_changes(delta, self.broker_id, among)
         elif delta.partitions.is_empty:
@@ -100,8 +100,8 @@ class BrokerMetadataPublisher:
         leads = {key for key, partition in held.items() if partition.leader == self.broker_id}
         if {**self.leaders, **self.followers} != held or set(self.leaders) != leads:
             return (
-                f"it believes to lead {_named(self.leaders)} and to follow "
-                f"{_named(self.followers)}, it leads {_named(leads)} of {_named(held)}"
+                f"it believes to lead {_names(self.leaders)} and to follow "
+                f"{_names(self.followers)}, it leads {_names(leads)} of {_names(held)}"
             )
         registered = state.brokers.get(self.broker_id)
         if self.registration != registered:
@@ -110,7 +110,7 @@ class BrokerMetadataPublisher:
         return None
 
 
-def _named(partitions: Iterable[PartitionKey]) -> str:
+def _names(partitions: Iterable[PartitionKey]) -> str:
     """List partitions for a person, each as `<topic id>-<index>`."""
     return ", ".join(sorted(f"{topic_id}-{index}" for topic_id, index in partitions)) or "none"
 

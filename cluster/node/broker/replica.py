@@ -96,14 +96,14 @@ class Replica(FollowedPartition):
         Nothing is made of it once the replica is gone: its partition would ask again for ever.
         """
 
-        def answered(answer: IsrAnswer | ErrorCode) -> None:
+        def hear(answer: IsrAnswer | ErrorCode) -> None:
             if not self.is_hosted:
                 return
             if isinstance(answer, IsrAnswer):
                 self.hears(answer)
             on_answer(answer)
 
-        return answered
+        return hear
 
     # --- following ---
 
@@ -121,7 +121,7 @@ class Replica(FollowedPartition):
             high_watermark=self.partition.high_watermark,
         )
 
-    def fetched(self, result: FetchResult) -> Outcome:
+    def take_fetch(self, result: FetchResult) -> Outcome:
         """See `FollowedPartition`."""
         if result.error is ErrorCode.offset_out_of_range:
             return Outcome.ASK_OFFSETS
@@ -150,7 +150,7 @@ class Replica(FollowedPartition):
         """Cut the log. Raises StorageError."""
         before, high_watermark = self.log.end_offset, self.partition.high_watermark
         self.log.truncate_to(offset)
-        self.partition.truncated()
+        self.partition.on_truncation()
         self.log.high_watermark = self.partition.high_watermark
         self._trace(
             "replica-truncated",
@@ -179,15 +179,15 @@ class Replica(FollowedPartition):
         def is_over() -> bool:
             return not self.is_hosted or self.partition.leader_epoch != epoch
 
-        def ended(leader_end: int | None) -> None:
+        def on_end(leader_end: int | None) -> None:
             if leader_end is None or is_over():
                 done(Outcome.RETRY)
             elif leader_end < self.log.end_offset:
                 done(self._cut(leader_end))
             else:
-                offsets.ask(EARLIEST_TIMESTAMP, begun)
+                offsets.ask(EARLIEST_TIMESTAMP, on_begin)
 
-        def begun(leader_start: int | None) -> None:
+        def on_begin(leader_start: int | None) -> None:
             if leader_start is None or is_over():
                 done(Outcome.RETRY)
             elif leader_start > self.log.end_offset:
@@ -195,7 +195,7 @@ class Replica(FollowedPartition):
             else:
                 done(Outcome.GO_ON)
 
-        offsets.ask(LATEST_TIMESTAMP, ended)
+        offsets.ask(LATEST_TIMESTAMP, on_end)
 
     def _cut(self, leader_end: int) -> Outcome:
         """The leader was elected although it lacks records that this replica has."""
@@ -212,7 +212,7 @@ class Replica(FollowedPartition):
             self.log.truncate_fully_and_start_at(leader_start)
         except StorageError:
             return Outcome.STOP
-        self.partition.truncated()
+        self.partition.on_truncation()
         self.log.high_watermark = self.partition.high_watermark
         self._trace(
             "replica-begun",

@@ -70,7 +70,7 @@ class FollowedPartition(Protocol):
     def position(self) -> FetchPartition:
         """Say from where on it is to be fetched."""
 
-    def fetched(self, result: FetchResult) -> Outcome:
+    def take_fetch(self, result: FetchResult) -> Outcome:
         """Take what its leader sent."""
 
     def ask_offsets(self, leader: Endpoint, done: Callable[[Outcome], None]) -> None:
@@ -140,7 +140,7 @@ class ReplicaFetcher:
             self._moved[key] = None
             self._resting.pop(key, None)
 
-    def moved(self, key: Key) -> None:
+    def on_move(self, key: Key) -> None:
         """Learn that a partition's position has changed by itself: its log begins later."""
         if key in self._partitions:
             self._moved[key] = None
@@ -175,7 +175,7 @@ class ReplicaFetcher:
         self._exchange.begin(
             timeout_ms,
             lambda on_reply: self._network.request(self.leader, request, timeout_ms, on_reply),
-            self._answered,
+            self._on_answer,
         )
 
     def _wake(self) -> float | None:
@@ -225,7 +225,7 @@ class ReplicaFetcher:
             session_epoch=self._session_epoch,
         )
 
-    def _answered(self, reply: Any) -> None:
+    def _on_answer(self, reply: Any) -> None:
         if not isinstance(reply, FetchResponse) or reply.error is not ErrorCode.none:
             was_full = self._session_epoch == INITIAL_EPOCH
             self._session_epoch = INITIAL_EPOCH
@@ -244,16 +244,16 @@ class ReplicaFetcher:
             # A partition that was added again since then is fetched in another leader epoch.
             if fetched is not None and asked is not None and asked[0] is fetched:
                 self._moved[key] = None
-                self._apply(key, fetched, fetched.partition.fetched(result))
+                self._apply(key, fetched, fetched.partition.take_fetch(result))
         if self._stopped:
             return
         if any(result.records for result in reply.partitions):
             self._is_writing = True
-            self._when_written(self._written)
+            self._when_written(self._on_write)
         else:
             self._schedule(0.0)
 
-    def _written(self) -> None:
+    def _on_write(self) -> None:
         self._is_writing = False
         if not self._stopped:
             self._schedule(0.0)

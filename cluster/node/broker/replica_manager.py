@@ -109,8 +109,8 @@ class ReplicaManager:
             seams.clock,
             seams.trace,
             config.fetch_max_bytes,
-            self._assigned,
-            self._moved,
+            self._assigned_directory,
+            self._on_move,
         )
         self._offline: dict[PartitionKey, uuid.UUID] = {}
         """Partitions whose log is out of reach, and the directory that it may be in."""
@@ -128,7 +128,7 @@ class ReplicaManager:
         assert self._state is not None, "it has not started"
         return self._state
 
-    def hosted(self, topic: Topic, index: int) -> Replica | ErrorCode:
+    def find_replica(self, topic: Topic, index: int) -> Replica | ErrorCode:
         """Find a replica by its topic's name or id.
 
         There is none once the logs are being closed: what was appended then would not be in what
@@ -152,16 +152,20 @@ class ReplicaManager:
         exists = self._state.partitions.get((topic_id, index)) is not None
         return ErrorCode.not_leader_or_follower if exists else ErrorCode.unknown_topic_or_partition
 
-    def led(self, topic: Topic, index: int, leader_epoch: int = NO_EPOCH) -> Replica | ErrorCode:
+    def find_leader(
+        self, topic: Topic, index: int, leader_epoch: int = NO_EPOCH
+    ) -> Replica | ErrorCode:
         """Find a replica that this broker leads, in the epoch that the asker knows."""
-        replica = self.held(topic, index, leader_epoch)
+        replica = self.find_in_epoch(topic, index, leader_epoch)
         if isinstance(replica, Replica) and not replica.partition.leads:
             return ErrorCode.not_leader_or_follower
         return replica
 
-    def held(self, topic: Topic, index: int, leader_epoch: int = NO_EPOCH) -> Replica | ErrorCode:
+    def find_in_epoch(
+        self, topic: Topic, index: int, leader_epoch: int = NO_EPOCH
+    ) -> Replica | ErrorCode:
         """Find a replica that this broker leads or follows, in the epoch that the asker knows."""
-        replica = self.hosted(topic, index)
+        replica = self.find_replica(topic, index)
         if isinstance(replica, ErrorCode) or leader_epoch == NO_EPOCH:
             return replica
         if leader_epoch < replica.partition.leader_epoch:
@@ -210,7 +214,7 @@ class ReplicaManager:
         self._take(state, brokers_changed=True)
         if self._is_stopped:
             return
-        self.logs.open(self._assigned)
+        self.logs.open(self._assigned_directory)
         self._isr_timer = self.clock.call_later(self.config.lag_time_max_ms / 2, self._shrink)
         self._delete_strays(state)
         self._apply(held)
@@ -257,7 +261,7 @@ class ReplicaManager:
             with self._storage():
                 self._follow(key, registration)
 
-    def _assigned(self, at: TopicPartition) -> uuid.UUID | None:
+    def _assigned_directory(self, at: TopicPartition) -> uuid.UUID | None:
         """Return where the metadata have this broker's replica of a partition."""
         topic_id = self.state.topic_names.get(at.topic)
         held = None if topic_id is None else self.state.partitions.get((topic_id, at.partition))
@@ -271,7 +275,7 @@ class ReplicaManager:
             for at in sorted((*directory.logs, *directory.future_logs)):
                 topic_id = state.topic_names.get(at.topic)
                 known_id = directory.topic_ids.get(at)
-                if self._assigned(at) is not None and known_id in (None, topic_id):
+                if self._assigned_directory(at) is not None and known_id in (None, topic_id):
                     continue
                 self._trace("stray-log", topic=at.topic, partition=at.partition)
                 with self._storage():
@@ -306,7 +310,7 @@ class ReplicaManager:
         holder = self.logs.holder(replica.at)
         return None if holder is None else holder.directory_id
 
-    def _hosted(self, key: PartitionKey, registration: PartitionRegistration) -> Replica | None:
+    def _host(self, key: PartitionKey, registration: PartitionRegistration) -> Replica | None:
         """Find or make a replica; None where its log is out of reach."""
         if key in self._offline:
             return None
@@ -314,14 +318,14 @@ class ReplicaManager:
         if replica is None:
             assigned = replica_directory(registration, self.config.broker_id)
             try:
-                replica = self._replicas[key] = self._made(key, assigned)
+                replica = self._replicas[key] = self._make(key, assigned)
             except StorageError:
                 self._offline[key] = assigned
                 raise
             self.moves.resume(replica)
         return replica
 
-    def _made(self, key: PartitionKey, assigned: uuid.UUID) -> Replica:
+    def _make(self, key: PartitionKey, assigned: uuid.UUID) -> Replica:
         topic_id, index = key
         topic = self.state.topics.get(topic_id)
         assert topic is not None, f"partition {index} of unknown topic {topic_id}"
@@ -340,7 +344,7 @@ class ReplicaManager:
             lambda proposal, on_answer: self._isr.propose(
                 key, proposal, replica.hearing(on_answer)
             ),
-            lambda: self._progressed(replica),
+            lambda: self._on_progress(replica),
             log.high_watermark,
         )
         replica = Replica(
@@ -358,7 +362,7 @@ class ReplicaManager:
         return replica
 
     def _lead(self, key: PartitionKey, registration: PartitionRegistration) -> None:
-        replica = self._hosted(key, registration)
+        replica = self._host(key, registration)
         if replica is None:
             return
         self._fetchers.remove(key)
@@ -377,7 +381,7 @@ class ReplicaManager:
         self._check(key)
 
     def _follow(self, key: PartitionKey, registration: PartitionRegistration) -> None:
-        replica = self._hosted(key, registration)
+        replica = self._host(key, registration)
         if replica is None:
             return
         if registration.partition_epoch < replica.partition.partition_epoch:
@@ -414,13 +418,13 @@ class ReplicaManager:
 
     # --- what changes by itself ---
 
-    def _progressed(self, replica: Replica) -> None:
+    def _on_progress(self, replica: Replica) -> None:
         replica.log.high_watermark = replica.partition.high_watermark
         self._check(replica.key)
 
-    def _moved(self, replica: Replica) -> None:
+    def _on_move(self, replica: Replica) -> None:
         """Go on with a log in another directory: who waited for the old one waits for it."""
-        self.appended(replica)
+        self.on_append(replica)
         self._check(replica.key)
 
     def _check(self, key: PartitionKey) -> None:
@@ -435,17 +439,17 @@ class ReplicaManager:
         if topic_id is not None and (topic_id, at.partition) in self._replicas:
             key = (topic_id, at.partition)
             self._check(key)
-            self._fetchers.moved(key)
+            self._fetchers.on_move(key)
 
-    def appended(self, replica: Replica) -> None:
+    def on_append(self, replica: Replica) -> None:
         """Records were appended to a log that this broker leads. Raises StorageError."""
-        replica.log.when_written(lambda: self._written(replica))
+        replica.log.when_written(lambda: self._on_write(replica))
         self.fetch_sessions.stir(replica.key)
         self.moves.poke(replica.key)
 
-    def _written(self, replica: Replica) -> None:
+    def _on_write(self, replica: Replica) -> None:
         if replica.is_hosted:
-            replica.partition.written()
+            replica.partition.on_write()
             self.delayed.check((PRODUCE, replica.key))
 
     def _shrink(self) -> None:

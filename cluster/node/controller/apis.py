@@ -179,14 +179,14 @@ class ControllerApis:
     def _describe_configs(
         self, listener: str, request: DescribeConfigsRequest, reply: Reply
     ) -> None:
-        def described(state: MetadataState) -> DescribeConfigsResponse:
+        def describe(state: MetadataState) -> DescribeConfigsResponse:
             return describe_configs(request, state, self._cluster)
 
         if listener != self._cluster.controller_listener or self._is_of_this_node(request):
-            reply(described(self._controller.image.state))
+            reply(describe(self._controller.image.state))
             return
         self._controller.append_read_event(
-            described, partial(error_response, request), DEFAULT_API_TIMEOUT_MS, reply
+            describe, partial(error_response, request), DEFAULT_API_TIMEOUT_MS, reply
         )
 
     def _is_of_this_node(self, request: DescribeConfigsRequest) -> bool:
@@ -217,14 +217,14 @@ class ControllerApis:
             reply(self._metadata_of_image(listener, request, ErrorCode.none, None))
             return
 
-        def confirmed(state: MetadataState) -> MetadataResponse:
+        def answer(state: MetadataState) -> MetadataResponse:
             own_id = self._raft.node_id
             named = own_id
             if not to_controller and self._cluster.registration:
                 named = self._live(listener, state, own_id)
             return describe_metadata(request, state, self._cluster, listener, named)
 
-        self._controller.append_read_event(confirmed, on_error, METADATA_CONFIRMATION_MS, reply)
+        self._controller.append_read_event(answer, on_error, METADATA_CONFIRMATION_MS, reply)
 
     def _metadata_of_image(
         self,

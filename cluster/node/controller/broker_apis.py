@@ -66,7 +66,7 @@ class BrokerApis:
     def _handler(self, generate: Generate) -> Handler:
         def handle(_listener: str, request: Any, reply: Callable[[Any], None]) -> None:
             if isinstance(request, BrokerHeartbeatRequest):
-                self._controller.heartbeats.arrived(request.broker_id, request.broker_epoch)
+                self._controller.heartbeats.note_arrival(request.broker_id, request.broker_epoch)
             timeout = getattr(request, "timeout", None)
             self._controller.append_write_event(
                 lambda state: generate(request, state),

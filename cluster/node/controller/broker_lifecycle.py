@@ -80,7 +80,7 @@ def broker_heartbeat(
     shutting_down = following is BrokerControlState.CONTROLLED_SHUTDOWN
     leaves_isrs = shutting_down or (following.is_fenced and not broker.fenced)
 
-    def appended(last_offset: int) -> None:
+    def on_append(last_offset: int) -> None:
         heartbeats.controlled_shutdown_began(broker.id, last_offset)
 
     return ControllerResult(
@@ -96,7 +96,7 @@ def broker_heartbeat(
             should_shut_down=following is BrokerControlState.SHUTDOWN_NOW,
         ),
         is_atomic=False,
-        appended=appended if shutting_down else None,
+        appended=on_append if shutting_down else None,
     )
 
 

@@ -116,9 +116,7 @@ def register_broker(
         records=records(),
         response=response_at(-1),
         is_atomic=False,
-        appended=lambda last_offset: heartbeats.registered(
-            request.broker_id, epoch_at(last_offset)
-        ),
+        appended=lambda last_offset: heartbeats.register(request.broker_id, epoch_at(last_offset)),
         response_at=response_at,
     )
 
@@ -218,8 +216,8 @@ def unregister_broker(
         message = f"Broker ID {request.broker_id} is not currently registered"
         raise RequestError(ErrorCode.broker_id_not_registered, message)
 
-    def appended(_last_offset: int) -> None:
-        heartbeats.unregistered(request.broker_id, broker.epoch)
+    def on_append(_last_offset: int) -> None:
+        heartbeats.unregister(request.broker_id, broker.epoch)
 
     return ControllerResult(
         records=broker_unregistered(state, broker),
@@ -227,7 +225,7 @@ def unregister_broker(
             throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None
         ),
         is_atomic=False,
-        appended=appended,
+        appended=on_append,
     )
 
 

@@ -99,7 +99,7 @@ def _checked_records(
 ) -> list[MetadataRecord]:
     """Return the records of a resource's changes. Raises ConfigError."""
     _check_type(resource)
-    validate(resource, changed(state.resource_configs(resource), changes))
+    validate(resource, apply_changes(state.resource_configs(resource), changes))
     if MIN_INSYNC_REPLICAS in changes and is_elr_enabled(state):
         _check_min_isr(resource, changes[MIN_INSYNC_REPLICAS])
     _check_exists(resource, state, cluster)
@@ -149,7 +149,7 @@ def _cleared_elr(
     return [ClearElrRecord(topic_name=topic)]
 
 
-def changed(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
+def apply_changes(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
     """Return what is set once the changes are made."""
     after: dict[str, str | None] = {**current, **changes}
     return {name: value for name, value in after.items() if value is not None}

@@ -173,14 +173,14 @@ class QuorumController:
         if self.is_active:
             raise IllegalStateError(f"{snapshot.id} is to be loaded while this node may append")
 
-        def loaded() -> None:
+        def on_load() -> None:
             assert not self.is_active, "a claim before a snapshot was loaded"
             assert self.speculative.is_empty
             self._snapshots.on_load()
             self._trace("load-snapshot", offset=snapshot.id.offset, epoch=snapshot.id.epoch)
             done()
 
-        self.loader.load(snapshot, self._queue.append, loaded)
+        self.loader.load(snapshot, self._queue.append, on_load)
 
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.loader.notify_leader(leader)
@@ -298,7 +298,7 @@ class QuorumController:
             return
 
         def finish(count: int, last_offset: int) -> None:
-            self._written(result, pending, last_offset if count else None)
+            self._on_write(result, pending, last_offset if count else None)
             self._expire(pending, timeout_ms)
             self._complete_deferred()
 
@@ -309,7 +309,7 @@ class QuorumController:
             lambda failure: self._write_failed(pending, failure),
         )
 
-    def _written(
+    def _on_write(
         self, result: ControllerResult[R], pending: PendingReply[R], last_offset: int | None
     ) -> None:
         """Owe the response: to a write once it is committed, else to what was learned."""

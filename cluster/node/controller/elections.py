@@ -48,7 +48,7 @@ def elect_leaders(
         raise RequestError(ErrorCode.invalid_request, message)
     records: list[MetadataRecord] = []
     outcomes: dict[str, dict[int, ApiError]] = {}
-    for topic, index in _asked(request, state):
+    for topic, index in _requested_elections(request, state):
         results = outcomes.setdefault(topic, {})
         if index in results:
             continue  # asked about twice: once is enough
@@ -82,7 +82,7 @@ def _results(results: dict[int, ApiError]) -> tuple[ElectLeadersPartitionResult,
     )
 
 
-def _asked(request: ElectLeadersRequest, state: MetadataState) -> Iterable[Asked]:
+def _requested_elections(request: ElectLeadersRequest, state: MetadataState) -> Iterable[Asked]:
     if request.topic_partitions is not None:
         for item in request.topic_partitions:
             for index in item.partitions:

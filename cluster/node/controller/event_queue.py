@@ -60,7 +60,7 @@ class EventQueue:
         """
         self._check()
         if self.times is not None:
-            event = _timed(event, self.times, self.times.now_ms())
+            event = _time(event, self.times, self.times.now_ms())
         self._events.append(event)
         if not self._running and not self._held:
             self._run()
@@ -78,7 +78,7 @@ class EventQueue:
         assert not self._running
         self._held = False
         if self.times is not None:
-            event = _timed(event, self.times, None)
+            event = _time(event, self.times, None)
         self._events.appendleft(event)
         self._run()
 
@@ -99,7 +99,7 @@ class EventQueue:
             self._running = False
 
 
-def _timed(
+def _time(
     event: Callable[[], None], times: EventTimes, queued_ms: float | None
 ) -> Callable[[], None]:
     def run() -> None:

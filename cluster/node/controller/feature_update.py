@@ -116,7 +116,7 @@ def _why_no_version(
         return "The controller does not support the given upgrade type."
     if level < 0:
         return "A feature version cannot be less than 0."
-    for node, levels in _supported(name, state):
+    for node, levels in _supported_levels(name, state):
         if level not in levels:
             return f"{node} {_offer(levels)}"
     if level < current and upgrade_type == UpgradeType.UPGRADE:
@@ -129,7 +129,7 @@ def _why_no_version(
     return None
 
 
-def _supported(name: str, state: MetadataState) -> Iterator[tuple[str, range]]:
+def _supported_levels(name: str, state: MetadataState) -> Iterator[tuple[str, range]]:
     """Yield every node that must support a feature, and its levels; 0 where it has none."""
     yield "Local controller", OFFERED.get(name, _DISABLED)
     for broker in registered_brokers(state):

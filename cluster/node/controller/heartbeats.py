@@ -43,7 +43,7 @@ class BrokerHeartbeatManager:
         self._metadata_offsets.clear()
         self._shutdown_offsets.clear()
 
-    def registered(self, broker_id: int, epoch: int) -> None:
+    def register(self, broker_id: int, epoch: int) -> None:
         """Begin a session of a broker that registered, and forget its earlier epochs."""
         for contact in [key for key in self._contacts_ms if key[0] == broker_id]:
             del self._contacts_ms[contact]
@@ -51,7 +51,7 @@ class BrokerHeartbeatManager:
         self._shutdown_offsets.pop(broker_id, None)
         self._contacts_ms[broker_id, epoch] = self._clock.monotonic_ms()
 
-    def unregistered(self, broker_id: int, epoch: int) -> None:
+    def unregister(self, broker_id: int, epoch: int) -> None:
         """Forget a broker."""
         self._contacts_ms.pop((broker_id, epoch), None)
         self._metadata_offsets.pop(broker_id, None)
@@ -63,7 +63,7 @@ class BrokerHeartbeatManager:
         known = self._metadata_offsets.get(broker_id, NO_OFFSET)
         self._metadata_offsets[broker_id] = max(known, metadata_offset)
 
-    def arrived(self, broker_id: int, epoch: int) -> None:
+    def note_arrival(self, broker_id: int, epoch: int) -> None:
         """Note a heartbeat that waits for its turn, so that nobody is fenced because we are busy.
 
         Kafka's trackBrokerHeartbeat. Only a session that is known goes on.

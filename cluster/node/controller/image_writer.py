@@ -45,7 +45,7 @@ _PARTITIONS_REMEMBERED = 16_384
 def frozen_copy(state: MetadataState) -> MetadataState:
     """Return a committed state that later commits do not change; values are immutable anyway."""
     copied: dict[str, Any] = {
-        field.name: copy.copy(_committed(state, field.name)) for field in fields(state)
+        field.name: copy.copy(_committed_map(state, field.name)) for field in fields(state)
     }
     return MetadataState(**copied)
 
@@ -56,10 +56,10 @@ def replace_state(state: MetadataState, by: MetadataState) -> None:
     Overlays of the state see the new content. The other is not to be used again.
     """
     for field in fields(state):
-        _committed(state, field.name).replace_by(_committed(by, field.name))
+        _committed_map(state, field.name).replace_by(_committed_map(by, field.name))
 
 
-def _committed(state: MetadataState, name: str) -> CommittedMap[object, object]:
+def _committed_map(state: MetadataState, name: str) -> CommittedMap[object, object]:
     found = getattr(state, name)
     assert isinstance(found, CommittedMap), "an overlay is never part of a snapshot"
     return found
@@ -100,11 +100,11 @@ def image_records(state: MetadataState) -> Iterator[MetadataRecord]:
     """Yield the records that rebuild a committed state."""
     yield from _features(state)
     for broker_id in state.brokers.keys():  # noqa: SIM118 - a StateMap is no dict
-        yield _broker(_known(state.brokers.get(broker_id)))
+        yield _broker(_require(state.brokers.get(broker_id)))
     for controller_id in state.controllers.keys():  # noqa: SIM118 - a StateMap is no dict
-        yield _known(state.controllers.get(controller_id))
+        yield _require(state.controllers.get(controller_id))
     for topic_id in state.topics.keys():  # noqa: SIM118 - a StateMap is no dict
-        topic = _known(state.topics.get(topic_id))
+        topic = _require(state.topics.get(topic_id))
         yield TopicRecord(name=topic.name, topic_id=topic.id)
         for index in range(topic.partition_count):
             yield _partition(topic.id, index, state.partition(topic.id, index))
@@ -121,20 +121,20 @@ def image_records(state: MetadataState) -> Iterator[MetadataRecord]:
 
 def _security(state: MetadataState) -> Iterator[MetadataRecord]:
     for key in state.scram_credentials.keys():  # noqa: SIM118 - a StateMap is no dict
-        yield _known(state.scram_credentials.get(key))
+        yield _require(state.scram_credentials.get(key))
     for token_id in state.delegation_tokens.keys():  # noqa: SIM118 - a StateMap is no dict
-        yield _known(state.delegation_tokens.get(token_id))
+        yield _require(state.delegation_tokens.get(token_id))
     for entry_id in state.access_control.keys():  # noqa: SIM118 - a StateMap is no dict
-        yield _known(state.access_control.get(entry_id))
+        yield _require(state.access_control.get(entry_id))
     for entity, name in state.client_quotas.keys():  # noqa: SIM118 - a StateMap is no dict
-        quota = _known(state.client_quotas.get((entity, name)))
+        quota = _require(state.client_quotas.get((entity, name)))
         yield ClientQuotaRecord(entity=entity, key=name, value=quota)
 
 
 def _features(state: MetadataState) -> Iterator[MetadataRecord]:
     names = list(state.features.keys())
     for name in sorted(names, key=lambda name: name != METADATA_VERSION):  # stable
-        yield FeatureLevelRecord(name=name, feature_level=_known(state.features.get(name)))
+        yield FeatureLevelRecord(name=name, feature_level=_require(state.features.get(name)))
 
 
 def _broker(broker: BrokerRegistration) -> RegisterBrokerRecord:
@@ -171,6 +171,6 @@ def _partition(topic_id: UUID, index: int, partition: PartitionRegistration) -> 
     )
 
 
-def _known(value: V | None) -> V:
+def _require(value: V | None) -> V:
     assert value is not None, "a key without a value"
     return value

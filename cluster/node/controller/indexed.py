@@ -27,7 +27,7 @@ Marks = Callable[[V], tuple[Hashable, ...]]
 class MarkedMap(StateMap[K, V], Protocol[K, V]):
     """A map that finds keys by the marks of their values."""
 
-    def marked(self, mark: Hashable) -> list[K]:
+    def keys_with(self, mark: Hashable) -> list[K]:
         """Return the keys of the values with a mark: O(those, and what is not committed)."""
 
 
@@ -61,7 +61,7 @@ class IndexedMap(CommittedMap[K, V]):
             self._drop(key, self._marks(old))
         super().remove(key)
 
-    def marked(self, mark: Hashable) -> list[K]:
+    def keys_with(self, mark: Hashable) -> list[K]:
         """Return the keys of the values with a mark."""
         if self._index is None:
             self._index = {}
@@ -112,11 +112,11 @@ class IndexedTimelineMap(TimelineMap[K, V]):
         super().__init__(base, offset)
         self._marked = base
 
-    def marked(self, mark: Hashable) -> list[K]:
+    def keys_with(self, mark: Hashable) -> list[K]:
         """Return the keys of the newest values with a mark: committed values first."""
         marks_of, entries = self._marked.marks_of, self._entries
         found = []
-        committed = dict.fromkeys(self._marked.marked(mark))
+        committed = dict.fromkeys(self._marked.keys_with(mark))
         for key in committed:
             entry = entries.get(key)
             if entry is None or (entry[1] is not None and mark in marks_of(entry[1])):

@@ -116,16 +116,16 @@ class PartitionChangeBuilder:
         record = PartitionChangeRecord(
             topic_id=self.topic_id,
             partition_id=self.index,
-            isr=isr if unclean and elected == leader else _changed(old.isr, isr),
+            isr=isr if unclean and elected == leader else _change(old.isr, isr),
             leader=leader,
-            replicas=_changed(old.replicas, target.replicas),
-            removing_replicas=_changed(old.removing_replicas, target.removing),
-            adding_replicas=_changed(old.adding_replicas, target.adding),
+            replicas=_change(old.replicas, target.replicas),
+            removing_replicas=_change(old.removing_replicas, target.removing),
+            adding_replicas=_change(old.adding_replicas, target.adding),
             directories=self._directories(target.replicas),
             leader_recovery_state=recovery
             if recovery != old.leader_recovery_state
             else NO_RECOVERY_STATE_CHANGE,
-            eligible_leader_replicas=_changed(old.elr, elr),
+            eligible_leader_replicas=_change(old.elr, elr),
             last_known_elr=self._last_known(leader),
         )
         nothing = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index)
@@ -196,8 +196,8 @@ class PartitionChangeBuilder:
             return None
         by_replica = dict(zip(old.replicas, known, strict=True))
         found = tuple(by_replica.get(replica) or self.directory_of(replica) for replica in replicas)
-        return _changed(old.directories, found)
+        return _change(old.directories, found)
 
 
-def _changed(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...] | None:
+def _change(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...] | None:
     return None if old == new else new

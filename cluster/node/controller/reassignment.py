@@ -198,7 +198,7 @@ def list_partition_reassignments(
     """Return what is under way of the partitions asked for, of all when `topics` is null."""
     found: dict[str, list[OngoingPartitionReassignment]] = {}
     if request.topics is None:
-        keys = state.partitions.marked(REASSIGNING)
+        keys = state.partitions.keys_with(REASSIGNING)
     else:
         keys = [
             (topic_id, int(index))

@@ -129,7 +129,7 @@ def partitions_marked(
     state: MetadataState, mark: int | str
 ) -> Iterator[tuple[PartitionKey, PartitionRegistration]]:
     """Yield the partitions that a broker holds, or that bear another mark (`partition_marks`)."""
-    for key in state.partitions.marked(mark):
+    for key in state.partitions.keys_with(mark):
         partition = state.partitions.get(key)
         assert partition is not None
         yield key, partition

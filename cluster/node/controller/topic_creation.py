@@ -68,7 +68,7 @@ def create_topics(
             configs = _configs(topic)
             placements = _placements(topic, state, cluster, random)
         except (TopicError, ConfigError) as refusal:
-            results.append(_refused(name, refusal.api_error))
+            results.append(_refusal(name, refusal.api_error))
             continue
         similar_in_request[similar_name(name)] = name
         topic_id = new_id(random, state.topics)
@@ -80,7 +80,7 @@ def create_topics(
             )
         created_id = None if request.validate_only else topic_id
         shown = effective_topic_configs(configs, state, cluster)
-        results.append(_created(name, created_id, placements, shown))
+        results.append(_creation(name, created_id, placements, shown))
     return ControllerResult(
         records=() if request.validate_only else tuple(records),
         response=CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results)),
@@ -287,7 +287,7 @@ def _records(
     return records
 
 
-def _refused(name: str, error: ApiError) -> CreatableTopicResult:
+def _refusal(name: str, error: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=TopicName(name),
         topic_id=None,
@@ -297,7 +297,7 @@ def _refused(name: str, error: ApiError) -> CreatableTopicResult:
     )
 
 
-def _created(
+def _creation(
     name: str,
     topic_id: uuid.UUID | None,
     placements: list[tuple[int, ...]],

@@ -42,7 +42,7 @@ def describe_topic_partitions(
     asked = [topic.name for topic in request.topics]
     names = sorted({name for name in asked or state.topic_names.keys() if name >= first})
     if cursor is not None and ((asked and first not in names) or cursor.partition_index < 0):
-        return _refused(request)
+        return _refusal(request)
     remaining = max(min(PARTITIONS_PER_PAGE_MAX, int(request.response_partition_limit)), 1)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
@@ -123,7 +123,7 @@ def _partition(
     )
 
 
-def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def _refusal(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(

@@ -91,7 +91,7 @@ class BeginQuorumEpochs:
         # after every read up to this number had arrived.
         latest_read = core.latest_read
 
-        def answered(_: BeginQuorumEpochResponse) -> None:
+        def on_answer(_: BeginQuorumEpochResponse) -> None:
             if core.leader is leader:
                 replica.has_acknowledged_leader = True
                 replica.confirmed_read = max(replica.confirmed_read, latest_read)
@@ -105,7 +105,7 @@ class BeginQuorumEpochs:
             leader.epoch,
             leader.leader_endpoint,
         )
-        self._send(endpoint, request, answered)
+        self._send(endpoint, request, on_answer)
 
     def _release_readers(self, leader: Leader) -> None:
         core = self._core

@@ -33,20 +33,20 @@ def write_bootstrap(
     disk.make_directory(directory)
     disk.write(part, content)
 
-    def synced(error: OSError | None) -> None:
+    def on_sync(error: OSError | None) -> None:
         if error is not None:
             done(error)
             return
         disk.rename(part, f"{directory}/{snapshot_name(BOOTSTRAP_ID)}")
-        disk.sync_directory(directory, named)
+        disk.sync_directory(directory, on_rename)
 
-    def named(error: OSError | None) -> None:
+    def on_rename(error: OSError | None) -> None:
         if error is not None:
             done(error)
         else:
             disk.sync_directory("", done)  # the folder's own name
 
-    disk.sync(part, synced)
+    disk.sync(part, on_sync)
 
 
 def is_leftover(disk: Disk, directory: str) -> bool:

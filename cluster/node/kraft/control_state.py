@@ -5,7 +5,7 @@ single-server changes): so this is read to the log end, goes back with it when i
 is carried by the snapshots that replace its beginning. While no record holds voters, those of
 `controller.quorum.voters` are in force.
 
-The log calls `appended`, `truncated` and `load` itself: what is here can never lag behind it.
+The log calls `append`, `truncate` and `load` itself: what is here can never lag behind it.
 Source: KRaftControlRecordStateMachine.java, VoterSetHistory.java, TreeMapLogHistory.java.
 """
 
@@ -101,7 +101,7 @@ class ControlState:
 
     # -- what the log holds ----------------------------------------------------------------------
 
-    def appended(self, batches: Iterable[tuple[BatchHeader, bytes]]) -> None:
+    def append(self, batches: Iterable[tuple[BatchHeader, bytes]]) -> None:
         """Take up batches that are now at the end of the log.
 
         Raises IllegalStateError for a control record that cannot be understood: it is in the log.
@@ -118,7 +118,7 @@ class ControlState:
         if is_news:
             self._refresh()
 
-    def truncated(self, end_offset: int) -> None:
+    def truncate(self, end_offset: int) -> None:
         """Take up that the log ends at `end_offset` now."""
         self._voters.truncate_new(end_offset)
         self._versions.truncate_new(end_offset)

@@ -220,7 +220,7 @@ class RaftCore:
         """Make a move with all that goes with it, then continue with `then`."""
         before = self.quorum.state
 
-        def moved() -> None:
+        def on_move() -> None:
             self.requests.reset_all()
             after = self.quorum.state
             if (before.epoch, before.leader_id) != (after.epoch, after.leader_id):
@@ -233,7 +233,7 @@ class RaftCore:
             self.notify_leader()
             then()
 
-        move(moved)
+        move(on_move)
 
     def _give_up_download(self) -> None:
         """Another leader may have another snapshot."""
@@ -291,7 +291,9 @@ class RaftCore:
             return f"this replica does not lead epoch {epoch}"
         return None
 
-    def contradicted(self, message: object, leader_id: int, epoch: int, reason: str) -> None:
+    def report_contradiction(
+        self, message: object, leader_id: int, epoch: int, reason: str
+    ) -> None:
         """Write down what was refused: among the nodes of a run nobody says such a thing."""
         self.trace(
             "contradiction",
@@ -349,9 +351,9 @@ class RaftCore:
     def _durable(self) -> None:
         # Traced at once: an event that is before ours in the queue may send a Fetch with this end.
         self.trace("flush", end_offset=self.log.durable_end_offset)
-        self.submit(self._flushed)
+        self.submit(self._on_flush)
 
-    def _flushed(self) -> None:
+    def _on_flush(self) -> None:
         leader = self.leader
         if leader is not None and leader.update_local(self.log.durable_end_offset):
             self.leader_high_watermark_moved(leader)

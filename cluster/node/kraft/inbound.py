@@ -160,7 +160,7 @@ class InboundRequests:
             reply(self._begin_response(error))
             return
 
-        def followed() -> None:
+        def on_follow() -> None:
             addressed = self._is_addressed(request.voter_id, request.voter_directory_id)
             error = ErrorCode.none if addressed else ErrorCode.invalid_voter_key
             reply(self._begin_response(error))
@@ -168,10 +168,10 @@ class InboundRequests:
         state = self._core.quorum.state
         if isinstance(state, Follower) and request.leader_epoch == state.epoch:
             if request.leader_id == state.leader_id:
-                followed()  # nothing in it can be news: a leadership check, mostly
+                on_follow()  # nothing in it can be news: a leadership check, mostly
                 return
         self._core.maybe_transition(
-            request.leader_id, request.leader_epoch, request.leader_endpoint, followed
+            request.leader_id, request.leader_epoch, request.leader_endpoint, on_follow
         )
 
     def _end_quorum_epoch(self, request: EndQuorumEpochRequest, reply: Reply) -> None:
@@ -183,7 +183,7 @@ class InboundRequests:
             reply(self._end_response(error))
             return
 
-        def followed() -> None:
+        def on_follow() -> None:
             state = self._core.quorum.state
             if isinstance(state, Follower) and state.leader_id == request.leader_id:
                 backoff_ms = self._election_backoff_ms(request.preferred_candidates)
@@ -191,7 +191,7 @@ class InboundRequests:
             reply(self._end_response(ErrorCode.none))
 
         self._core.maybe_transition(
-            request.leader_id, request.leader_epoch, request.leader_endpoint, followed
+            request.leader_id, request.leader_epoch, request.leader_endpoint, on_follow
         )
 
     def _election_backoff_ms(self, candidates: tuple[ReplicaKey, ...]) -> int:
@@ -219,7 +219,7 @@ class InboundRequests:
             return ErrorCode.fenced_leader_epoch
         reason = None if leader_id < 0 else core.contradiction(leader_id, epoch)
         if reason is not None:
-            core.contradicted(request, leader_id, epoch, reason)
+            core.report_contradiction(request, leader_id, epoch, reason)
         # No peer can declare this replica the leader of its own epoch either.
         wrong = reason is not None or leader_id < 0 or leader_id == core.config.node_id
         return ErrorCode.invalid_request if wrong else ErrorCode.none

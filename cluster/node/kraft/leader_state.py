@@ -140,7 +140,7 @@ class Leader:
         if key.id == self.local.id:
             raise IllegalStateError("a Fetch that claims to come from this leader itself")
         is_voter = self.voters.is_voter(key)
-        state = self._voter(key) if is_voter else self.observers.fetched(key, now_ms)
+        state = self._voter(key) if is_voter else self.observers.observe_fetch(key, now_ms)
         if fetch_offset >= leader_end_offset:
             state.last_caught_up_ms, state.last_caught_up_wall_ms = now_ms, wall_ms
         elif fetch_offset >= state.last_fetch_leader_end_offset >= 0:

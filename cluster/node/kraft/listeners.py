@@ -88,9 +88,9 @@ class ListenerContext:
         if self.next_offset == 0 or self.next_offset < log.start_offset:
             self._loading = True
             snapshot = log.read_snapshot(latest)
-            self._listener.handle_load_snapshot(snapshot, lambda: self._loaded(snapshot))
+            self._listener.handle_load_snapshot(snapshot, lambda: self._on_load(snapshot))
 
-    def _loaded(self, snapshot: Snapshot) -> None:
+    def _on_load(self, snapshot: Snapshot) -> None:
         assert self._loading, "a snapshot is loaded once"
         self._loading = False
         self.next_offset = snapshot.id.offset

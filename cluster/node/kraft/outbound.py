@@ -80,21 +80,21 @@ class OutboundRequests:
                 core.requests.on_failure(destination.node_id, core.clock.monotonic_ms())
             if isinstance(response, kind):
                 if response.top_level_error is ErrorCode.none:
-                    guarded(response, lambda: self._handle_common(response, take))
+                    guard(response, lambda: self._handle_common(response, take))
             elif isinstance(response, Failure) and on_failure is not None:
                 on_failure(response)
 
         def take(response: Response) -> None:
-            guarded(response, lambda: on_response(response))
+            guard(response, lambda: on_response(response))
 
-        def guarded(response: Response, handle: Callable[[], None]) -> None:
+        def guard(response: Response, handle: Callable[[], None]) -> None:
             """Drop a response that contradicts what this replica knows."""
             try:
                 handle()
             except ContradictionError as error:
                 core.requests.on_failure(destination.node_id, core.clock.monotonic_ms())
                 leader_id, epoch = response.leader_id, response.leader_epoch
-                core.contradicted(response, leader_id, epoch, str(error))
+                core.report_contradiction(response, leader_id, epoch, str(error))
 
         core.network.request(
             destination,
@@ -223,7 +223,7 @@ class OutboundRequests:
             state.unacknowledged.pop(voter_id)  # no voter any more, as a loaded snapshot says
             return
 
-        def answered(_: EndQuorumEpochResponse) -> None:
+        def on_answer(_: EndQuorumEpochResponse) -> None:
             if core.quorum.state is state:
                 state.unacknowledged.pop(voter_id, None)
 
@@ -234,7 +234,7 @@ class OutboundRequests:
             state.preferred_successors,
             state.leader_endpoint,
         )
-        self._send(endpoint, request, EndQuorumEpochResponse, answered)
+        self._send(endpoint, request, EndQuorumEpochResponse, on_answer)
 
     # -- fetching --------------------------------------------------------------------------------
 
@@ -326,9 +326,9 @@ class OutboundRequests:
             config.fetch_max_bytes,
             log.high_watermark,
         )
-        self._send(destination, request, FetchResponse, lambda r: self._fetched(request, r))
+        self._send(destination, request, FetchResponse, lambda r: self._take_fetch(request, r))
 
-    def _fetched(self, request: FetchRequest, response: FetchResponse) -> None:
+    def _take_fetch(self, request: FetchRequest, response: FetchResponse) -> None:
         """Take up what the leader has. Raises ContradictionError."""
         core = self._core
         state = core.quorum.state

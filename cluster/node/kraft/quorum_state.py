@@ -127,7 +127,7 @@ class QuorumState:
             # but not its vote in it, and it may have led it.
             state = Unattached(log_end.epoch, deadline)
         elif persisted.leader_id == me.id:
-            state = self._resigned(persisted.epoch, ())
+            state = self._resigned_state(persisted.epoch, ())
         elif (
             persisted.leader_id == NO_NODE
             and voted is not None
@@ -276,9 +276,9 @@ class QuorumState:
         state = self.state
         if not isinstance(state, Leader):
             self._refuse("Resigned", state.epoch)
-        self._enter(self._resigned(state.epoch, state.successors()))
+        self._enter(self._resigned_state(state.epoch, state.successors()))
 
-    def _resigned(self, epoch: int, successors: tuple[ReplicaKey, ...]) -> Resigned:
+    def _resigned_state(self, epoch: int, successors: tuple[ReplicaKey, ...]) -> Resigned:
         me = self._config.node_id
         others = {id_: None for id_ in self.voters.ids if id_ != me}
         # Also a replica that is no voter any more leaves the epoch that it led.
@@ -337,16 +337,16 @@ class QuorumState:
             return
         self.busy = True
 
-        def persisted() -> None:
+        def on_persist() -> None:
             self._persisted = content
             self._enter(state)
             then()
 
-        def written() -> None:
+        def on_write() -> None:
             self.busy = False
-            self._resume(persisted)
+            self._resume(on_persist)
 
-        self._store.write(content, written)
+        self._store.write(content, on_write)
 
     def _enter(self, state: EpochState) -> None:
         self._be(state)

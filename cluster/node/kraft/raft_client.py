@@ -116,10 +116,10 @@ class RaftClient:
         assert not self._started
         self._started = True
         self._core.take_up_voters()
-        self._quorum.initialize(self._core.log.end, lambda: self._submit(self._initialized))
+        self._quorum.initialize(self._core.log.end, lambda: self._submit(self._on_start))
         self._submit(nothing)
 
-    def _initialized(self) -> None:
+    def _on_start(self) -> None:
         core, state = self._core, self._quorum.state
         if core.log.durable_end_offset < core.log.end_offset:
             core.flush_log()

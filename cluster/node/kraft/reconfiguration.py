@@ -89,20 +89,20 @@ class Reconfiguration:
                 def finish(error: ErrorCode, message: str | None) -> None:
                     reply(AddVoterResponse(error, message))
 
-                self._guarded(lambda: self._add(request, finish), finish)
+                self._guard(lambda: self._add(request, finish), finish)
             case RemoveVoterRequest():
 
                 def finish(error: ErrorCode, message: str | None) -> None:
                     reply(RemoveVoterResponse(error, message))
 
-                self._guarded(lambda: self._remove(request, finish), finish)
+                self._guard(lambda: self._remove(request, finish), finish)
             case UpdateVoterRequest():
 
                 def finish(error: ErrorCode, message: str | None) -> None:
                     del message  # this API has no place for it
                     reply(self._update_response(error))
 
-                self._guarded(lambda: self._update(request, finish), finish)
+                self._guard(lambda: self._update(request, finish), finish)
 
     def upgrade(self, level: int, finish: Finish, *, validate_only: bool) -> None:
         """Finalize a `kraft.version`: from 1 on the voters are in the log (KIP-1022).
@@ -110,10 +110,10 @@ class Reconfiguration:
         Its record and the first VotersRecord go to the log in one batch. It needs the voters'
         descriptions by UpdateRaftVoter: a set without their directories would not be safe.
         """
-        self._guarded(lambda: self._upgrade(level, finish, validate_only=validate_only), finish)
+        self._guard(lambda: self._upgrade(level, finish, validate_only=validate_only), finish)
 
     @staticmethod
-    def _guarded(begin: Callable[[], None], finish: Finish) -> None:
+    def _guard(begin: Callable[[], None], finish: Finish) -> None:
         try:
             begin()
         except Refusal as refusal:
@@ -390,13 +390,13 @@ class Reconfiguration:
             voters={str(v.key.id): str(v.key.directory_id) for v in voters},
         )
 
-        def ended(outcome: Outcome) -> None:
+        def on_end(outcome: Outcome) -> None:
             if outcome is Outcome.REACHED:
                 pending.finish(_NONE, None)
             else:
                 pending.finish(ErrorCode.not_leader_or_follower, "The leadership was lost.")
 
-        core.append_purgatory.wait(offset + 1, NEVER_MS, ended)
+        core.append_purgatory.wait(offset + 1, NEVER_MS, on_end)
 
 
 def _kraft_versions(response: object) -> tuple[int, int]:

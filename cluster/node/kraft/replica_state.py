@@ -68,7 +68,7 @@ class Observers:
         """What is known of an observer."""
         return self._steady.get(key) or self._once.get(key)
 
-    def fetched(self, key: ReplicaKey, now_ms: float) -> ReplicaState:
+    def observe_fetch(self, key: ReplicaKey, now_ms: float) -> ReplicaState:
         """Return the state of an observer that fetches now, to be brought up to date."""
         state = self._steady.get(key)
         if state is not None:

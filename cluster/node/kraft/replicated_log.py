@@ -55,7 +55,7 @@ class ReplicatedLog:
         latest = self.snapshots.latest
         self.control.load(None if latest is None else self.snapshots.read(latest))
         offset = self.start_offset if latest is None else latest.offset
-        self.control.appended(
+        self.control.append(
             (header, batch)
             for header, batch in self._log.recovered_control
             if offset < header.next_offset <= self.end_offset
@@ -116,7 +116,7 @@ class ReplicatedLog:
     def append_as_leader(self, batch: bytes) -> None:
         """Append one batch that this leader encoded for the current log end."""
         self._log.append(batch)
-        self.control.appended(split_batches(batch))
+        self.control.append(split_batches(batch))
 
     def append_as_follower(self, records: bytes, epoch: int) -> bool:
         """Append fetched batches up to the first of an epoch above `epoch`; CRCs are checked.
@@ -132,7 +132,7 @@ class ReplicatedLog:
             accepted.append((header, batch))
         if accepted:
             self._log.append(b"".join(batch for _, batch in accepted))
-            self.control.appended(accepted)
+            self.control.append(accepted)
         return bool(accepted)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
@@ -198,7 +198,7 @@ class ReplicatedLog:
                 f"a truncation to {offset}, below the high watermark {self.high_watermark}"
             )
         self._log.truncate_to(offset)
-        self.control.truncated(offset)
+        self.control.truncate(offset)
         return offset
 
     def update_high_watermark(self, offset: int) -> None:

@@ -86,7 +86,7 @@ class RolePolls:
     def _watch_commit(self, base_offset: int, last_offset: int, now_ms: float) -> None:
         """Trace how long a batch took to be committed, for the latency evidence."""
 
-        def committed(outcome: Outcome) -> None:
+        def on_commit(outcome: Outcome) -> None:
             if outcome is Outcome.REACHED:
                 latency_ms = self._core.clock.monotonic_ms() - now_ms
                 self._core.trace(
@@ -97,7 +97,7 @@ class RolePolls:
                 )
 
         # The high watermark is exclusive: the batch is committed once it is above its last offset.
-        self._core.append_purgatory.wait(last_offset + 1, math.inf, committed)
+        self._core.append_purgatory.wait(last_offset + 1, math.inf, on_commit)
 
     def _poll_follower(self, state: Follower, now_ms: float) -> float:
         if now_ms >= state.fetch_deadline_ms and self._core.quorum.is_voter:

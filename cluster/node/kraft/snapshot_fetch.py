@@ -82,9 +82,9 @@ class SnapshotFetch:
             file.size_bytes,
             core.config.fetch_snapshot_max_bytes,
         )
-        send(request, lambda response: self._answered(file, response))
+        send(request, lambda response: self._on_answer(file, response))
 
-    def _answered(self, file: SnapshotFile, response: FetchSnapshotResponse) -> None:
+    def _on_answer(self, file: SnapshotFile, response: FetchSnapshotResponse) -> None:
         core, state = self._core, self._core.quorum.state
         if not isinstance(state, Follower) or core.download is not file:
             return
@@ -105,9 +105,9 @@ class SnapshotFetch:
         state.fetch_deadline_ms = core.clock.monotonic_ms() + core.config.fetch_timeout_ms
         state.has_fetched_from_leader = True
         if size_bytes == response.size:
-            file.sync(lambda: core.submit(lambda: self._synced(state, file)))
+            file.sync(lambda: core.submit(lambda: self._on_sync(state, file)))
 
-    def _synced(self, state: Follower, file: SnapshotFile) -> None:
+    def _on_sync(self, state: Follower, file: SnapshotFile) -> None:
         core = self._core
         if core.download is not file:
             return  # a move gave it up
@@ -123,9 +123,9 @@ class SnapshotFetch:
 
     def _durable(self, file: SnapshotFile) -> None:
         self._core.trace_snapshot(file, "fetched")
-        self._core.submit(self._installed)
+        self._core.submit(self._on_install)
 
-    def _installed(self) -> None:
+    def _on_install(self) -> None:
         core = self._core
         core.is_installing_snapshot = False
         core.download = None

@@ -144,7 +144,7 @@ class SnapshotStore:
             del self._writing[file.id]
             self._disk.remove(file.path)
 
-    def synced(self, error: OSError | None, done: Callable[[], None]) -> None:
+    def on_sync(self, error: OSError | None, done: Callable[[], None]) -> None:
         """Go on after a sync, or report that it failed."""
         if error is None:
             done()
@@ -183,7 +183,7 @@ class SnapshotFile:
     def sync(self, done: Callable[[], None]) -> None:
         """Make the content durable, under the name of an unfinished file."""
         self.frozen = True
-        self._disk.sync(self.path, lambda error: self._store.synced(error, done))
+        self._disk.sync(self.path, lambda error: self._store.on_sync(error, done))
 
     def publish(self, done: Callable[[], None]) -> None:
         """Give the synced file its name, durably; then call `done`."""

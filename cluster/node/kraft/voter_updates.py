@@ -85,17 +85,17 @@ class VoterUpdates:
             MAX_KRAFT_VERSION,
         )
 
-        def answered(response: UpdateVoterResponse) -> None:
+        def on_answer(response: UpdateVoterResponse) -> None:
             if core.quorum.state is state and response.error is ErrorCode.none:
                 state.has_updated_leader = True
                 # The leader answered, and counts this replica for its own check of the quorum.
                 state.fetch_deadline_ms = core.clock.monotonic_ms() + core.config.fetch_timeout_ms
 
-        def failed(failure: Failure) -> None:
+        def on_failure(failure: Failure) -> None:
             if failure is Failure.UNSUPPORTED_VERSION:
                 state.has_updated_leader = True  # a leader from before KIP-853 wants none
 
-        send(request, answered, failed)
+        send(request, on_answer, on_failure)
 
     # -- as an observer --------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class VoterUpdates:
         leader_id = state.leader_id
         correlation_id = core.requests.on_request_sent(leader_id, now_ms)
 
-        def answered(response: object) -> None:
+        def on_answer(response: object) -> None:
             if not core.requests.is_response_expected(leader_id, correlation_id):
                 return
             if getattr(response, "error", None) is ErrorCode.none:
@@ -137,5 +137,5 @@ class VoterUpdates:
             state.leader_endpoint,
             request,
             core.config.request_timeout_ms,
-            lambda response: core.submit(lambda: answered(response)),
+            lambda response: core.submit(lambda: on_answer(response)),
         )

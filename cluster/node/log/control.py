@@ -25,7 +25,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16, i32, i64, u16
 
 from cluster.node.log.records import CorruptBatchError, Record
-from cluster.node.wire.bounds import checked
+from cluster.node.wire.bounds import bound_frame
 from cluster.values import valueclass
 
 _KEY = struct.Struct(">hh")
@@ -138,7 +138,7 @@ def decode_control(record: Record) -> ControlMessage | None:
     if entity_class is None:
         raise CorruptBatchError(f"control record of type {code} has unknown version {version}")
     try:
-        value = checked(value, (entity_class,), max_elements=_MAX_ELEMENTS)
+        value = bound_frame(value, (entity_class,), max_elements=_MAX_ELEMENTS)
         entity, size = _reader(entity_class)(value, 0)
     except Exception as error:  # kio raises many kinds for damaged bytes
         raise CorruptBatchError(f"control record of type {code}: {error}") from error

@@ -272,9 +272,9 @@ class DataFiles:
         if self._barrier_end is None:
             self._barrier_end = self.end_offset
             self._awaiting, self._waiting = self._waiting, []
-            self._disk.barrier(self._passed)
+            self._disk.barrier(self._on_barrier)
 
-    def _passed(self, error: OSError | None) -> None:
+    def _on_barrier(self, error: OSError | None) -> None:
         if error is not None or self._offline:
             self._watch(error)
             return
@@ -327,10 +327,10 @@ class DataFiles:
         self._unsynced_snapshots.clear()
         flush = _Flush(end_offset, done, is_saved)
         self._flushes.append(flush)
-        over = partial(self._flushed, flush)
+        over = partial(self._on_flush, flush)
         self._disk.sync_directory(self.directory, over, aside=aside)
 
-    def _flushed(self, flush: _Flush, error: OSError | None) -> None:
+    def _on_flush(self, flush: _Flush, error: OSError | None) -> None:
         if error is not None or self._offline:
             self._watch(error)
             return

@@ -40,7 +40,7 @@ from cluster.node.log.records import (
 )
 from cluster.node.log.tail import Tail
 from cluster.node.log.types import OffsetAndEpoch
-from cluster.node.log.validation import validated
+from cluster.node.log.validation import validate
 from cluster.values import valueclass
 
 EARLIEST_TIMESTAMP = -2
@@ -104,7 +104,7 @@ class DataLog(DataFiles):
         """
         self._check_online()
         assert leader_epoch >= (self._epochs.latest_epoch or 0), "a leader of the past appends"
-        header, batch = validated(records, self.config, self._folder.clock.wall_ms())
+        header, batch = validate(records, self.config, self._folder.clock.wall_ms())
         if len(batch) > self.config.segment_bytes:
             raise AppendError(
                 ErrorCode.record_list_too_large,
@@ -142,7 +142,7 @@ class DataLog(DataFiles):
         batches: list[tuple[BatchHeader, bytes]] = []
         expected = self.end_offset
         epoch = self._epochs.latest_epoch or 0
-        for header, batch in self._fetched(records):
+        for header, batch in self._fetched_batches(records):
             if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
                 break
             gap = header.base_offset - expected
@@ -336,7 +336,7 @@ class DataLog(DataFiles):
         self._take_snapshot()
         self._flush(self.end_offset, done)
 
-    def _fetched(self, records: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
+    def _fetched_batches(self, records: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
         position = 0
         try:
             while (size_bytes := batch_size_bytes(records, position)) is not None:

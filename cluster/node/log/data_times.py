@@ -20,7 +20,7 @@ from cluster.node.log.records import (
     BatchHeader,
     CorruptBatchError,
     decode_batch,
-    inflated,
+    inflate_batch,
 )
 from cluster.values import valueclass
 
@@ -132,7 +132,7 @@ def _first_not_earlier(
         if header.max_timestamp_ms < timestamp_ms:
             continue
         try:
-            records = decode_batch(inflated(batch, _INFLATED_MAX_BYTES))
+            records = decode_batch(inflate_batch(batch, _INFLATED_MAX_BYTES))
         except (CorruptBatchError, OverflowError, ValueError):
             first = max(header.base_offset, log.start_offset)  # the nearest that can be said
             return TimestampAndOffset(header.max_timestamp_ms, first, header.partition_leader_epoch)

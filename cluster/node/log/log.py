@@ -354,13 +354,13 @@ class Log:
         if self._names_changed:
             self._disk.sync(self._active.path, self._watch)
             self._names_changed = False
-            self._disk.sync_directory(self._directory, self._flushed)
+            self._disk.sync_directory(self._directory, self._on_flush)
         else:
-            self._disk.sync(self._active.path, self._flushed)
+            self._disk.sync(self._active.path, self._on_flush)
         if flush.end_offset != self._recovery_point:
             self._write_recovery_point(flush.end_offset)
 
-    def _flushed(self, error: OSError | None) -> None:
+    def _on_flush(self, error: OSError | None) -> None:
         flush = self._flush
         if error is not None or self._failed or flush is None:
             self._watch(error)

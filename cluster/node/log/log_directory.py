@@ -214,14 +214,14 @@ class LogDirectory:
         existing = [log for _, log in self._existing()]
         left = len(existing)
 
-        def closed() -> None:
+        def on_close() -> None:
             nonlocal left
             left -= 1
             if left <= 0:
                 self._leave_mark(broker_epoch, done)
 
         for log in existing:
-            log.close(closed)
+            log.close(on_close)
         if not existing:
             self._leave_mark(broker_epoch, done)
 

@@ -160,7 +160,9 @@ class LogManager:
 
     def remove_marks(self, done: Callable[[], None]) -> None:
         """Remove the marks; `done` once they are durably gone from all that are online."""
-        self._in_each(lambda found, then: found.remove_mark(partial(_removed, found, then)), done)
+        self._in_each(
+            lambda found, then: found.remove_mark(partial(_on_removal, found, then)), done
+        )
 
     def open(self, assigned: Callable[[TopicPartition], uuid.UUID | None]) -> None:
         """Open every log, synchronously; damage takes its directory offline.
@@ -236,7 +238,7 @@ class LogManager:
         self._on_offline(directory, damage)
         for barrier in list(self._waiting):
             # Not within whatever call met the damage.
-            self._clock.call_later(0, partial(barrier.passed, directory))
+            self._clock.call_later(0, partial(barrier.on_pass, directory))
 
     def _in_each(
         self,
@@ -254,7 +256,7 @@ class LogManager:
         self._waiting.append(barrier)
         for directory in directories:
             if not directory.is_offline:
-                act(directory, partial(barrier.passed, directory))
+                act(directory, partial(barrier.on_pass, directory))
         if not directories:
             finish()
 
@@ -272,7 +274,7 @@ class _Barrier:
         self._left = list(directories)
         self._done = done
 
-    def passed(self, directory: LogDirectory) -> None:
+    def on_pass(self, directory: LogDirectory) -> None:
         """Wait for one directory less."""
         if directory in self._left:
             self._left.remove(directory)
@@ -280,7 +282,7 @@ class _Barrier:
                 self._done()
 
 
-def _removed(directory: LogDirectory, then: Callable[[], None], error: OSError | None) -> None:
+def _on_removal(directory: LogDirectory, then: Callable[[], None], error: OSError | None) -> None:
     if error is None:
         then()
     else:

@@ -213,7 +213,7 @@ def with_max_timestamp(batch: bytes, timestamp_ms: int, *, log_append_time: bool
     return bytes(changed)
 
 
-def inflated(batch: bytes, max_bytes: int) -> bytes:
+def inflate_batch(batch: bytes, max_bytes: int) -> bytes:
     """Return the same batch without compression, its CRC not valid.
 
     Raises CorruptBatchError when the records cannot be inflated, OverflowError when they take more

@@ -25,7 +25,7 @@ from cluster.node.log.records import (
     batch_size_bytes,
     check_crc,
     decode_batch,
-    inflated,
+    inflate_batch,
     parse_header,
     with_max_timestamp,
 )
@@ -38,7 +38,7 @@ _OFFSET_OF = attrgetter("offset")
 _TIMESTAMP_OF = attrgetter("timestamp")
 
 
-def validated(records: bytes, config: DataLogConfig, now_ms: int) -> tuple[BatchHeader, bytes]:
+def validate(records: bytes, config: DataLogConfig, now_ms: int) -> tuple[BatchHeader, bytes]:
     """Check what a client wants to append, and set its timestamps as the topic wants them.
 
     Returns header and bytes of the batch, which still has the offsets of the client. Raises
@@ -105,7 +105,7 @@ def _check_header(header: BatchHeader) -> None:
 
 def _check_records(header: BatchHeader, batch: bytes, config: DataLogConfig, now_ms: int) -> int:
     """Look at each record; returns the largest timestamp."""
-    records = _decoded(header, batch)
+    records = _decode(header, batch)
     for index, offset in enumerate(map(_OFFSET_OF, records)):
         if offset != index:
             raise _invalid(f"Record {index} has offset {offset} within its batch")
@@ -129,9 +129,9 @@ def _check_records(header: BatchHeader, batch: bytes, config: DataLogConfig, now
     return max_timestamp_ms
 
 
-def _decoded(header: BatchHeader, batch: bytes) -> list[DefaultRecord]:
+def _decode(header: BatchHeader, batch: bytes) -> list[DefaultRecord]:
     try:
-        records = decode_batch(inflated(batch, INFLATED_MAX_BYTES))
+        records = decode_batch(inflate_batch(batch, INFLATED_MAX_BYTES))
     except CorruptBatchError as error:
         raise _invalid(str(error)) from error
     except OverflowError as error:

@@ -40,7 +40,7 @@ from cluster.node.protocol.apis import (
 from cluster.node.protocol.convert import ConversionError, convert
 from cluster.node.protocol.data_codec import DATA_CODECS, DATA_REQUESTS, DataCodec
 from cluster.node.protocol.raft_codec import CODECS, REQUEST_KEYS, RaftCodec, Refused
-from cluster.node.wire.bounds import MalformedError, checked
+from cluster.node.wire.bounds import MalformedError, bound_frame
 from cluster.node.wire.schema import element
 from cluster.values import valueclass
 
@@ -131,7 +131,7 @@ def listener_of(message: object) -> ListenerType:
 def spoken_versions(message: object) -> VersionRange:
     """Return the versions in which a request of ours can be sent."""
     of_data = DATA_REQUESTS.get(type(message))
-    return SPOKEN[api_key_of(message)] if of_data is None else of_data.spoken(message)  # type: ignore[arg-type]  # of the type that it was found by
+    return SPOKEN[api_key_of(message)] if of_data is None else of_data.versions_for(message)  # type: ignore[arg-type]  # of the type that it was found by
 
 
 @cache
@@ -169,7 +169,9 @@ def read_request(
         raise MalformedError(f"{ApiKey(key).name} version {version} is not served here")
     api = ApiKey(key)
     entity: Any = request_class(key, version)
-    frame = checked(frame, (entity.__header_schema__, entity), max_elements=MAX_REQUEST_ELEMENTS)
+    frame = bound_frame(
+        frame, (entity.__header_schema__, entity), max_elements=MAX_REQUEST_ELEMENTS
+    )
     try:
         header, offset = _reader(entity.__header_schema__)(frame, 0)
         # Bytes may be left: librdkafka sends three too many with Metadata v13 for all topics, and
@@ -215,7 +217,7 @@ def write_response(request: Request, message: Any) -> bytes:
     if entity.__header_schema__.__flexible__:
         buffer.write(b"\0")
     _write_body(buffer, entity, message)
-    return _sized(buffer)
+    return _read_sized(buffer)
 
 
 def _with_results(request: Request, response: Any, entity: Any) -> Any:
@@ -253,7 +255,7 @@ def write_request(message: Any, version: int, correlation_id: int, client_id: st
     if entity.__header_schema__.__flexible__:
         buffer.write(b"\0")
     _write_body(buffer, entity, message)
-    return _sized(buffer)
+    return _read_sized(buffer)
 
 
 def correlation_id_of(frame: bytes) -> int:
@@ -276,7 +278,9 @@ def read_response(
         if error == ErrorCode.unsupported_version:
             version = 0  # so is the body of this one error (KIP-511)
     entity: Any = response_class(key, version)
-    frame = checked(frame, (entity.__header_schema__, entity), max_elements=MAX_RESPONSE_ELEMENTS)
+    frame = bound_frame(
+        frame, (entity.__header_schema__, entity), max_elements=MAX_RESPONSE_ELEMENTS
+    )
     try:
         _, offset = _reader(entity.__header_schema__)(frame, 0)
         body, size = _reader(entity)(frame, offset)
@@ -296,7 +300,7 @@ def _write_body(buffer: io.BytesIO, entity: Any, message: Any) -> None:
         raise UnwritableError(f"{entity.__name__} v{entity.__version__}: {error}") from error
 
 
-def _sized(buffer: io.BytesIO) -> bytes:
+def _read_sized(buffer: io.BytesIO) -> bytes:
     view = buffer.getbuffer()
     _INT32.pack_into(view, 0, len(view) - _INT32.size)
     view.release()

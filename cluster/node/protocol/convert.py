@@ -98,10 +98,10 @@ def _rule(root: str, source: type[Any], target: type[Any], name: str) -> Convert
     """Return how to find a target's field where its own name does not say it."""
     if root == "ListConfigResourcesRequest" and source.__version__ == 0:
         return lambda _: (CLIENT_METRICS,)  # there were no other types (KIP-1142)
-    return _renamed(root, source, target, name)
+    return _rename(root, source, target, name)
 
 
-def _renamed(root: str, source: type[Any], target: type[Any], name: str) -> Converter | None:
+def _rename(root: str, source: type[Any], target: type[Any], name: str) -> Converter | None:
     has = source.__dataclass_fields__
     match root, target.__name__, name:
         case "MetadataRequest", "MetadataRequest", "topics" if source.__version__ == 0:

@@ -49,7 +49,7 @@ class DataCodec:
     write_response: Callable[[Any, int], Any]
     read_response: Callable[[Any], Any]
 
-    def spoken(self, request: ProduceRequest | FetchRequest) -> VersionRange:
+    def versions_for(self, request: ProduceRequest | FetchRequest) -> VersionRange:
         """Return the versions that can carry a request: they name topics as it does."""
         versions = SERVED[self.key]
         topics = [row.topic for row in request.partitions[:1]]

@@ -123,7 +123,7 @@ class ListenerService:
                 for key, v in listed_apis(self.type).items()
             ),
             throttle_time=NO_THROTTLE,
-            supported_features=_supported(features, request.version),
+            supported_features=_supported_features(features, request.version),
             finalized_features_epoch=i64(features.finalized_epoch),
             finalized_features=tuple(
                 FinalizedFeatureKey(
@@ -134,7 +134,7 @@ class ListenerService:
         )
 
 
-def _supported(features: Features, version: int) -> tuple[SupportedFeatureKey, ...]:
+def _supported_features(features: Features, version: int) -> tuple[SupportedFeatureKey, ...]:
     # Clients before version 4 refuse the whole answer at a feature from level 0 on (KAFKA-17011).
     lowest = 0 if version >= 4 else 1
     return tuple(

@@ -35,7 +35,7 @@ class AnnouncingTrace:
             self._say(line)
 
 
-def started(config: NodeConfig) -> str:
+def start_line(config: NodeConfig) -> str:
     """Say what a node is and where it listens."""
     roles = " and ".join(sorted(config.process_roles, reverse=True))
     where = ", ".join(f"{e.name}://{e.host}:{e.port}" for e in config.listeners)

@@ -38,7 +38,7 @@ class ConnectionOwner(Protocol):
     def connection_made(self, connection: PeerConnection) -> None:
         """Take a connection that just opened."""
 
-    def negotiated(self, versions: Mapping[int, VersionRange]) -> None:
+    def on_versions(self, versions: Mapping[int, VersionRange]) -> None:
         """Learn which versions the peer serves."""
 
     def response(self, connection: PeerConnection, correlation_id: int, frame: bytes) -> None:
@@ -217,4 +217,4 @@ class PeerConnection(asyncio.Protocol):
 
     def _set_up(self) -> None:
         self._ready = True
-        self._owner.negotiated(self._versions)
+        self._owner.on_versions(self._versions)

@@ -63,10 +63,10 @@ class MeteredTrace:
         elif event == "commit":
             self.commit_ms.record(fields["latency_ms"], self._now_s())
         elif event == "state":
-            self._entered(fields["state"])
+            self._enter(fields["state"])
             self.voted_id = fields["voted_id"]
 
-    def _entered(self, state: str) -> None:
+    def _enter(self, state: str) -> None:
         """Time an election: from the candidacy to any leader (KafkaRaftMetrics)."""
         self.state = state
         if state == "Candidate":

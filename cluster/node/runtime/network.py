@@ -248,7 +248,7 @@ class _Peer:
         del self._in_flight[correlation_id]
         call.finish(reply)
 
-    def negotiated(self, versions: Mapping[int, VersionRange]) -> None:
+    def on_versions(self, versions: Mapping[int, VersionRange]) -> None:
         """Begin to send: the peer named what it serves."""
         self._cancel_setup()
         self._versions = versions

@@ -125,11 +125,11 @@ class TcpServer:
         for connection in sorted(self._connections, key=id):
             connection.abort()
 
-    def opened(self, connection: ServedConnection) -> None:
+    def count_in(self, connection: ServedConnection) -> None:
         """Count a new connection in."""
         self._connections.add(connection)
 
-    def ended(self, connection: ServedConnection) -> None:
+    def count_out(self, connection: ServedConnection) -> None:
         """Count a closed connection out. Idempotent."""
         self._connections.discard(connection)
 

@@ -62,17 +62,17 @@ class Owner(Protocol):
     buffered_bytes: int
     authentication_failures: int
 
-    def opened(self, connection: Any) -> None:
+    def count_in(self, connection: Any) -> None:
         """Count a new connection in."""
 
-    def ended(self, connection: Any) -> None:
+    def count_out(self, connection: Any) -> None:
         """Count a closed connection out."""
 
     def make_room(self) -> None:
         """Enforce the bound on what all connections hold."""
 
 
-def _certified(
+def _certificate_origin(
     origin: Origin, transport: asyncio.Transport, rules: tuple[MappingRule, ...]
 ) -> Origin:
     """Return the origin with the principal of the client's certificate, if it showed one.
@@ -134,7 +134,7 @@ class ServedConnection(asyncio.Protocol):
             return
         self._has_place = True
         self._origin = Origin(address=address)
-        self._server.opened(self)
+        self._server.count_in(self)
         if self._tls is not None or not self._session.authenticated:
             timeout_s = self._server.limits.handshake_timeout_ms / 1000.0
             self._deadline = self._loop.call_later(timeout_s, self._too_late)
@@ -172,7 +172,7 @@ class ServedConnection(asyncio.Protocol):
         self._early.clear()
         self._cancel_deadline()
         self._hold(0)
-        self._server.ended(self)
+        self._server.count_out(self)
 
     def pause_writing(self) -> None:
         """Serve nothing more until the peer takes what it asked for."""
@@ -212,7 +212,7 @@ class ServedConnection(asyncio.Protocol):
             self.connection_lost(None)
             return
         try:
-            self._origin = _certified(self._origin, transport, self._principal_rules)
+            self._origin = _certificate_origin(self._origin, transport, self._principal_rules)
         except ValueError:  # a certificate that OpenSSL trusts and that gives no name
             transport.abort()
             self.connection_lost(None)

@@ -157,7 +157,7 @@ class SaslSession:
             self.over = True
             respond(_refusal(request))
             return
-        self._proved(exchange)
+        self._on_proof(exchange)
         answer = SaslAuthenticateResponse(
             error_code=ErrorCode.none,
             error_message=None,
@@ -178,10 +178,10 @@ class SaslSession:
             self.over = True
             respond(None)
             return
-        self._proved(exchange)
+        self._on_proof(exchange)
         respond(_SIZE.pack(len(answer)) + answer)
 
-    def _proved(self, exchange: ServerExchange) -> None:
+    def _on_proof(self, exchange: ServerExchange) -> None:
         self._user = exchange.user
         self.authenticated = exchange.user is not None
 

@@ -62,7 +62,7 @@ def parse_jaas(text: str) -> JaasLine:
         elif word in options:
             raise JaasError(f"option {word} is given twice")
         else:
-            options[word] = _unquoted(value)
+            options[word] = _unquote(value)
     if not ended:
         raise JaasError("must end with a semicolon")
     if len(words) != 2 or words[1].lower() not in _FLAGS:
@@ -70,7 +70,7 @@ def parse_jaas(text: str) -> JaasLine:
     return JaasLine(words[0].rpartition(".")[2], _own(options), _users(options))
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     return re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
 
 

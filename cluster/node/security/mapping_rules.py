@@ -50,10 +50,10 @@ class MappingRule:
             return subject
         if self.pattern.fullmatch(subject) is None:
             return None
-        name = self.pattern.sub(self._replaced, subject)
+        name = self.pattern.sub(self._replace, subject)
         return {"L": name.lower, "U": name.upper}.get(self.case, name.__str__)()
 
-    def _replaced(self, match: re.Match[str]) -> str:
+    def _replace(self, match: re.Match[str]) -> str:
         found = []
         for escaped, digits, plain in _PARTS.findall(self.replacement):
             if digits:

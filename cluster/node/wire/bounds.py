@@ -9,7 +9,7 @@ each entity class; a run of fields of fixed size is one addition. They nest as d
 does, whatever a frame says.
 
 The walk also finds the tagged fields that the schema does not know, which kio refuses although
-KIP-482 has a reader skip them: when there are any, `checked` returns a copy of the frame without.
+KIP-482 has a reader skip them: if there are any, `bound_frame` returns a copy of it without.
 And it finds the durations and times of 64 bits that kio cannot hold, the longest that a client of
 Java asks for among them: the copy has the longest and latest that it can, some 8,000 years.
 """
@@ -70,7 +70,7 @@ _INT32: Final = struct.Struct(">i").unpack_from
 _INT64: Final = struct.Struct(">q")
 
 
-def checked(frame: bytes, entities: tuple[Any, ...], *, max_elements: int) -> bytes:
+def bound_frame(frame: bytes, entities: tuple[Any, ...], *, max_elements: int) -> bytes:
     """Return a frame in which kio can read `entities`, one behind the other.
 
     That is `frame` itself unless it has unknown tagged fields, or times that kio cannot hold. Bytes
@@ -80,15 +80,15 @@ def checked(frame: bytes, entities: tuple[Any, ...], *, max_elements: int) -> by
     end = 0
     try:
         for entity in entities:
-            end = _compiled(entity).walk(frame, end, scan)
+            end = _compile(entity).walk(frame, end, scan)
     except (IndexError, struct.error) as error:
         raise MalformedError(f"{entities[-1].__name__} is cut off") from error
     if end > scan.size:
         raise MalformedError(f"{entities[-1].__name__} is cut off")
-    return _edited(frame, scan.edits) if scan.edits else frame
+    return _edit(frame, scan.edits) if scan.edits else frame
 
 
-def _edited(frame: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
+def _edit(frame: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
     kept = []
     position = 0
     for start, end, replacement in edits:
@@ -132,7 +132,7 @@ class _Shape:
 
 
 @cache
-def _compiled(entity: Any) -> _Shape:
+def _compile(entity: Any) -> _Shape:
     steps: list[_Walk] = []
     tagged: dict[int, _Walk] = {}
     min_bytes = skip = 0
@@ -151,8 +151,8 @@ def _compiled(entity: Any) -> _Shape:
         steps.append(_tag_section(entity.__name__, tagged, skip))
         return _Shape(_sequence(steps), min_bytes + 1)
     if not steps:
-        return _Shape(_fixed(skip), skip, is_fixed=True)
-    return _Shape(_sequence([*steps, _fixed(skip)] if skip else steps), min_bytes)
+        return _Shape(_walk_fixed(skip), skip, is_fixed=True)
+    return _Shape(_sequence([*steps, _walk_fixed(skip)] if skip else steps), min_bytes)
 
 
 def _field(entity: Any, field: dataclasses.Field[Any], skip: int) -> _Shape:
@@ -162,12 +162,12 @@ def _field(entity: Any, field: dataclasses.Field[Any], skip: int) -> _Shape:
     # A header's client id kept its old form when headers became flexible (KIP-482).
     compact = entity.__flexible__ and entity.__type__ is not EntityType.header
     if dataclasses.is_dataclass(inner):
-        nested = _compiled(element(field.type))
+        nested = _compile(element(field.type))
         if is_array(field.type):
             return _array(name, nested, skip, compact=compact, nullable=nullable)
         if nullable:
-            return _Shape(_marked(name, nested.walk, skip), 1)
-        walk = _sequence([_fixed(skip), nested.walk]) if skip else nested.walk
+            return _Shape(_walk_nullable(name, nested.walk, skip), 1)
+        walk = _sequence([_walk_fixed(skip), nested.walk]) if skip else nested.walk
         return _Shape(walk, nested.min_bytes)
     kafka_type = field.metadata["kafka_type"]
     if is_array(field.type):
@@ -179,9 +179,9 @@ def _field(entity: Any, field: dataclasses.Field[Any], skip: int) -> _Shape:
 def _primitive(name: str, kafka_type: str, skip: int, *, compact: bool, nullable: bool) -> _Shape:
     size = _FIXED_SIZES.get(kafka_type)
     if kafka_type in _HELD_MS and not nullable:
-        return _Shape(_clamped(skip, *_HELD_MS[kafka_type]), 8)
+        return _Shape(_walk_clamped(skip, *_HELD_MS[kafka_type]), 8)
     if size is not None:
-        return _Shape(_fixed(skip + size), size, is_fixed=True)
+        return _Shape(_walk_fixed(skip + size), size, is_fixed=True)
     assert kafka_type in {"string", "bytes", "records"}, f"{name} is a {kafka_type}"
     if compact:
         return _Shape(_compact_bytes(name, skip, nullable=nullable), 1)
@@ -189,11 +189,11 @@ def _primitive(name: str, kafka_type: str, skip: int, *, compact: bool, nullable
     return _Shape(_legacy_bytes(name, skip, width, nullable=nullable), width)
 
 
-def _fixed(size: int) -> _Walk:
+def _walk_fixed(size: int) -> _Walk:
     return lambda _, at, __: at + size
 
 
-def _clamped(skip: int, lowest: int, highest: int) -> _Walk:
+def _walk_clamped(skip: int, lowest: int, highest: int) -> _Walk:
     def walk(frame: bytes, at: int, scan: _Scan) -> int:
         at += skip
         (value,) = _INT64.unpack_from(frame, at)
@@ -218,7 +218,7 @@ def _sequence(steps: list[_Walk]) -> _Walk:
     return walk
 
 
-def _marked(name: str, nested: _Walk, skip: int) -> _Walk:
+def _walk_nullable(name: str, nested: _Walk, skip: int) -> _Walk:
     """Walk an entity that may be null: an int8 before it says -1 or 1 (KIP-893)."""
 
     def walk(frame: bytes, at: int, scan: _Scan) -> int:

@@ -19,7 +19,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from cluster.node.protocol.codec import MAX_RESPONSE_ELEMENTS
-from cluster.node.wire.bounds import checked
+from cluster.node.wire.bounds import bound_frame
 
 NO_UUID = uuid.UUID(int=0)
 TIMEOUT_S = 15.0
@@ -56,7 +56,9 @@ def ask(address: tuple[str, int], key: int, version: int, body: Mapping[str, Any
             return "silence"
     schema = load_response_schema(key, version)
     # kio alone cannot read that there is no time (-1).
-    answer = checked(answer, (schema.__header_schema__, schema), max_elements=MAX_RESPONSE_ELEMENTS)
+    answer = bound_frame(
+        answer, (schema.__header_schema__, schema), max_elements=MAX_RESPONSE_ELEMENTS
+    )
     header, offset = entity_reader(schema.__header_schema__)(answer, 0)
     assert header.correlation_id == CORRELATION
     message, size = entity_reader(schema)(answer, offset)

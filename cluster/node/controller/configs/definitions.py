@@ -53,7 +53,7 @@ class ConfigKey:
             self.check(self.name, value)
         return value
 
-    def shown(self, text: str) -> str:
+    def render(self, text: str) -> str:
         """Render a value as clients are shown it; what cannot be read is shown as it is."""
         try:
             return text_of(self._read(text))

@@ -91,7 +91,7 @@ def describe_configs(
     known: dict[DescribeConfigsResource, DescribeConfigsResult] = {}
     for item in request.resources:
         if described < MAX_DESCRIBED:
-            result = known.get(item) or _described(item, request, state, cluster)
+            result = known.get(item) or _describe(item, request, state, cluster)
             known[item] = result
         else:
             result = _refusal(item, ErrorCode.policy_violation, _TOO_MANY)
@@ -100,7 +100,7 @@ def describe_configs(
     return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 
 
-def _described(
+def _describe(
     item: DescribeConfigsResource,
     request: DescribeConfigsRequest,
     state: MetadataState,
@@ -108,7 +108,7 @@ def _described(
 ) -> DescribeConfigsResult:
     try:
         resource = ConfigResource(item.resource_type, item.resource_name)
-        names, entry = _OF_TYPE.get(resource.type, _unsupported)(resource, state, cluster)
+        names, entry = _OF_TYPE.get(resource.type, _describe_unsupported)(resource, state, cluster)
     except ConfigError as refusal:
         return _refusal(item, refusal.api_error.error, refusal.api_error.message or "")
     wanted = dict.fromkeys(item.configuration_keys or names())
@@ -165,7 +165,7 @@ def _topic(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo)
         brokers = _broker_value(synonyms[0][0], sources) if synonyms else ()
         return _entry(key, state.resource_config(resource, key.name), SOURCE_TOPIC, brokers)
 
-    return _defined(TOPIC, entry)
+    return _describe_keys(TOPIC, entry)
 
 
 def _group(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo) -> Described:
@@ -179,7 +179,7 @@ def _group(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo)
         brokers = (default,) if synonym is None else _broker_value(synonym, sources)
         return _entry(key, state.resource_config(resource, key.name), SOURCE_GROUP, brokers)
 
-    return _defined(GROUP, entry)
+    return _describe_keys(GROUP, entry)
 
 
 def _client_metrics(
@@ -193,17 +193,19 @@ def _client_metrics(
         own = state.resource_config(resource, key.name)
         return _entry(key, own, SOURCE_CLIENT_METRICS, ())
 
-    return _defined(CLIENT_METRICS, entry)
+    return _describe_keys(CLIENT_METRICS, entry)
 
 
-def _defined(keys: Keys, entry: Callable[[ConfigKey], DescribeConfigsResourceResult]) -> Described:
+def _describe_keys(
+    keys: Keys, entry: Callable[[ConfigKey], DescribeConfigsResourceResult]
+) -> Described:
     """Describe a resource that has the keys which are defined, and no others."""
 
-    def shown(name: str) -> DescribeConfigsResourceResult | None:
+    def render(name: str) -> DescribeConfigsResourceResult | None:
         key = keys.get(name)
         return None if key is None or key.internal else entry(key)
 
-    return lambda: shown_names(keys), shown
+    return lambda: shown_names(keys), render
 
 
 def _broker(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo) -> Described:
@@ -260,7 +262,7 @@ def _loggers(resource: ConfigResource, _state: MetadataState, cluster: ClusterIn
     return lambda: levels, entry
 
 
-def _unsupported(
+def _describe_unsupported(
     _resource: ConfigResource, _state: MetadataState, _cluster: ClusterInfo
 ) -> Described:
     raise ConfigError(ErrorCode.invalid_request, _MALFORMED)
@@ -321,9 +323,9 @@ def _entry(
     """Return the entry of a topic, group or subscription: its own value, or what brokers say."""
     synonyms = brokers
     if own is not None:
-        set_here = _synonym(key, key.name, key.shown(own), source)
+        set_here = _synonym(key, key.name, key.render(own), source)
         synonyms = (set_here, *brokers)
-    value, decided = _decided(key, synonyms)
+    value, decided = _effective_value(key, synonyms)
     return _result(key, value, decided, synonyms)
 
 
@@ -341,18 +343,18 @@ def _broker_entry(name: str, sources: Sources) -> DescribeConfigsResourceResult:
             config_type=i8(ConfigType.UNKNOWN),
             documentation=None,
         )
-    value, source = _decided(key, synonyms)
+    value, source = _effective_value(key, synonyms)
     return _result(key, value, source, synonyms, name, read_only=name not in DYNAMIC)
 
 
-def _decided(key: ConfigKey, synonyms: Synonyms) -> tuple[str | None, i8]:
+def _effective_value(key: ConfigKey, synonyms: Synonyms) -> tuple[str | None, i8]:
     """Return a key's value as clients are shown it, and where it comes from."""
     if not synonyms:
         return key.default, SOURCE_DEFAULT
     first = synonyms[0]
     text = first.value
     if text is not None and first.source != SOURCE_DEFAULT:
-        text = key.shown(text)
+        text = key.render(text)
     return text, first.source
 
 

@@ -38,7 +38,7 @@ class ConfigError(Exception):
         self.api_error = ApiError(error, message)
 
 
-def _parsed(keys: Keys, properties: Properties, error: ErrorCode) -> dict[str, Value | None]:
+def _parse(keys: Keys, properties: Properties, error: ErrorCode) -> dict[str, Value | None]:
     """Read every value that is set, and the defaults of the rest. Raises ConfigError."""
     values: dict[str, Value | None] = {}
     for name, key in keys.items():  # in Kafka's order: the first that is wrong is named
@@ -58,7 +58,7 @@ def validate_topic(properties: Properties) -> None:
     for name in properties:
         if name not in TOPIC:
             raise ConfigError(ErrorCode.invalid_config, f"Unknown topic config name: {name}")
-    values = _parsed(TOPIC, properties, ErrorCode.invalid_config)
+    values = _parse(TOPIC, properties, ErrorCode.invalid_config)
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     message: str | None = None
     if _number(least) > _number(most):
@@ -100,7 +100,7 @@ def validate_group(name: str, properties: Properties) -> None:
     for key in properties:
         if key not in GROUP:
             raise ConfigError(ErrorCode.invalid_config, f"Unknown group config name: {key}")
-    values = _parsed(GROUP, properties, ErrorCode.invalid_config)
+    values = _parse(GROUP, properties, ErrorCode.invalid_config)
     for key, begin, end in _GROUP_BOUNDS:
         least, most = (BROKER.get(f"{begin}.{bound}.{end}") for bound in ("min", "max"))
         value = _number(values[key])
@@ -140,7 +140,7 @@ def validate_client_metrics(name: str, properties: Properties) -> None:
         if key not in CLIENT_METRICS:
             message = f"Unknown client metrics configuration: {key}"
             raise ConfigError(ErrorCode.invalid_request, message)
-    values = _parsed(CLIENT_METRICS, properties, ErrorCode.invalid_config)
+    values = _parse(CLIENT_METRICS, properties, ErrorCode.invalid_config)
     interval_ms = _number(values["interval.ms"])
     if not _INTERVAL_MS_MIN <= interval_ms <= _INTERVAL_MS_MAX:
         message = (
@@ -189,7 +189,7 @@ def validate_broker(dynamic: Properties, static: Properties, *, of_one_broker: b
         "prefix",
     )
     bases = {listener_base(name) or name: text for name, text in dynamic.items()}
-    values = _parsed(_DYNAMIC, {**static, **bases}, ErrorCode.invalid_request)
+    values = _parse(_DYNAMIC, {**static, **bases}, ErrorCode.invalid_request)
     if not of_one_broker:
         _none_of(
             [name for name in dynamic if is_of_one_broker(name)],
@@ -261,7 +261,7 @@ def _unfit(name: str, values: Mapping[str, Value | None], static: Properties) ->
     """Return why a broker cannot take one changed value; None: it can."""
     if name in _THREADS:
         before = int(static.get(name, BROKER[name].default or 0))
-        return _resized(name, int(_number(values[name])), before)
+        return _check_resize(name, int(_number(values[name])), before)
     if name == "listeners":
         wrong = [each for each in _elements(values[name]) if not _LISTENER.fullmatch(each)]
         return (
@@ -285,7 +285,7 @@ def _unfit(name: str, values: Mapping[str, Value | None], static: Properties) ->
     return None
 
 
-def _resized(name: str, count: int, before: int) -> str | None:
+def _check_resize(name: str, count: int, before: int) -> str | None:
     """Check a pool of threads (DynamicThreadPool): at most twice, at least half as many."""
     reason = f"Dynamic thread count update validation failed for {name}={count}, value should "
     if count != before and count <= 0:

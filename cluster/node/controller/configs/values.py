@@ -38,7 +38,7 @@ class InvalidValueError(Exception):
     @classmethod
     def of(cls, name: str, value: Value, message: str) -> InvalidValueError:
         """Name the key and the value."""
-        return cls(f"Invalid value {shown(value)} for configuration {name}: {message}")
+        return cls(f"Invalid value {render(value)} for configuration {name}: {message}")
 
 
 _BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
@@ -80,7 +80,7 @@ def parse(name: str, kind: ConfigType, text: str) -> Value:
     return text if kind is ConfigType.PASSWORD else trimmed
 
 
-def shown(value: Value) -> str:
+def render(value: Value) -> str:
     """Render a value as Java does in a message."""
     return f"[{', '.join(value)}]" if isinstance(value, tuple) else text_of(value)
 
