@@ -163,6 +163,8 @@ def fault_text(
         text = ("the network was split", "the network was whole again")[undone]
     if targets and "links" not in detail:
         text = re.sub(r"\blinks\b", "links of {nodes}", text)
+    if len(targets) > 1:
+        text = re.sub(r"^\{nodes\} was\b", "{nodes} were", text)
     text = text.replace("{nodes}", " and ".join(targets) or "no node")
     if undone or kind in ("heal", "release"):
         return text + _detail(detail) if kind == "release" else text

@@ -240,6 +240,7 @@ def test_then_the_middle_goes_and_the_end_stays():
 
 def test_links_and_a_single_record_are_named_for_what_they_are():
     slow = {"direction": "incoming", "delay_ms": 300}
+    assert fault_text("partition", ["n1", "n5"], [], {}, undone=False) == "n1 and n5 were cut off"
     assert fault_text("delay", ["n1"], [], slow, undone=False) == (
         "links of n1 became slow: what is sent to it; delay_ms 300"
     )
