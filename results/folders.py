@@ -6,7 +6,8 @@ sockets and devices are not opened. Each of these is named, for the runs behind 
 
 - a link to a folder, unless what it leads to is walked anyway; a link to nothing;
 - a pipe, a socket, a device;
-- a folder that cannot be read.
+- a folder that cannot be read;
+- an archive, as CI keeps runs in, but for those among the files of a run's nodes.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _PAGES = {
 }
 """What makes a page that of a run: other tools give their files the same names."""
 _PAGE_BYTES_MAX = 1 << 27
+_ARCHIVES = (".zip", ".7z", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
 
 @dataclass
@@ -76,6 +78,8 @@ def walk(roots: Sequence[Path]) -> Walk:
         waiting += [Path(entry) for entry in reversed(entries) if _is_folder(entry)]
         links += [Path(entry) for entry in entries if entry.is_symlink()]
         found.unread += _odd(entries)
+        if not _is_of_nodes(folder, found.runs):
+            found.unread += [(Path(e), "is an archive") for e in entries if _is_archive(e)]
     for link in links:
         if link.is_file() or os.path.realpath(link) in walked:
             continue
@@ -85,6 +89,15 @@ def walk(roots: Sequence[Path]) -> Walk:
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     return entry.is_dir(follow_symlinks=False)
+
+
+def _is_archive(entry: os.DirEntry[str]) -> bool:
+    return entry.name.lower().endswith(_ARCHIVES) and not _is_folder(entry)
+
+
+def _is_of_nodes(folder: Path, runs: Sequence[Path]) -> bool:
+    """Whether a folder is among the files of the nodes of a run, the last of the runs above it."""
+    return any(folder.is_relative_to(run / "nodes") for run in runs[-1:])
 
 
 def _odd(entries: list[os.DirEntry[str]]) -> Iterator[tuple[Path, str]]:

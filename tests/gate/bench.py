@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +60,10 @@ class Outcome:
 
     exit_code: int
     lines: list[str]
+    took_s: float
+    """How long the gate took, by the clock."""
+    cpu_s: float
+    """Processor time of the gate, with that of its child processes."""
 
     @property
     def sentence(self) -> str:
@@ -96,8 +102,11 @@ class Bench:
     def try_gate(self, situation: Situation) -> Outcome:
         """Run the gate in the situation."""
         arguments = ["gate", *map(str, situation.make(self))]
+        began, began_s = os.times(), time.monotonic()
         result = CliRunner().invoke(main, arguments, prog_name="kraftprobe")
-        return Outcome(result.exit_code, result.output.splitlines())
+        took_s = time.monotonic() - began_s
+        cpu_s = sum(os.times()[:4]) - sum(began[:4])
+        return Outcome(result.exit_code, result.output.splitlines(), took_s, cpu_s)
 
     def folder(self) -> Path:
         """Make an empty folder of a campaign."""

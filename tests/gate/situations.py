@@ -436,6 +436,12 @@ def behind_a_link(bench: Bench) -> Arguments:
     return [store.folder.parent]
 
 
+def in_an_archive(bench: Bench) -> Arguments:
+    store, bad = bench.copy("good"), bench.copy("bad")
+    shutil.make_archive(str(store.folder.parent / "runs"), "zip", bad.folder)
+    return [store.folder.parent]
+
+
 def linked_within(bench: Bench) -> Arguments:
     store = bench.copy("good")
     (store.folder.parent / "latest").symlink_to(store.folder)
@@ -645,6 +651,7 @@ SITUATIONS = (
     Situation("a FAIL among a run's nodes", nested("nodes", "n4"), 1, "FAIL: linearizable: "),
     Situation("a FAIL six folders deep", deep_in_artifacts, 1, "FAIL: linearizable: "),
     Situation("a FAIL behind a link", behind_a_link, 3, "is a link to a folder: not looked into"),
+    Situation("a FAIL in an archive", in_an_archive, 3, "is an archive: not looked into"),
     Situation("a link to nothing", behind_a_dead_link, 3, "is a dead link: not looked into"),
     Situation("a link to a run beside it", linked_within, 0, "gate open: 1 of 1 run passes"),
     Situation("a pipe among the runs", beside_a_pipe, 3, "is a pipe: not looked into"),

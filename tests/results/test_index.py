@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from harness.cli import main
 from results.catalogue import Entry, Row, catalogue
 from results.files import StoreError
+from results.folders import walk
 from results.index import FILE, faults_of, render_index, write_index
 from results.store import RunStore
 from tests.gate.bench import Bench
@@ -225,6 +226,14 @@ def test_the_command_links_the_reports_that_are_there(tmp_path):
     index(root)
     link = f'<a href="a%20%231/{store.folder.name}/report.html">'
     assert link in (root / FILE).read_text()
+
+
+def test_archives_are_named_but_for_those_among_the_files_of_nodes(tmp_path):
+    (tmp_path / "run/nodes/n1").mkdir(parents=True)
+    for name in ("run/plan.json", "run/nodes/n1/backup.tar.gz", "run/old.TGZ", "runs.zip"):
+        (tmp_path / name).touch()
+    unread = {path.name for path, _ in walk([tmp_path]).unread}
+    assert unread == {"old.TGZ", "runs.zip"}
 
 
 def test_what_was_not_looked_into_is_printed_and_is_on_the_page(tmp_path):
