@@ -30,7 +30,7 @@ def read_document(
     """
     try:
         data = read_plain(path, bytes_max=bytes_max)
-        document = _parsed(data.decode("utf-8"), path.suffix)
+        document = _parse(data.decode("utf-8"), path.suffix)
     except OSError as failure:
         raise error(f"{path}: {failure.strerror}") from failure
     except (ValueError, RecursionError) as failure:
@@ -45,7 +45,7 @@ def read_document(
     return document
 
 
-def _parsed(text: str, suffix: str) -> Any:
+def _parse(text: str, suffix: str) -> Any:
     if suffix == ".json" or (suffix != ".toml" and text.lstrip().startswith("{")):
         return parse_json(text)
     return tomllib.loads(text)

@@ -72,13 +72,13 @@ class Schema(Generic[T]):
             at = at[:-2]
         if kind in _UNKNOWN:
             known = self._at(at[:-1]).get("properties", {})
-            return _joined(place + at[:-1], unknown("key", str(at[-1])[:_SHOWN_MAX], known))
+            return _join(place + at[:-1], unknown("key", str(at[-1])[:_SHOWN_MAX], known))
         if kind == "string_unicode":
-            return _joined(place + at, f"{shown(given)} is not Unicode")
+            return _join(place + at, f"{shown(given)} is not Unicode")
         if kind == "value_error":
-            return _joined(place + at, str(error["ctx"]["error"]))
+            return _join(place + at, str(error["ctx"]["error"]))
         if kind == "missing" and isinstance(at[-1], str):
-            return _joined(place + at[:-1], f"{at[-1]} is missing")
+            return _join(place + at[:-1], f"{at[-1]} is missing")
         if kind == "missing":
             at = at[:-1]  # a list that is too short, not an element
         said = self._at(at)
@@ -86,13 +86,13 @@ class Schema(Generic[T]):
         if choices and at:
             name = given[:_SHOWN_MAX] if isinstance(given, str) else shown(given)
             line = unknown(str(at[-1]), name, map(str, choices))
-            return _joined(place + at[:-1], line)
+            return _join(place + at[:-1], line)
         where = where_of(place + at) or "a document"
-        return f"{where} must be {_allowed(said)}, not {shown(given)}"
+        return f"{where} must be {_describe_allowed(said)}, not {shown(given)}"
 
     def _at(self, place: Place) -> dict[str, Any]:
         """Return the JSON schema of a place."""
-        found = self._resolved(self._json_schema)
+        found = self._resolve(self._json_schema)
         for part in place:
             if isinstance(part, str):
                 options = found.get("properties", {})
@@ -100,10 +100,10 @@ class Schema(Generic[T]):
             else:
                 fixed = found.get("prefixItems", [])
                 following = fixed[part] if part < len(fixed) else found.get("items")
-            found = self._resolved(following if isinstance(following, dict) else {})
+            found = self._resolve(following if isinstance(following, dict) else {})
         return found
 
-    def _resolved(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+    def _resolve(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Follow references, and leave aside that a value may be null."""
         found = dict(schema)
         while "$ref" in found or "anyOf" in found:
@@ -143,7 +143,7 @@ def _shorter(value: object) -> str:
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
-def _joined(place: Place, line: str) -> str:
+def _join(place: Place, line: str) -> str:
     """Put the place before what is wrong there, which may be a sentence about it: "must be ..."."""
     where = where_of(place)
     if not where:
@@ -151,7 +151,7 @@ def _joined(place: Place, line: str) -> str:
     return f"{where} {line}" if line.startswith("must ") else f"{where}: {line}"
 
 
-def _allowed(schema: Mapping[str, Any]) -> str:
+def _describe_allowed(schema: Mapping[str, Any]) -> str:
     """Say in words what a place may hold."""
     kind = schema.get("type")
     if "description" in schema and "properties" not in schema:  # else a class docstring

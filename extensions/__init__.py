@@ -82,10 +82,10 @@ class Registry(Mapping[str, T]):
         found: dict[str, EntryPoint] = {}
         for point in sorted(set(entry_points(group=self._group))):
             if point.name in self._own:
-                raise ExtensionError(f"{self._said(point)}: Kraftprobe has one of this name")
+                raise ExtensionError(f"{self._describe(point)}: Kraftprobe has one of this name")
             if point.name in found:
                 both = " and ".join(sorted({_package(found[point.name]), _package(point)}))
-                raise ExtensionError(f"{self._said(point)}: {both} both add it; remove one")
+                raise ExtensionError(f"{self._describe(point)}: {both} both add it; remove one")
             found[point.name] = point
         return found
 
@@ -95,16 +95,16 @@ class Registry(Mapping[str, T]):
             item = point.load()
         except Exception as error:
             what = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ExtensionError(f"{self._said(point)} cannot be loaded: {what}") from error
+            raise ExtensionError(f"{self._describe(point)} cannot be loaded: {what}") from error
         if not isinstance(item, self._type):
             types = self._type if isinstance(self._type, tuple) else (self._type,)
             wanted = " or ".join(type_.__name__ for type_ in types)
-            raise ExtensionError(f"{self._said(point)} is {type(item).__name__}, not {wanted}")
+            raise ExtensionError(f"{self._describe(point)} is {type(item).__name__}, not {wanted}")
         if item.name != point.name:
-            raise ExtensionError(f"{self._said(point)} calls itself {item.name!r}")
+            raise ExtensionError(f"{self._describe(point)} calls itself {item.name!r}")
         return item
 
-    def _said(self, point: EntryPoint) -> str:
+    def _describe(self, point: EntryPoint) -> str:
         return f"entry point {point.name!r} of {self._group} (package {_package(point)})"
 
 

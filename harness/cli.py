@@ -127,7 +127,7 @@ def _as_a_line(message: Warning | str, *_: object, **__: object) -> str:
 def _report(error: BaseException, output: Output) -> int:
     """Report an error on stderr and return the exit code: never 1, whatever happens meanwhile."""
     try:
-        code, *lines = _reported(error)
+        code, *lines = _report_of(error)
         output.finish()
         for line in lines:
             click.echo(line, err=True)
@@ -139,7 +139,7 @@ def _report(error: BaseException, output: Output) -> int:
     return code
 
 
-def _reported(error: BaseException) -> tuple[int, *tuple[str, ...]]:
+def _report_of(error: BaseException) -> tuple[int, *tuple[str, ...]]:
     """Map an error to an exit code and the lines that report it on stderr."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return EXIT_USAGE, error.format_message()

@@ -48,7 +48,7 @@ def differences(store: RunStore) -> list[Difference]:
         return []
     layout = evidence.layout_of(store)
     if not any(_segments(layout, store, node) for node in store.node_names(store.plan())):
-        return _gone(store, layout)
+        return _missing_logs(store, layout)
     with made_anew(store) as (_, problems):
         return problems
 
@@ -117,7 +117,7 @@ def _segments(layout: Layout, store: RunStore, node: str) -> Sequence[Path]:
     return [p for p in folder.glob("*.log") if segment_base_offset(p.name) is not None]
 
 
-def _gone(store: RunStore, layout: Layout) -> list[Difference]:
+def _missing_logs(store: RunStore, layout: Layout) -> list[Difference]:
     """Name logs that were recorded, where none is kept."""
     try:
         recorded = read_chain(store.digests_path).files

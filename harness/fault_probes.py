@@ -80,20 +80,20 @@ class Tried:
 
 def try_faults(plan: Plan, kinds: Sequence[str], steps: Steps) -> Mapping[str, Probe]:
     """Probe these faults on the plan's backend. Raises BackendError where no node can run there."""
-    return _tried(plan, kinds, (), steps).faults if kinds else {}
+    return _try(plan, kinds, (), steps).faults if kinds else {}
 
 
 def try_backend(plan: Plan, kinds: Sequence[str], steps: Steps) -> Tried:
     """Probe the plan's backend, its abilities and these faults; raises nothing but an interrupt."""
     try:
-        return _tried(plan, kinds, tuple(Ability), steps)
+        return _try(plan, kinds, tuple(Ability), steps)
     except (BackendError, OSError) as error:
         not_up = Probe(possible=False, reason=" ".join(str(error).split()))
         abilities = dict.fromkeys((ability.value for ability in Ability), not_up)
         return Tried(not_up, abilities, dict.fromkeys(kinds, not_up))
 
 
-def _tried(plan: Plan, kinds: Sequence[str], abilities: Sequence[Ability], steps: Steps) -> Tried:
+def _try(plan: Plan, kinds: Sequence[str], abilities: Sequence[Ability], steps: Steps) -> Tried:
     needs = needs_of(kinds)
     try:
         return _ask(plan, kinds, abilities, needs, steps)
@@ -129,7 +129,7 @@ def _ask(
     async def act(backend: Backend) -> None:
         for ability in abilities:
             steps.step(f"probing whether {backend.name} can do {ability.value}")
-            of_abilities[ability.value] = await _bounded(backend.probe(ability))
+            of_abilities[ability.value] = await _bound(backend.probe(ability))
         of_faults.update(await _probe_all(backend, plan, kinds, steps))
 
     with steps.shown(at_once=plan.backend not in _QUICK):
@@ -168,7 +168,7 @@ async def _probe_all(
     async def probe(some: Sequence[str]) -> None:
         for kind in some:
             steps.step(f"probing {kind} ({len(found)} of {len(kinds)} done)")
-            found[kind] = await _bounded(_probe(view, kind, parameters_in(plan, kind)))
+            found[kind] = await _bound(_probe(view, kind, parameters_in(plan, kind)))
 
     last = [kind for kind in kinds if kind == ContainerKill.name]
     of_links = [kind for kind in kinds if kind in _OF_LINKS]
@@ -189,7 +189,7 @@ async def _probe(view: View, kind: str, asked: Sequence[Parameters]) -> Probe:
     return probe
 
 
-async def _bounded(asking: Awaitable[Probe]) -> Probe:
+async def _bound(asking: Awaitable[Probe]) -> Probe:
     """Await a probe within the bound; an impossible result without a remedy gets NO_REMEDY."""
     try:
         probe = await in_time(asking, PROBE_BOUND_S)

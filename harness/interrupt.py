@@ -57,7 +57,7 @@ async def _supervise(work: Coroutine[Any, Any, T], on_signal: Callable[[int], No
 
     # Not `loop.add_signal_handler`: its removal restores the default action first, and a signal in
     # that moment would kill the process.
-    with _handlers(asked, *_handled()), output.current().needed(left):
+    with _handlers(asked, *_signals()), output.current().needed(left):
         await asyncio.wait([task])
     if signals:
         if not task.cancelled():
@@ -75,7 +75,7 @@ def signals_interrupt() -> Iterator[None]:
 
     with (
         _lost_ones_strike_again(),
-        _handlers(interrupt, *(n for n in _handled() if n != signal.SIGINT)),
+        _handlers(interrupt, *(n for n in _signals() if n != signal.SIGINT)),
     ):
         yield
 
@@ -141,13 +141,13 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
     def left() -> None:
         asked(signal.SIGHUP)
 
-    with _handlers(asked, *_handled()), output.current().needed(left):
+    with _handlers(asked, *_signals()), output.current().needed(left):
         yield
     if signals:
         raise KeyboardInterrupt
 
 
-def _handled() -> list[signal.Signals]:
+def _signals() -> list[signal.Signals]:
     """List the signals to handle; SIGHUP only if this process did not start with it ignored."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT] + ([] if ignored else [signal.SIGHUP])

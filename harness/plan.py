@@ -279,7 +279,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         plan.make_workload()
         _check_operations(plan)
         if isinstance(schedule, list):
-            plan = _scripted(plan, schedule, asks_for_faults="faults" in document)
+            plan = _read_script(plan, schedule, asks_for_faults="faults" in document)
         else:
             options = RANDOM_SCHEDULE.read(schedule, place=("schedule",))
             drawn = draw(plan.seed, plan.faults, plan.duration_s, plan.node_names, options)
@@ -405,7 +405,7 @@ def _check_operations(plan: Plan) -> None:
             raise PlanError(f"{where}: {unknown('node', operation.node, plan.node_names)}")
 
 
-def _scripted(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -> Plan:
+def _read_script(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -> Plan:
     """Read the rows of a schedule, and name its faults."""
     entries, strands = read_rows(rows, plan.node_names, plan.duration_s, plan.kind.traced)
     plan = replace(plan, schedule=entries, strands=strands)

@@ -64,7 +64,7 @@ def place_of(
     before each slow step; None: stderr.
     """
     if plan.backend == SIM.name:
-        with _simulated(plan, run_folder) as place:
+        with _simulation(plan, run_folder) as place:
             yield place
     else:
         asked = BackendRequest(
@@ -94,7 +94,7 @@ def _say(line: str) -> None:
 
 
 @contextlib.contextmanager
-def _simulated(plan: Plan, run_folder: Path) -> Iterator[Place]:
+def _simulation(plan: Plan, run_folder: Path) -> Iterator[Place]:
     """One process holds all nodes, so a mutant is applied for as long as the run lasts."""
     from cluster.backends.sim import loop  # noqa: PLC0415
     from cluster.backends.sim.scheduler import Scheduler  # noqa: PLC0415

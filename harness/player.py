@@ -78,7 +78,7 @@ class Player:
         self._tasks: set[asyncio.Task[None]] = set()
         self._healing: set[object] = set()
         """Keys of the injections whose heal is under way."""
-        standings.listeners.append(self._heard)
+        standings.listeners.append(self._on_event)
 
     def begin(self) -> None:
         """Start the clock of the fault phase."""
@@ -90,7 +90,7 @@ class Player:
     def stop(self) -> None:
         """End the fault phase: inject nothing more."""
         self.stopped = True
-        self.standings.listeners.remove(self._heard)
+        self.standings.listeners.remove(self._on_event)
 
     async def settle(self) -> None:
         """After `stop`: wait for injections and heals under way."""
@@ -115,7 +115,7 @@ class Player:
             self.outcomes.by_id[op_id] = how.value
             self._look(None)
 
-    def _heard(self, node: str, event: str, fields: Mapping[str, Any]) -> None:
+    def _on_event(self, node: str, event: str, fields: Mapping[str, Any]) -> None:
         self._look((node, event, fields))
 
     def _look(self, event: tuple[str, str, Mapping[str, Any]] | None) -> None:
@@ -178,7 +178,7 @@ class Player:
         nodes = self._choose(play, step)
         options = step.options
         op = Op(options.get("f", "write"), options.get("key"), options.get("value"))
-        self.acts.append(self._begun(play, step).hit(nodes or (), {}))
+        self.acts.append(self._begin_act(play, step).hit(nodes or (), {}))
         self._ask(op, nodes[0] if nodes else None, options.get("id", ""))
 
     # -- faults ----------------------------------------------------------------------------------
@@ -190,14 +190,14 @@ class Player:
             return
         excuse = self.excuses.begin(step.kind)
         going_on = _Once(play.done)
-        injecting = self._injected(play, step, parameters, excuse, going_on)
+        injecting = self._inject_fault(play, step, parameters, excuse, going_on)
         if at_event:  # runs to its first await within the event
             self._keep(begin(injecting))
         else:
             self._spawn(injecting)
         self.timers.call_later(self._acted_within_ms, going_on)
 
-    async def _injected(
+    async def _inject_fault(
         self,
         play: Play,
         step: Step,
@@ -206,7 +206,7 @@ class Player:
         acted: Callable[[], None],
     ) -> None:
         """Inject, journal, and schedule the heal."""
-        moment = self._begun(play, step)
+        moment = self._begin_act(play, step)
         view = self._view(play.stream(step))
         injection = await drive.inject(view, step.kind, parameters, acted)
         acted()
@@ -230,7 +230,7 @@ class Player:
     def _heal(self, play: Play, step: Step) -> None:
         kinds = set(filter(None, step.options.get("fault", "").split(",")))
         nodes = self._choose(play, step)
-        moment = self._begun(play, step)
+        moment = self._begin_act(play, step)
         view = self._view(play.stream(step))
         chosen = [
             injection
@@ -249,7 +249,7 @@ class Player:
     def _release(self, play: Play, step: Step) -> None:
         random = play.stream(step)
         links = links_of(step.options.get("links", ""), self.standings, play.cast, random)
-        moment = self._begun(play, step)
+        moment = self._begin_act(play, step)
         view = self._view(random)
         self.acts.append(moment.hit((), {"links": [f"{a}>{b}" for a, b in links]}))
         held = [injection for injection in view.active if injection.fault == Hold.name]
@@ -297,7 +297,7 @@ class Player:
             return None
         return choose(step.targets, self.standings, play.cast, play.stream(step))
 
-    def _begun(self, play: Play, step: Step) -> Act:
+    def _begin_act(self, play: Play, step: Step) -> Act:
         place = (play.number, play.position)
         return begun(self.timers.now_ms, place, step.kind, self.standings)
 

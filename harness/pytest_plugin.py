@@ -88,7 +88,7 @@ def kraftprobe_run(request: pytest.FixtureRequest, tmp_path: Path) -> Kraftprobe
         text=True,
         check=False,
     )
-    run = _judged(done)
+    run = _find_run(done)
     if run is None:
         pytest.fail(f"kraftprobe ended with exit code {done.returncode}: {_last(done.stderr)}")
     if run.verdict != expected:
@@ -113,7 +113,7 @@ def _arguments(options: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _judged(done: subprocess.CompletedProcess[str]) -> KraftprobeRun | None:
+def _find_run(done: subprocess.CompletedProcess[str]) -> KraftprobeRun | None:
     """Find the run that a command's last line names; None where it came to no verdict."""
     from checkers.verdict import EXIT_CODES  # noqa: PLC0415  (not for sessions without a campaign)
     from results.files import read_json_object  # noqa: PLC0415

@@ -34,7 +34,7 @@ def lack_of_room(error: BaseException | None) -> OSError | None:
 def run_broken_off(folder: Path, full: OSError) -> StoreError:
     """Report that a run ended because its folder's disk is full."""
     return StoreError(
-        f"{_named(full, folder)}: the harness cannot write its journal, so the run was aborted; "
+        f"{_describe(full, folder)}: the harness cannot write its journal, so the run was aborted; "
         f"its nodes are not to blame. Make room, then judge what was recorded: "
         f"kraftprobe check {folder}"
     )
@@ -48,19 +48,19 @@ def full_disk_of(folder: Path) -> Iterator[None]:
     except OSError as error:
         if lack_of_room(error) is not error:
             raise
-        raise StoreError(f"{_named(error, folder)}: make room, then run it again") from error
+        raise StoreError(f"{_describe(error, folder)}: make room, then run it again") from error
 
 
 def not_stored(folder: Path, error: OSError) -> StoreError:
     """Report that a judgement could not be stored."""
     return StoreError(
-        f"{_named(error, folder)}: the judgement could not be stored, so there is no verdict. "
+        f"{_describe(error, folder)}: the judgement could not be stored, so there is no verdict. "
         f"{'Make room' if lack_of_room(error) else 'Repair that'}, then judge again: "
         f"kraftprobe check {folder}"
     )
 
 
-def _named(error: OSError, folder: Path) -> str:
+def _describe(error: OSError, folder: Path) -> str:
     code = f" ({errno.errorcode[error.errno]})" if error.errno else ""
     where = "" if error.filename is not None else f"{folder}: "
     return f"{where}{one_line(error)}{code}"

@@ -144,7 +144,7 @@ class Expectation:
         if self._holds():
             self._come()
             return
-        self._stage.standings.listeners.append(self._heard)
+        self._stage.standings.listeners.append(self._on_event)
         self._stage.timers.call_later(self._step.within_ms, self._late)
 
     def _holds(self) -> bool:
@@ -155,11 +155,11 @@ class Expectation:
         if self._step.for_ms is None:
             self._end()
         else:
-            if self._heard not in self._stage.standings.listeners:
-                self._stage.standings.listeners.append(self._heard)
+            if self._on_event not in self._stage.standings.listeners:
+                self._stage.standings.listeners.append(self._on_event)
             self._stage.timers.call_later(self._step.for_ms, self._end)
 
-    def _heard(self, node: str, event: str, fields: Mapping[str, Any]) -> None:
+    def _on_event(self, node: str, event: str, fields: Mapping[str, Any]) -> None:
         del node, event, fields
         if self._over:
             return
@@ -180,5 +180,5 @@ class Expectation:
 
     def _end(self) -> None:
         self._over = True
-        if self._heard in self._stage.standings.listeners:
-            self._stage.standings.listeners.remove(self._heard)
+        if self._on_event in self._stage.standings.listeners:
+            self._stage.standings.listeners.remove(self._on_event)

@@ -109,7 +109,7 @@ class Step:
         return {**({"targets": self.targets} if self.targets else {}), **self.options}
 
 
-def _gathered(row: object) -> object:
+def _gather(row: object) -> object:
     """Check the options of a verb, which stand beside the step's fields, and gather them.
 
     They are kept as given; a missing option has the default of the version that runs the plan. A
@@ -142,7 +142,7 @@ class Strand:
     """Steps one after the other, the first `at_ms` after the fault phase began."""
 
     at_ms: Ms = 0.0
-    steps: tuple[Annotated[Step, BeforeValidator(_gathered)], ...] = ()
+    steps: tuple[Annotated[Step, BeforeValidator(_gather)], ...] = ()
 
 
 def step_name(strand: int, step: int) -> str:

@@ -54,7 +54,7 @@ class Limit(NodeFault):
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Set it. A leader that writes all the time may be gone before this returns."""
-        name, value = _asked(chosen)
+        name, value = _requested_limit(chosen)
         incarnation = view.backend.incarnation(node)
         detail: dict[str, Any] = {"incarnation": incarnation}
         detail["before"] = (await limits_of(view).measure(node, name)).soft
@@ -74,7 +74,7 @@ class Limit(NodeFault):
     ) -> Seen:
         """Measure the effect of the limit: that it is in force does not show an effect."""
         detail = dict(injection.detail["nodes"].get(node, {}))
-        name, value = _asked(chosen)
+        name, value = _requested_limit(chosen)
         if "incarnation" not in detail:
             return Seen(detail)  # it was not set, as was noted
         try:
@@ -94,7 +94,7 @@ class Limit(NodeFault):
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Set the limits that the process had before; a process started since has its own."""
-        name, _ = _asked(injection.detail["chosen"][node])
+        name, _ = _requested_limit(injection.detail["chosen"][node])
         try:
             await limits_of(view).set(node, name, None)
         except BackendError:
@@ -105,14 +105,14 @@ class Limit(NodeFault):
 
     async def gone(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure that the kernel holds the process to another limit."""
-        name, value = _asked(injection.detail["chosen"][node])
+        name, value = _requested_limit(injection.detail["chosen"][node])
         now = (await limits_of(view).measure(node, name)).soft
         if now == value != injection.detail["nodes"].get(node, {}).get("before"):
             return Seen({"now": now}, f"{node}: the limit is still {now}")
         return Seen({"now": now, **(await alive(view, node, injection)).detail})
 
 
-def _asked(chosen: Mapping[str, Any]) -> tuple[str, int]:
+def _requested_limit(chosen: Mapping[str, Any]) -> tuple[str, int]:
     name = str(chosen.get("limit", LIMITS[0]))
     return name, int(chosen.get("value", DEFAULTS[name]))
 

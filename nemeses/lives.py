@@ -46,7 +46,7 @@ def applying(view: View, fault: str, nodes: Collection[str]) -> Iterator[None]:
 
 def hit(view: View) -> set[tuple[str, str]]:
     """Pairs (fault, node) that are in force, or are about to be."""
-    return _begun(view) | {
+    return _begun_lives(view) | {
         (active.fault, node) for active in view.active for node in active.targets
     }
 
@@ -58,17 +58,17 @@ def keeper(view: View, node: str, injection: Injection) -> str:
 
 def held_down(view: View, node: str) -> bool:
     """Whether a fault in force, or one that is about to be, holds the node down."""
-    about_to = any(fault in HOLDS_DOWN and target == node for fault, target in _begun(view))
+    about_to = any(fault in HOLDS_DOWN and target == node for fault, target in _begun_lives(view))
     return about_to or _first(view, node, HOLDS_DOWN, view.active) != ""
 
 
 def is_damaged(view: View, node: str) -> bool:
     """Whether a fault damaged the disk of a node that is down, or is about to."""
-    about_to = any(fault in DAMAGES and target == node for fault, target in _begun(view))
+    about_to = any(fault in DAMAGES and target == node for fault, target in _begun_lives(view))
     return about_to or _first(view, node, DAMAGES, view.active) != ""
 
 
-def _begun(view: View) -> set[tuple[str, str]]:
+def _begun_lives(view: View) -> set[tuple[str, str]]:
     return {pair for pair, count in _applying.get(view.backend, Counter()).items() if count}
 
 

@@ -135,7 +135,7 @@ class LogDirMove(NodeFault):
     ) -> dict[str, dict[str, Any]]:
         """Draw what moves where; BackendError where there is nothing to move."""
         chosen = await super().choose_details(view, nodes, parameters)
-        return {node: {**chosen[node], **await _drawn(view, node)} for node in nodes}
+        return {node: {**chosen[node], **await _draw(view, node)} for node in nodes}
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Ask for the move."""
@@ -180,9 +180,9 @@ class LogDirMove(NodeFault):
         return Seen()
 
 
-async def _drawn(view: View, node: str) -> dict[str, Any]:
+async def _draw(view: View, node: str) -> dict[str, Any]:
     """Draw a replica of a broker and another log directory for it. Raises BackendError."""
-    described = await _described(view, node)
+    described = await _describe(view, node)
     paths = [row.log_dir for row in described if row.error_code is ErrorCode.none]
     replicas = [row for row in await _replicas(view, node) if not row[3]]
     if len(paths) < 2:
@@ -198,13 +198,13 @@ async def _replicas(view: View, node: str) -> list[tuple[str, int, str, bool]]:
     """List the replicas of a broker: topic, partition, log directory, whether a future one."""
     return [
         (str(topic.name), int(row.partition_index), str(directory.log_dir), row.is_future_key)
-        for directory in await _described(view, node, None)
+        for directory in await _describe(view, node, None)
         for topic in directory.topics
         for row in topic.partitions
     ]
 
 
-async def _described(
+async def _describe(
     view: View, node: str, topics: tuple[()] | None = ()
 ) -> tuple[DescribeLogDirsResult, ...]:
     """Ask a broker for its log directories; nothing when it does not answer."""
@@ -215,5 +215,5 @@ async def _described(
 
 async def _offline(view: View, node: str) -> int | None:
     """Count the log directories that a broker says are offline; None when it does not answer."""
-    errors = [result.error_code for result in await _described(view, node)]
+    errors = [result.error_code for result in await _describe(view, node)]
     return errors.count(ErrorCode.kafka_storage_error) if errors else None

@@ -25,7 +25,7 @@ def lacking(view: View, ability: str) -> Probe:
     return Probe(possible=False, reason=reason)
 
 
-def _required(ability: str, find: Callable[[Abilities], T | None]) -> Callable[[View], T]:
+def _require(ability: str, find: Callable[[Abilities], T | None]) -> Callable[[View], T]:
     """Return a function that finds an ability; it raises BackendError where there is none."""
 
     def required(view: View) -> T:
@@ -37,9 +37,9 @@ def _required(ability: str, find: Callable[[Abilities], T | None]) -> Callable[[
     return required
 
 
-clocks_of = _required("clocks", lambda abilities: abilities.clocks)
-disks_of = _required("disks", lambda abilities: abilities.disks)
-detachable_of = _required("log directories", lambda abilities: abilities.detachable)
-timers_of = _required("timers", lambda abilities: abilities.timers)
-messages_of = _required("messages", lambda abilities: abilities.messages)
-limits_of = _required("limits", lambda abilities: abilities.limits)
+clocks_of = _require("clocks", lambda abilities: abilities.clocks)
+disks_of = _require("disks", lambda abilities: abilities.disks)
+detachable_of = _require("log directories", lambda abilities: abilities.detachable)
+timers_of = _require("timers", lambda abilities: abilities.timers)
+messages_of = _require("messages", lambda abilities: abilities.messages)
+limits_of = _require("limits", lambda abilities: abilities.limits)

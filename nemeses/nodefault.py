@@ -77,11 +77,11 @@ class NodeFault:
         """See `Fault.inject`."""
         self.check(parameters, view.backend.nodes)
         with before_acting():
-            unable = {**await refusals(self.name, view.backend), **self._taken(view)}
+            unable = {**await refusals(self.name, view.backend), **self._taken_nodes(view)}
             choice = await choose(view, parameters.get("targets", "random"), unable)
         if not choice.nodes:
             return refused(self.name, parameters, choice.reason)
-        taken = self._taken(view)  # another one may have been quicker than the choice
+        taken = self._taken_nodes(view)  # another one may have been quicker than the choice
         reasons = [taken[node] for node in choice.nodes if node in taken]
         if reason := "; ".join(reasons) or self.too_much(view, choice.nodes):
             return refused(self.name, parameters, reason)
@@ -95,7 +95,7 @@ class NodeFault:
         detail: dict[str, Any] = {"nodes": _details(seen), "chosen": chosen}
         if self.may_end_node:
             detail["may_end_node"] = True
-        return _judged(
+        return _judge(
             Injection(self.name, dict(parameters), nodes, verified=False, applied=True),
             detail,
             seen,
@@ -108,8 +108,8 @@ class NodeFault:
         seen = await on_each(
             injection.targets, lambda node: self.bites(view, node, chosen[node], injection)
         )
-        detail = {**injection.detail, "nodes": _merged(injection.detail["nodes"], _details(seen))}
-        return _judged(injection, detail, seen, reason)
+        detail = {**injection.detail, "nodes": _merge(injection.detail["nodes"], _details(seen))}
+        return _judge(injection, detail, seen, reason)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`."""
@@ -122,7 +122,7 @@ class NodeFault:
         detail: dict[str, Any] = {"nodes": _details(seen), "chosen": injection.detail["chosen"]}
         if self.may_end_node:
             detail["may_end_node"] = True
-        return _judged(injection, detail, seen)
+        return _judge(injection, detail, seen)
 
     def too_much(self, view: View, nodes: tuple[str, ...]) -> str:  # noqa: ARG002
         """Say why no quorum can survive this; empty when it can."""
@@ -159,7 +159,7 @@ class NodeFault:
         """Measure that nothing is left of it."""
         raise NotImplementedError
 
-    def _taken(self, view: View) -> dict[str, str]:
+    def _taken_nodes(self, view: View) -> dict[str, str]:
         return {
             node: f"{fault} acts on it already"
             for fault, node in sorted(hit(view))
@@ -226,13 +226,13 @@ def _details(seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
     return {node: dict(measured.detail) for node, measured in seen.items()}
 
 
-def _merged(
+def _merge(
     before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     return {node: {**before.get(node, {}), **detail} for node, detail in now.items()}
 
 
-def _judged(
+def _judge(
     injection: Injection,
     detail: dict[str, Any],
     seen: Mapping[str, Seen],

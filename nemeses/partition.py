@@ -128,7 +128,7 @@ class Partition:
         nodes = view.backend.nodes
         self.check(parameters, nodes)
         with before_acting():
-            cut = await _chosen(view, parameters)
+            cut = await _choose(view, parameters)
         if not cut.links:
             return refused(self.name, parameters, cut.reason)
         links = tuple(sorted(cut.links))
@@ -190,7 +190,7 @@ class Partition:
         return measured(replace(injection, detail={}), detail, reasons)
 
 
-async def _chosen(view: View, parameters: Parameters) -> _Cut:
+async def _choose(view: View, parameters: Parameters) -> _Cut:
     """Choose the nodes and links that this partition cuts."""
     backend, shape = view.backend, parameters.get("shape", "isolate")
     if shape == "links":

@@ -79,7 +79,7 @@ class ProcessFault:
             f"{node} is {state}" for node, state in states.items() if state is not self.state
         ] + self.complaints(injection, after)
         detail = {**injection.detail, "processes_after": after}
-        return _measured(replace(injection, detail=detail), states, wrong)
+        return _measure(replace(injection, detail=detail), states, wrong)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`."""
@@ -97,7 +97,7 @@ class ProcessFault:
             for node, state in states.items()
             if node in errors or (state is self.leftover and node not in held)
         ]
-        return _measured(injection, states, wrong)
+        return _measure(injection, states, wrong)
 
     def lacking(self, view: View, parameters: Parameters) -> str:  # noqa: ARG002  (kill's depends)
         """Say which ability these parameters need that is not here; empty when none."""
@@ -295,9 +295,7 @@ async def _for_each(nodes: Iterable[str], act: Callable[[str], Awaitable[None]])
     return dict(result for result in results if result is not None)
 
 
-def _measured(
-    injection: Injection, states: dict[str, NodeState], wrong: Iterable[str]
-) -> Injection:
+def _measure(injection: Injection, states: dict[str, NodeState], wrong: Iterable[str]) -> Injection:
     detail = {key: value for key, value in injection.detail.items() if key != "reason"}
     detail["states"] = {node: str(state) for node, state in states.items()}
     reason = "; ".join(wrong)

@@ -75,7 +75,7 @@ async def choose(view: View, target: str, refused: Mapping[str, str]) -> Choice:
 async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> Choice:
     voters = controllers(view)
     if target.startswith(NODE):
-        return _named(target.removeprefix(NODE), refused)
+        return _choose_named(target.removeprefix(NODE), refused)
     among = voters if target in _OF_QUORUM else view.backend.nodes
     able = [node for node in among if node not in refused]
     if target in ("leader", "follower", "followers"):
@@ -83,7 +83,7 @@ async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> C
         if leader is None and target != "follower":
             return Choice((), "no leader is known")
         if leader is not None and target == "leader":
-            return _named(leader, refused)
+            return _choose_named(leader, refused)
         able = [node for node in able if node != leader]
         if target == "follower":
             run = [n for n in able if await view.backend.state(n) is NodeState.RUNNING]
@@ -92,7 +92,7 @@ async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> C
         broker = await view.partition_leader()
         if broker is None:
             return Choice((), "no topic partition has a leader")
-        return _named(broker, refused)
+        return _choose_named(broker, refused)
     if target == "untouched":
         touched = {node for injection in view.active for node in injection.targets}
         able = [node for node in able if node not in touched]
@@ -111,7 +111,7 @@ async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> C
     return Choice(_sample(view.random, able, wanted))
 
 
-def _named(node: str, refused: Mapping[str, str]) -> Choice:
+def _choose_named(node: str, refused: Mapping[str, str]) -> Choice:
     return Choice((), f"{node}: {refused[node]}") if node in refused else Choice((node,))
 
 

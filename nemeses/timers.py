@@ -50,7 +50,7 @@ class TimerRate(NodeFault):
         injection: Injection,  # noqa: ARG002  (contract)
     ) -> Seen:
         """Measure the rate."""
-        return await _measured(view, node, _rate(chosen))
+        return await _measure(view, node, _rate(chosen))
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
         """Let it run with its host's own clock again."""
@@ -58,14 +58,14 @@ class TimerRate(NodeFault):
 
     async def gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
         """Measure that it does."""
-        return await _measured(view, node, 1.0)
+        return await _measure(view, node, 1.0)
 
 
 def _rate(chosen: Mapping[str, Any]) -> float:
     return float(chosen.get("rate", DEFAULT_RATE))
 
 
-async def _measured(view: View, node: str, asked: float) -> Seen:
+async def _measure(view: View, node: str, asked: float) -> Seen:
     rate = await timers_of(view).measure(node)
     wrong = "" if math.isclose(rate, asked) else f"{node}: timers run at {rate:g}, not {asked:g}"
     return Seen({"rate": round(rate, 6)}, wrong)

@@ -109,7 +109,7 @@ class Voters:
         self.check(parameters, view.backend.nodes)
         change = parameters.get("change", "remove")
         with changing(view):
-            upgraded = await until(lambda: _upgraded(view), CHANGE_TIMEOUT_S)
+            upgraded = await until(lambda: _upgrade(view), CHANGE_TIMEOUT_S)
             if upgraded:
                 await note_upgrade(view)
             if change == "upgrade":
@@ -150,10 +150,10 @@ class Voters:
             self.name, dict(parameters), (node,), verified=False, detail=detail, applied=True
         )
         if change == "add":
-            done = await until(lambda: _added(view, injection), CHANGE_TIMEOUT_S) is not None
+            done = await until(lambda: _add(view, injection), CHANGE_TIMEOUT_S) is not None
         else:
             with changing(view, leaving=node):
-                done = await until(lambda: _removed(view, injection), CHANGE_TIMEOUT_S) is not None
+                done = await until(lambda: _remove(view, injection), CHANGE_TIMEOUT_S) is not None
         return replace(injection, detail={**detail, "committed": done})
 
     async def verify(self, view: View, injection: Injection) -> Injection:
@@ -173,7 +173,7 @@ class Voters:
             return measured(injection, {"voters_after": []}, [reason])
         if change == "replace":
             with changing(view):
-                back = await until(lambda: _added(view, injection), CHANGE_TIMEOUT_S)
+                back = await until(lambda: _add(view, injection), CHANGE_TIMEOUT_S)
             if back is None:
                 return measured(injection, {"voters_after": voters}, [_NOT_AGAIN])
             voters = back
@@ -184,7 +184,7 @@ class Voters:
         if injection.parameters.get("change") == "upgrade":
             return measured(injection, {})
         with changing(view):
-            back = await until(lambda: _added(view, injection), CHANGE_TIMEOUT_S)
+            back = await until(lambda: _add(view, injection), CHANGE_TIMEOUT_S)
         if back is None:
             return measured(injection, {"voters_healed": []}, [_NOT_AGAIN])
         return measured(injection, {"voters_healed": back})
@@ -215,7 +215,7 @@ def _too_few(view: View, node: str, voters: Mapping[int, UUID]) -> str:
     return f"only {len(left)} voters are left" if len(left) <= LEAST_VOTERS else ""
 
 
-async def _upgraded(view: View) -> bool | None:
+async def _upgrade(view: View) -> bool | None:
     """Ask for kraft.version 1; True once it is in force."""
     update = FeatureUpdateKey(
         feature="kraft.version", max_version_level=i16(1), upgrade_type=i8(_UPGRADE)
@@ -228,7 +228,7 @@ async def _upgraded(view: View) -> bool | None:
     return True if done else None
 
 
-async def _removed(view: View, injection: Injection) -> bool | None:
+async def _remove(view: View, injection: Injection) -> bool | None:
     """Ask for the removal, where the voters of this moment allow it."""
     node, found = injection.targets[0], await leading(view)
     if found is None:
@@ -239,7 +239,7 @@ async def _removed(view: View, injection: Injection) -> bool | None:
     return await remove_voter(view, node, UUID(injection.detail["directory"]))
 
 
-async def _added(view: View, injection: Injection) -> list[str] | None:
+async def _add(view: View, injection: Injection) -> list[str] | None:
     """Add the node (again), as the replica that it is now: its disk may be another than before."""
     node, (host, port) = injection.targets[0], injection.detail["endpoint"]
     before = injection.detail["directory"]

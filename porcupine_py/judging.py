@@ -94,7 +94,7 @@ class Part:
         ]
         return cls(tuple(operations), placed=placed)
 
-    def _searched(self, checked: _Checked) -> list[Placed]:
+    def _search(self, checked: _Checked) -> list[Placed]:
         """Return the operations as the search places them."""
         kept = models.relevant(self.placed, checked)
         if self.late is None:
@@ -115,7 +115,7 @@ class Part:
         Raises ModelError, and whatever the model's functions raise.
         """
         checked = _Checked(model, limits)
-        kept = self._searched(checked)
+        kept = self._search(checked)
         budget = Budget(math.inf, limits.memory_bytes, limits.passed)
         if self.longest is not None:
             self.longest.begin()

@@ -49,11 +49,11 @@ def advice_of(checks: Sequence[CheckResult], notes: Sequence[Event] = ()) -> lis
                 "--campaign RUN/plan.json --duration S --rate R; of a fault that did not take "
                 "effect, kraftprobe doctor says why it cannot work here"
             )
-    scarce = [text for note in notes if (text := _starved(note))]
+    scarce = [text for note in notes if (text := _describe_note(note))]
     return lines[:_LINES_MAX] + (scarce[-1:] if lines else [])
 
 
-def _starved(note: Event) -> str:
+def _describe_note(note: Event) -> str:
     load, processors = _own(note, "load"), _own(note, "processors")
     return "" if load is None or processors is None else starved(load, int(processors))
 
@@ -80,7 +80,7 @@ def tool_text(
         parts.append(f"no operation ran over its time-out by more than {lag_ms:.0f} ms")
     late_ms = [ms for note in notes if (ms := _own(note, "late_ms")) is not None]
     parts += [f"its event loop was late by {ms:.0f} ms at most" for ms in late_ms[-1:]]
-    parts += [text for note in notes if (text := _starved(note))]
+    parts += [text for note in notes if (text := _describe_note(note))]
     parts += [
         f"at {seconds(note.time_ns, 3)} the wall clock of the machine that ran the harness was set "
         f"by {step_s:+.3f} s"

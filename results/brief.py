@@ -52,7 +52,7 @@ def headline_of(checker: str, anomaly: Mapping[str, Any], operations: Sequence[O
         title = f"Invariant {kind} broken"
     where = "" if key is None else f" {'of' if kind == 'stale-read' else 'in'} {key}"
     said = _stale(operations) if kind == "stale-read" else None
-    said = said or (_lost(operations) if kind == "acknowledged-lost" else None)
+    said = said or (_name_loss(operations) if kind == "acknowledged-lost" else None)
     said = said or (_old(anomaly, operations) if kind == "stale-answer" else None)
     return f"{title}{where}: {said or _plain(str(anomaly.get('explanation', '')), key)}"
 
@@ -90,7 +90,7 @@ def _value(operation: Operation) -> object:
     return operation.output if operation.f == "read" else operation.input
 
 
-def _lost(operations: Sequence[Operation]) -> str | None:
+def _name_loss(operations: Sequence[Operation]) -> str | None:
     """Name the value, who wrote it and which node acknowledged it."""
     for operation in operations:
         if operation.type is EventType.OK:
@@ -142,14 +142,14 @@ def brief_of(
             "broken",
             f"{story.check}, {story.anomaly.get('kind')}{of_key}, at {seconds(story.end_ns, 3)}",
         ),
-        ("node", _answered(last, node)),
+        ("node", _describe_answer(last, node)),
         ("leader", _leader(story, ruled, begin_ns, story.end_ns)),
         ("fault", _fault(spans, begin_ns, story.end_ns)),
     ]
     return [*rows, ("also failed", ", ".join(others))] if others else rows
 
 
-def _answered(last: Operation | None, node: object) -> str:
+def _describe_answer(last: Operation | None, node: object) -> str:
     if not node:
         return "not recorded"
     if last is None:

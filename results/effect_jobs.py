@@ -98,7 +98,7 @@ def effect_auditor(spark: Any, folder: Path) -> EffectAudit:
 def operations_of(path: Path, group: int, buckets: int) -> pa.Table:
     """Return a row group of stored operations, with the bucket of each."""
     table = pq.ParquetFile(path).read_row_group(group)
-    return _bucketed(table, buckets).cast(_OPERATIONS)
+    return _add_buckets(table, buckets).cast(_OPERATIONS)
 
 
 def effects_in(path: Path, group: int, buckets: int, workload: str, node: str) -> pa.Table:
@@ -115,7 +115,7 @@ def effects_in(path: Path, group: int, buckets: int, workload: str, node: str) -
     found = effects_of(rule, records)
     columns = {"key": found.keys, "value": found.values, "offset": integers(found.offsets)}
     table = pa.table(columns, schema=pa.schema([*_EFFECTS][1:]))
-    return _bucketed(table, buckets)
+    return _add_buckets(table, buckets)
 
 
 def judged(workload: str, operations: pa.Table, effects: pa.Table, end: int) -> list[Anomaly]:
@@ -126,7 +126,7 @@ def judged(workload: str, operations: pa.Table, effects: pa.Table, end: int) -> 
     return list(RULES[workload].judge(found, from_table(operations), end))
 
 
-def _bucketed(table: pa.Table, buckets: int) -> pa.Table:
+def _add_buckets(table: pa.Table, buckets: int) -> pa.Table:
     codes, keys = encode(table, "key")
     texts = [(key or "").encode("utf-8", "surrogatepass") for key in keys]
     bucket = np.array([zlib.crc32(text) % buckets for text in texts] or [0], np.int64)

@@ -178,7 +178,7 @@ def _read_log(path: Path, node: str) -> list[LogRecord]:
                 epoch=_integer(fields, "epoch"),
                 batch_crc=_integer(fields, "batch_crc"),
                 kind=sys.intern(_string(fields, "kind")),
-                value=_shared(_mapping(fields, "value")),
+                value=_share_names(_mapping(fields, "value")),
             )
         except ValueError as error:
             raise StoreError(f"{path}, line {number}: {error}") from error
@@ -321,7 +321,9 @@ def _trace_event(path: Path, node: str, number: int, fields: dict[str, Any]) -> 
             incarnation=_integer(fields, "n"),
             time_ns=_integer(fields, "t"),
             event=sys.intern(_string(fields, "e")),
-            fields=_shared({name: v for name, v in fields.items() if name not in _TRACE_HEADER}),
+            fields=_share_names(
+                {name: v for name, v in fields.items() if name not in _TRACE_HEADER}
+            ),
             world_ns=_integer(fields, "w") if "w" in fields else None,
         )
     except ValueError as error:
@@ -352,7 +354,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return value
 
 
-def _shared(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _share_names(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return fields with names that all lines share: copies are a third of what evidence takes."""
     return {sys.intern(name): value for name, value in fields.items()}
 

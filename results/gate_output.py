@@ -60,15 +60,15 @@ def to_annotations(decision: GateDecision) -> Iterator[str]:
         if found.status is not Status.PASS:
             yield _annotation(found.status, found.name, found.sentence)
     if decision.exit_code == 0:
-        yield f"::notice title=Kraftprobe::{_escaped(decision.summary)}"
+        yield f"::notice title=Kraftprobe::{_escape(decision.summary)}"
 
 
 def _annotation(status: Status, name: str, text: str) -> str:
-    title = _escaped(f"Kraftprobe {status}: {name}").replace(":", "%3A").replace(",", "%2C")
-    return f"::error title={title}::{_escaped(text)}"
+    title = _escape(f"Kraftprobe {status}: {name}").replace(":", "%3A").replace(",", "%2C")
+    return f"::error title={title}::{_escape(text)}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape as GitHub's own toolkit does, so that no text ends the command and begins another."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 

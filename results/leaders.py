@@ -54,7 +54,7 @@ def leaderships(
     seen = reigns(notes, stop_ns) if partition is None else []
     found = [reign for reign in seen if reign.node not in by_node]
     for node, events in by_node.items():
-        found += _traced(node, events, _deaths(node, notes), max(stop_ns, events[-1][0]))
+        found += _reigns_of(node, events, _deaths(node, notes), max(stop_ns, events[-1][0]))
     return sorted(found, key=lambda reign: (reign.begin_ns, reign.node))
 
 
@@ -88,7 +88,7 @@ def overlap_text(overlap: Overlap) -> str:
     return f"{' and '.join(named)} say that they lead"
 
 
-def _traced(
+def _reigns_of(
     node: str, events: Sequence[tuple[int, TraceEvent]], deaths: Sequence[int], stop_ns: int
 ) -> list[Reign]:
     found: list[Reign] = []

@@ -114,7 +114,7 @@ def _pack(
         "key": columns.key[rows],
         "process": process_codes,
         "node": node_codes,
-        "asked": _asked(columns, shown, texts),
+        "asked": _input_codes(columns, shown, texts),
         "answer": _codes(columns.output[shown], lambda c: _value(columns.values[c]), texts),
         "error": _codes(columns.error[shown], lambda c: columns.errors[c] or "", texts),
     }
@@ -194,7 +194,7 @@ def _codes(codes: NDArray[Any], text_of: Any, texts: Table) -> NDArray[Any]:
     return known[inverse] if len(codes) else np.zeros(0, np.int64)
 
 
-def _asked(columns: Columns, rows: NDArray[Any], texts: Table) -> NDArray[Any]:
+def _input_codes(columns: Columns, rows: NDArray[Any], texts: Table) -> NDArray[Any]:
     pairs = np.stack([columns.expected[rows], columns.input[rows]], axis=1)
     distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
     known = [texts.code(text) for text in _asked_texts(columns, distinct)]

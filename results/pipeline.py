@@ -115,7 +115,7 @@ def judge(
         effects = effect_auditor(spark.spark, store.parquet_path)
         by_jobs = replace(run, audit=audit, audit_effects=effects)
         checks, proofs, times_s = check_each(by_jobs, specs, cancelled, by_spark)
-    checks += _unreadable([*problems, *loaded.problems, *unplaced]) + _changed(recording)
+    checks += _unreadable([*problems, *loaded.problems, *unplaced]) + _record_problems(recording)
     if extent.shortcoming:
         checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))
     wanted = [spec.name for spec in specs]
@@ -184,22 +184,22 @@ def _evidence_or_none(
     known = replace(
         evidence,
         run_clock=run_clock(events),
-        logs=_trusted(evidence.logs, untrusted),
-        snapshots=_trusted(evidence.snapshots, untrusted),
-        quorum_states=_trusted(evidence.quorum_states, untrusted),
-        partition_logs=_trusted(evidence.partition_logs, untrusted),
+        logs=_select_trusted(evidence.logs, untrusted),
+        snapshots=_select_trusted(evidence.snapshots, untrusted),
+        quorum_states=_select_trusted(evidence.quorum_states, untrusted),
+        partition_logs=_select_trusted(evidence.partition_logs, untrusted),
     )
     damaged = torn_too_far(known)
     logs = {node: log for node, log in known.logs.items() if node not in damaged}
     kept, unplaced = within(replace(known, logs=logs), extent)
-    return kept, [*damaged.values(), *unplaced, *_uncollected(events)]
+    return kept, [*damaged.values(), *unplaced, *_collection_problems(events)]
 
 
-def _trusted(by_node: Mapping[str, _T], untrusted: Collection[str]) -> dict[str, _T]:
+def _select_trusted(by_node: Mapping[str, _T], untrusted: Collection[str]) -> dict[str, _T]:
     return {node: part for node, part in by_node.items() if node not in untrusted}
 
 
-def _uncollected(events: Sequence[Event]) -> list[str]:
+def _collection_problems(events: Sequence[Event]) -> list[str]:
     """Return what the harness said, when it collected the evidence, of what it could not use."""
     notes = [e.value for e in events if e.process == NEMESIS and e.f == COLLECTED]
     return [
@@ -218,7 +218,7 @@ def _unreadable(problems: Sequence[str]) -> list[CheckResult]:
     return [CheckResult(EVIDENCE_FILES, Status.UNKNOWN, summary, anomalies=anomalies)]
 
 
-def _changed(recording: Recording) -> list[CheckResult]:
+def _record_problems(recording: Recording) -> list[CheckResult]:
     if not recording.problems:
         return []
     summary = f"what is judged here is not the run that was recorded: {recording.problems[0]}"

@@ -157,7 +157,7 @@ def exported(place: Place, wanted: Filter) -> tuple[list[Exported], list[str]]:
     ours = [path.rpartition("/") for path in sizes]
     folders = sorted({folder for folder, _, name in ours if name in names})
     with ThreadPoolExecutor(_READ_TOGETHER) as pool:
-        found = list(pool.map(lambda folder: _exported(place, folder, sizes), folders))
+        found = list(pool.map(lambda folder: _read_export(place, folder, sizes), folders))
     runs = [each for each in found if isinstance(each, Exported)]
     lines = [each for each in found if isinstance(each, str)]
     return [run for run in runs if wanted.takes(run.row, run.builds)], lines
@@ -175,7 +175,7 @@ def query(sql: str, runs: Sequence[Exported], place: Place) -> pa.Table:
     return answer(sql, tables)
 
 
-def _exported(place: Place, folder: str, sizes: Mapping[str, int]) -> Exported | str:
+def _read_export(place: Place, folder: str, sizes: Mapping[str, int]) -> Exported | str:
     """Return the run of a folder, or why it does not count."""
     name = f"{place.name}{folder.removeprefix(place.root)}"
     path = f"{folder}/{_RUNS}.parquet"

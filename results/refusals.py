@@ -70,7 +70,7 @@ def refusal_of(
     if results.skipped != skipped_faults(plan):
         return "its results and its plan name different faults as skipped"
     return (
-        _changed(store, results)
+        _describe_change(store, results)
         or disagreement(store, plan, next(iter(run.notes), None))
         or _wrong_plan(plan, results, derive)
         or _wrong_checks(plan, results)
@@ -99,7 +99,7 @@ def _traced_mutants(store: RunStore) -> set[str]:
     return found
 
 
-def _changed(store: RunStore, results: RunResults) -> str | None:
+def _describe_change(store: RunStore, results: RunResults) -> str | None:
     """Name what is not as it was recorded, or not what was judged."""
     chain = read_chain(store.digests_path)
     if not chain.ended:

@@ -152,7 +152,7 @@ def render(
             recoveries=_recoveries(figures, spans),
             facts=_facts(results, plan, spans, notes, duration_ns),
             warnings=_warnings(results, notes),
-            skipped=_skipped(results),
+            skipped=_skipped_faults(results),
             spans=spans[:_ROWS_MAX],
             spans_left_out=max(0, len(spans) - _ROWS_MAX),
             chart=as_chart(
@@ -162,7 +162,7 @@ def render(
             else None,
             count=len(operations),
             packed=packed.text,
-            summarised=_summarised(
+            summarised=_describe_summary(
                 packed, spans, "first" if story is None else "nearest to the violation"
             ),
             scripts=[Markup(template_text(name)) for name in _SCRIPTS],  # noqa: S704  (our own)
@@ -215,7 +215,7 @@ def _warnings(results: RunResults, events: Sequence[Event]) -> list[str]:
     return warnings
 
 
-def _skipped(results: RunResults) -> list[tuple[str, str, str]]:
+def _skipped_faults(results: RunResults) -> list[tuple[str, str, str]]:
     """Return fault, reason and remedy of what was left out as impossible."""
     rows = results.plan.get("skipped") or []
     found = [row if isinstance(row, dict) else {} for row in rows] if isinstance(rows, list) else []
@@ -389,7 +389,7 @@ def _focus(results: RunResults, story: Story | None) -> dict[str, Any]:
     }
 
 
-def _summarised(packed: Packed, spans: Sequence[FaultSpan], which: str) -> list[str]:
+def _describe_summary(packed: Packed, spans: Sequence[FaultSpan], which: str) -> list[str]:
     """Say what of the run the chart and the search do not show one by one."""
     lines = []
     if packed.rows < packed.of:

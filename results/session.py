@@ -418,10 +418,12 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, OSError, EOFError, struct.error) as error:
-        raise SparkError(f"a Spark job died: {_raised(error) or first_line(error)}") from error
+        raise SparkError(
+            f"a Spark job died: {_worker_error(error) or first_line(error)}"
+        ) from error
 
 
-def _raised(error: BaseException) -> str | None:
+def _worker_error(error: BaseException) -> str | None:
     """Return what a worker's Python raised: the line behind the frames of its stack trace."""
     try:
         _, _, trace = str(error).rpartition("Traceback (most recent call last):\n")

@@ -85,7 +85,7 @@ def key_checker(
         changes = changes_of(spec, run)
 
         def judge_group(piece: int) -> list[str]:
-            results = _judged(operations, groups[piece], spec, changes)
+            results = _judge_keys(operations, groups[piece], spec, changes)
             return [json.dumps(asdict(result), allow_nan=False) for result in results]
 
         answers = spread(spark, len(groups), judge_group)
@@ -126,7 +126,7 @@ def _in_order(nodes: Sequence[str], found: Found) -> Found:
     return {node: tuple(found[node]) for node in nodes if node in found}
 
 
-def _judged(
+def _judge_keys(
     operations: Path, group: int, spec: CheckSpec, changes: dict[int, Change]
 ) -> list[CheckResult]:
     """Judge the keys of one row group."""

@@ -144,7 +144,7 @@ def _focus(
     only the nodes' files show comes behind what clients saw; then what has a time; then the rest.
     """
     found = [
-        _focused(check, anomaly, operations, placed, end_ns)
+        _focus_on(check, anomaly, operations, placed, end_ns)
         for check in checks
         if check.status is Status.FAIL
         for anomaly in check.anomalies
@@ -156,7 +156,7 @@ def _focus(
 _SEEN, _SEEN_IN_FILES, _TIMED, _UNTIMED = range(4)
 
 
-def _focused(
+def _focus_on(
     check: CheckResult,
     anomaly: Mapping[str, Any],
     by_index: Mapping[int, Operation],

@@ -52,7 +52,7 @@ def trends(
     entries: Sequence[Entry], baseline: Sequence[Entry], *, level: float, tolerance: float
 ) -> list[Trend]:
     """Compare each figure of each kind of run that either side has."""
-    new, old = by_stratum(_measured(entries)), by_stratum(_measured(baseline))
+    new, old = by_stratum(_figures(entries)), by_stratum(_figures(baseline))
     names = [
         (stratum, figure)
         for stratum in {**new, **old}
@@ -100,7 +100,7 @@ def roll_up(
     ]
 
 
-def _measured(entries: Iterable[Entry]) -> Iterator[tuple[Stratum, dict[str, float]]]:
+def _figures(entries: Iterable[Entry]) -> Iterator[tuple[Stratum, dict[str, float]]]:
     for row in (entry.row for entry in entries):
         if is_observation(row):
             yield stratum_of(row), figures_of(row)

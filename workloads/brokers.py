@@ -82,7 +82,7 @@ class Brokers(Plain):
             if random.random() < fractions[role]:
                 yield Op("read", str(broker))
             else:
-                yield _said(random, str(broker), incarnation)
+                yield _operation(random, str(broker), incarnation)
 
     def final_operations(self) -> Sequence[Op]:
         """Look at every broker once more."""
@@ -101,7 +101,7 @@ class Brokers(Plain):
         )
 
 
-def _said(random: Random, broker: str, incarnation: str) -> Op:
+def _operation(random: Random, broker: str, incarnation: str) -> Op:
     choice = random.random()
     if choice < 0.3:
         return Op("register", broker, {"incarnation": incarnation})

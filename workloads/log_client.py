@@ -230,7 +230,7 @@ class LogClient:
             lead = await self._lead(of, budget)
             return lead.node, lead.epoch
         view = await self._view(self._own, of, budget)
-        if _named(view.leader) != self._own:
+        if _node_name(view.leader) != self._own:
             return self._own, ANY_EPOCH
         return self._own, view.epoch
 
@@ -239,10 +239,10 @@ class LogClient:
         leads = {(view.leader, view.epoch) for view in views}
         if len(leads) > 1:
             raise _Stopped("leaders-differ", self._brokers[0])
-        lead = await self._confirmed(self._brokers[0], views[0], of, budget)
+        lead = await self._confirm(self._brokers[0], views[0], of, budget)
         node, epoch = lead.node, lead.epoch
         if isinstance(op, AtReplica):
-            node = _named(lead.replicas[op.replica % len(lead.replicas)])
+            node = _node_name(lead.replicas[op.replica % len(lead.replicas)])
             epoch = lead.epoch if node == lead.node else ANY_EPOCH
         records: list[tuple[int, str]] = []
         position = 0
@@ -276,7 +276,7 @@ class LogClient:
         lead = self._leads.get(of)
         if lead is None:
             view = await self._view(self._asked, of, budget)
-            lead = self._leads[of] = await self._confirmed(self._asked, view, of, budget)
+            lead = self._leads[of] = await self._confirm(self._asked, view, of, budget)
         return lead
 
     async def _view(self, node: str, of: TopicPartition, budget: _Budget) -> PartitionView:
@@ -293,11 +293,11 @@ class LogClient:
         assert isinstance(view, PartitionView)
         return view
 
-    async def _confirmed(
+    async def _confirm(
         self, asked: str, view: PartitionView, of: TopicPartition, budget: _Budget
     ) -> Lead:
         """Have a leader confirm its epoch; raises _Stopped where it does not."""
-        node = _named(view.leader)
+        node = _node_name(view.leader)
         if view.leader == NO_LEADER or node not in self._brokers:
             raise _Stopped(ErrorCode.leader_not_available.name, asked)
         endpoint = self._client_of(node)
@@ -363,7 +363,7 @@ def _answer(fetched: Fetched, records: Sequence[tuple[int, str]]) -> Value:
     }
 
 
-def _named(node_id: int) -> str:
+def _node_name(node_id: int) -> str:
     return f"n{node_id}"
 
 

@@ -69,7 +69,7 @@ class LinkProber:
         asking = self.agents.ask(source, request, timeout_s + ASK_TIMEOUT_S)
         sending = asyncio.ensure_future(asking)
         try:
-            seen = await self._seen(target, probe, timeout_s)
+            seen = await self._arrivals(target, probe, timeout_s)
         finally:
             sending.cancel()
             with contextlib.suppress(asyncio.CancelledError, BackendError):
@@ -86,7 +86,7 @@ class LinkProber:
         request |= {"linger_ms": linger_ms, "size": size_bytes}
         takes_s = (count * gap_ms + linger_ms) / 1000
         answer = await self.agents.ask(source, request, 3 * takes_s + ASK_TIMEOUT_S)
-        seen = await self._seen(target, probe, 0.0)
+        seen = await self._arrivals(target, probe, 0.0)
         return Arrivals(
             sent=count,
             sequences=tuple(int(sequence) for sequence, _ in seen),
@@ -128,7 +128,7 @@ class LinkProber:
             "linger_ms": 0,
         }
 
-    async def _seen(self, node: str, probe: int, wait_s: float) -> list[tuple[int, int]]:
+    async def _arrivals(self, node: str, probe: int, wait_s: float) -> list[tuple[int, int]]:
         request = {"do": "seen", "probe": probe, "wait_ms": wait_s * 1000}
         answer = await self.agents.ask(node, request, wait_s + ASK_TIMEOUT_S)
         seen: list[tuple[int, int]] = answer["seen"]

@@ -83,7 +83,7 @@ class LinkRules:
         listed = await self._hosts[target].run(command)
         if listed.exit_code != 0:
             return None  # the rules were lost: the probes show what passes
-        return _counted(listed.stdout, self._hosts[source].address)
+        return _count(listed.stdout, self._hosts[source].address)
 
     async def remove(self) -> None:
         """Take the tables away, and with them every cut."""
@@ -172,7 +172,7 @@ class LinkRules:
             raise BackendError(f"{node}: nft refused: {lines[0]}")
 
 
-def _counted(listing: bytes, address: str) -> int | None:
+def _count(listing: bytes, address: str) -> int | None:
     """Find the address's counter in the JSON of a set. Raises BackendError on other output."""
     try:
         for entry in json.loads(listing)["nftables"]:

@@ -109,15 +109,15 @@ class Connection(Gated):
         self._far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         code = self._far.connect_ex(self._target)
         if code in (0, errno.EINPROGRESS):
-            self._loop.add_writer(self._far, self._connected)
+            self._loop.add_writer(self._far, self._on_connect)
         else:
-            self._refused(self._far)
+            self._on_refusal(self._far)
 
-    def _connected(self) -> None:
+    def _on_connect(self) -> None:
         assert self._far is not None, "connecting"
         self._loop.remove_writer(self._far)
         if self._far.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._refused(self._far)
+            self._on_refusal(self._far)
             return
         near, far = self._near, self._far
         requests = responses = None
@@ -130,7 +130,7 @@ class Connection(Gated):
             Pipe(self._back, far, near, b"", self._dead, responses),
         )
 
-    def _refused(self, far: socket.socket) -> None:
+    def _on_refusal(self, far: socket.socket) -> None:
         self._near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._dead(far)
 

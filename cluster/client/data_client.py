@@ -93,12 +93,12 @@ class DataClient:
 
         def read(response: Any) -> Outcome:
             if response.error_code is not ErrorCode.none:
-                return _refused(response.error_code)
+                return _refusal(response.error_code)
             found = _only(response.topics)
             if found.error_code is ErrorCode.unknown_topic_or_partition:
                 return Outcome("ok", None)
             if found.error_code is not ErrorCode.none:
-                return _refused(found.error_code)
+                return _refusal(found.error_code)
             return Outcome("ok", _views(found))
 
         return await self._client.attempt(endpoint, request, read, timeout_ms)
@@ -152,10 +152,10 @@ class DataClient:
 
         def read(response: d.FetchResponse) -> Outcome:
             if response.error is not ErrorCode.none:
-                return _refused(response.error)
+                return _refusal(response.error)
             result = _about(of, response.partitions)
             if result.error is not ErrorCode.none:
-                return _refused(result.error)
+                return _refusal(result.error)
             shown = read_batches(result.records, position)
             value = Fetched(
                 shown.records, shown.next_offset, result.high_watermark, result.log_start_offset
@@ -213,7 +213,7 @@ class DataClient:
 
         def read(response: Any) -> Outcome:
             if response.error_code is not ErrorCode.none:
-                return _refused(response.error_code)
+                return _refusal(response.error_code)
             if response.producer_id < 0 or response.producer_epoch < 0:
                 raise WrongAnswerError(f"producer id {response.producer_id}")
             return Outcome("ok", (int(response.producer_id), int(response.producer_epoch)))
@@ -221,7 +221,7 @@ class DataClient:
         return await self._client.attempt(endpoint, request, read, timeout_ms)
 
 
-def _refused(error: ErrorCode) -> Outcome:
+def _refusal(error: ErrorCode) -> Outcome:
     """Return the outcome of a request without effect that was answered with an error."""
     return Outcome("fail", error=error.name)
 
@@ -241,9 +241,9 @@ def _views(topic: Any) -> Mapping[int, PartitionView]:
 def _offset(result: Any, field: str) -> Outcome:
     """Read an offset of an answer; -1 says that the broker has none."""
     if result.error_code is not ErrorCode.none:
-        return _refused(result.error_code)
+        return _refusal(result.error_code)
     offset = int(getattr(result, field))
-    return Outcome("ok", offset) if offset >= 0 else _refused(ErrorCode.offset_not_available)
+    return Outcome("ok", offset) if offset >= 0 else _refusal(ErrorCode.offset_not_available)
 
 
 def _only(results: Sequence[Any], **asked: object) -> Any:

@@ -98,11 +98,11 @@ _CLAIM = QuorumController._claim
 
 
 def _i08_own_time(self: ReplicatedLog, records: bytes, epoch: int) -> bool:
-    stamped = b"".join(_stamped(bytes(batch)) for _, batch in iter_batches(records))
+    stamped = b"".join(_stamp(bytes(batch)) for _, batch in iter_batches(records))
     return _APPEND_AS_FOLLOWER(self, stamped, epoch)
 
 
-def _stamped(batch: bytes) -> bytes:
+def _stamp(batch: bytes) -> bytes:
     (before_ms,) = _TIMESTAMP.unpack_from(batch, _MAX_TIMESTAMP_POSITION)
     changed = bytearray(batch)
     _TIMESTAMP.pack_into(changed, _MAX_TIMESTAMP_POSITION, before_ms + 1)

@@ -32,8 +32,8 @@ class Authority:
 
     def __init__(self, name: str) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        subject = _named(f"Kraftprobe run {name}")
-        unsigned = _unsigned(subject, self._key, subject, self._key).add_extension(
+        subject = _common_name(f"Kraftprobe run {name}")
+        unsigned = _builder(subject, self._key, subject, self._key).add_extension(
             x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
         usage = x509.KeyUsage(
@@ -61,7 +61,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         names = [_general_name(host) for host in dict.fromkeys(hosts)]
         certificate = (
-            _unsigned(_named(name), key, self._certificate.subject, self._key)
+            _builder(_common_name(name), key, self._certificate.subject, self._key)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .sign(self._key, hashes.SHA256())
@@ -70,7 +70,7 @@ class Authority:
         return (private + certificate.public_bytes(Encoding.PEM)).decode()
 
 
-def _unsigned(
+def _builder(
     subject: x509.Name,
     key: ec.EllipticCurvePrivateKey,
     issuer: x509.Name,
@@ -97,7 +97,7 @@ def _unsigned(
     )
 
 
-def _named(name: str) -> x509.Name:
+def _common_name(name: str) -> x509.Name:
     common = name[:_COMMON_NAME_CHARACTERS_MAX]
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 

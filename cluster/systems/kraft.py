@@ -80,14 +80,14 @@ API_VERSIONS_PING = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 """ApiVersions (18) version 0, correlation id 0, no client id: every Kafka listener answers it."""
 
 
-def _known(key: str) -> str:
+def _check_key(key: str) -> str:
     if key not in NODE_SETTINGS:
         raise ValueError(unknown("node setting", key, NODE_SETTINGS))
     return key
 
 
 NodeSettings = dict[
-    Annotated[str, AfterValidator(_known)],
+    Annotated[str, AfterValidator(_check_key)],
     Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)],
 ]
 """Some of `NODE_SETTINGS` with other values, as a plan holds them."""
@@ -152,7 +152,10 @@ class KraftSystem(KraftLayout):
         security: RunSecurity | None = None,
         image: Image | None = None,
     ) -> None:
-        self.node_settings: Mapping[str, int] = {**NODE_SETTINGS, **_checked(node_settings or {})}
+        self.node_settings: Mapping[str, int] = {
+            **NODE_SETTINGS,
+            **_check_settings(node_settings or {}),
+        }
         self.mutant = mutant
         self.image = None if image is None else image.id
         self._security = security
@@ -215,7 +218,7 @@ class KraftSystem(KraftLayout):
         return {"PYTHONUNBUFFERED": "1"}
 
 
-def _checked(node_settings: Mapping[str, Any]) -> Mapping[str, int]:
+def _check_settings(node_settings: Mapping[str, Any]) -> Mapping[str, int]:
     """Check a plan's node settings. Raises SettingError."""
     checked: Mapping[str, int] = _SETTINGS.read(dict(node_settings), place=("node_settings",))
     if not 1 <= checked.get(LOG_DIRS, 1) <= LOG_DIRS_MAX:
@@ -224,7 +227,7 @@ def _checked(node_settings: Mapping[str, Any]) -> Mapping[str, int]:
 
 
 def _check(request: SystemRequest) -> None:
-    _checked(request.node_settings)
+    _check_settings(request.node_settings)
 
 
 def _create(request: SystemRequest) -> KraftSystem:

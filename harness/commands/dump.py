@@ -52,7 +52,9 @@ class _Records:
             click.echo("\n]" if self._any else "[]")
 
 
-def _dumped(paths: Sequence[Path], dump: Callable[[Path, str, _Records], int], shown: Shown) -> int:
+def _dump_paths(
+    paths: Sequence[Path], dump: Callable[[Path, str, _Records], int], shown: Shown
+) -> int:
     records, code = _Records(shown), EXIT_USAGE
     try:
         code = for_each(paths, lambda path, name: dump(path, name, records))
@@ -76,7 +78,7 @@ def dump_log(folders: tuple[Path, ...], shown: Shown) -> int:
     of data. With several logs, the field `log` of each line names the log. A damaged log does not
     stop the others.
     """
-    return _dumped([log for folder in folders for log in _logs(folder)], _dump_log, shown)
+    return _dump_paths([log for folder in folders for log in _logs(folder)], _dump_log, shown)
 
 
 def _logs(folder: Path) -> list[Path]:
@@ -118,7 +120,7 @@ def dump_snapshot(files: tuple[Path, ...], shown: Shown) -> int:
 
     With several files, the field `snapshot` of each line names the file.
     """
-    return _dumped(files, _dump_snapshot, shown)
+    return _dump_paths(files, _dump_snapshot, shown)
 
 
 def _dump_snapshot(file: Path, name: str, records: _Records) -> int:

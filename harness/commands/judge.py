@@ -158,7 +158,7 @@ def check(
 
     Exit code: that of the worst: 1 FAIL, 2 could not be judged, 3 UNKNOWN, 4 UNDER-EXERCISED.
     """
-    named = [_named(text) for text in more]
+    named = [_parse_option(text) for text in more]
     given: dict[str, Any] = {
         "model": model,
         "algorithm": algorithm,
@@ -225,7 +225,7 @@ def _value(option: str, text: str) -> Any:
     return forms[0]
 
 
-def _named(text: str) -> tuple[str, Any]:
+def _parse_option(text: str) -> tuple[str, Any]:
     """Return the name of an option, however Jepsen or Elle spells it, and its value."""
     name, equals, value = text.partition("=")
     if not equals:

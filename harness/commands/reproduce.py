@@ -60,7 +60,7 @@ def reproduce(
         for fault in red.left_out:
             click.echo(f"left out: {fault}, which no simulated world has")
     began = time.monotonic()
-    state = _searched(red, began, _SHARE * limit_s, shown)
+    state = _search(red, began, _SHARE * limit_s, shown)
     spent_s = time.monotonic() - began
     document = {
         "found": state.found is not None,
@@ -79,7 +79,7 @@ def reproduce(
     return 0
 
 
-def _searched(red: RedRun, began: float, limit_s: float, shown: Shown) -> Search:
+def _search(red: RedRun, began: float, limit_s: float, shown: Shown) -> Search:
     stopped = False
 
     def stop() -> None:

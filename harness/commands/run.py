@@ -180,7 +180,7 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
         document.pop("workload_options", None)
     _schedule(asked, document)
     if isinstance(document.get("expectations"), dict):
-        document["expectations"] = _rescaled(given, document)
+        document["expectations"] = _rescale(given, document)
     document.setdefault("seed", random.randrange(_SEED_MAX))
     document["campaign"] = campaign
     return document
@@ -245,7 +245,7 @@ def _system(asked: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, 
     return changed
 
 
-def _rescaled(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+def _rescale(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     """Scale a campaign's expectations to the length, rate and faults of the command line.
 
     A plan of half the length expects half the operations and half the leader changes. Other nodes,

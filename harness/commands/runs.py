@@ -113,9 +113,9 @@ def show(run: Path, *, as_json: bool) -> int:
         print_document(document)
         return 0
     for name, value in entry.row.to_json().items():
-        click.echo(f"{name:<18} {_shown(value)}")
+        click.echo(f"{name:<18} {_render(value)}")
     for check in checks:
-        click.echo(f"{check.status:<18} {check.checker}: {_shown(check.summary)}")
+        click.echo(f"{check.status:<18} {check.checker}: {_render(check.summary)}")
     return 0
 
 
@@ -139,7 +139,7 @@ def diff(first: Path, second: Path, *, as_json: bool) -> int:
         return 0
     width = max(map(len, unlike), default=0)
     for name, (before, after) in unlike.items():
-        click.echo(f"{_shown(name):<{width}}  {_shown(before)}  →  {_shown(after)}")
+        click.echo(f"{_render(name):<{width}}  {_render(before)}  →  {_render(after)}")
     if not unlike:
         click.echo("nothing differs")
     return 0
@@ -273,9 +273,9 @@ def query(sql: str, runs: Path, uri: str | None, *, as_json: bool, **wanted: Any
     if as_json:
         print_document(rows)
         return 0
-    table = Table(*(escape(_shown(name)) for name in found.column_names), box=None)
+    table = Table(*(escape(_render(name)) for name in found.column_names), box=None)
     for row in rows:
-        table.add_row(*(Text(_shown(row[name])) for name in found.column_names))
+        table.add_row(*(Text(_render(row[name])) for name in found.column_names))
     Console(width=_WIDTH, soft_wrap=True).print(table)
     return 0
 
@@ -355,7 +355,7 @@ def _show(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
         return
     table = Table(*(escape(name) for name in rows[0]), box=None)
     for row in rows:
-        table.add_row(*(Text(_shown(value)) for value in row.values()))
+        table.add_row(*(Text(_render(value)) for value in row.values()))
     Console(width=_WIDTH, soft_wrap=True).print(table)
 
 
@@ -388,7 +388,7 @@ def _flatten(prefix: str, value: object, found: dict[str, Any]) -> None:
         found[prefix] = value
 
 
-def _shown(value: object, limit: int = 300) -> str:
+def _render(value: object, limit: int = 300) -> str:
     """Return a value of unknown origin as one line."""
     if value is None:
         return "-"

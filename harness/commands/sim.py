@@ -140,7 +140,7 @@ def replay(file: Path, out: Path | None, shown: Shown) -> int:
         plan = simulated(read_document(file))
     if out is not None:
         return _run_stored(plan, out, shown)
-    found = _found(read_document(file))
+    found = _recorded_violation(read_document(file))
     wanted = None if found is None else str(found.get("property"))
     # Judge the recorded property alone: another may be violated earlier and would end the run.
     played, result = run(plan, None if wanted is None else frozenset({wanted}))
@@ -197,14 +197,14 @@ def _lines(plan: Plan, result: SimResult, short: Sequence[str]) -> Iterator[str]
         yield f"  too little was tried: {explanation}"
     mutant = f" (MUTANT {plan.mutant}: a deliberately faulty node)" if plan.mutant else ""
     yield (
-        f"{_coloured(result.verdict)} {plan.campaign}: {figures.get('operations', 0)} operations "
+        f"{_colour(result.verdict)} {plan.campaign}: {figures.get('operations', 0)} operations "
         f"({figures.get('ok', 0)} ok), "
         f"{figures.get('faults', 0)} faults, {figures.get('simulated_s', 0):g} simulated seconds "
         f"in {figures.get('cpu_s', 0):.2f} s{mutant}"
     )
 
 
-def _coloured(status: Status) -> str:
+def _colour(status: Status) -> str:
     return click.style(
         status.value, fg={"PASS": "green", "FAIL": "red"}.get(status.value, "yellow")
     )
@@ -278,7 +278,7 @@ def simulated(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
     return in_simulation({"seed": random.randrange(_SEED_MAX), **document}, mutant)
 
 
-def _found(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _recorded_violation(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the recorded violation of a stored plan, if any."""
     found = document.get("found")
     return found if isinstance(found, dict) else None

@@ -42,7 +42,7 @@ class PolicyError(UsageError):
     """The policy cannot be used; one line says why."""
 
 
-def _known(kind: str, names: Collection[str]) -> AfterValidator:
+def _validate_names(kind: str, names: Collection[str]) -> AfterValidator:
     def check(name: str) -> str:
         if name not in names:
             raise ValueError(unknown(kind, name, names))
@@ -51,10 +51,10 @@ def _known(kind: str, names: Collection[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-Backend = Annotated[str, _known("backend", tuple(BACKENDS))]
-Workload = Annotated[str, _known("workload", tuple(WORKLOADS))]
+Backend = Annotated[str, _validate_names("backend", tuple(BACKENDS))]
+Workload = Annotated[str, _validate_names("workload", tuple(WORKLOADS))]
 System = Annotated[str, AfterValidator(lambda name: system_named(name).name)]
-Figure = Annotated[str, _known("figure", tuple(FIGURES))]
+Figure = Annotated[str, _validate_names("figure", tuple(FIGURES))]
 Count = Annotated[int, Field(strict=True, ge=0, le=_COUNT_MAX)]
 AtLeastOne = Annotated[int, Field(strict=True, ge=1, le=_COUNT_MAX)]
 Seconds = Annotated[float, Field(strict=True, ge=0.001, le=_SECONDS_MAX)]

@@ -30,7 +30,7 @@ def hold_against(entry: GateEntry, each: Each, now: dt.datetime) -> GateEntry:
         return entry
     broken = [*_origin(facts, each, now)]
     if facts.mutant is None:
-        broken += [*_kind(facts, each), *_amount(facts, each), *_kept(facts, each)]
+        broken += [*_kind(facts, each), *_amount(facts, each), *_check_limits(facts, each)]
     lines = [(status, one_line(reason)) for status, reason in broken]
     return entry.held_against(lines) if lines else entry
 
@@ -88,7 +88,7 @@ def _amount(facts: Facts, each: Each) -> Iterator[Held]:
         )
 
 
-def _kept(facts: Facts, each: Each) -> Iterator[Held]:
+def _check_limits(facts: Facts, each: Each) -> Iterator[Held]:
     for figure, limit_s, what in (
         ("unavailability_s", each.unavailability_max_s, "nothing was served for {}"),
         ("recovery_s", each.recovery_max_s, "after a fault it took {} until writes were served"),

@@ -33,7 +33,7 @@ def comparisons_of(
     if again:
         sentence = f"{one_line(min(again))} is among the runs and in the baseline: nothing compares"
         return [Requirement("baseline", Status.UNKNOWN, sentence)]
-    old, new = by_stratum(_measured(earlier)), by_stratum(_measured(entries))
+    old, new = by_stratum(_figures(earlier)), by_stratum(_figures(entries))
     if not new:
         return [Requirement("baseline", Status.UNKNOWN, "no run passes that could be compared")]
     names = [(stratum, figure) for stratum in new for figure in baseline.figures]
@@ -41,7 +41,7 @@ def comparisons_of(
     return [_requirement(each) for each in compare_all(names, new, old, **shares)]
 
 
-def _measured(entries: Sequence[GateEntry]) -> Iterator[tuple[Stratum, Mapping[str, float]]]:
+def _figures(entries: Sequence[GateEntry]) -> Iterator[tuple[Stratum, Mapping[str, float]]]:
     for entry in each_once(entries):
         facts = entry.facts
         if entry.passed and facts is not None and facts.mutant is None and facts.figures:

@@ -22,7 +22,7 @@ def requirements_of(policy: Policy, entries: Sequence[GateEntry]) -> list[Requir
     """Judge each requirement and each canary over what the gate says of the runs."""
     counted = each_once(entries)
     release = [e.facts for e in counted if e.passed and e.facts and e.facts.mutant is None]
-    found = [_required(require, release) for require in policy.require]
+    found = [_requirement(require, release) for require in policy.require]
     return [*found, *(_canary(canary, counted) for canary in policy.canary)]
 
 
@@ -36,7 +36,7 @@ def each_once(entries: Sequence[GateEntry]) -> list[GateEntry]:
     return list(kept.values())
 
 
-def _required(require: Require, runs: Iterable[Facts]) -> Requirement:
+def _requirement(require: Require, runs: Iterable[Facts]) -> Requirement:
     matching = [facts for facts in runs if _matches(require, facts)]
     seeds = {seed for facts in matching for seed in facts.seeds}
     bit = {fault for facts in matching for fault, count in facts.faults.items() if count}

@@ -245,7 +245,7 @@ def run_on_spark(batch: Batch, spark: Any, on_row: Callable[[Row], None]) -> Non
             on_row(row)
 
     for wave in batch.waves():
-        found = _collected(spark, wave, lambda: report(batch.stored()))
+        found = _collect(spark, wave, lambda: report(batch.stored()))
         others = {digest for digest in found if isinstance(digest, str)}
         for rows in found:
             if not isinstance(rows, str):
@@ -259,7 +259,7 @@ def run_on_spark(batch: Batch, spark: Any, on_row: Callable[[Row], None]) -> Non
             return
 
 
-def _collected(
+def _collect(
     spark: Any, wave: Sequence[Chunk], meanwhile: Callable[[], None]
 ) -> list[list[Row] | str]:
     """Run the chunks of a wave as tasks; `meanwhile` is called each second until they have ended.

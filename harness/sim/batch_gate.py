@@ -129,7 +129,7 @@ def _again(plan: BatchPlan, code: str, rows: Mapping[int, Row]) -> tuple[Status,
     ):
         run_plainly(batch, lambda row: None)  # noqa: ARG005  (no progress is shown)
         fresh = batch.rows
-    unlike = [s for s in sorted(fresh) if _determined(fresh[s]) != _determined(rows[s])]
+    unlike = [s for s in sorted(fresh) if _fixed_part(fresh[s]) != _fixed_part(rows[s])]
     if not unlike:
         return Status.PASS, "judged again: the same"
     seed = unlike[0]
@@ -141,7 +141,7 @@ def _again(plan: BatchPlan, code: str, rows: Mapping[int, Row]) -> tuple[Status,
     return status, f"judged again: {len(unlike)} of {len(fresh)} seeds differ: {how}"
 
 
-def _determined(row: Row) -> tuple[Any, ...]:
+def _fixed_part(row: Row) -> tuple[Any, ...]:
     """Return the parts of a row that the code and the seed alone determine: all but CPU time."""
     figures = json.loads(row["statistics"])
     return (

@@ -162,7 +162,7 @@ def _ongaro(random: Random, unit_ms: float, nodes: int) -> list[Step]:
     ]
 
 
-def _wiped(random: Random, unit_ms: float, nodes: int) -> list[Step]:
+def _wipe(random: Random, unit_ms: float, nodes: int) -> list[Step]:
     """A record is on two voters only; one of them is wiped, and the other goes down."""
     del nodes
     span = round(unit_ms * random.uniform(0.3, 1.0), 1)
@@ -187,4 +187,4 @@ def _wiped(random: Random, unit_ms: float, nodes: int) -> list[Step]:
     ]
 
 
-_SHAPED: tuple[Callable[[Random, float, int], list[Step]], ...] = (_half, _ongaro, _wiped)
+_SHAPED: tuple[Callable[[Random, float, int], list[Step]], ...] = (_half, _ongaro, _wipe)

@@ -172,16 +172,16 @@ class ImageSight:
         self.looks += 1
         before, self._partitions = self._partitions, _entries(state.partitions)
         changed: dict[PartitionKey, PartitionRegistration] = {}
-        for key in _changed(before, self._partitions):
+        for key in _changed_keys(before, self._partitions):
             old, new = before.get(key), self._partitions.get(key)
             for registration, sign in ((old, -1), (new, 1)):
                 if registration is not None:
                     self.digest = (self.digest + sign * hash((key, registration))) & _HASH_MASK
             if new is not None:
                 changed[key] = new
-        return Changes(changed, self._affected(state, changed))
+        return Changes(changed, self._affected_partitions(state, changed))
 
-    def _affected(
+    def _affected_partitions(
         self, state: MetadataState, changed: dict[PartitionKey, PartitionRegistration]
     ) -> dict[PartitionKey, PartitionRegistration]:
         topics, self._topics = self._topics, _entries(state.topics)
@@ -192,7 +192,7 @@ class ImageSight:
         # workload are written to that of all brokers.
         resources = [
             resource
-            for resource, name in _changed(configs, self._configs)
+            for resource, name in _changed_keys(configs, self._configs)
             if name == MIN_INSYNC_REPLICAS
         ]
         if features != self._features or any(
@@ -200,14 +200,14 @@ class ImageSight:
         ):
             return self._partitions
         affected = dict(changed)
-        moved = set(_changed(brokers, self._brokers))
+        moved = set(_changed_keys(brokers, self._brokers))
         if moved:
             affected |= {
                 key: registration
                 for key, registration in self._partitions.items()
                 if not moved.isdisjoint(_brokers_of(registration))
             }
-        touched = [topics.get(topic) for topic in _changed(topics, self._topics)]
+        touched = [topics.get(topic) for topic in _changed_keys(topics, self._topics)]
         touched += [state.topic_by_name(resource.name) for resource in resources]
         for topic in touched:
             for index in range(topic.partition_count if topic is not None else 0):
@@ -223,7 +223,7 @@ def _entries(of: StateMap[K, V]) -> dict[K, V]:
     return of.entries()
 
 
-def _changed(before: dict[K, V], after: dict[K, V]) -> Iterator[K]:
+def _changed_keys(before: dict[K, V], after: dict[K, V]) -> Iterator[K]:
     """Yield the keys that were added, replaced or removed."""
     kept = 0
     for key, value in after.items():

@@ -157,7 +157,7 @@ class _Run:
         )
         world = self._backend.world
         # The monitor first: it must judge an event before a strand acts on it.
-        ImageWatch(world, watch(world, lambda seen: self._broken(seen.property, seen.explanation)))
+        ImageWatch(world, watch(world, lambda seen: self._report(seen.property, seen.explanation)))
         self._watch = Watch(world)
         self._recorder = Recorder(
             journal, lambda: self._scheduler.now_ms / 1000.0, WORLD_CLOCK, {"seed": plan.seed}
@@ -174,21 +174,21 @@ class _Run:
             self._view,
             self._recorder,
             self._clients.ask,
-            self._broken,
+            self._report,
         )
         self._reads: FinalReads | None = None
         self._fault_phase_ms = 0.0
-        self._watch.listeners.append(self._heard)
-        world.on_end.append(self._ended)
+        self._watch.listeners.append(self._on_event)
+        world.on_end.append(self._on_end)
 
     def play(self) -> Played:
         began = time.process_time()
         try:
             virtual.run(self._main(), self._scheduler)
         except BusyLoopError as error:
-            self._broken("progress", str(error), "busy loop")
+            self._report("progress", str(error), "busy loop")
         except virtual.Stalled as error:
-            self._broken("progress", str(error), "stalled")
+            self._report("progress", str(error), "stalled")
         return Played(
             self._plan,
             self._events,
@@ -203,7 +203,7 @@ class _Run:
             self._violations.wanted,
         )
 
-    def _broken(self, name: str, explanation: str, *causes: str) -> None:
+    def _report(self, name: str, explanation: str, *causes: str) -> None:
         self._violations.add(Violation(name, explanation, causes))
 
     async def _main(self) -> None:
@@ -225,7 +225,7 @@ class _Run:
         try:
             await self._backend.up()
         except BackendError as error:
-            self._broken("node-died", str(error), generalised(str(error)))
+            self._report("node-died", str(error), generalised(str(error)))
             return
         await self._first_leader()
         recorder.note("phase", {"name": "faults"})
@@ -322,14 +322,14 @@ class _Run:
             self._player.op_ended,
         )
 
-    def _heard(self, node: str, event: str, fields: Mapping[str, object]) -> None:
+    def _on_event(self, node: str, event: str, fields: Mapping[str, object]) -> None:
         if event == "claim":
             epoch = fields["epoch"]
             assert isinstance(epoch, int), "docs/evidence.md"
             self._believed.learn(node, epoch)
             self._recorder.note("leader", {"leader": node, "epoch": epoch})
 
-    def _ended(self, process: Process) -> None:
+    def _on_end(self, process: Process) -> None:
         """Judge the death of a node that no fault killed."""
         deaths = self._backend.world.deaths
         if not deaths or deaths[-1].node != process.name:
@@ -338,10 +338,10 @@ class _Run:
         if death.incarnation != process.incarnation:
             return
         self._player.excuses.judge(
-            death, lambda: self._excused(death.node), lambda: self._violations.died(death)
+            death, lambda: self._restart(death.node), lambda: self._violations.died(death)
         )
 
-    def _excused(self, node: str) -> None:
+    def _restart(self, node: str) -> None:
         """Start a node whose storage failed late, after the heals that would start it."""
         if self._player.stopped:
             self._scheduler.call_later(_RESTART_MS, lambda: self._start(node))

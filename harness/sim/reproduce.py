@@ -90,7 +90,7 @@ def red_run(plan: Plan, results: RunResults, events: Sequence[Event]) -> RedRun:
     wanted = {check.checker for check in failed}
     for check in failed:
         wanted |= {str(row.get("property") or row.get("kind")) for row in check.anomalies}
-    acted = list(_acted(plan, events))
+    acted = list(_acts(plan, events))
     left_out = sorted({act.fault for act in acted} & _NOT_SIMULATED)
     kept = tuple(act for act in acted if act.fault not in _NOT_SIMULATED)
     return RedRun(plan, frozenset(wanted), kept, tuple(left_out))
@@ -170,7 +170,7 @@ def _strand(act: Acted, random: Random, jitter_ms: float, *, by_role: bool) -> S
     )
 
 
-def _acted(plan: Plan, events: Sequence[Event]) -> Iterator[Acted]:
+def _acts(plan: Plan, events: Sequence[Event]) -> Iterator[Acted]:
     """Yield every verified fault, in order."""
     began_ms = _faults_began_ms(events)
     invoked: dict[tuple[str, int | str], Event] = {}

@@ -141,7 +141,7 @@ class Shrinker:
     def shrink(self, plan: Plan) -> Plan:
         """Shrink until a round changes nothing. The given plan must fail."""
         assert self.fails(plan), f"it does not violate {self.wanted}"
-        best = self._bounded(plan)
+        best = self._bound(plan)
         for name, single in (("cut short", self._end_early), ("strands", self._strands)):
             best = self._pass(name, single, best)
             self._be_brief(best)
@@ -171,7 +171,7 @@ class Shrinker:
         self.fails_again(best)
         return best
 
-    def _bounded(self, plan: Plan) -> Plan:
+    def _bound(self, plan: Plan) -> Plan:
         """Bound the events of candidates by those of this run, so that none runs for very long."""
         played = self._last_played(plan)
         most = 4 * played.backend.world.scheduler.events + _EVENTS_SPARE

@@ -24,12 +24,12 @@ class Watch(Followed):
         """Node -> its trace events except the everyday ones."""
         world.on_start.append(lambda process: self.note_start(process.name))
         world.on_end.append(lambda process: self.note_end(process.name))
-        world.observers.append(self._heard)
+        world.observers.append(self._on_event)
 
     async def follow(self) -> None:
         """Do nothing: the world calls the observers."""
 
-    def _heard(self, process: Process, event: str, fields: dict[str, Any]) -> None:
+    def _on_event(self, process: Process, event: str, fields: dict[str, Any]) -> None:
         if event not in _EVERYDAY:
             now_ms = self.world.scheduler.now_ms
             self.noted[process.name].append((now_ms, process.incarnation, event, fields))

@@ -52,7 +52,7 @@ def draw_part(
     ]
     bars += [_annotation_bar(annotation) for annotation in annotations]
     lanes, heads = _lanes(bars)
-    texts = [model.operation_text(_seen(operation)) for operation in part.operations]
+    texts = [model.operation_text(_model_view(operation)) for operation in part.operations]
     height = _TOP_PX + _ROW_PX * max(1, len(set(lanes)))
     pieces = [_head(row, lane) for lane, row in heads.items()]
     pieces += [
@@ -87,7 +87,7 @@ def _annotation_bar(annotation: Annotation) -> _Bar:
     return _Bar(row, annotation.start, end, None, annotation)
 
 
-def _seen(operation: Operation[Any, Any]) -> Operation[Any, Any]:
+def _model_view(operation: Operation[Any, Any]) -> Operation[Any, Any]:
     """Return the operation as the model saw it."""
     if operation.return_ is not None:
         return operation

@@ -63,7 +63,7 @@ def test_a_handler_that_fails_itself_ends_with_70(monkeypatch, capfd):
     def fails(_):
         raise MemoryError
 
-    monkeypatch.setattr(cli, "_reported", fails)
+    monkeypatch.setattr(cli, "_report_of", fails)
     assert cli._report(MemoryError(), None) == 70
     assert capfd.readouterr().err.count("\n") == 1
 

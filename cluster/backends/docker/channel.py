@@ -80,7 +80,7 @@ class Channel:
         }
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         try:
-            writer = await self._opened()
+            writer = await self._open()
             self._waiting[number] = answer
             writer.write(json.dumps(request).encode() + b"\n")
             async with asyncio.timeout(timeout_s + _GRACE_S):
@@ -104,7 +104,7 @@ class Channel:
                 await self._reading
             self._reading = None
 
-    async def _opened(self) -> asyncio.StreamWriter:
+    async def _open(self) -> asyncio.StreamWriter:
         async with self._opening:
             if self._writer is None:
                 await self.close()
@@ -140,7 +140,7 @@ class Channel:
                     continue
                 *lines, pending = (pending + data).split(b"\n")
                 for line in lines:
-                    self._answered(line)
+                    self._on_answer(line)
         except _NotAnAnswerError as error:
             self._hang_up(str(error))
         except (OSError, asyncio.IncompleteReadError):
@@ -148,7 +148,7 @@ class Channel:
             reason = _last_line(complaint) or _last_line(pending)
             self._hang_up(reason or "the connection ended")
 
-    def _answered(self, line: bytes) -> None:
+    def _on_answer(self, line: bytes) -> None:
         """Hand an answer to its request.
 
         Any other line makes the whole stream untrustworthy: the engine, too, writes here, when it

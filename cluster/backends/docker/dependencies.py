@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 def requirements() -> Mapping[str, metadata.Distribution]:
     """Find every distribution that a node needs, by normalised name, sorted."""
     providers = metadata.packages_distributions()
-    due = [name for top in sorted(_imported()) for name in providers.get(top, ())]
+    due = [name for top in sorted(_imports()) for name in providers.get(top, ())]
     return with_requirements([*due, *ALWAYS])
 
 
@@ -37,7 +37,7 @@ def with_requirements(names: Iterable[str]) -> dict[str, metadata.Distribution]:
     due = list(names)
     found: dict[str, metadata.Distribution] = {}
     while due:
-        name = _normalised(due.pop())
+        name = _normalise(due.pop())
         if name in found:
             continue
         try:
@@ -45,11 +45,11 @@ def with_requirements(names: Iterable[str]) -> dict[str, metadata.Distribution]:
         except metadata.PackageNotFoundError:
             continue  # declared for another platform or as an extra
         found[name] = distribution
-        due += _declared(distribution)
+        due += _declared_modules(distribution)
     return dict(sorted(found.items()))
 
 
-def _imported() -> set[str]:
+def _imports() -> set[str]:
     """Name the top-level modules that the node's program imports and the library does not have."""
     tops: set[str] = set()
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -63,7 +63,7 @@ def _imported() -> set[str]:
     return tops - set(sys.stdlib_module_names) - {"cluster", "extensions"}
 
 
-def _declared(distribution: metadata.Distribution) -> Iterator[str]:
+def _declared_modules(distribution: metadata.Distribution) -> Iterator[str]:
     for line in distribution.requires or ():
         if "extra" in line.partition(";")[2]:
             continue
@@ -72,5 +72,5 @@ def _declared(distribution: metadata.Distribution) -> Iterator[str]:
         yield name.group()
 
 
-def _normalised(name: str) -> str:
+def _normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()

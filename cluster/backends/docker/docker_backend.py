@@ -57,7 +57,7 @@ class DockerBackend(HostedBackend):
             run_folder,
             node_count,
             run_id,
-            make_abilities=lambda _: self._equipped(),
+            make_abilities=lambda _: self._equip(),
         )
         self._needs = frozenset(needs)
         outside = self._outside()
@@ -91,7 +91,7 @@ class DockerBackend(HostedBackend):
         if "disks" in self._needs:
             await self._disks.prepare(node)
 
-    def _equipped(self) -> Abilities:
+    def _equip(self) -> Abilities:
         loss = ContainerLoss(self, self._containers)
         self.before_start.insert(0, loss.ensure)
         interpreter = self._containers.interpreter

@@ -156,7 +156,7 @@ class DockerProvider:
             image = await self._image()
             self._say(f"making {len(nodes)} containers and their network")
             network = await in_thread(
-                make_network, self._connected(), f"kraftprobe-{self.run_id}", self._labels()
+                make_network, self._connect(), f"kraftprobe-{self.run_id}", self._labels()
             )
             hosts = await asyncio.gather(*(self._make_host(image, network, n) for n in nodes))
             self.hosts = dict(zip(nodes, hosts, strict=True))
@@ -202,7 +202,7 @@ class DockerProvider:
             words = await self._entering(host, host.root, command, environment)
             environment, user = {}, _ROOT
         exec_id, pid = await in_thread(self._exec, host.container, words, environment, user)
-        process = ExecProcess(self._connected(), exec_id, pid, host, Path(host.folder) / output)
+        process = ExecProcess(self._connect(), exec_id, pid, host, Path(host.folder) / output)
         self._started.append(process)
         if output == NODE_OUTPUT:
             self._nodes[node] = process
@@ -286,7 +286,7 @@ class DockerProvider:
             engine.FOLDER_LABEL: str(self._run_folder),
         }
 
-    def _connected(self) -> docker.DockerClient:
+    def _connect(self) -> docker.DockerClient:
         if self._client is None:
             raise BackendError("the containers are gone")
         return self._client
@@ -301,8 +301,7 @@ class DockerProvider:
         if self._image_of_nodes is not None:
             root = await in_thread(self._create_root, self._image_of_nodes, container, node, folder)
         channel, user_channel = (
-            Channel(self._connected(), str(container.id), node, user)
-            for user in (_ROOT, self._user)
+            Channel(self._connect(), str(container.id), node, user) for user in (_ROOT, self._user)
         )
         return DockerHost(
             node=node,
@@ -317,7 +316,7 @@ class DockerProvider:
         )
 
     def _create(self, image: str, network: Network, node: str, folder: Path) -> Container:
-        client = self._connected()
+        client = self._connect()
         fixed = client.api.create_endpoint_config(ipv4_address=network.address(node))
         return client.containers.create(
             image,
@@ -343,7 +342,7 @@ class DockerProvider:
         mounts = [Mount(str(folder), str(folder), type="bind")]
         if (library := clocks.library()) is not None:
             mounts.append(Mount(str(CLOCK_LIBRARY), str(library), type="bind", read_only=True))
-        return self._connected().containers.create(
+        return self._connect().containers.create(
             **at_rest(image, self.run_id),
             name=f"{beside.name}-root",
             labels={**self._labels(), engine.NODE_LABEL: node},
@@ -354,7 +353,7 @@ class DockerProvider:
 
     async def _start_containers(self, host: DockerHost) -> None:
         await in_thread(host.container.start)
-        await self._seen(host)
+        await self._check_visibility(host)
         if host.root is not None:
             await in_thread(host.root.start)
 
@@ -386,7 +385,7 @@ class DockerProvider:
         user: str,
     ) -> tuple[str, int]:
         """Start a process in the container; answers the exec's id and the process's number here."""
-        api = self._connected().api
+        api = self._connect().api
         created = api.exec_create(
             str(container.id),
             list(command),
@@ -401,7 +400,7 @@ class DockerProvider:
         wait_executed(pid)
         return exec_id, pid
 
-    async def _seen(self, host: DockerHost) -> None:
+    async def _check_visibility(self, host: DockerHost) -> None:
         """Make sure that the container's processes can be watched from here."""
         pid = await in_thread(self._first_process, host.container)
         if inner_pid(pid) != 1:

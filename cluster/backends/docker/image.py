@@ -71,7 +71,7 @@ def _ensure(client: docker.DockerClient, say: Say) -> str:
     if asked:
         base = _asked_base(client, asked, say)
     else:
-        base = DEFAULT_BASE if _pulled(client, DEFAULT_BASE, say) else _own_base(client, say)
+        base = DEFAULT_BASE if _pull(client, DEFAULT_BASE, say) else _own_base(client, say)
     tag = _tag(base, wanted)
     say(f"building the image {tag} on {base} (once; kept for later runs)")
     context = _context(
@@ -101,7 +101,7 @@ def _asked_base(client: docker.DockerClient, base: str, say: Say) -> str:
     return base
 
 
-def _pulled(client: docker.DockerClient, base: str, say: Say) -> bool:
+def _pull(client: docker.DockerClient, base: str, say: Say) -> bool:
     """Whether the engine has the base or can fetch it."""
     if has(client, base):
         return True

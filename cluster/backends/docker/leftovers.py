@@ -57,7 +57,7 @@ def remove_things(client: docker.DockerClient, things: list[LeftThing]) -> list[
     for kind in ("container", "network"):
         some = [thing for thing in things if thing.kind == kind]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            gone = list(pool.map(lambda thing: _removed(client, thing), some))
+            gone = list(pool.map(lambda thing: _remove(client, thing), some))
         left += [thing for thing, is_gone in zip(some, gone, strict=True) if not is_gone]
     return left
 
@@ -91,7 +91,7 @@ def _is_left(marks: Mapping[str, str], runs: Path | None, run_id: str | None) ->
     return state_of(ProcessIdentity(int(pid), started)) is NodeState.DEAD
 
 
-def _removed(client: docker.DockerClient, thing: LeftThing) -> bool:
+def _remove(client: docker.DockerClient, thing: LeftThing) -> bool:
     def act() -> None:
         if thing.kind == "container":
             client.api.remove_container(thing.id, force=True, v=True)

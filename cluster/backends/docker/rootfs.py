@@ -55,14 +55,14 @@ def packed() -> bytes:
     Raises BackendError where a tool is missing that cannot be done without, or cannot be read.
     """
     try:
-        return _packed()
+        return _pack()
     except OSError as error:
         raise BackendError(
             f"no registry can be reached, and no base can be made from this machine: {error}"
         ) from error
 
 
-def _packed() -> bytes:
+def _pack() -> bytes:
     """Pack it. Raises OSError where a file cannot be read."""
     data = io.BytesIO()
     archive = tarfile.TarFile(fileobj=data, mode="w", format=tarfile.GNU_FORMAT)

@@ -100,12 +100,12 @@ class FuseDisks:
         self._mounted.clear()
 
     async def _mount(self, host: Machine, folder: PurePath, node: str) -> None:
-        await self._checked(host, ["mkdir", "-p", str(folder)])
+        await self._run_checked(host, ["mkdir", "-p", str(folder)])
         label = mount_label(self._run_id, own_identity(), node)
         variables = [
             f"{name}={value}" for name, value in labels(self._run_id, support=True).items()
         ]
-        await self._checked(
+        await self._run_checked(
             host,
             [
                 *("env", *variables, host.interpreter, "-m", "cluster.backends.machine.faultfs"),
@@ -120,9 +120,9 @@ class FuseDisks:
         if done.exit_code != 0:
             done = await host.run(["fusermount3", "-u", str(folder)])
         if done.exit_code != 0:
-            await self._checked(host, ["umount", "-l", str(folder)])
+            await self._run_checked(host, ["umount", "-l", str(folder)])
 
-    async def _checked(self, host: Machine, command: list[str]) -> None:
+    async def _run_checked(self, host: Machine, command: list[str]) -> None:
         done = await host.run(command, timeout_s=_MOUNT_TIMEOUT_S)
         if done.exit_code != 0:
             lines = done.stderr.decode(errors="replace").strip().splitlines()
@@ -146,7 +146,7 @@ class FuseDisks:
             try:
                 request = {"verb": "set", "fault": DiskFault.FULL}
                 await self._ask(host, folder, request)
-                error = (await self._measured(host, folder, 2.0)).error
+                error = (await self._measure(host, folder, 2.0)).error
             finally:
                 await self._unmount(host, folder)
                 await host.run(["rmdir", str(folder)])
@@ -168,7 +168,7 @@ class FuseDisks:
 
     async def measure(self, node: str, timeout_s: float = 0.5) -> DiskMeasure:
         """See `Disks.measure`."""
-        return await self._measured(self._hosts[node], self._folders[node], timeout_s)
+        return await self._measure(self._hosts[node], self._folders[node], timeout_s)
 
     async def hits(self, node: str) -> Mapping[DiskFault, int]:
         """See `Disks.hits`."""
@@ -260,7 +260,7 @@ class FuseDisks:
             raise BackendError(f"{host.node}: the filesystem: {answer['error']}")
         return answer
 
-    async def _measured(self, host: Machine, folder: PurePath, timeout_s: float) -> DiskMeasure:
+    async def _measure(self, host: Machine, folder: PurePath, timeout_s: float) -> DiskMeasure:
         # `timeout` of coreutils ends it, and what it had written until then counts.
         command = ["timeout", "-s", "KILL", f"{timeout_s + 0.5:.3f}", host.interpreter]
         command += ["-I", "-S", "-c", source_of(disks.measure)]

@@ -98,7 +98,7 @@ class NetnsProvider:
         _refuse_without_tools()
         try:
             await self._start_keeper()
-            await self._checked(self._inside_hub(), _HUB_SETUP)
+            await self._run_checked(self._inside_hub(), _HUB_SETUP)
             for node in nodes:
                 self._hosts[node] = await self._make_host(node)
             await asyncio.gather(*(self._connect_host(host) for host in self._hosts.values()))
@@ -234,12 +234,12 @@ class NetnsProvider:
 
     async def _connect_host(self, host: NetnsHost) -> None:
         outer = f"kp-{host.node}"
-        await self._checked(
+        await self._run_checked(
             self._inside_hub(),
             f"link add {outer} type veth peer name {INTERFACE} netns {host.holder}\n"
             f"link set {outer} master {_BRIDGE} up\n",
         )
-        await self._checked(
+        await self._run_checked(
             self.entering(host.holder),
             f"link set lo up\naddress add {host.address}/{_PREFIX} dev {INTERFACE}\n"
             f"link set {INTERFACE} up\n",
@@ -249,7 +249,7 @@ class NetnsProvider:
         assert self._keeper is not None, "started"
         return self.entering(self._keeper.pid)
 
-    async def _checked(self, inside: tuple[str, ...], batch: str) -> None:
+    async def _run_checked(self, inside: tuple[str, ...], batch: str) -> None:
         environment = {**os.environ, **labels(self.run_id, support=True)}
         command = (*inside, "ip", "-batch", "-")
         done = await run_command(command, environment, batch.encode(), _KEEPER_TIMEOUT_S)

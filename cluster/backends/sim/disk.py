@@ -116,11 +116,11 @@ class MemoryDisk:
         self._syncing = self._landing = False
         self._error = self._next_error = None
         if keep == "written":
-            for _, file in self._named():
+            for _, file in self._named_files():
                 file.lose_process()
             return
         lost: list[File] = []
-        self.torn_path = next((path for path, file in self._named() if file.changes), "")
+        self.torn_path = next((path for path, file in self._named_files() if file.changes), "")
         for folder in self._folders.values():
             lost += [file for file in folder.names.values() if file not in lost]
             folder.lose_power(random, keep)
@@ -164,7 +164,7 @@ class MemoryDisk:
 
     def unsynced(self) -> dict[str, int]:
         """Count the bytes and files that a power loss may lose now."""
-        files = [file for _, file in self._named() if file.changes]
+        files = [file for _, file in self._named_files() if file.changes]
         size = sum(len(change.data) for file in files for change in file.changes)
         return {"bytes": size, "files": len(files)}
 
@@ -180,7 +180,7 @@ class MemoryDisk:
         for folder in self._folders.values():
             folder.sync()
 
-    def _named(self) -> list[tuple[str, File]]:
+    def _named_files(self) -> list[tuple[str, File]]:
         return [
             (f"{folder}/{name}" if folder else name, file)
             for folder, names in self._folders.items()

@@ -80,7 +80,7 @@ class File:
 
     def lose_power(self, random: Random, keep: Keep) -> None:
         """Keep what was synced and, as `keep` says, changes since."""
-        for change in self._kept(random, keep):
+        for change in self._keep(random, keep):
             change.apply_to(self.synced)
         self.content = bytearray(self.synced)
         self.changes.clear()
@@ -95,7 +95,7 @@ class File:
         for change in self.changes:
             change.apply_to(self.content)
 
-    def _kept(self, random: Random, keep: Keep) -> list[Change]:
+    def _keep(self, random: Random, keep: Keep) -> list[Change]:
         changes = list(self.changes)
         if keep == "nothing" or not changes:
             return []

@@ -90,18 +90,18 @@ class Call:
             # No refusal crosses a cut link: the request times out, and its outcome stays unknown.
             if not there.cut and not self._back.cut:
                 refused_ms = there.latency() + self._back.latency()
-                mesh.scheduler.call_later(refused_ms, self._refused, sender)
+                mesh.scheduler.call_later(refused_ms, self._on_refusal, sender)
             return
         self._target.calls[self] = None
         mesh.carry(there, message, self._serve, self._target, self._arrive_late, None)
         if not wants_response(message):
-            mesh.scheduler.call_later(0, self._sent, sender)  # the socket takes it, cut or not
+            mesh.scheduler.call_later(0, self._on_send, sender)  # the socket takes it, cut or not
 
     def disconnect(self) -> None:
         """Report to the sender that the other end died."""
         if not (self.done or self._back.cut):
             scheduler = self._mesh.scheduler
-            scheduler.call_later(self._back.latency(), self._disconnected, self._sender)
+            scheduler.call_later(self._back.latency(), self._on_disconnect, self._sender)
 
     def _arrive_late(self) -> None:
         """Deliver to the present incarnation of the target, as over a proxy's new connection."""
@@ -132,7 +132,7 @@ class Call:
             self._timer.cancel()
         self._on_reply(response)
 
-    def _sent(self) -> None:
+    def _on_send(self) -> None:
         assert self._target is not None
         self._target.calls.pop(self, None)
         if not self.done:
@@ -147,10 +147,10 @@ class Call:
     def _timed_out(self) -> None:
         self._fail(Failure.TIMED_OUT)
 
-    def _refused(self) -> None:
+    def _on_refusal(self) -> None:
         self._fail(Failure.NOT_SENT)
 
-    def _disconnected(self) -> None:
+    def _on_disconnect(self) -> None:
         self._fail(Failure.DISCONNECTED)
 
 

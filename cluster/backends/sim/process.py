@@ -161,12 +161,12 @@ class Process:
                 config.cluster_id,
                 config.node_id,
                 self._random,
-                lambda found: self._identified(config, pid, mutant, found),
+                lambda found: self._on_identity(config, pid, mutant, found),
             )
         except MetaPropertiesError as error:
             self.die(error)
 
-    def _identified(
+    def _on_identity(
         self, config: NodeConfig, pid: int, mutant: str | None, found: Mapping[str, Identity]
     ) -> None:
         if not self.alive:

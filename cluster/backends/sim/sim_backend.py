@@ -205,7 +205,7 @@ class SimBackend:
                 self.world.resume(node)
                 self.world.stop(node)
             try:
-                await asyncio.gather(*(self._ended(node) for node in self.nodes))
+                await asyncio.gather(*(self._await_end(node) for node in self.nodes))
             finally:
                 for node in self.nodes:
                     self.world.kill(node)
@@ -245,10 +245,10 @@ class SimBackend:
     async def stop(self, node: str) -> None:
         """See `Backend.stop`. A node that does not end is left running."""
         await self.terminate(node)
-        if not await self._ended(node):
+        if not await self._await_end(node):
             raise BackendError(f"{node} did not end within {STOP_TIMEOUT_S:g} s")
 
-    async def _ended(self, node: str) -> bool:
+    async def _await_end(self, node: str) -> bool:
         """Wait for the end of a node that was asked to stop; returns whether it came in time."""
         process = self.world.nodes[node].process
         if process is None or not process.alive:

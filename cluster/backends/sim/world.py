@@ -211,8 +211,8 @@ class SimWorld:
             node.disks,
             node.clock,
             self.seed,
-            self._traced,
-            self._died,
+            self._on_trace,
+            self._on_death,
         )
         for disk in node.disks.values():
             disk.power_on()
@@ -247,7 +247,7 @@ class SimWorld:
         node = self.nodes[name]
         if node.process is not None and node.process.alive:
             node.process.halt()
-            self._ended(node, keep or self.settings.power_loss, "was killed")
+            self._on_end(node, keep or self.settings.power_loss, "was killed")
 
     def wipe(self, name: str) -> None:
         """Replace the disk of a dead node, which is another replica when it starts again.
@@ -276,7 +276,7 @@ class SimWorld:
         def ended() -> None:
             if process.alive:
                 process.halt()
-                self._ended(node, "everything", "was stopped")
+                self._on_end(node, "everything", "was stopped")
             if done is not None:
                 done()
 
@@ -306,14 +306,14 @@ class SimWorld:
             except Exception as error:  # noqa: BLE001  (as in `Process.serve`)
                 process.die(error)
 
-    def _died(self, process: Process, reason: str) -> None:
+    def _on_death(self, process: Process, reason: str) -> None:
         node = self.nodes[process.name]
         tail = (f"fatal: {reason}",)
         if not node.is_doomed:
             self.deaths.append(Death(process.name, process.incarnation, EXIT_BROKEN, tail))
-        self._ended(node, "everything", reason)
+        self._on_end(node, "everything", reason)
 
-    def _ended(self, node: SimNode, keep: Keep, reason: str) -> None:
+    def _on_end(self, node: SimNode, keep: Keep, reason: str) -> None:
         assert node.process is not None
         node.is_doomed = False
         for hook in self.on_end:
@@ -411,7 +411,7 @@ class SimWorld:
         text = self._system.files(placement)["server.properties"]
         return parse_config(text, f"{name}/server.properties")
 
-    def _traced(self, process: Process, event: str, fields: TraceFields) -> None:
+    def _on_trace(self, process: Process, event: str, fields: TraceFields) -> None:
         if self.settings.trace_in_memory:
             self.nodes[process.name].events.append(
                 (

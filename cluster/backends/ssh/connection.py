@@ -88,11 +88,11 @@ def connect(entry: HostEntry, inventory: Inventory, node: str) -> paramiko.SSHCl
         transport.set_keepalive(_KEEPALIVE_S)
     except Exception as error:
         client.close()
-        raise _explained(error, host, entry, inventory) from error
+        raise _explain(error, host, entry, inventory) from error
     return client
 
 
-def _explained(
+def _explain(
     error: Exception, host: str, entry: HostEntry, inventory: Inventory
 ) -> NotConnectedError:
     reason = " ".join(str(error).split()) or type(error).__name__

@@ -35,14 +35,14 @@ class SshBackend(HostedBackend):
             run_folder,
             node_count,
             run_id,
-            make_abilities=lambda _: self._equipped(needs),
+            make_abilities=lambda _: self._equip(needs),
         )
 
     async def read_trace(self, node: str, offset: int) -> bytes:
         """See `Backend.read_trace`."""
         return await self._hosts.read_from(node, self.system.trace_source(PurePath()), offset)
 
-    def _equipped(self, needs: Collection[Need]) -> Abilities:
+    def _equip(self, needs: Collection[Need]) -> Abilities:
         machines = {node: Machine(host, INTERPRETER) for node, host in self.hosts.items()}
         return equip(
             self,

@@ -290,13 +290,13 @@ class SshProvider:
         self._refuse_shared(node, found["machine"])
         code = PurePosixPath(entry.workdir, "bundles", bundle.digest())
         if not found["bundle"]:
-            _checked(client, _python(entry, "-c", UNPACK, str(code)), label, bundle.archive())
+            _run_checked(client, _python(entry, "-c", UNPACK, str(code)), label, bundle.archive())
         folder = self._folder(entry)
         path = shlex.quote(str(folder / "code"))
         wrapper = f'#!/bin/sh\nPYTHONPATH={path} exec {entry.python} "$@"\n'
         place = (entry.workdir, str(folder), str(code), self.run_id, f"{self._inventory.grace_s:g}")
         files = {"agent.py": agent_program(), f"bin/{INTERPRETER}": wrapper}
-        _checked(
+        _run_checked(
             client,
             _python(entry, "-c", PREFLIGHT, "make", *place),
             label,
@@ -357,7 +357,7 @@ def end_run(entry: HostEntry, inventory: Inventory, node: str, run_id: str) -> N
     try:
         folder = str(PurePosixPath(entry.workdir, "runs", run_id))
         command = _python(entry, "-", "clean", folder, run_id)
-        _checked(client, command, f"host {node} ({entry.where})", agent_program().encode())
+        _run_checked(client, command, f"host {node} ({entry.where})", agent_program().encode())
     finally:
         client.close()
 
@@ -375,7 +375,7 @@ def _python(entry: HostEntry, *words: str) -> tuple[str, ...]:
     return (*sudo, *shlex.split(entry.python), "-I", "-S", *words)
 
 
-def _checked(
+def _run_checked(
     client: paramiko.SSHClient, command: Sequence[str], label: str, stdin: bytes = b""
 ) -> Completed:
     done = execute(client, shlex.join(command), stdin)

@@ -142,7 +142,7 @@ def _trouble(lines: list[str]) -> str:
 def _compare(version: str, home: Path) -> None:
     """Compare the jar files with their digests. What differs is deleted. Raises FetchError."""
     known = _VERSIONS / f"{version}.txt"
-    expected = _listed(known if known.is_file() else home / DIGESTS)
+    expected = _read_listing(known if known.is_file() else home / DIGESTS)
     found = {f"libs/{jar.name}": jar for jar in (home / "libs").glob("*.jar")}
     odd = [name for name in {*expected, *found} if name not in expected or name not in found]
     odd += [
@@ -157,7 +157,7 @@ def _compare(version: str, home: Path) -> None:
         )
 
 
-def _listed(file: Path) -> dict[str, str]:
+def _read_listing(file: Path) -> dict[str, str]:
     rows = (line.split("  ", 1) for line in file.read_text(encoding="ascii").splitlines())
     return {name: digest for digest, name in rows}
 

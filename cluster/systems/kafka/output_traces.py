@@ -82,7 +82,7 @@ class OutputReader:
 
     def end(self) -> bytes:
         """Return those of the last line and of a fatal fault that nothing followed."""
-        events = [*self._events(self._half), *self._kept()]
+        events = [*self._events(self._half), *self._take_kept()]
         self._half = b""
         return b"".join(map(encode_line, events))
 
@@ -93,7 +93,7 @@ class OutputReader:
             if self._fatal is not None and (cause := _CAUSE.fullmatch(text)) is not None:
                 self._fatal["reason"] += f"; {cause[1]}"
             return
-        yield from self._kept()
+        yield from self._take_kept()
         time_ns, level, logger, message = found.groups()
         if logger == START:
             self._incarnation, self._epoch = self._incarnation + 1, 0
@@ -105,7 +105,7 @@ class OutputReader:
             else:
                 yield made
 
-    def _kept(self) -> Iterator[Event]:
+    def _take_kept(self) -> Iterator[Event]:
         if self._fatal is not None:
             yield self._fatal
         self._fatal = None

@@ -91,7 +91,7 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
             return os.pwrite(fi.fh, data, offset)
 
     def truncate(self, path: str, length: int, fi: Any = None) -> int:
-        with self._change("write", path), self._opened(path, fi) as descriptor:
+        with self._change("write", path), self._open_file(path, fi) as descriptor:
             self._volatile.will_truncate(descriptor, length)
             os.ftruncate(descriptor, length)
         return 0
@@ -177,7 +177,7 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
             yield
 
     @contextlib.contextmanager
-    def _opened(self, path: str, fi: Any) -> Iterator[int]:
+    def _open_file(self, path: str, fi: Any) -> Iterator[int]:
         descriptor = os.open(self._below(path), os.O_RDWR) if fi is None else fi.fh
         try:
             yield descriptor

@@ -126,7 +126,7 @@ class Volatile:
         changed |= self._restore_names()
         last, torn_path = self._last_write() if torn else 0, ""
         for path in self._all_files():
-            with _opened(self._below(path)) as descriptor:
+            with _open_file(self._below(path)) as descriptor:
                 undos = self._files.pop(os.fstat(descriptor).st_ino, [])
                 if torn and undos and undos[-1].order == last:
                     torn_path = path
@@ -243,7 +243,7 @@ def _write_at(descriptor: int, data: bytes, offset: int) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[int]:
+def _open_file(path: str) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDWR)
     try:
         yield descriptor

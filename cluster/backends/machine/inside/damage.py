@@ -72,7 +72,7 @@ def restore(folder: str, saved: str) -> int:
             is_wiped = True
             for path in files(folder):
                 os.unlink(os.path.join(folder, path))
-        _put(folder, line["path"], old if line["size"] is None else _mended(folder, line, old))
+        _put(folder, line["path"], old if line["size"] is None else _mend(folder, line, old))
     forget(saved)
     return len(numbers)
 
@@ -82,7 +82,7 @@ def forget(saved: str) -> None:
     shutil.rmtree(saved, ignore_errors=True)
 
 
-def _mended(folder: str, line: "dict[str, Any]", old: bytes) -> bytes:
+def _mend(folder: str, line: "dict[str, Any]", old: bytes) -> bytes:
     """Return a file with its old bytes in their place."""
     there = os.path.exists(os.path.join(folder, line["path"]))
     data = _whole(folder, line["path"]) if there else b""
