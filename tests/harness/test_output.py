@@ -236,3 +236,34 @@ def test_work_that_can_end_early_is_asked_to(monkeypatch):
                 click.echo("a smaller one")
             asked.append("done")
     assert asked == ["stop", "done"]
+
+
+def test_a_file_of_holes_is_one_line(tmp_path):
+    holes = tmp_path / "holes.jsonl"
+    with holes.open("wb") as file:
+        file.truncate(20 << 30)
+    code, stderr = ended("check", holes)
+    assert code == 2
+    assert [line.partition(": ")[2].partition(":")[0] for line in stderr.splitlines()] == [
+        str(holes)
+    ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_check_in_the_middle_of_a_large_file(tmp_path, number):
+    large = tmp_path / "large.jsonl"
+    rows = (
+        f'{{"index":{i},"time":{i},"process":{i // 2 % 5},"type":"{("invoke", "ok")[i % 2]}",'
+        f'"f":"write","value":{i // 2}}}\n'
+        for i in range(1_000_000)
+    )
+    large.write_text("".join(rows))
+    process = start("check", large, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    descriptors = Path(f"/proc/{process.pid}/fd")
+    while not any(path.resolve() == large for path in descriptors.iterdir()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=600)
+    assert (process.returncode, stdout, stderr) == (130, "", "kraftprobe: interrupted\n")
