@@ -43,6 +43,7 @@ from checkers.runs.statistics import READS
 from checkers.verdict import CheckResult
 from results.facts import builds_of, started_of
 from results.files import StoreError
+from results.folders import Walk
 from results.junit import times_s
 from results.model import RunResults
 from results.store import RunStore, list_runs
@@ -122,10 +123,13 @@ class Filter:
         return all(pattern is None or fnmatchcase(text, pattern) for pattern, text in patterns)
 
 
-def catalogue(root: Path, wanted: Filter | None = None) -> list[Entry]:
-    """List the runs below a folder, by campaign and run. No stored content raises."""
-    found = (entry_of(store) for store in list_runs(root))
-    return [entry for entry in found if wanted is None or wanted.takes(entry.row, entry.builds)]
+def catalogue(root: Path, wanted: Filter | None = None, found: Walk | None = None) -> list[Entry]:
+    """List the runs below a folder, by campaign and run. No stored content raises.
+
+    `found`: what is there, where it was looked into before.
+    """
+    entries = (entry_of(store) for store in list_runs(root, found))
+    return [entry for entry in entries if wanted is None or wanted.takes(entry.row, entry.builds)]
 
 
 def entry_of(store: RunStore) -> Entry:

@@ -33,7 +33,7 @@ from results import digests, evidence_files
 from results.digests import FileDigest, Step, digest_of, files_below, read_chain
 from results.evidence_files import LoadedEvidence
 from results.files import StoreError, read_json_object, write_json
-from results.folders import is_run, walk
+from results.folders import Walk, is_run, walk
 from results.journal import JournalWriter, read_journal
 from results.model import Recording, RunResults
 
@@ -310,8 +310,12 @@ def _is_input(name: str) -> bool:
     return False
 
 
-def list_runs(root: Path) -> list[RunStore]:
-    """Every run below `root`, in order of folders, also what remains of a damaged one."""
+def list_runs(root: Path, found: Walk | None = None) -> list[RunStore]:
+    """Every run below `root`, in order of folders, also what remains of a damaged one.
+
+    `found`: what is there, where it was looked into before.
+    """
     if not Path(root).is_dir():
         return []
-    return [RunStore(folder) for folder in walk([Path(root)]).runs if is_run(folder)]
+    folders = (walk([Path(root)]) if found is None else found).runs
+    return [RunStore(folder) for folder in folders if is_run(folder)]

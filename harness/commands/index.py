@@ -19,7 +19,10 @@ from results.store import RunStore
 
 @click.command(cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path), default="runs", metavar="[FOLDER]")
-@shown_options(json="Print the page's path and the number of runs.", quiet="Print the path alone.")
+@shown_options(
+    json="Print the page's path, the number of runs, and what was not looked into.",
+    quiet="Print the path alone.",
+)
 def index(folder: Path, shown: Shown) -> int:
     """Write FOLDER/index.html: workloads and faults, trends, and a link to each run's report."""
     if not folder.is_dir():
@@ -31,5 +34,6 @@ def index(folder: Path, shown: Shown) -> int:
     except OSError as error:
         raise not_stored(folder, error) from error
     report_unread(found)
-    answer(shown, {"page": page, "runs": len(entries)}, [page], [page])
+    unread = [{"path": str(path), "what": what} for path, what in found.unread]
+    answer(shown, {"page": page, "runs": len(entries), "unread": unread}, [page], [page])
     return 0

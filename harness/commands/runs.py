@@ -21,8 +21,9 @@ from cluster.names import unknown
 from harness.commands.options import Group, json_option, runs_option, shown_options
 from harness.errors import EXIT_USAGE, UsageError
 from harness.shown import Shown, print_document
+from harness.targets import report_unread
 from results.catalogue import DAMAGED, NOT_JUDGED, Entry, Filter, Row, catalogue, entry_of
-from results.folders import is_run
+from results.folders import Walk, is_run, walk
 from results.pruning import Removal, remove
 from results.store import RunStore
 from results.trends import BY, roll_up, trends
@@ -68,13 +69,20 @@ def list_(runs: Path, uri: str | None, *, shown: Shown, **wanted: Any) -> int:
         _, found = exported_runs(uri, Filter(**wanted))
         rows = [(run.row, f"{run.row.campaign}/{run.row.run}") for run in found]
     else:
-        rows = [(entry.row, entry.store.name) for entry in catalogue(runs, Filter(**wanted))]
+        rows = [(entry.row, entry.store.name) for entry in _list_entries(runs, wanted)]
     if shown is Shown.QUIET:
         for row, _ in rows:
             click.echo(row.folder)
     else:
         _print_list(rows, uri or str(runs), as_json=shown is Shown.JSON)
     return 0
+
+
+def _list_entries(folder: Path, wanted: Mapping[str, Any]) -> list[Entry]:
+    """List the stored runs that are wanted; what was not looked into is named on stderr."""
+    found = walk([folder]) if folder.is_dir() else Walk()
+    report_unread(found)
+    return catalogue(folder, Filter(**wanted), found)
 
 
 def _print_list(rows: Sequence[tuple[Row, str]], where: str, *, as_json: bool) -> None:
@@ -171,7 +179,7 @@ def prune(
 
     if days is None and keep is None and not any(wanted.values()):
         raise UsageError("say which runs: --older-than, --keep or a filter such as --verdict")
-    entries = chosen(catalogue(runs, Filter(**wanted)), days, keep, dt.datetime.now(dt.UTC))
+    entries = chosen(_list_entries(runs, wanted), days, keep, dt.datetime.now(dt.UTC))
     found, refused = removals(entries, dt.datetime.now(dt.UTC))
     if not as_json:
         for removal in found:
@@ -237,12 +245,12 @@ def export(
     if uri is not None:
         from harness.exported import export_runs  # noqa: PLC0415  (imports object stores)
 
-        click.echo(export_runs(catalogue(runs, Filter(**wanted)), uri))
+        click.echo(export_runs(_list_entries(runs, wanted), uri))
         return 0
     assert target is not None, "one of two is given"
     if target.suffix not in FORMATS:
         raise UsageError(f"{target}: {unknown('ending', target.suffix, FORMATS)}")
-    entries = catalogue(runs, Filter(**wanted))
+    entries = _list_entries(runs, wanted)
     rows = checks_table(entries) if table == "checks" else runs_table(entries)
     write_table(rows, target)
     click.echo(f"{target}: {rows.num_rows} rows")
@@ -268,7 +276,7 @@ def query(sql: str, runs: Path, uri: str | None, *, as_json: bool, **wanted: Any
 
         found = query_exported(sql, uri, Filter(**wanted))
     else:
-        found = answer(sql, catalogue(runs, Filter(**wanted)))
+        found = answer(sql, _list_entries(runs, wanted))
     rows = rows_of(found)
     if as_json:
         print_document(rows)
@@ -299,7 +307,7 @@ def figures(runs: Path, by: tuple[str, ...], *, as_json: bool, **wanted: Any) ->
     """
     from results.fault_figures import figure_tables  # noqa: PLC0415  (imports pyarrow's formats)
 
-    entries = catalogue(runs, Filter(**wanted))
+    entries = _list_entries(runs, wanted)
     _show(roll_up(entries, figure_tables(entries), by), as_json=as_json)
     return 0
 
@@ -337,7 +345,7 @@ def trend(
     By the rank-sum test of the gate, with a run as one observation. Exit code 1 where one is worse.
     """
     found = trends(
-        *(catalogue(folder, Filter(**wanted)) for folder in (runs, baseline)),
+        *(_list_entries(folder, wanted) for folder in (runs, baseline)),
         level=level,
         tolerance=tolerance,
     )

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import html
+import json
 import os
 import re
 
@@ -248,6 +249,13 @@ def test_what_was_not_looked_into_is_printed_and_is_on_the_page(tmp_path):
         f"kraftprobe: {root / '<b>'}: is a pipe: not looked into",
         f"kraftprobe: {root / 'linked'}: is a link to a folder: not looked into",
     ]
+    document = json.loads(index(root, "--json").stdout)
+    assert document["unread"] == [
+        {"path": str(root / "<b>"), "what": "is a pipe"},
+        {"path": str(root / "linked"), "what": "is a link to a folder"},
+    ]
+    listed = CliRunner().invoke(main, ["runs", "list", "--runs", str(root)])
+    assert listed.stderr == result.stderr
     page = (root / FILE).read_text()
     assert "<b> is a pipe linked is a link to a folder" in section(page, "unread")
     assert "&lt;b&gt;" in page
