@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType
@@ -53,6 +54,8 @@ class LiveFigures:
         self._deaths: list[tuple[str, bool]] = []
         """(node that died without being killed, whether its last output blames its storage)."""
         self._may_end: set[str] = set()
+        self._refusals: Counter[str] = Counter()
+        """Node -> how often a fault saw it refuse the files that it had damaged."""
         self._last_ns = 0
 
     def take(self, event: Event) -> None:
@@ -73,8 +76,7 @@ class LiveFigures:
     def figures(self, now_ns: int) -> Figures:
         """Compute the figures of this moment."""
         self._forget(now_ns)
-        ended = {node for node, excused in self._deaths if excused and node in self._may_end}
-        crashed = {node for node, excused in self._deaths if not excused or node not in ended}
+        ended, crashed = self._dead()
         latencies = sorted(latency for _, latency in self._window)
         window_s = min(WINDOW_NS, max(now_ns, 1)) / NANOSECONDS
         return Figures(
@@ -94,9 +96,21 @@ class LiveFigures:
             crashes=tuple(sorted(crashed)),
         )
 
+    def _dead(self) -> tuple[set[str], set[str]]:
+        """Name the nodes that ended by a fault that may end them, and those that just ended."""
+        ended: set[str] = set()
+        crashed: set[str] = set()
+        refusals = Counter(self._refusals)
+        for node, excused in self._deaths:
+            is_meant = node in self._may_end and (excused or refusals[node] > 0)
+            refusals[node] -= not excused
+            (ended if is_meant else crashed).add(node)
+        return ended, crashed
+
     def _take_nemesis(self, event: Event) -> None:
         value: dict[str, Any] = event.value if isinstance(event.value, dict) else {}
         self._may_end |= may_be_ended(event)
+        self._refusals.update(_refusing(value))
         if event.f == "phase":
             self._phase = str(value.get("name"))
         elif event.f == "leader":
@@ -114,6 +128,16 @@ class LiveFigures:
     def _forget(self, now_ns: int) -> None:
         while self._window and self._window[0][0] < now_ns - WINDOW_NS:
             self._window.popleft()
+
+
+def _refusing(value: Mapping[str, Any]) -> Iterator[str]:
+    """Name the nodes that an injection saw refuse their damaged files."""
+    detail = value.get("detail")
+    nodes = detail.get("nodes") if isinstance(detail, dict) else None
+    if value.get("phase") == "inject" and isinstance(nodes, dict):
+        for node, seen in nodes.items():
+            if isinstance(seen, dict) and seen.get("refused"):
+                yield str(node)
 
 
 def _quantile_ms(sorted_ns: list[int], fraction: float) -> float | None:

@@ -95,6 +95,21 @@ def test_a_death_that_no_fault_explains_is_a_crash():
     assert filled(("n1", FULL), ("n1", ["fatal: AssertionError"]))[:2] == (("n1",), ("n1",))
 
 
+def test_a_node_that_refused_its_damaged_files_is_ended_by_that_fault_once():
+    seen = {"n1": {"refused": "log: byte 3579, offset 38: CRC is 0x38"}, "n2": {"refused": None}}
+    detail = {"may_end_node": True, "nodes": seen}
+    inject = {"phase": "inject", "entry": 0, "targets": ["n1", "n2"], "detail": detail}
+    refusal = ["n1.properties: log: byte 3579, offset 38: CRC is 0x38"]
+    crashes = [
+        (3, "nemesis", "info", "crash", {"node": node, "output_tail": refusal})
+        for node in ("n1", "n2", "n1")
+    ]
+    events = [(2, "nemesis", "ok", "bit-flip", {**inject, "verified": True}), *crashes]
+    assert fed(*events[:2]).figures(4 * S).crashes == ()
+    figures = fed(*events).figures(4 * S)
+    assert (figures.ended, figures.crashes) == (("n1",), ("n1", "n2"))
+
+
 def test_a_fault_that_is_not_verified_healed_stays_shown():
     inject = {"phase": "inject", "entry": 0, "targets": ["n2"], "verified": True}
     heal = {"phase": "heal", "entry": 0, "targets": ["n2"], "verified": False}
