@@ -54,14 +54,14 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv build *.egg-info checkers/linearizability/kernels/*.so
+	rm -rf .venv build *.egg-info checkers/linearizability/kernels/*.so cluster/backends/machine/*.so
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "kraftprobe needs Python 3.11, 3.12 or 3.13 with its venv module (Debian: apt install python3-venv)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-# What the searches are compiled from, anew by pip where one of these has changed.
-COMPILED := setup.py $(wildcard checkers/linearizability/kernels/build.py checkers/linearizability/kernels/*.[ch])
+# What the searches and the faked clock are compiled from, anew by pip where one of these has changed.
+COMPILED := setup.py $(wildcard cluster/backends/machine/*.c checkers/linearizability/kernels/build.py checkers/linearizability/kernels/*.[ch])
 
 $(VENV)/.run: $(VENV)/bin/python requirements.lock pyproject.toml $(COMPILED)
 	$(PIP) --require-hashes --requirement requirements.lock

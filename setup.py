@@ -1,9 +1,10 @@
-"""Compiles the searches of the checkers; everything else is in pyproject.toml.
+"""Compiles the searches of the checkers and the faked clock; all else is in pyproject.toml.
 
-Also that of packages/porcupine-py, by a link. KRAFTPROBE_CFLAGS adds flags, for the tests.
+Also those of packages/porcupine-py, by a link. KRAFTPROBE_CFLAGS adds flags, for the tests.
 """
 
 import os
+import sys
 from pathlib import Path
 from runpy import run_path
 
@@ -13,6 +14,10 @@ from setuptools.command.build_ext import build_ext
 
 KERNELS = "checkers/linearizability/kernels"
 COMPILER = run_path(f"{KERNELS}/build.py")
+CLOCK_FLAGS = ("-std=c11", "-O2", "-fno-stack-protector", "-nostdlib")
+"""No C library is named: the program that preloads it has one, glibc or musl."""
+CLOCK = Path("cluster/backends/machine/faked_clock.c")
+"""Preloaded into nodes on Linux; porcupine-py has none."""
 
 
 class BuildLibrary(build_ext):
@@ -26,7 +31,10 @@ class BuildLibrary(build_ext):
         """Compile it."""
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
-        COMPILER["build"](target, os.environ.get("KRAFTPROBE_CFLAGS", "").split())
+        if target.stem == CLOCK.stem:
+            COMPILER["compile_library"](target, [CLOCK], CLOCK_FLAGS)
+        else:
+            COMPILER["build"](target, os.environ.get("KRAFTPROBE_CFLAGS", "").split())
 
 
 class AnyPython(bdist_wheel):
@@ -37,12 +45,12 @@ class AnyPython(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
+searches = Extension(
+    f"{KERNELS.replace('/', '.')}.{COMPILER['LIBRARY'].stem}",
+    sources=[f"{KERNELS}/{path.name}" for path in COMPILER["sources"]()],
+)
+clock = Extension(".".join(CLOCK.with_suffix("").parts), sources=[str(CLOCK)])
 setup(
     cmdclass={"build_ext": BuildLibrary, "bdist_wheel": AnyPython},
-    ext_modules=[
-        Extension(
-            f"{KERNELS.replace('/', '.')}.{COMPILER['LIBRARY'].stem}",
-            sources=[f"{KERNELS}/{path.name}" for path in COMPILER["sources"]()],
-        )
-    ],
+    ext_modules=[searches, *([clock] if CLOCK.exists() and sys.platform == "linux" else [])],
 )

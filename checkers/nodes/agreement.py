@@ -41,7 +41,6 @@ _STORAGE_FAILED = re.compile(
 An error of the operating system is quoted where a log directory is out of use because of it.
 """
 
-_CLOCK_LIBRARY = "libfaketime: In parse_ft_string()"
 KILLED = -9
 """Exit code of a process that SIGKILL ended, on every backend."""
 _FULL = re.compile(r"No space left|ENOSPC|Errno 28")
@@ -257,12 +256,7 @@ def hit_by_ending_fault(events: Sequence[Event]) -> set[str]:
 def ended_from_outside(crash: Event) -> str:
     """Say what outside of the system ended a process; empty where nothing is known to have.
 
-    No process sends itself SIGKILL. libfaketime parses its file in a buffer that the threads of a
-    process share, and ends the process where one reads what another is about to write.
+    No process sends itself SIGKILL.
     """
-    if crash.value.get("exit_code") == KILLED:
-        return "something outside of the run killed it (out of memory?)"
-    tail = crash.value.get("output_tail")
-    if isinstance(tail, list) and any(_CLOCK_LIBRARY in str(line) for line in tail):
-        return "the library that fakes its clock ended it (libfaketime)"
-    return ""
+    is_killed = crash.value.get("exit_code") == KILLED
+    return "something outside of the run killed it (out of memory?)" if is_killed else ""

@@ -3,12 +3,18 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from cluster.backends.machine.clocks import library, variables
+from cluster.backends.machine.inside import clocks, clockwork
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(library() is None, reason="the library of faked clocks was not compiled"),
+]
+HOUR_S = 3600
 
 _WAIT = """
 import ctypes, errno, time
@@ -23,20 +29,88 @@ c.pthread_mutex_lock(mutex)
 due = time.monotonic_ns() + 50_000_000
 until = (ctypes.c_long * 2)(due // 10**9, due % 10**9)
 assert c.pthread_cond_timedwait(cond, mutex, until) == errno.ETIMEDOUT
-print(time.monotonic_ns() >= due, round(time.time() - REAL))
+print(time.monotonic_ns() >= due, round(time.time()))
+"""
+_THREADS = """
+import ctypes, threading, time
+c = ctypes.CDLL(None)
+HOUR = 3600
+class Pair(ctypes.Structure):
+    _fields_ = [("s", ctypes.c_long), ("rest", ctypes.c_long)]
+def clock():
+    at = Pair(); c.clock_gettime(0, ctypes.byref(at)); return at.s
+def day():
+    at = Pair(); c.gettimeofday(ctypes.byref(at), None); return at.s
+def utc():
+    at = Pair(); c.timespec_get(ctypes.byref(at), 1); return at.s
+def plain():
+    return c.time(None)
+c.time.restype = ctypes.c_long
+looks, strange, begin = [0] * 4, [], threading.Event()
+def look(number, of):
+    begin.wait()
+    while time.monotonic() < END:
+        off = of() - time.monotonic() - REAL
+        looks[number] += 1
+        if min(abs(off - HOUR), abs(off + HOUR)) > 60:
+            strange.append((number, off))
+REAL, END = float(ORIGIN), time.monotonic() + 2.0
+threads = [threading.Thread(target=look, args=each) for each in enumerate((clock, day, utc, plain))]
+for thread in threads: thread.start()
+print("ready", flush=True)
+begin.set()
+for thread in threads: thread.join()
+print(min(looks), strange[:3])
 """
 
 
-@pytest.mark.skipif(library() is None, reason="libfaketime has no library for this platform")
-@pytest.mark.parametrize("offset_s", [0, 3600, -3600])
+def program(source, file):
+    environment = {**os.environ, **variables(library(), file)}
+    command = [sys.executable, "-I", "-S", "-c", source]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("offset_s", [0, HOUR_S, -HOUR_S])
 def test_a_wait_on_the_monotonic_clock_lasts_as_long_as_asked(tmp_path, offset_s):
     # CPython waits so for its own lock; where such waits end at once, threads spin.
     file = tmp_path / "offset"
-    file.write_text(f"{offset_s:+d}.000000 x1\n")
-    program = f"REAL = {file.stat().st_mtime}\n{_WAIT}"
-    environment = {**os.environ, **variables(library(), file)}
-    command = [sys.executable, "-I", "-S", "-c", program]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    due, off_s = done.stdout.split()
+    clocks.store(str(file), offset_s * 10**9)
+    output, _ = program(_WAIT, file).communicate()
+    due, at_s = output.split()
     assert due == "True"
-    assert abs(int(off_s) - offset_s) < 300
+    assert abs(int(at_s) - time.time() - offset_s) < 300
+
+
+def test_threads_see_one_of_two_clocks_and_never_the_true_one(tmp_path):
+    """While the clock jumps between an hour ahead and an hour behind, by all ways to look at it."""
+    file = tmp_path / "offset"
+    clocks.store(str(file), HOUR_S * 10**9)
+    source = f"ORIGIN = {time.time() - time.monotonic()}\n{_THREADS}"
+    with program(source, file) as looking:
+        assert looking.stdout.readline() == "ready\n"
+        sign = 1
+        while looking.poll() is None:
+            sign = -sign
+            clocks.store(str(file), sign * HOUR_S * 10**9)
+        least, strange = looking.stdout.read().strip().split(" ", 1)
+    assert int(least) > 0
+    assert strange == "[]"
+
+
+def test_a_program_without_a_file_has_the_true_clock(tmp_path):
+    output, _ = program("import time; print(time.time())", tmp_path / "none").communicate()
+    assert abs(float(output) - time.time()) < 300
+
+
+def test_a_clock_that_drifts_is_moved_until_its_file_is_gone(tmp_path):
+    file = tmp_path / "offset"
+    clocks.store(str(file), 0)
+    words = [str(file), "1000.0", "2.0", "0.0"]
+    moving = subprocess.Popen([sys.executable, "-I", "-S", clockwork.__file__, *words])
+    seen = [int.from_bytes(file.read_bytes(), sys.byteorder, signed=True)]
+    while len(seen) < 3:
+        now = int.from_bytes(file.read_bytes(), sys.byteorder, signed=True)
+        seen += [now] if now > seen[-1] else []
+    assert seen[1] >= 10**9
+    file.unlink()
+    assert moving.wait(timeout=60) == 0

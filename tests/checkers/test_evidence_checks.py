@@ -61,16 +61,6 @@ def test_a_node_that_died_unasked_fails_unless_something_else_killed_it(exit_cod
     assert kinds("log-agreement", good_run(events=[crash])) == (status, {"crash"})
 
 
-def test_a_node_that_the_library_of_faked_clocks_ended_is_not_blamed():
-    said = [
-        "libfaketime: In parse_ft_string(), failed to parse FAKETIME timestamp.",
-        "Please check specification +0 with format %Y-%m-%d %T",
-    ]
-    value = {"node": "n2", "exit_code": 1, "output_tail": said}
-    crash = Event(0, 0, NEMESIS, EventType.INFO, "crash", None, value)
-    assert kinds("log-agreement", good_run(events=[crash])) == (Status.UNKNOWN, {"crash"})
-
-
 FETCH = {"epoch": 1, "leader_id": 1, "offset": 6, "durable_end_offset": 6}
 
 

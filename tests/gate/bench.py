@@ -39,7 +39,7 @@ _VARIABLE = (
     (r"\bplan [0-9a-f]{8}\b", "plan …"),
 )
 """Folders of this very run of the bench, digests that hang on the code, names known, ages."""
-SKIPPED = {"fault": "clock-jump", "reason": "no libfaketime", "remedy": ""}
+SKIPPED = {"fault": "clock-jump", "reason": "no library of faked clocks", "remedy": ""}
 
 
 @dataclass(frozen=True)

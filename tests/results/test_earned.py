@@ -150,17 +150,6 @@ def test_a_condition_says_in_one_sentence_what_must_be_true(condition):
     assert len(condition.sentence) < 110
 
 
-def test_a_death_by_the_library_of_faked_clocks_is_unknown(sound):
-    judged = crashed(sound)
-    note = judged.run.events[-1]
-    tail = ["libfaketime: In parse_ft_string(), failed to parse FAKETIME timestamp."]
-    said = replace(note, value=note.value | {"output_tail": tail})
-    events = [*judged.run.events[:-1], said]
-    [deaths] = [each for each in CONDITIONS if each.name == "deaths-meant"]
-    outcome = deaths.function(replace(judged, run=replace(judged.run, events=events)))
-    assert outcome.status is Status.UNKNOWN
-
-
 def test_without_the_conditions_there_is_no_pass(sound):
     assert verdict(sound.checks) is Status.UNKNOWN
     assert verdict([]) is Status.UNKNOWN

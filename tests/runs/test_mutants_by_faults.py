@@ -82,7 +82,7 @@ def lacking(plan: str, backend: str) -> str:
     ):
         return "needs root and /dev/fuse"
     if plan.startswith("W01") and library() is None:
-        return "libfaketime has no library for this platform"
+        return "the library of faked clocks was not compiled"
     if backend == "docker":
         try:
             engine.connect().close()

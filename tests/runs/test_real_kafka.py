@@ -94,13 +94,9 @@ def test_a_quorum_of_both_kinds_passes_a_campaign_in_containers(version: str, tm
     system = ("--system", "mixed", "--kafka-version", version, "--workload", "register")
     faults = ("--faults", "power-loss,clock-jump,disk-wipe")
     system = (*system, "--backend", "docker")
-    for attempt in ("first", "second"):  # libfaketime may end a JVM, which leaves it UNKNOWN
-        runs = tmp_path / attempt
-        done = kraftprobe("run", *system, *CAMPAIGN, *faults, "--seed", 2, "--runs", runs)
-        if done.returncode != 3:
-            break
+    done = kraftprobe("run", *system, *CAMPAIGN, *faults, "--seed", 2, "--runs", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    [folder] = (runs / "quick").iterdir()
+    [folder] = (tmp_path / "quick").iterdir()
     assert kraftprobe("gate", "--judge-again", folder).returncode == 0
     starts = [
         json.loads(line)

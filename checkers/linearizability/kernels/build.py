@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 LIBRARY = FOLDER / "searches.so"
 """Where it is loaded from; by this name on macOS as well."""
 
-_FLAGS = ("-std=c99", "-O3", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden", "-shared", "-s")
+_FLAGS = ("-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden", "-shared", "-s")
 _PROCESSORS = {"x86_64": "x86_64_v2", "amd64": "x86_64_v2"}
 """Not those of this very machine: an environment may be copied to another one."""
 
@@ -41,11 +41,16 @@ def digest() -> str:
 
 
 def build(target: Path, more: Sequence[str] = ()) -> None:
-    """Compile the library; `more` are further flags. Raises CalledProcessError."""
+    """Compile the searches; `more` are further flags. Raises CalledProcessError."""
+    files = [path for path in sources() if path.suffix == ".c"]
+    compile_library(target, files, ["-std=c99", "-O3", f'-DSOURCES="{digest()}"', *more])
+
+
+def compile_library(target: Path, files: Sequence[Path], flags: Sequence[str]) -> None:
+    """Compile C files to a library. Raises CalledProcessError."""
     processor = _PROCESSORS.get(platform.machine().lower(), "baseline")
-    files = [str(path) for path in sources() if path.suffix == ".c"]
-    command = [sys.executable, "-m", "ziglang", "cc", *_FLAGS, f"-mcpu={processor}"]
-    command += [f'-DSOURCES="{digest()}"', *more, "-o", str(target), *files]
+    command = [sys.executable, "-m", "ziglang", "cc", *_FLAGS, f"-mcpu={processor}", *flags]
+    command += ["-o", str(target), *map(str, files)]
     with TemporaryDirectory() as cache:  # the compiler's own would stay in the user's home
         caches = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
         subprocess.run(command, check=True, env=os.environ | caches)  # noqa: S603  (our arguments)

@@ -18,8 +18,6 @@ import cluster
 
 PACKAGE = Path(cluster.__file__).resolve().parent
 """The folder of the package `cluster`, which is mounted into containers."""
-ALWAYS = ("libfaketime",)
-"""Preloaded by faults, imported by nobody."""
 _NOT_NODE = "backends"  # where nodes run is the harness's business
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -29,7 +27,7 @@ def requirements() -> Mapping[str, metadata.Distribution]:
     """Find every distribution that a node needs, by normalised name, sorted."""
     providers = metadata.packages_distributions()
     due = [name for top in sorted(_imports()) for name in providers.get(top, ())]
-    return with_requirements([*due, *ALWAYS])
+    return with_requirements(due)
 
 
 def with_requirements(names: Iterable[str]) -> dict[str, metadata.Distribution]:

@@ -64,7 +64,7 @@ from cluster.backends.terms import HostAwayError, NoPlaceError
 
 INTERFACE = "eth0"
 CODE = PurePath("/opt/kraftprobe/code/cluster")
-CLOCK_LIBRARY = PurePath(rootfs.SITE) / "libfaketime/vendor/libfaketime/src/libfaketime.so.1"
+CLOCK_LIBRARY = CODE / clocks.LIBRARY.relative_to(PACKAGE)
 """Where the library of faked clocks lies in every container."""
 _INTO_FOLDER = 'cd "$1" || exit; out="$2"; shift 2; exec "$@" >>"$out" 2>&1'
 _STOP_TIMEOUT_S = 5.0

@@ -1,21 +1,17 @@
-"""Wall clocks that lie, by libfaketime: the host's own clock is never touched.
+"""Wall clocks that lie, by a preloaded library (`faked_clock.c`): the host's own is never touched.
 
-The node is started with the library preloaded and a file that says how far its wall clock is off;
-the file is read at every look at the clock (5 us), so it may be rewritten at any time. The
-monotonic clock stays true: with a faked one CPython's waits hang. Needs glibc on x86-64.
-
-What is shown is `+OFFSET x1`; drift and strobe are many small steps (`clockwork`).
+The node is started with the library preloaded and a mapped file that holds how far its wall clock
+is off, which may be set at any time, by one store. The monotonic clock stays true. What is set is
+an offset; drift and strobe are many small steps (`clockwork`). A static program, as Go's are, sees
+the true time: the library is not in its memory, and `measure` says so.
 """
 
 from __future__ import annotations
 
 import asyncio
-import platform
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import util
 from pathlib import Path, PurePath
 
 from cluster.backends.abilities import ClockMeasure, ClockSetting
@@ -25,17 +21,13 @@ from cluster.backends.machine.programs import Machine, run_program
 
 CLOCK_FILE = "clock/offset"
 """Below the node's folder; the folder is there so that a container can mount it."""
+LIBRARY = Path(__file__).with_name("faked_clock.so")
+"""Compiled by `setup.py`."""
 
 
 def library() -> Path | None:
-    """Find the library that the package libfaketime carries; None where there is none."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
-        return None
-    found = util.find_spec("libfaketime")  # not imported: that would preload it here
-    if found is None or found.origin is None:
-        return None
-    path = Path(found.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"
-    return path if path.exists() else None
+    """Find the compiled library; None where there is none."""
+    return LIBRARY if LIBRARY.exists() else None
 
 
 def _clockwork() -> str:
@@ -45,17 +37,7 @@ def _clockwork() -> str:
 
 def variables(library_path: PurePath, file: PurePath) -> dict[str, str]:
     """Environment of a program with a wall clock that a file governs."""
-    return {
-        "LD_PRELOAD": str(library_path),
-        "FAKETIME_TIMESTAMP_FILE": str(file),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "DONT_FAKE_MONOTONIC": "1",
-        "NO_FAKE_STAT": "1",
-        # Else it shifts the deadlines of waits on the monotonic clock, which is not faked: they end
-        # at once, and a thread of CPython that waits for the interpreter's lock spins for it.
-        "FAKETIME_FORCE_MONOTONIC_FIX": "0",
-    }
+    return {"LD_PRELOAD": str(library_path), "KRAFTPROBE_CLOCK_OFFSET": str(file)}
 
 
 class FakedClocks:
@@ -77,7 +59,7 @@ class FakedClocks:
     async def prepare(self, node: str) -> Mapping[str, str]:
         """See `Surroundings.prepare`. What a fault set before goes on over a restart."""
         if self._library is None:
-            raise BackendError("there is no libfaketime for this place: clocks cannot be faked")
+            raise BackendError("the library of faked clocks was not compiled: see docs/setup.md")
         if node not in self._prepared:
             await self._show(node, 0.0)
             self._prepared.add(node)
@@ -106,8 +88,8 @@ class FakedClocks:
         if self._library is None:
             return Probe(
                 possible=False,
-                reason="the package libfaketime has no library for this platform",
-                remedy="glibc Linux on x86-64, and: pip install 'kraftprobe[clocks]'",
+                reason="the library of faked clocks was not compiled for this platform",
+                remedy="Linux, and: pip install . again",
             )
         file = host.folder / "clock/probe"
         try:
@@ -141,14 +123,14 @@ class FakedClocks:
     async def _look(self, host: Machine, pid: int | None, own: Mapping[str, str]) -> ClockMeasure:
         seen = await run_program(host, clocks.see, pid, dict(own) if pid is None else {})
         if not seen["faked"]:
-            raise BackendError(f"{host.node} runs without libfaketime")
+            raise BackendError(f"{host.node} runs without the library of faked clocks")
         return ClockMeasure(float(seen["wall_ms"]), float(seen["monotonic_ms"]))
 
     async def _show(self, node: str, offset_ms: float) -> None:
         await self._write(self._hosts[node], self._file(node), offset_ms / 1000)
 
     async def _write(self, host: Machine, file: PurePath, offset_s: float) -> None:
-        await run_program(host, clocks.write, str(file), f"{offset_s:+.6f} x1\n")
+        await run_program(host, clocks.store, str(file), round(offset_s * 1e9))
 
     async def _revive(self, node: str) -> None:
         """Let a clock go on that moved in a host which was lost with its helper."""

@@ -74,7 +74,7 @@ class Agent:
         self.environment = {
             **os.environ,
             # Where a preloaded library is looked for that is named without a folder.
-            "LD_LIBRARY_PATH": os.path.join(folder, "code", "libfaketime/vendor/libfaketime/src"),
+            "LD_LIBRARY_PATH": os.path.join(folder, "code", "cluster/backends/machine"),
             # Users without privilege often have no path to nft, and sudo may keep theirs.
             "PATH": os.pathsep.join((f"{folder}/bin", *os.get_exec_path(), "/usr/sbin", "/sbin")),
             RUN_LABEL: run,

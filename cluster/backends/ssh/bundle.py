@@ -21,6 +21,7 @@ from importlib import metadata
 from pathlib import Path
 
 import cluster
+from cluster.backends.machine.clocks import library
 
 _ROOTS = (
     "aiokafka",
@@ -29,7 +30,6 @@ _ROOTS = (
     "crc32c",
     "cryptography",
     "kio",
-    "libfaketime",
     "mfusepy",
     "prometheus-client",
     "scramp",
@@ -71,6 +71,7 @@ def _files() -> Iterator[tuple[str, Path]]:
     package = Path(cluster.__file__).parent
     ours = [*package.rglob("*.py"), *package.rglob(f"*.{sys.implementation.cache_tag}.pyc")]
     ours += (package / "node").rglob("*.json")
+    ours += [path for path in [library()] if path is not None]
     found = {f"cluster/{path.relative_to(package).as_posix()}": path for path in ours}
     for name in sorted(_closure(_ROOTS)):
         for file in metadata.distribution(name).files or ():

@@ -41,7 +41,7 @@ from cluster.backends.ssh.setup import PREFLIGHT, UNPACK, agent_program, check_h
 from cluster.values import valueclass
 
 INTERPRETER = "kraftprobe-python"
-CLOCK_LIBRARY = PurePosixPath("libfaketime.so.1")
+CLOCK_LIBRARY = PurePosixPath("faked_clock.so")
 """Looked for where the agent says (LD_LIBRARY_PATH): hosts have it in different folders."""
 
 _FILTERS = frozenset({"nft", "iptables", "ip6tables", "tc", "ip"})
