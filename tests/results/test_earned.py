@@ -124,7 +124,7 @@ TAKEN: dict[str, tuple[Change, Status]] = {
         operations(lambda op, after: op if after else failed(op)),
         Status.UNDER_EXERCISED,
     ),
-    "served": (
+    "service-share": (
         operations(lambda op, after: op if after or op.index < 30 else failed(op)),
         Status.UNDER_EXERCISED,
     ),
