@@ -112,7 +112,7 @@ class CommittedTruncated(Invariant):
         known = bisect_right(quorum.committed_in, epoch)  # batches committed up to its epoch
         lost = end_offset < log.kept or any(
             position < known and quorum.committed[position] == batch
-            for position, batch in log.truncate(end_offset)
+            for position, batch in log.tail_from(end_offset)
         )
         if not lost:
             return None

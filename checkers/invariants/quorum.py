@@ -48,7 +48,7 @@ class Log:
         """Index of the batch in which the records below an offset end; -1: of none."""
         return bisect_left(self.batches, (offset,)) - 1
 
-    def truncate(self, end_offset: int) -> Iterator[tuple[int, Batch]]:
+    def tail_from(self, end_offset: int) -> Iterator[tuple[int, Batch]]:
         """Yield what a truncation drops, with positions, last first."""
         for position in range(len(self.batches) - 1, -1, -1):
             if self.batches[position][0] < end_offset:

@@ -78,7 +78,7 @@ def test_a_file_in_which_nearly_nothing_was_ok_is_under_exercised(tmp_path, mode
         down = [(f, value.replace("1", str(n)), end) for n in range(100, 140)]
     results = judged(tmp_path, model, (*WRITES[model], "ok"), read, *down)
     assert results.status is Status.UNDER_EXERCISED
-    assert "served" in lacking(results)
+    assert "service-share" in lacking(results)
 
 
 @pytest.mark.parametrize("floor", [Floor(ok=3), Floor(reads=2), Floor(keys=2)])

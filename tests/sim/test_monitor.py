@@ -152,7 +152,7 @@ def test_a_scan_finds_a_wrong_copy_of_the_monitor():
 
 def taken_up(electorate, offset, committed_end):
     """The offset of the voters that n1 forgets when it takes over those at `offset`."""
-    forgotten = electorate.forgotten("n1", offset, committed_end)
+    forgotten = electorate.forgotten_offset("n1", offset, committed_end)
     electorate.take_up("n1", VotersInForce({}, offset))
     return forgotten
 
