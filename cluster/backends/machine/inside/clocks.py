@@ -47,8 +47,8 @@ def see(pid: "int | None", environment: "dict[str, str]") -> "dict[str, float | 
 def store(path: str, offset_ns: int) -> None:
     """Set the clock of a file, which is made where it is not there: one store of 8 bytes."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "ab") as file:
-        file.truncate(8)
+    with open(path, "ab") as made:
+        made.truncate(8)
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 8) as page:
         memoryview(page).cast("q")[0] = offset_ns
 
