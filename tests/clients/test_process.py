@@ -295,7 +295,7 @@ import pathlib, threading
 from cluster.node.assembly import Node
 def hung(node, *rest): threading.Event().wait()
 Node.shutdown = hung
-Node.signalled = lambda node, what: pathlib.Path(HUNG).touch()
+Node.handle_signal = lambda node, what: pathlib.Path(HUNG).touch()
 """,
 }
 
