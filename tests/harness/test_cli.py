@@ -354,15 +354,22 @@ def test_doctor_ends_in_2_where_no_campaign_can_run(monkeypatch):
     assert result.stdout.splitlines()[-1] == "backend local: no processes here"
 
 
-def test_cleanup_of_nothing_says_so(tmp_path, monkeypatch):
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """What other runs on this machine have at this moment, those of other tests, is not named."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("harness.commands.machine._elsewhere", lambda _known: [])
+
+
+@pytest.mark.usefixtures("alone")
+def test_cleanup_of_nothing_says_so(tmp_path):
     result = kraftprobe("cleanup", "--runs", tmp_path)
     assert (result.exit_code, result.stdout) == (0, "nothing was left behind\n")
 
 
-def test_cleanup_names_faults_with_heals_that_did_not_work(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("alone")
+def test_cleanup_names_faults_with_heals_that_did_not_work(tmp_path):
     """From the journal where the harness was killed, and from what was judged where it was not."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     store = RunStore.create(tmp_path, plan_document(from_document({}), "killed", ""))
     with store.journal_writer() as journal:
         recorder = Recorder(journal, lambda: 0.0)
