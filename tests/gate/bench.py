@@ -37,8 +37,9 @@ _VARIABLE = (
     (r"\(known: [^)]*\)", "(known: …)"),
     (r"it is [\d.]+ (days|h) old", "it is N days old"),
     (r"\bplan [0-9a-f]{8}\b", "plan …"),
+    (r"\bkraft \d+\.\d+\.\d+\b", "kraft …"),
 )
-"""Folders of this very run of the bench, digests that hang on the code, names known, ages."""
+"""Folders of this very run of the bench, digests of the code, names known, ages, versions."""
 SKIPPED = {"fault": "clock-jump", "reason": "no library of faked clocks", "remedy": ""}
 
 
