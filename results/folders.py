@@ -78,7 +78,7 @@ def walk(roots: Sequence[Path]) -> Walk:
         waiting += [Path(entry) for entry in reversed(entries) if _is_folder(entry)]
         links += [Path(entry) for entry in entries if entry.is_symlink()]
         found.unread += _odd(entries)
-        if not _is_of_nodes(folder, found.runs):
+        if not _is_of_nodes(folder):
             found.unread += [(Path(e), "is an archive") for e in entries if _is_archive(e)]
     for link in links:
         if link.is_file() or os.path.realpath(link) in walked:
@@ -95,9 +95,10 @@ def _is_archive(entry: os.DirEntry[str]) -> bool:
     return entry.name.lower().endswith(_ARCHIVES) and not _is_folder(entry)
 
 
-def _is_of_nodes(folder: Path, runs: Sequence[Path]) -> bool:
-    """Whether a folder is among the files of the nodes of a run, the last of the runs above it."""
-    return any(folder.is_relative_to(run / "nodes") for run in runs[-1:])
+def _is_of_nodes(folder: Path) -> bool:
+    """Whether a folder is among the files of a run's nodes."""
+    places = (folder, *folder.parents)
+    return any(place.name == "nodes" and is_run(place.parent) for place in places)
 
 
 def _odd(entries: list[os.DirEntry[str]]) -> Iterator[tuple[Path, str]]:

@@ -230,8 +230,10 @@ def test_the_command_links_the_reports_that_are_there(tmp_path):
 
 
 def test_archives_are_named_but_for_those_among_the_files_of_nodes(tmp_path):
-    (tmp_path / "run/nodes/n1").mkdir(parents=True)
-    for name in ("run/plan.json", "run/nodes/n1/backup.tar.gz", "run/old.TGZ", "runs.zip"):
+    (tmp_path / "run/nodes/n1/inner").mkdir(parents=True)
+    (tmp_path / "run/nodes/n2").mkdir()
+    archives = ("run/nodes/n1/backup.tar.gz", "run/nodes/n2/a.zip", "run/old.TGZ", "runs.zip")
+    for name in ("run/plan.json", "run/nodes/n1/inner/plan.json", *archives):
         (tmp_path / name).touch()
     unread = {path.name for path, _ in walk([tmp_path]).unread}
     assert unread == {"old.TGZ", "runs.zip"}
