@@ -23,8 +23,8 @@ from tests.checkers.histories import FAIL, INFO, op
 from tests.checkers.more_worlds import RULED
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.test_rules import draw
+from tests.night import drawn
 
-CASES = 1_500
 TYPES = [name for name in RULED if name != "producer-ids"]
 
 
@@ -59,19 +59,20 @@ def compared(rnd, kind):
 
 
 @pytest.mark.slow
+@drawn(300, 6_000)
 @pytest.mark.parametrize("kind", [f"unique {name}" for name in TYPES])
-def test_an_order_is_found_for_what_brute_force_calls_right(kind):
-    seen = Counter(compared(Random(f"{kind}-{case}"), kind) for case in range(CASES))
-    assert seen[True, True] > CASES / 3
-    assert seen[False, False] > CASES / 20
+def test_an_order_is_found_for_what_brute_force_calls_right(kind, cases):
+    seen = Counter(compared(Random(f"{kind}-{case}"), kind) for case in cases)
+    assert seen[True, True] > len(cases) / 3
+    assert seen[False, False] > len(cases) / 20
     assert seen[False, True] == 0
 
 
-@pytest.mark.slow
+@drawn(100, 2_000)
 @pytest.mark.parametrize("kind", ["any queue", "any stack", "any list-append"])
-def test_repeated_values_make_no_rule_in_columns_wrong(kind):
+def test_repeated_values_make_no_rule_in_columns_wrong(kind, cases):
     seen = Counter()
-    for case in range(CASES // 3):
+    for case in cases:
         operations = draw(Random(f"{kind}-{case}"), kind)
         truth = is_linearizable(operations, kind.split()[1])
         order = arranged(operations, kind.split()[1])
@@ -124,12 +125,13 @@ def _accepted(operations, model, order):
 
 
 @pytest.mark.slow
+@drawn(300, 6_000)
 @pytest.mark.parametrize("kind", VERIFIED)
-def test_the_verifier_in_columns_agrees_with_the_plain_one(kind):
+def test_the_verifier_in_columns_agrees_with_the_plain_one(kind, cases):
     """On right orders, and on orders that were spoiled in one place or two."""
-    seen = Counter(accepted_by_both(kind, case) for case in range(CASES))
+    seen = Counter(accepted_by_both(kind, case) for case in cases)
     assert seen.keys() == {(True, True), (False, False)}
-    assert min(seen.values()) > 100
+    assert min(seen.values()) > len(cases) / 15
 
 
 TWICE = [

@@ -1,20 +1,16 @@
 """Every model against brute force; `python -m tests.checkers.differential` does a million."""
 
-import os
-
 import pytest
 
 from tests.checkers.differential import judged, kinds, main, stored
-
-HISTORIES = 10_000
+from tests.night import drawn
 
 
 @pytest.mark.slow
+@drawn(200, 10_000)
 @pytest.mark.parametrize("place", kinds(), ids=" ".join)
-@pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.nightly)])
-def test_no_history_is_judged_otherwise_than_by_brute_force(place, times):
-    first = int(os.environ.get("NIGHTLY_SEED", "0"))
-    complaints, truths = judged(-(-HISTORIES * times // len(kinds())), first, place)
+def test_no_history_is_judged_otherwise_than_by_brute_force(place, cases):
+    complaints, truths = judged(len(cases), cases.start, place)
     assert complaints == []
     assert min(truths["PASS"], truths["FAIL"]) > 5, "only one verdict tests nothing"
 

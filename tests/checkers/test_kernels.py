@@ -187,12 +187,15 @@ from checkers.linearizability import kernels
 kernels.LIBRARY = Path(sys.argv[1])
 assert kernels.load() is not None
 tests = ("test_searches.py", "test_arrays.py", "test_columnar.py", "test_limits.py")
-sys.exit(pytest.main(["-x", *(f"tests/checkers/{name}" for name in tests)]))
+sys.exit(pytest.main(["-x", "-m", sys.argv[2], *(f"tests/checkers/{name}" for name in tests)]))
 """
 
 
 @pytest.mark.slow
-def test_nothing_in_it_is_undefined_and_the_compiler_warns_of_nothing(tmp_path):
+@pytest.mark.parametrize(
+    "chosen", ["not slow and not nightly", pytest.param("slow", marks=pytest.mark.nightly)]
+)
+def test_nothing_in_it_is_undefined_and_the_compiler_warns_of_nothing(tmp_path, chosen):
     """Built so that it dies where it does what C does not define, it passes the searches' tests."""
     caches = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
     shutil.copytree(ROOT / "packages" / "porcupine-py", tmp_path / "source", ignore=caches)
@@ -207,7 +210,7 @@ def test_nothing_in_it_is_undefined_and_the_compiler_warns_of_nothing(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         library = archive.extract("checkers/linearizability/kernels/searches.so", tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", UNDEFINED, library],
+        [sys.executable, "-c", UNDEFINED, library, chosen],
         cwd=ROOT,
         capture_output=True,
         text=True,

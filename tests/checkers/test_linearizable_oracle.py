@@ -11,8 +11,8 @@ from checkers.models import model_named
 from checkers.verdict import Status
 from tests.checkers.histories import FIRST_WORLDS, random_history
 from tests.checkers.oracle import is_linearizable
+from tests.night import drawn
 
-CASES = 3_000
 ALGORITHMS = [(kind, "wgl") for kind in FIRST_WORLDS] + [("unique-register", "zones")]
 
 
@@ -31,16 +31,17 @@ def judged(rnd: Random, kind: str, algorithm: str) -> tuple[Status, bool]:
 
 
 @pytest.mark.slow
+@drawn(500, 20_000)
 @pytest.mark.parametrize(("kind", "algorithm"), ALGORITHMS)
-def test_the_verdict_is_that_of_brute_force(kind, algorithm):
-    seen = [judged(Random(f"{kind}-{case}"), kind, algorithm)[0] for case in range(CASES)]
-    share = seen.count(Status.FAIL) / CASES
+def test_the_verdict_is_that_of_brute_force(kind, algorithm, cases):
+    seen = [judged(Random(f"{kind}-{case}"), kind, algorithm)[0] for case in cases]
+    share = seen.count(Status.FAIL) / len(cases)
     assert 0.1 < share < 0.9, "the histories must be of both sorts to test anything"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "algorithm"), ALGORITHMS)
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rnd=st.randoms(use_true_random=False))
 def test_no_counterexample_to_the_verdict_is_found(kind, algorithm, rnd):
     judged(rnd, kind, algorithm)

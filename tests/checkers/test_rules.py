@@ -22,8 +22,8 @@ from tests.checkers.differential import INITIAL
 from tests.checkers.histories import op, random_history
 from tests.checkers.more_worlds import RULED, SEARCHED, paired_history
 from tests.checkers.oracle import is_linearizable
+from tests.night import drawn
 
-CASES = 2_000
 histories.WORLDS.update({f"unique {name}": world for name, world in RULED.items()})
 histories.WORLDS.update({f"any {name}": world for name, world in SEARCHED.items()})
 
@@ -67,20 +67,22 @@ def prove(outcome, operations, model, truth):
 
 
 @pytest.mark.slow
+@drawn(400, 10_000)
 @pytest.mark.parametrize("kind", [f"unique {name}" for name in RULED])
-def test_a_rule_agrees_with_brute_force(kind):
-    seen = Counter(judged(Random(f"{kind}-{case}"), kind) for case in range(CASES))
-    assert seen["PASS"] > CASES / 3
-    assert seen["PASS"] + seen[None] < CASES * 0.95
+def test_a_rule_agrees_with_brute_force(kind, cases):
+    seen = Counter(judged(Random(f"{kind}-{case}"), kind) for case in cases)
+    assert seen["PASS"] > len(cases) / 3
+    assert seen["PASS"] + seen[None] < len(cases) * 0.95
     if kind in ("unique queue", "unique stack"):
         assert {"out-of-order", "not-empty", "phantom", "repeated"} <= set(seen)
     else:
         assert seen[None] == 0, "the rule applies to every history of this world"
 
 
+@drawn(100, 5_000)
 @pytest.mark.parametrize("kind", [f"any {name}" for name in SEARCHED])
-def test_repeated_values_make_no_rule_wrong(kind):
-    seen = Counter(judged(Random(f"{kind}-{case}"), kind) for case in range(CASES // 2))
+def test_repeated_values_make_no_rule_wrong(kind, cases):
+    seen = Counter(judged(Random(f"{kind}-{case}"), kind) for case in cases)
     assert kind == "any idle-counter" or seen[None] > 0
 
 
@@ -91,10 +93,11 @@ def test_no_counterexample_to_a_rule_is_found(kind, rnd):
     judged(rnd, kind)
 
 
+@drawn(200, 5_000)
 @pytest.mark.parametrize("kind", ["register", "cas-register", "kv", "config", "set"])
-def test_offsets_pass_only_what_is_right_and_most_of_it(kind):
+def test_offsets_pass_only_what_is_right_and_most_of_it(kind, cases):
     passed = right = 0
-    for case in range(CASES // 2):
+    for case in cases:
         rnd = Random(f"offsets-{kind}-{case}")
         operations, _ = random_history(rnd, kind, size_max=rnd.randint(1, 7))
         model = model_named(kind).prepare(operations)
@@ -110,7 +113,7 @@ def test_offsets_pass_only_what_is_right_and_most_of_it(kind):
             assert truth.status is Status.PASS
         passed += outcome is not None
         right += truth.status is Status.PASS and any(model.has_effect(o) for o in kept)
-    assert passed > 0.7 * right
+    assert passed > 0.6 * right
 
 
 def test_offsets_may_be_wrong_and_then_nothing_is_claimed():

@@ -41,6 +41,8 @@ def shorten(world, node):
 
 def quorum(count=3, **settings):
     world = World(count, segment_bytes=300, **settings).start()
+    world.settle(10)
+    world.stand(world.nodes[1])  # a second of waiting for the time-out would be most of a test
     leader = world.elect()
     for number in range(20):
         world.commit(leader, f"value{number}")
