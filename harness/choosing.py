@@ -9,7 +9,7 @@ from checkers.evidence.standings import Standings
 from cluster.backends.base import Link
 from harness.conditions import Cast, candidates
 from harness.strands import Step
-from nemeses.linkwords import ends_of
+from nemeses.links.link_names import ends_of
 
 
 def choose(

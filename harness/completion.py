@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster.backends.cleanup import find_leftovers
 from harness import evidence
 from harness.errors import UsageError
-from results.store import RunStore
+from results.store.run_store import RunStore
 
 
 def complete(store: RunStore, nodes: tuple[str, ...]) -> list[str]:

@@ -23,7 +23,7 @@ from harness.fault_probes import Tried, try_backend
 from harness.plan import from_document
 from harness.steps import Steps
 from nemeses.registry import FAULTS
-from results.jvm import JvmError, find_jvm
+from results.judge.jvm import JvmError, find_jvm
 
 _NODES = 3
 _FOR_SPARK = "a JVM for Spark"

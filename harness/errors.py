@@ -55,10 +55,10 @@ _EXPECTED = frozenset(
         "extensions:ExtensionError",
         "harness.interpreter:HarnessError",
         "nemeses.base:ParameterError",
-        "results.files:StoreError",
-        "results.jvm:JvmError",
-        "results.query:QueryError",
-        "results.session:SparkError",
+        "results.store.files:StoreError",
+        "results.judge.jvm:JvmError",
+        "results.catalogue.query:QueryError",
+        "results.judge.session:SparkError",
         "workloads.registry:WorkloadError",
     }
 )

@@ -27,10 +27,8 @@ from typing import Any
 
 from checkers.evidence import LogRecord, Snapshot
 from cluster.node.controller.records import MetadataRecordError, decode_record, record_to_json
-from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
-from cluster.node.log.control import ControlRecordType, control_type, decode_control
-from cluster.node.log.epoch_cache import EPOCH_FILE, LeaderEpochCache
-from cluster.node.log.records import (
+from cluster.node.log.batch.control import ControlRecordType, control_type, decode_control
+from cluster.node.log.batch.records import (
     HEADER_BYTES,
     MAGIC,
     BatchHeader,
@@ -40,8 +38,10 @@ from cluster.node.log.records import (
     iter_batches,
     parse_header,
 )
-from cluster.node.log.segment import segment_base_offset
-from cluster.node.log.snapshot import SUFFIX, parse_snapshot_name
+from cluster.node.log.metadata.snapshot import SUFFIX, parse_snapshot_name
+from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
+from cluster.node.log.storage.epoch_cache import EPOCH_FILE, LeaderEpochCache
+from cluster.node.log.storage.segment import segment_base_offset
 from cluster.node.meta_properties import FILE_NAME as META_PROPERTIES
 from cluster.node.wire.uuid_text import uuid_from_text
 from cluster.systems import secured
@@ -53,7 +53,7 @@ from extensions.plain_files import read_plain
 from harness.json_names import camel_case
 from harness.partition_evidence import SEGMENT_BYTES_MAX, decode_partitions, intact_batch_in
 from harness.room import lack_of_room
-from results.store import RunStore
+from results.store.run_store import RunStore
 
 QUORUM_STATE = "quorum-state"
 

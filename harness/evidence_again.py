@@ -16,17 +16,17 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from cluster.node.log.segment import segment_base_offset
+from cluster.node.log.storage.segment import segment_base_offset
 from cluster.systems.base import Layout
 from cluster.systems.kinds import SettingError
 from cluster.values import valueclass
 from harness import evidence
 from harness.plan_document import derive
-from results.digests import digest_of, files_below, read_chain
-from results.files import StoreError, write_json
-from results.model import RunResults
-from results.refusals import lacking_check
-from results.store import RunStore
+from results.gate.refusals import lacking_check
+from results.store.digests import digest_of, files_below, read_chain
+from results.store.files import StoreError, write_json
+from results.store.model import RunResults
+from results.store.run_store import RunStore
 
 
 @valueclass
@@ -56,7 +56,7 @@ def differences(store: RunStore) -> list[Difference]:
 def judge_again(store: RunStore, judge: Callable[..., RunResults]) -> RunResults:
     """Judge a stored run, and whether what is stored follows from what the nodes left.
 
-    `judge` is `results.pipeline.judge`, or does the same. Raises what it raises.
+    `judge` is `results.judge.pipeline.judge`, or does the same. Raises what it raises.
     """
     plan = store.plan()
     try:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 import pyarrow as pa
 
-from results import places
-from results.catalogue import Entry, Filter
+from results.catalogue import places
+from results.catalogue.rows import Entry, Filter
 
 
 def export_runs(entries: Sequence[Entry], uri: str) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from results.files import write_atomically
+from results.store.files import write_atomically
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:

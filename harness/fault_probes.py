@@ -20,7 +20,7 @@ from dataclasses import replace
 from random import Random
 
 from cluster.backends.base import Ability, Backend, BackendError, Probe
-from cluster.backends.processes import TRIAL
+from cluster.backends.processes.records import TRIAL
 from cluster.backends.terms import Need, NoPlaceError
 from cluster.backends.trials import trial_folder
 from cluster.systems.idle import IdleSystem
@@ -30,10 +30,10 @@ from harness.plan import Plan, parameters_in
 from harness.plan_backend import place_of
 from harness.steps import Steps
 from nemeses.base import Injection, Parameters, View
-from nemeses.containers import ContainerKill
-from nemeses.links import LINK_FAULTS
-from nemeses.partition import Partition
-from nemeses.processes import ProcessFault
+from nemeses.links.partition import Partition
+from nemeses.links.shaping import LINK_FAULTS
+from nemeses.processes.containers import ContainerKill
+from nemeses.processes.signals import ProcessFault
 from nemeses.registry import fault_named, needs_of
 from nemeses.time_bound import OutOfTimeError, in_time
 

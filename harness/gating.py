@@ -20,14 +20,14 @@ from harness.policy.regression import comparisons_of
 from harness.policy.requirements import requirements_of
 from harness.sim.batch_gate import gate_batch
 from harness.targets import walk_targets
-from results import pipeline
-from results.files import StoreError
-from results.folders import Walk, is_batch, is_run
-from results.gate import GateDecision, GateEntry, Rules, decide, gate_run
-from results.model import RunResults
-from results.refusals import one_line
-from results.signature import Signers
-from results.store import RunStore
+from results.gate.policy_gate import GateDecision, GateEntry, Rules, decide, gate_run
+from results.gate.refusals import one_line
+from results.gate.signature import Signers
+from results.judge import pipeline
+from results.store.files import StoreError
+from results.store.folders import Walk, is_batch, is_run
+from results.store.model import RunResults
+from results.store.run_store import RunStore
 
 
 def gate_all(folders: Sequence[Path], policy: Policy, now: dt.datetime) -> GateDecision:
@@ -113,7 +113,7 @@ def recompute(store: RunStore) -> RunResults:
 
     Logs and quorum states are decoded again and must equal the stored evidence, and so must traces
     that were made from a node's output; others are raw already. Final reads exist only as stored.
-    Raises StoreError and what `results.pipeline.judge` raises.
+    Raises StoreError and what `results.judge.pipeline.judge` raises.
     """
     with made_anew(store) as (copy, problems):
         if problems:

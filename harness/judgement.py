@@ -12,9 +12,9 @@ import click
 from checkers.verdict import EXIT_CODES, Status
 from harness.room import not_stored
 from harness.shown import Shown
-from results.junit import write_junit
-from results.model import RunResults, system_shown
-from results.store import RunStore
+from results.report.junit import write_junit
+from results.store.model import RunResults, system_shown
+from results.store.run_store import RunStore
 
 Judge = Callable[[RunStore], RunResults]
 
@@ -47,7 +47,7 @@ def judge_and_report(
         results = judge(store)
         write_junit(store, results)
         if with_report:
-            from results.report import write_report  # noqa: PLC0415  (imports what makes pages)
+            from results.report.page import write_report  # noqa: PLC0415  (imports what makes pages)
 
             write_report(store, results)
         store.record_pages()

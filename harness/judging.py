@@ -20,8 +20,8 @@ from harness.judgement import judge_and_report
 from harness.shown import Shown
 from harness.source import source_digest
 from harness.targets import act_on
-from results.model import RunResults
-from results.store import RunStore
+from results.store.model import RunResults
+from results.store.run_store import RunStore
 
 _source_digest = cache(source_digest)
 """Of a process that lives for many runs; its code is that which it has loaded."""
@@ -47,7 +47,7 @@ def prefix_of(name: str) -> str:
 
 def judged_elsewhere(folder: Path, shown: Shown = Shown.LINES) -> str:
     """Judge one run among several, and return what that would print."""
-    from results.pipeline import judge  # noqa: PLC0415  (imports Arrow)
+    from results.judge.pipeline import judge  # noqa: PLC0415  (imports Arrow)
 
     out, err = io.StringIO(), io.StringIO()
     coloured = click.Context(click.Command("check"), color=True)

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from checkers.evidence import DataBatch, PartitionLog
-from cluster.node.log.checkpoint import TopicPartition, decode_offsets, partition_of
-from cluster.node.log.records import (
+from cluster.node.log.batch.records import (
     MAGIC,
     SEQUENCE_MAX,
     BatchHeader,
@@ -24,7 +23,8 @@ from cluster.node.log.records import (
     decode_batch,
     inflate_batch,
 )
-from cluster.node.log.segment import segment_base_offset
+from cluster.node.log.storage.checkpoint import TopicPartition, decode_offsets, partition_of
+from cluster.node.log.storage.segment import segment_base_offset
 from extensions.plain_files import read_plain
 
 METADATA_TOPIC: Final = "__cluster_metadata"

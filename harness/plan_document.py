@@ -10,12 +10,12 @@ from checkers.nodes import durability, records
 from checkers.registry import CheckSpec, find_check
 from checkers.runs import answers, exercised
 from cluster.backends.registry import SIM
-from cluster.node.kraft.config import CHECK_QUORUM_FETCH_TIMEOUTS
+from cluster.node.kraft.quorum.config import CHECK_QUORUM_FETCH_TIMEOUTS
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.errors import is_expected, one_line
 from harness.plan import Plan, from_document
 from harness.versions import versions
-from results.files import StoreError
+from results.store.files import StoreError
 from workloads.registry import WORKLOADS
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})

@@ -32,7 +32,7 @@ from harness.verbs import is_fault
 from nemeses import drive
 from nemeses.at_once import begin
 from nemeses.base import Injection, View
-from nemeses.hold import Hold
+from nemeses.links.hold import Hold
 from workloads.base import Op
 
 Ask = Callable[[Op, str | None, str], None]

@@ -38,7 +38,7 @@ class KraftprobeRun:
     verdict: str
     """PASS, FAIL, UNKNOWN or UNDER-EXERCISED."""
     results: Mapping[str, Any]
-    """results.json (results.model)."""
+    """results.json (results.store.model)."""
 
     @property
     def figures(self) -> Mapping[str, Any]:
@@ -116,7 +116,7 @@ def _arguments(options: Mapping[str, Any]) -> list[str]:
 def _find_run(done: subprocess.CompletedProcess[str]) -> KraftprobeRun | None:
     """Find the run that a command's last line names; None where it came to no verdict."""
     from checkers.verdict import EXIT_CODES  # noqa: PLC0415  (not for sessions without a campaign)
-    from results.files import read_json_object  # noqa: PLC0415
+    from results.store.files import read_json_object  # noqa: PLC0415
 
     if done.returncode not in EXIT_CODES.values():
         return None

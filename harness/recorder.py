@@ -12,7 +12,7 @@ from workloads.base import Completion, Op
 
 
 class Journal(Protocol):
-    """The sink of events, such as `results.journal.JournalWriter`."""
+    """The sink of events, such as `results.store.journal.JournalWriter`."""
 
     def append(self, event: Event) -> None:
         """Store one event before returning."""

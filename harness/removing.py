@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cluster.backends.cleanup import find_leftovers
-from results.catalogue import Entry
-from results.files import StoreError
-from results.pruning import Removal, removal_of
+from results.catalogue.rows import Entry
+from results.store.files import StoreError
+from results.store.pruning import Removal, removal_of
 
 _QUIET = dt.timedelta(minutes=10)
 """A harness writes more often, whatever its run does."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import one_line
-from results.files import StoreError
+from results.store.files import StoreError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The disk is full, the user's quota is used up, or the limit of file sizes is reached."""

@@ -19,7 +19,7 @@ from checkers.evidence.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
 from checkers.nodes.agreement import NO_SPACE
 from checkers.verdict import EXIT_CODES, Status
-from cluster.backends.lifecycle import ROOM_BYTES_MIN
+from cluster.backends.processes.lifecycle import ROOM_BYTES_MIN
 from cluster.backends.registry import SIM
 from cluster.systems.base import System
 from cluster.systems.secured import RunSecurity
@@ -41,10 +41,10 @@ from harness.recorder import Recorder
 from harness.room import lack_of_room, run_broken_off
 from harness.run_phases import Run, conduct
 from harness.shown import Shown
-from results.advice import starved
-from results.engine import Engine
-from results.model import system_shown
-from results.store import RunStore
+from results.judge.engine import Engine
+from results.report.advice import starved
+from results.store.model import system_shown
+from results.store.run_store import RunStore
 
 
 @valueclass

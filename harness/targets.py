@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from harness.errors import EXIT_USAGE, UsageError, is_expected, one_line
-from results.folders import Walk, walk
+from results.store.folders import Walk, walk
 
 
 def find_runs(targets: Sequence[Path]) -> list[Path]:

@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary
 from cluster.backends.abilities import LinkShape
 from cluster.backends.base import Backend, NodeState
 from extensions import ExtensionError
+from nemeses.active_faults import held_down, is_damaged
 from nemeses.base import (
     Injection,
     ParameterError,
@@ -38,14 +39,13 @@ from nemeses.base import (
     others,
     refused,
 )
-from nemeses.disks import DiskError, DiskFull, DiskSlow, DiskStall
-from nemeses.lives import held_down, is_damaged
-from nemeses.processes import Stop
+from nemeses.disks.io_faults import DiskError, DiskFull, DiskSlow, DiskStall
+from nemeses.disks.wipe import DiskWipe
+from nemeses.processes.signals import Stop
+from nemeses.quorum.requests import Resign
+from nemeses.quorum.voters import Voters
 from nemeses.registry import fault_named
-from nemeses.requests import Resign
 from nemeses.time_bound import OutOfTimeError, do_at_once, not_cancelled
-from nemeses.voters import Voters
-from nemeses.wipe import DiskWipe
 
 T = TypeVar("T")
 

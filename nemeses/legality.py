@@ -25,7 +25,7 @@
 
 Beside this table: two faults that would undo each other (two clock faults, twice the same disk
 fault) do not act on one node at once, and never more than a minority of nodes is without its disk's
-content (`nemeses.nodefault`, `nemeses.damage`).
+content (`nemeses.node_fault`, `nemeses.disks.damage`).
 
 The heals are legal in every state: each undoes what is left of its own fault, and no more.
 """

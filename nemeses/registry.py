@@ -8,21 +8,21 @@ from typing import Literal
 from cluster.names import unknown
 from extensions import Registry
 from nemeses.base import Fault, ParameterError, Parameters
-from nemeses.clocks import ClockDrift, ClockFault, ClockJump, ClockSkew, ClockStrobe
-from nemeses.containers import ContainerKill
-from nemeses.corruption import BitFlip, TruncateFile
-from nemeses.disks import DiskError, DiskFaultOf, DiskFull, DiskSlow, DiskStall
-from nemeses.hold import Hold
-from nemeses.limits import Limit
-from nemeses.links import LINK_FAULTS
-from nemeses.log_dirs import LogDirLoss, LogDirMove
-from nemeses.losses import PowerLoss, TornWrite
-from nemeses.partition import Partition
-from nemeses.processes import Kill, Pause, Restart, Stop
-from nemeses.requests import Resign, Snapshot
-from nemeses.timers import TimerRate
-from nemeses.voters import Voters
-from nemeses.wipe import DiskWipe
+from nemeses.clocks.timers import TimerRate
+from nemeses.clocks.wall_clocks import ClockDrift, ClockFault, ClockJump, ClockSkew, ClockStrobe
+from nemeses.disks.corruption import BitFlip, TruncateFile
+from nemeses.disks.io_faults import DiskError, DiskFaultOf, DiskFull, DiskSlow, DiskStall
+from nemeses.disks.log_dirs import LogDirLoss, LogDirMove
+from nemeses.disks.power_loss import PowerLoss, TornWrite
+from nemeses.disks.wipe import DiskWipe
+from nemeses.links.hold import Hold
+from nemeses.links.partition import Partition
+from nemeses.links.shaping import LINK_FAULTS
+from nemeses.processes.containers import ContainerKill
+from nemeses.processes.limits import Limit
+from nemeses.processes.signals import Kill, Pause, Restart, Stop
+from nemeses.quorum.requests import Resign, Snapshot
+from nemeses.quorum.voters import Voters
 
 _OWN: tuple[Fault, ...] = (
     Kill(),

@@ -38,7 +38,7 @@ from cluster.client.data_client import (
 )
 from cluster.client.placement_client import PlacementClient
 from cluster.node.errors import ErrorCode
-from cluster.node.log.records import NOBODY, SEQUENCE_MAX, Sequenced
+from cluster.node.log.batch.records import NOBODY, SEQUENCE_MAX, Sequenced
 from cluster.node.ports import Endpoint
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, completion

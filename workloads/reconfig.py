@@ -29,7 +29,7 @@ from cluster.node.kraft.messages import (
     ReplicaDescription,
 )
 from cluster.node.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
-from cluster.node.log.control import VoterListener
+from cluster.node.log.batch.control import VoterListener
 from cluster.node.ports import Failure
 from cluster.node.protocol.messages import (
     FeatureUpdateKey,

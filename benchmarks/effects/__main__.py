@@ -22,7 +22,7 @@ from cluster.backends.localhost import LocalHost
 from cluster.backends.machine.clocks import FakedClocks, library
 from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.programs import Machine
-from cluster.backends.processes import labels
+from cluster.backends.processes.records import labels
 
 NODE = "n1"
 RUN = "benchmark-effects"

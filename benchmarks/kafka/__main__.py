@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.node.load import Load, closed_loop, failover_ms, find_leader, processor_s
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 from cluster.systems.base import System
 from cluster.systems.kinds import SystemRequest
 from cluster.systems.registry import system_named

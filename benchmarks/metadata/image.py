@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from cluster.node.controller.image import MetadataImage
-from cluster.node.controller.image_writer import frozen_copy, image_records, read_image
-from cluster.node.controller.leadership import broker_fenced
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image_writer import frozen_copy, image_records, read_image
+from cluster.node.controller.partitions.leadership import broker_fenced
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.broker import RegisterBrokerRecord
 from cluster.node.controller.records.schema import MetadataRecord

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 from cluster.client.admin_client import CLUSTER_RESOURCE, CallFailed, Client
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Failure

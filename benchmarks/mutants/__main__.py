@@ -25,8 +25,8 @@ from harness.display import Display
 from harness.plan import from_document
 from harness.plan_document import plan_document
 from harness.run_to_verdict import run_cluster, run_name
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store.run_store import RunStore
 
 FOLDER = Path(harness.campaigns.__file__).parent / "mutants"
 

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.node.load import Load, closed_loop, failover_ms, find_leader
 from benchmarks.node.peer import Peer
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 from cluster.systems.kraft import NODE_SETTINGS, KraftSystem
 
 CONSOLE = Console()

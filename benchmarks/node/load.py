@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 from cluster.client.admin_client import CLUSTER_RESOURCE, CallFailed, Client
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint

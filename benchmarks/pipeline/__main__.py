@@ -10,8 +10,8 @@ Figures are medians of the rounds: seconds by the clock, processor seconds of ev
 started, the most memory that the driver, the JVMs and all other processes held, and the share of
 the seconds that no check took (in a loop; elsewhere checks run side by side). Of several sizes the
 exponent says how the processor seconds grow with the operations: 1 is in proportion to them.
-`--before` names a checkout of an older commit, whose own `results.pipeline.judge` judges the same
-runs in a loop, and with Spark on two cores.
+`--before` names a checkout of an older commit, whose own `results.judge.pipeline.judge` judges the
+same runs in a loop, and with Spark on two cores.
 
 What the pipeline is made for, in two commands:
 
@@ -43,9 +43,9 @@ _SAMPLE_S = 0.05
 _BEFORE = """
 import collections, json, sys, time
 from pathlib import Path
-from results.pipeline import judge
-from results.session import Spark
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.judge.session import Spark
+from results.store.run_store import RunStore
 began, handle = time.monotonic(), None
 if sys.argv[1] == "spark":
     session = Spark("local[2]")

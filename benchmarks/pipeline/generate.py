@@ -19,8 +19,8 @@ from checkers.evidence import FINAL_READS, PHASE
 from checkers.evidence.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
 from checkers.history.sealed import seal
-from results.journal import encode_event
-from results.store import RunStore
+from results.store.journal import encode_event
+from results.store.run_store import RunStore
 
 _CLIENTS = 10
 _STEP_NS = 1_000_000

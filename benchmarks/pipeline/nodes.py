@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from checkers.evidence import FinalRead
 from checkers.history.sealed import seal
-from results.store import RunStore
+from results.store.run_store import RunStore
 
 NODES = ("n1", "n2", "n3")
 CLOCK = "generated"

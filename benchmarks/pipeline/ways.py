@@ -15,10 +15,10 @@ import sys
 import time
 from pathlib import Path
 
-from results.engine import Engine
-from results.model import RunResults
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.engine import Engine
+from results.judge.pipeline import judge
+from results.store.model import RunResults
+from results.store.run_store import RunStore
 
 WORKERS = 2
 

@@ -19,7 +19,7 @@ _MADE_TOGETHER = 4096
 
 
 class EventColumns(Journal):
-    """Events in a table, in which `process` and `value` are JSON text (`results.tables`)."""
+    """Events in a table, in which `process` and `value` are JSON text (`results.store.tables`)."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table

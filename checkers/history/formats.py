@@ -11,7 +11,7 @@ Whatever else is foreign, in all forms alike: `checkers.history.foreign` says ho
 form says nothing of how it is to be judged.
 
 Whatever is not whole or not one of these raises HistoryError with one line that names file and
-line. (A journal that a killed run left with a torn last line is read by `results.journal`.)
+line. (A journal that a killed run left with a torn last line is read by `results.store.journal`.)
 """
 
 from __future__ import annotations

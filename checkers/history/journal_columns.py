@@ -7,7 +7,7 @@ within a text) are few in most journals: they are taken out, read by Python, and
 their places. Texts are kept as codes of distinct ones.
 
 Whatever a journal must not be (a changed or damaged line, a wrong type) raises NotPlainError, or
-what Arrow raises; the readers of single lines (`history.formats`, `results.journal`) say why.
+what Arrow raises; the readers of single lines (`history.formats`, `results.store.journal`) say why.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ _ELR = "eligibleLeaderReplicas"
 _LISTS = ("isr", "replicas", _ELR, "lastKnownElr", "addingReplicas")
 _GONE = ("RegisterBrokerRecord", "UnregisterBrokerRecord")
 _PART: Final = 1_000
-"""Records of a batch that may be a part of more (`cluster.node.controller.result`)."""
+"""Records of a batch that may be a part of more (`cluster.node.controller.metadata.result`)."""
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:

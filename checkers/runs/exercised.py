@@ -32,7 +32,7 @@ Options: `expectations` (`min_operations`, `faults`, `leader_changes`: more than
 `skipped` names faults that the user had wanted and that could not work there; `nothing_left` says
 that these were all: then nothing that was asked for has been tried.
 
-`statistics` hold how much was tried, for the decision on a PASS (results/gate.py):
+`statistics` hold how much was tried, for the decision on a PASS (results/gate/policy_gate.py):
 
 | key | meaning |
 |---|---|

@@ -129,7 +129,7 @@ def named_faults(active: Sequence[FaultSpan], count_max: int) -> str:
 def reigns(events: Sequence[Event], end_ns: int) -> list[Reign]:
     """Return the leaders that were seen from outside; a change ends the reign before it.
 
-    The leader before may believe longer that it leads: `results.leaders` asks its own trace.
+    The leader before may believe longer that it leads: `results.report.leaders` asks its own trace.
     """
     found: list[Reign] = []
     current: tuple[str, int, int] | None = None

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from cluster.backends.base import RUN_LABEL, NodeState, ProcessIdentity
 from cluster.backends.machine.mounts import Mount, mounts
-from cluster.backends.processes import (
+from cluster.backends.processes.records import (
     HARNESS_LABEL,
     NAMESPACE_LABEL,
     PROCESSES_FILE,

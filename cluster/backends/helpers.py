@@ -13,7 +13,7 @@ from typing import Any
 from cluster.backends.abilities import Host
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.hosts import HostPorts, HostProvider, StartedProcess
-from cluster.backends.processes import labels
+from cluster.backends.processes.records import labels
 
 ASK_TIMEOUT_S = 5.0
 _READY_TIMEOUT_S = 15.0

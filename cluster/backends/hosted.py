@@ -13,13 +13,13 @@ from pathlib import Path
 
 from cluster.backends.abilities import Abilities, Host
 from cluster.backends.base import Ability, BackendError, Link, LinkMeasure, Probe
-from cluster.backends.hostedprobe import probe_host, probe_links
+from cluster.backends.hosted_probe import probe_host, probe_links
 from cluster.backends.hosts import NODE_OUTPUT, HostProvider, StartedProcess
-from cluster.backends.lifecycle import ProcessBackend
-from cluster.backends.linkprobe import LinkProber
-from cluster.backends.linkrules import LinkRules
-from cluster.backends.processes import labels
-from cluster.backends.shaping import HostShaping
+from cluster.backends.links.probe import LinkProber
+from cluster.backends.links.rules import LinkRules
+from cluster.backends.links.shaping import HostShaping
+from cluster.backends.processes.lifecycle import ProcessBackend
+from cluster.backends.processes.records import labels
 from cluster.backends.terms import ONE_NODE
 from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement, System

@@ -18,7 +18,7 @@ What a provider owes:
   `HostedBackend.host_returned(node)`; what is in force is then applied again.
 - `Host.run` runs with the privilege that the place gives its faults. It must find `nft` and
   `provider.interpreter`; `tc` and `iptables` where links are to be shaped.
-- What is made carries the run's label (`cluster.backends.processes.labels` in the environment of
+- What is made carries the run's label (`processes.records.labels` in the environment of
   processes, the run id in names or labels of everything else) and is found by `kraftprobe cleanup`.
 - A signal at the harness's terminal reaches no process of a host.
 """
@@ -43,7 +43,7 @@ NODE_OUTPUT = "stdout.log"
 class StartedProcess(Protocol):
     """One process that a provider started. It does not record what was asked of it.
 
-    See `cluster.backends.lifecycle.Incarnation` for that.
+    See `cluster.backends.processes.lifecycle.Incarnation` for that.
     """
 
     @property
@@ -86,9 +86,9 @@ class HostPorts:
     client: int = 9092
     controller: int = 9093
     link_agent: int = 9094
-    """TCP for the harness's questions, UDP for probes (`cluster.backends.linkagent`)."""
+    """TCP for the harness's questions, UDP for probes (`cluster.backends.links.agent`)."""
     link_shaper: int = 9095
-    """TCP for the harness's orders (`cluster.backends.linkshaper`)."""
+    """TCP for the harness's orders (`cluster.backends.links.shaper`)."""
 
 
 class HostProvider(Protocol):

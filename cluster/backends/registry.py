@@ -43,7 +43,7 @@ class BackendKind:
 
 
 def _local(asked: BackendRequest) -> Backend:
-    from cluster.backends.local import LocalBackend  # noqa: PLC0415
+    from cluster.backends.local.local_backend import LocalBackend  # noqa: PLC0415
 
     return LocalBackend(asked.system, asked.folder, asked.nodes, asked.run_id, needs=asked.needs)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cluster.backends.base import NodeState, ProcessIdentity
-from cluster.backends.processes import own_identity, pid_namespace, state_of
+from cluster.backends.processes.records import own_identity, pid_namespace, state_of
 
 _NAME = re.compile(r"kraftprobe-trial-(\d+)-(\d+)-(.+)-[^-]+")
 

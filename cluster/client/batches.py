@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.node.log.records import (
+from cluster.node.log.batch.records import (
     NOBODY,
     CorruptBatchError,
     Record,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.client.admin_client import Client, Outcome, WrongAnswerError
-from cluster.node.controller.feature_control import SUPPORTED
+from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import (

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.mutants.mutations import Mutant, Patch
-from cluster.node.controller.broker_apis import BrokerApis
-from cluster.node.controller.controller import QuorumController
-from cluster.node.controller.state import MetadataState
+from cluster.node.controller.apis.broker_apis import BrokerApis
+from cluster.node.controller.core.controller import QuorumController
+from cluster.node.controller.metadata.state import MetadataState
 
 _HEARTBEAT = BrokerApis._heartbeat
 

@@ -7,24 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.mutants.mutations import Mutant, Patch
-from cluster.node.controller.controller import QuorumController
+from cluster.node.controller.core.controller import QuorumController
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.accumulator import BatchAccumulator
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.inbound import InboundRequests
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import FetchRequest, FetchResponse, OffsetAndEpoch
 from cluster.node.kraft.outbound import OutboundRequests
-from cluster.node.kraft.quorum_state import QuorumState
-from cluster.node.kraft.quorum_state_store import (
+from cluster.node.kraft.quorum.accumulator import BatchAccumulator
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.quorum_state import QuorumState
+from cluster.node.kraft.quorum.quorum_state_store import (
     ElectionState,
     QuorumStateError,
     QuorumStateStore,
 )
+from cluster.node.kraft.quorum.states import NEVER_MS, Follower, Unattached
 from cluster.node.kraft.replicated_log import ReplicatedLog, Validity
 from cluster.node.kraft.request_manager import RequestManager
-from cluster.node.kraft.states import NEVER_MS, Follower, Unattached
-from cluster.node.log.records import iter_batches, with_base_offset
+from cluster.node.log.batch.records import iter_batches, with_base_offset
 
 # -- elections -----------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ sound by a monotonic clock, and by a wall clock until that jumps.
 from __future__ import annotations
 
 from cluster.mutants.mutations import Mutant, Patch
-from cluster.node.controller.controller import QuorumController
-from cluster.node.kraft.leader_state import Leader
+from cluster.node.controller.core.controller import QuorumController
+from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.role_polls import RolePolls
 

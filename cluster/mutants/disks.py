@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from cluster.mutants.mutations import Mutant, Patch
 from cluster.node.kraft.core import RaftCore
-from cluster.node.log import log as log_module
-from cluster.node.log import reader, recovery
-from cluster.node.log.records import BatchHeader, CorruptBatchError, parse_header
-from cluster.node.log.recovery import Recovered
+from cluster.node.log.batch.records import BatchHeader, CorruptBatchError, parse_header
+from cluster.node.log.metadata import log as log_module
+from cluster.node.log.storage import reader, recovery
+from cluster.node.log.storage.recovery import Recovered
 from cluster.node.ports import Disk
 
 _FLUSH_LOG = RaftCore.flush_log

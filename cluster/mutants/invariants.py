@@ -13,19 +13,19 @@ from dataclasses import replace
 from crc32c import crc32c
 
 from cluster.mutants.mutations import Mutant, Patch
-from cluster.node.controller.controller import QuorumController
+from cluster.node.controller.core.controller import QuorumController
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.control_state import LogHistory
 from cluster.node.kraft.core import RaftCore
-from cluster.node.kraft.election import EpochElection
 from cluster.node.kraft.inbound import InboundRequests
 from cluster.node.kraft.messages import VoteRequest
-from cluster.node.kraft.quorum_state import QuorumState
+from cluster.node.kraft.quorum.control_state import LogHistory
+from cluster.node.kraft.quorum.election import EpochElection
+from cluster.node.kraft.quorum.quorum_state import QuorumState
+from cluster.node.kraft.quorum.states import Candidate, Unattached
+from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.snapshot_store import SnapshotFile
-from cluster.node.kraft.states import Candidate, Unattached
-from cluster.node.kraft.voters import VoterSet
-from cluster.node.log.records import iter_batches
+from cluster.node.log.batch.records import iter_batches
 from cluster.node.log.types import OffsetAndEpoch
 
 _MAX_TIMESTAMP_POSITION = 35

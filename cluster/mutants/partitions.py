@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cluster.mutants.mutations import Mutant, Patch
-from cluster.node.broker.partition import Acknowledged, Follower, Partition
-from cluster.node.broker.replica import Replica
-from cluster.node.broker.replica_fetcher import Outcome
-from cluster.node.broker.replica_manager import ReplicaManager
-from cluster.node.controller.partition_change import PartitionChangeBuilder, _Target
-from cluster.node.controller.state import PartitionKey, PartitionRegistration
+from cluster.node.broker.replication.partition import Acknowledged, Follower, Partition
+from cluster.node.broker.replication.replica import Replica
+from cluster.node.broker.replication.replica_fetcher import Outcome
+from cluster.node.broker.replication.replica_manager import ReplicaManager
+from cluster.node.controller.metadata.state import PartitionKey, PartitionRegistration
+from cluster.node.controller.partitions.partition_change import PartitionChangeBuilder, _Target
 from cluster.node.errors import ErrorCode
-from cluster.node.log.data_log import DataLog, LogAppendInfo
-from cluster.node.log.data_recovery import RecoveredData, _Opening
-from cluster.node.log.data_segment import DataSegment
+from cluster.node.log.data.data_log import DataLog, LogAppendInfo
+from cluster.node.log.data.data_recovery import RecoveredData, _Opening
+from cluster.node.log.data.data_segment import DataSegment
 from cluster.node.protocol.data_messages import NO_EPOCH, FetchPartition, FetchResult
 
 # -- idempotent producers ------------------------------------------------------------------------

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from cluster.mutants.mutations import Mutant, Patch
-from cluster.node.kraft.control_state import LogHistory
 from cluster.node.kraft.inbound import InboundRequests
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import NO_NODE, ReplicaKey
+from cluster.node.kraft.quorum.control_state import LogHistory
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.reconfiguration import Reconfiguration
-from cluster.node.kraft.voters import VoterSet
 
 
 def _m16_half(self: Leader) -> int | None:

@@ -13,36 +13,36 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Literal
 
-from cluster.node.broker.assignments import AssignmentsConfig, AssignmentsManager
-from cluster.node.broker.config_admin import preprocess
-from cluster.node.broker.data_apis import DataApis
-from cluster.node.broker.lifecycle import NOT_REGISTERED_EPOCH, BrokerLifecycleManager
-from cluster.node.broker.producer_ids import ProducerIdManager
-from cluster.node.broker.publisher import BrokerMetadataPublisher
-from cluster.node.broker.replica_config import ReplicaSeams
-from cluster.node.broker.replica_manager import ReplicaManager
+from cluster.node.broker.lifecycle.assignments import AssignmentsConfig, AssignmentsManager
+from cluster.node.broker.lifecycle.producer_ids import ProducerIdManager
+from cluster.node.broker.lifecycle.publisher import BrokerMetadataPublisher
+from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, BrokerLifecycleManager
+from cluster.node.broker.replication.replica_config import ReplicaSeams
+from cluster.node.broker.replication.replica_manager import ReplicaManager
+from cluster.node.broker.serving.config_admin import preprocess
+from cluster.node.broker.serving.data_apis import DataApis
 from cluster.node.config import NodeConfig
 from cluster.node.config_values import BROKER_ROLE, CONTROLLER_ROLE
-from cluster.node.controller.apis import ControllerApis
-from cluster.node.controller.bootstrap_file import read_bootstrap
-from cluster.node.controller.controller import QuorumController
-from cluster.node.controller.delta import LocalReplicaChanges, MetadataDelta
-from cluster.node.controller.feature_control import features_of
-from cluster.node.controller.image import MetadataImage
-from cluster.node.controller.pending import ControllerSettings
-from cluster.node.controller.registration_manager import ControllerRegistrationManager
-from cluster.node.controller.registrations import replica_directory
-from cluster.node.controller.scram_users import credential_of
+from cluster.node.controller.apis.controller_apis import ControllerApis
+from cluster.node.controller.brokers.registration_manager import ControllerRegistrationManager
+from cluster.node.controller.core.controller import QuorumController
+from cluster.node.controller.core.feature_control import features_of
+from cluster.node.controller.core.pending import ControllerSettings
+from cluster.node.controller.metadata.bootstrap_file import read_bootstrap
+from cluster.node.controller.metadata.delta import LocalReplicaChanges, MetadataDelta
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.registrations import replica_directory
+from cluster.node.controller.metadata.scram_users import credential_of
 from cluster.node.envelope import EnvelopeError, answer_to, refusal, unseal
 from cluster.node.forwarding import ForwardingManager, is_for_controller
 from cluster.node.kraft.messages import RaftRequest
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft_version import is_kraft_version_update, update_kraft_version
-from cluster.node.log.clean_shutdown import NO_EPOCH
-from cluster.node.log.log import Log, LogConfig
-from cluster.node.log.log_directory import Damage, LogDirectory
-from cluster.node.log.log_manager import LogDirs
-from cluster.node.log.segment import METADATA_DIRECTORY
+from cluster.node.log.data.clean_shutdown import NO_EPOCH
+from cluster.node.log.data.log_directory import Damage, LogDirectory
+from cluster.node.log.data.log_manager import LogDirs
+from cluster.node.log.metadata.log import Log, LogConfig
+from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.loggers import Loggers
 from cluster.node.part_configs import (
     cluster_info,

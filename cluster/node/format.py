@@ -20,16 +20,16 @@ from typing import Any
 import click
 
 from cluster.node.config import ConfigError, NodeConfig, load_config
-from cluster.node.controller.bootstrap_file import FILE_NAME as BOOTSTRAP_FILE
-from cluster.node.controller.bootstrap_file import bootstrap_content
-from cluster.node.controller.feature_control import bootstrap_metadata
-from cluster.node.controller.feature_levels import RELEASES
-from cluster.node.controller.scram_users import user_record
-from cluster.node.kraft.bootstrap import is_leftover, write_bootstrap
+from cluster.node.controller.core.feature_control import bootstrap_metadata
+from cluster.node.controller.metadata.bootstrap_file import FILE_NAME as BOOTSTRAP_FILE
+from cluster.node.controller.metadata.bootstrap_file import bootstrap_content
+from cluster.node.controller.metadata.feature_levels import RELEASES
+from cluster.node.controller.metadata.scram_users import user_record
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.voters import Voter, VoterSet
-from cluster.node.log.control import VoterListener
-from cluster.node.log.segment import METADATA_DIRECTORY
+from cluster.node.kraft.quorum.bootstrap import is_leftover, write_bootstrap
+from cluster.node.kraft.quorum.voters import Voter, VoterSet
+from cluster.node.log.batch.control import VoterListener
+from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.meta_properties import (
     FILE_NAME,
     MetaPropertiesError,

@@ -31,7 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cluster.node.controller.error_responses import error_response
+from cluster.node.controller.apis.error_responses import error_response
 from cluster.node.envelope import EnvelopeError, contains, seal, unseal_response
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from cluster.node.config import NodeConfig
 from cluster.node.config_values import BROKER_ROLE
-from cluster.node.log.log_manager import LogDir, LogDirs
-from cluster.node.log.segment import METADATA_DIRECTORY
+from cluster.node.log.data.log_manager import LogDir, LogDirs
+from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.meta_properties import Identity, MetaPropertiesError, identify
 from cluster.node.ports import Random
 from cluster.node.runtime.disk import DiskLockedError, FileDisk

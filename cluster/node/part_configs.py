@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import uuid
 
-from cluster.node.broker.lifecycle import NOT_REGISTERED_EPOCH, LifecycleConfig
-from cluster.node.broker.replica_config import ReplicaConfig
+from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, LifecycleConfig
+from cluster.node.broker.replication.replica_config import ReplicaConfig
 from cluster.node.config import NodeConfig
 from cluster.node.config_values import CONTROLLER_ROLE
-from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.controller.brokers.registration_manager import ControllerRegistrationConfig
 from cluster.node.controller.configs.definitions import broker_key
-from cluster.node.controller.feature_control import SUPPORTED
-from cluster.node.controller.registration_manager import ControllerRegistrationConfig
-from cluster.node.kraft.config import RaftConfig
+from cluster.node.controller.core.feature_control import SUPPORTED
+from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.kraft.quorum.config import RaftConfig
+from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.raft_client import RaftClient
-from cluster.node.kraft.voters import VoterSet
-from cluster.node.log.control import VoterListener
+from cluster.node.log.batch.control import VoterListener
 
 
 def raft_config(config: NodeConfig, directory_id: uuid.UUID) -> RaftConfig:

@@ -35,8 +35,8 @@ import click
 from cluster.node.assembly import Node, NodeSignal, Seams
 from cluster.node.config import ConfigError, NodeConfig, load_config
 from cluster.node.config_values import CONTROLLER_ROLE
-from cluster.node.kraft.quorum_state_store import QuorumStateError
-from cluster.node.log.log import CorruptLogError
+from cluster.node.kraft.quorum.quorum_state_store import QuorumStateError
+from cluster.node.log.metadata.log import CorruptLogError
 from cluster.node.loggers import INFO
 from cluster.node.meta_properties import formatted_cluster_id
 from cluster.node.opening import FolderError, open_folders, open_metadata

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from cluster.names import unknown
-from cluster.node.controller.feature_levels import (
+from cluster.node.controller.metadata.feature_levels import (
     METADATA_VERSION,
     METADATA_VERSION_LEVEL,
     METADATA_VERSION_MIN,

@@ -13,9 +13,13 @@ from typing import Any
 
 import click
 
-from cluster.node.log.partition_folder import DELETE_SUFFIX, FUTURE_SUFFIX
-from cluster.node.log.records import BatchHeader, CorruptBatchError, iter_batches
-from cluster.node.log.snapshot import CorruptSnapshotError, parse_snapshot, parse_snapshot_name
+from cluster.node.log.batch.records import BatchHeader, CorruptBatchError, iter_batches
+from cluster.node.log.data.partition_folder import DELETE_SUFFIX, FUTURE_SUFFIX
+from cluster.node.log.metadata.snapshot import (
+    CorruptSnapshotError,
+    parse_snapshot,
+    parse_snapshot_name,
+)
 from harness.commands.options import Group, shown_options
 from harness.errors import EXIT_USAGE, UsageError
 from harness.evidence import batch_records

@@ -59,7 +59,7 @@ def gate(
     """
     from harness.gating import gate_all  # noqa: PLC0415  (imports the simulated world)
     from harness.policy.document import Policy, read_policy  # noqa: PLC0415  (imports pydantic)
-    from results.gate_output import to_annotations, to_document, to_markdown  # noqa: PLC0415
+    from results.gate.output import to_annotations, to_document, to_markdown  # noqa: PLC0415
 
     if shown is Shown.JSON and github:
         raise UsageError("--json prints a document alone: it does not go with --github")
@@ -76,8 +76,8 @@ def gate(
     )
     decision = gate_all(run_folders, policy, dt.datetime.now(dt.UTC))
     if junit is not None:
-        from results.files import write_atomically  # noqa: PLC0415
-        from results.gate_junit import render  # noqa: PLC0415
+        from results.gate.suite import render  # noqa: PLC0415
+        from results.store.files import write_atomically  # noqa: PLC0415
 
         write_atomically(junit, render(decision))
     if summary is not None:

@@ -11,10 +11,10 @@ from harness.errors import UsageError
 from harness.room import not_stored
 from harness.shown import Shown, answer
 from harness.targets import report_unread
-from results.catalogue import entry_of
-from results.folders import is_run, walk
-from results.index import write_index
-from results.store import RunStore
+from results.catalogue.index import write_index
+from results.catalogue.rows import entry_of
+from results.store.folders import is_run, walk
+from results.store.run_store import RunStore
 
 
 @click.command(cls=Command)

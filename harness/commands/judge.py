@@ -22,10 +22,10 @@ from harness.judgement import print_judgement
 from harness.judging import judge_stored, judged_elsewhere, prefix_of, print_judged
 from harness.shown import Shown, answer
 from harness.targets import each_once, find_runs, for_each
-from results.engine import Engine
-from results.folders import is_batch
-from results.lone_files import judge_file
-from results.store import RunStore
+from results.judge.engine import Engine
+from results.judge.lone_files import judge_file
+from results.store.folders import is_batch
+from results.store.run_store import RunStore
 
 _TRANSACTIONS = "transactions-"
 _OWN_CHECKS = ("sessions", "bank", "long-fork", "set-full", "total-queue")
@@ -253,8 +253,8 @@ def report(run_folders: tuple[Path, ...], shown: Shown) -> int:
 
     A folder that is no run means all runs below it.
     """
-    from results.junit import write_junit  # noqa: PLC0415
-    from results.report import write_report  # noqa: PLC0415  (imports what makes pages)
+    from results.report.junit import write_junit  # noqa: PLC0415
+    from results.report.page import write_report  # noqa: PLC0415  (imports what makes pages)
 
     def report_run(folder: Path, _: str) -> int:
         store = RunStore(folder)

@@ -17,7 +17,7 @@ from cluster.backends.cleanup import Leftover, abandoned_mounts, clean, find_lef
 from cluster.backends.docker.engine import connect, engine_expected
 from cluster.backends.docker.leftovers import find_things, remove_things
 from cluster.backends.machine.mounts import heal, unmount
-from cluster.backends.processes import has_harness
+from cluster.backends.processes.records import has_harness
 from cluster.backends.registry import BACKENDS
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from cluster.backends.trials import abandoned_trials, remove_trial
@@ -142,8 +142,8 @@ def _not_healed(runs: Path, run_id: str | None) -> list[str]:
     from checkers.earned import EARNED, FAULTS_HEALED  # noqa: PLC0415
     from checkers.history import HistoryError  # noqa: PLC0415
     from checkers.runs.faults import not_healed  # noqa: PLC0415
-    from results.files import StoreError  # noqa: PLC0415
-    from results.store import list_runs  # noqa: PLC0415
+    from results.store.files import StoreError  # noqa: PLC0415
+    from results.store.run_store import list_runs  # noqa: PLC0415
 
     lines = []
     for store in list_runs(runs):

@@ -16,8 +16,8 @@ from harness.interrupt import stopping
 from harness.plan import from_document
 from harness.shown import Shown, answer
 from harness.sim.reproduce import RedRun, Search, only, red_run, search
-from results.folders import is_run
-from results.store import RunStore
+from results.store.folders import is_run
+from results.store.run_store import RunStore
 
 _SHARE = 0.6
 """Share of the time for the search; the rest is for shrinking."""

@@ -22,11 +22,11 @@ from harness.commands.options import Group, json_option, runs_option, shown_opti
 from harness.errors import EXIT_USAGE, UsageError
 from harness.shown import Shown, print_document
 from harness.targets import report_unread
-from results.catalogue import DAMAGED, NOT_JUDGED, Entry, Filter, Row, catalogue, entry_of
-from results.folders import Walk, is_run, walk
-from results.pruning import Removal, remove
-from results.store import RunStore
-from results.trends import BY, roll_up, trends
+from results.catalogue.rows import DAMAGED, NOT_JUDGED, Entry, Filter, Row, catalogue, entry_of
+from results.catalogue.trends import BY, roll_up, trends
+from results.store.folders import Walk, is_run, walk
+from results.store.pruning import Removal, remove
+from results.store.run_store import RunStore
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _VERDICTS = (*(str(status) for status in Status), NOT_JUDGED, DAMAGED)
@@ -238,7 +238,7 @@ def export(
     is replaced.
     """
     from harness.exporting import FORMATS, write_table  # noqa: PLC0415  (imports pyarrow's formats)
-    from results.catalogue import checks_table, runs_table  # noqa: PLC0415
+    from results.catalogue.rows import checks_table, runs_table  # noqa: PLC0415
 
     if (target is None) == (uri is None) or (uri is not None and table is not None):
         raise UsageError("give a FILE, with --table or without, or --to URI")
@@ -269,7 +269,7 @@ def query(sql: str, runs: Path, uri: str | None, *, as_json: bool, **wanted: Any
     It runs in this process, by DuckDB (pip install duckdb), and needs no JVM.
     """
     from harness.exporting import rows_of  # noqa: PLC0415
-    from results.query import query as answer  # noqa: PLC0415
+    from results.catalogue.query import query as answer  # noqa: PLC0415
 
     if uri is not None:
         from harness.exported import query_exported  # noqa: PLC0415  (imports object stores)
@@ -305,7 +305,7 @@ def figures(runs: Path, by: tuple[str, ...], *, as_json: bool, **wanted: Any) ->
 
     Percentiles and recoveries are the median of the runs; unavailability is the longest.
     """
-    from results.fault_figures import figure_tables  # noqa: PLC0415  (imports pyarrow's formats)
+    from results.catalogue.fault_figures import figure_tables  # noqa: PLC0415  (imports pyarrow's formats)
 
     entries = _list_entries(runs, wanted)
     _show(roll_up(entries, figure_tables(entries), by), as_json=as_json)

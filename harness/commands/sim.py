@@ -34,7 +34,7 @@ from harness.sim.runner import run, run_plan
 from harness.sim.stored import run_stored
 from harness.sim.story import story_of
 from harness.sim.summary import lines_of
-from results.session import Spark, SparkError
+from results.judge.session import Spark, SparkError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _SPARK_FROM = 400

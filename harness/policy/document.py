@@ -30,7 +30,7 @@ from cluster.values import valueclass
 from harness.errors import UsageError
 from harness.fields import Mutant, Nodes, Version
 from harness.schedule import FaultName
-from results.comparison import FIGURES
+from results.catalogue.comparison import FIGURES
 from workloads.registry import WORKLOADS
 
 _COUNT_MAX = 10**9
@@ -72,7 +72,7 @@ class Each:
     systems: Annotated[tuple[System, ...], _SOME] = ()
     backends: Annotated[tuple[Backend, ...], _SOME] = ()
     builds: Annotated[tuple[Text, ...], _SOME] = ()
-    """Patterns, of which one must match a name of the build under test (results.facts)."""
+    """Patterns, of which one must match a name of the build under test (results.store.facts)."""
     age_max_h: Hours | None = None
     operations_min: Count = 0
     """That were ok."""

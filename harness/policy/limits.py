@@ -14,9 +14,9 @@ from fnmatch import fnmatchcase
 
 from checkers.verdict import Status
 from harness.policy.document import Each
-from results.facts import Facts
-from results.gate import GateEntry
-from results.refusals import one_line
+from results.gate.policy_gate import GateEntry
+from results.gate.refusals import one_line
+from results.store.facts import Facts
 
 _SKEW = dt.timedelta(minutes=5)
 """Clocks of two machines differ by less."""

@@ -1,9 +1,9 @@
 """Figures of the runs against those of a baseline: whether they are worse beyond noise.
 
 Runs are compared with runs of the baseline that did the same: by the same plan, but for name
-and seed (`results.strata`). `results.comparison` has the test. The level of the policy is that of
-all comparisons together: each is tested at its share (Bonferroni), so that five figures of four
-campaigns do not raise an alarm twenty times as often.
+and seed (`results.store.strata`). `results.catalogue.comparison` has the test. The level of the
+policy is that of all comparisons together: each is tested at its share (Bonferroni), so that five
+figures of four campaigns do not raise an alarm twenty times as often.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from checkers.verdict import Status
 from harness.policy.document import Baseline
 from harness.policy.requirements import each_once
-from results.comparison import Compared, Comparison, compare_all
-from results.gate import GateEntry, Requirement
-from results.refusals import one_line
-from results.strata import Stratum, by_stratum
+from results.catalogue.comparison import Compared, Comparison, compare_all
+from results.gate.policy_gate import GateEntry, Requirement
+from results.gate.refusals import one_line
+from results.store.strata import Stratum, by_stratum
 
 
 def comparisons_of(

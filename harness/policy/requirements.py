@@ -13,9 +13,9 @@ from checkers.verdict import Status
 from cluster.mutants import find
 from harness.policy.document import Canary, Policy, Require
 from harness.policy.limits import matches
-from results.facts import Facts
-from results.gate import GateEntry, Requirement
-from results.refusals import one_line
+from results.gate.policy_gate import GateEntry, Requirement
+from results.gate.refusals import one_line
+from results.store.facts import Facts
 
 
 def requirements_of(policy: Policy, entries: Sequence[GateEntry]) -> list[Requirement]:

@@ -54,7 +54,7 @@ from harness.sim.chunks import (
 )
 from harness.sim.summary import found_in, lines_of, summarise
 from harness.source import source_digest
-from results.session import SparkError, one_line_errors
+from results.judge.session import SparkError, one_line_errors
 
 WAVE = 100
 CHUNK = 4

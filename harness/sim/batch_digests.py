@@ -1,19 +1,19 @@
 """`digests.sha256`: all files of a finished batch of seeds, in the form that `sha256sum -c` reads.
 
 Its request with the digest of the code, each seed's row, the plans of failures and the summary are
-among them, so that a signature of this one file (`results.signature`) vouches for the batch: no
-seed can be changed, added, removed or taken from another one. What a signature proves is that its
-signer saw this batch; the gate still recomputes the verdict from its rows, and with --judge-again
-runs the seeds.
+among them, so that a signature of this one file (`results.gate.signature`) vouches for the batch:
+no seed can be changed, added, removed or taken from another one. What a signature proves is that
+its signer saw this batch; the gate still recomputes the verdict from its rows, and with
+--judge-again runs the seeds.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from results.digests import SIGNATURE_SUFFIX, digest_of, files_below
-from results.files import StoreError, read_bounded, write_atomically
-from results.signature import Signers, signer_of
+from results.gate.signature import Signers, signer_of
+from results.store.digests import SIGNATURE_SUFFIX, digest_of, files_below
+from results.store.files import StoreError, read_bounded, write_atomically
 
 FILE = "digests.sha256"
 _BYTES_MAX = 1 << 26

@@ -21,13 +21,13 @@ from harness.sim.batch_digests import batch_signer
 from harness.sim.batch_rows import read_batch, wrong_summary
 from harness.sim.chunks import BatchPlan, Row
 from harness.source import source_digest
-from results.digests import digest_of
-from results.facts import Facts
-from results.files import StoreError
-from results.folders import BATCH_MARK
-from results.gate import GateEntry
-from results.refusals import one_line
-from results.signature import Signers
+from results.gate.policy_gate import GateEntry
+from results.gate.refusals import one_line
+from results.gate.signature import Signers
+from results.store.digests import digest_of
+from results.store.facts import Facts
+from results.store.files import StoreError
+from results.store.folders import BATCH_MARK
 
 
 def gate_batch(

@@ -19,7 +19,7 @@ from checkers.verdict import Status
 from harness.errors import PlanError
 from harness.sim.chunks import SCHEMA, VERSION, BatchPlan, Row, plan_of
 from harness.sim.summary import summarise
-from results.files import StoreError, parse_json, read_bounded, read_json_object
+from results.store.files import StoreError, parse_json, read_bounded, read_json_object
 
 _FIGURES = ("operations", "faults", "simulated_s", "cpu_s")
 _SUMMED = ("verdict", "verdicts", "seeds", "mutant", "code", "operations", "faults", "exercise")

@@ -24,7 +24,7 @@ from harness.sim.draw_brokers import with_brokers
 from harness.sim.draw_voters import with_snapshots, with_voters
 from harness.sim.fragments import FRAGMENTS, Draw, kept, strand
 from harness.strands import Condition, Step, Strand
-from nemeses.hold import MESSAGE_TYPES
+from nemeses.links.hold import MESSAGE_TYPES
 
 PLAIN = (
     "kill",

@@ -21,16 +21,14 @@ from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.world import SimWorld
-from cluster.node.controller.feature_levels import is_elr_enabled
-from cluster.node.controller.leadership import MIN_INSYNC_REPLICAS, min_insync_replicas
-from cluster.node.controller.partition_change import RECOVERING
-from cluster.node.controller.registrations import (
+from cluster.node.controller.metadata.feature_levels import is_elr_enabled
+from cluster.node.controller.metadata.registrations import (
     has_online_replica,
     is_active,
     is_static,
     registered_brokers,
 )
-from cluster.node.controller.state import (
+from cluster.node.controller.metadata.state import (
     BrokerRegistration,
     ConfigKey,
     MetadataState,
@@ -39,7 +37,9 @@ from cluster.node.controller.state import (
     ResourceType,
     TopicImage,
 )
-from cluster.node.controller.timeline import CommittedMap, StateMap
+from cluster.node.controller.metadata.timeline import CommittedMap, StateMap
+from cluster.node.controller.partitions.leadership import MIN_INSYNC_REPLICAS, min_insync_replicas
+from cluster.node.controller.partitions.partition_change import RECOVERING
 from cluster.values import valueclass
 
 K = TypeVar("K")

@@ -33,7 +33,7 @@ from harness.errors import UsageError
 from harness.plan import Plan
 from harness.sim.runner import run
 from harness.strands import Step, Strand, step_name
-from results.model import RunResults
+from results.store.model import RunResults
 
 _NS_PER_MS = 1e6
 _INSTEAD = {"container-kill": "kill"}

@@ -24,7 +24,7 @@ from harness.plan_document import plan_document
 from harness.sim.findings import SimResult, of_check
 from harness.sim.play import MemoryJournal, Played, play
 from harness.verbs import is_fault
-from results.store import RunStore
+from results.store.run_store import RunStore
 
 
 def run_plan(plan: Plan) -> SimResult:

@@ -19,10 +19,10 @@ from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.world import SimWorld
 from cluster.node.kraft.messages import NO_NODE
-from cluster.node.kraft.quorum_state_store import FILE_NAME, QuorumStateError, decode
+from cluster.node.kraft.quorum.quorum_state_store import FILE_NAME, QuorumStateError, decode
 from cluster.node.kraft.replicated_log import ReplicatedLog
-from cluster.node.log.segment import METADATA_DIRECTORY
-from cluster.node.log.snapshot import CorruptSnapshotError, parse_snapshot, snapshot_name
+from cluster.node.log.metadata.snapshot import CorruptSnapshotError, parse_snapshot, snapshot_name
+from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.log.types import OffsetAndEpoch
 
 _QUORUM_STATE = f"{METADATA_DIRECTORY}/{FILE_NAME}"

@@ -1,7 +1,7 @@
 """A simulated run with a run folder, judged by the ordinary pipeline.
 
     DIR/plan.json, history.jsonl, nodes/<node>/{trace.jsonl, metadata/, evidence/},
-    results.json, report.html, junit.xml     as of every run (results/store.py)
+    results.json, report.html, junit.xml     as of every run (results/store/run_store.py)
     DIR/story.txt                            the run's story (harness.sim.story)
 
 Violations during the run are in the journal as `violation` and judged by the check `monitor`, so
@@ -24,8 +24,8 @@ from harness.sim.findings import SimResult
 from harness.sim.play import Played, play
 from harness.sim.runner import judge
 from harness.sim.story import story_of
-from results import pipeline
-from results.store import RunStore
+from results.judge import pipeline
+from results.store.run_store import RunStore
 
 
 class _Both:

@@ -9,7 +9,7 @@ from harness.acts import Act
 from harness.plan import Plan
 from harness.sim.findings import Violation
 from harness.sim.play import Played
-from results.narration import (
+from results.report.narration import (
     CLIENT,
     FAULT,
     Line,

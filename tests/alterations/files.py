@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.system import NoOpRecord
-from cluster.node.log.control import LeaderChange, decode_control, encode_control
-from cluster.node.log.records import (
+from cluster.node.log.batch.control import LeaderChange, decode_control, encode_control
+from cluster.node.log.batch.records import (
     Record,
     decode_records,
     encode_batch,

@@ -22,15 +22,15 @@ from checkers.verdict import Status
 from cluster.backends.netns import trees
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.system import NoOpRecord
-from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
-from cluster.node.log.records import Record, encode_batch, iter_batches
+from cluster.node.log.batch.records import Record, encode_batch, iter_batches
+from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
 from cluster.node.runtime.trace import encode_line
 from harness import evidence
 from harness.evidence_again import judge_again
 from harness.plan_document import derive
-from results.model import RunResults
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store.model import RunResults
+from results.store.run_store import RunStore
 from tests.gate.bench import forge
 
 DATA = Path(__file__).parents[2] / "tests" / "data" / "runs"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_system import FakeSystem
 
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 
 Body = Callable[[LocalBackend], Awaitable[None]]
 

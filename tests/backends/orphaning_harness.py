@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fake_system import FakeSystem
 
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 
 
 async def main() -> None:

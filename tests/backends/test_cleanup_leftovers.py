@@ -17,7 +17,7 @@ from cluster.backends import cleanup
 from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.backends.cleanup import Leftover, clean, find_leftovers
 from cluster.backends.machine.mounts import Mount
-from cluster.backends.processes import (
+from cluster.backends.processes.records import (
     HARNESS_LABEL,
     NAMESPACE_LABEL,
     PROCESSES_FILE,

@@ -11,11 +11,11 @@ from fake_system import FakeSystem
 from test_link_messages import FETCH, VERSIONS, VOTE, request, response
 from waiting import eventually
 
-from cluster.backends import linkproxy
 from cluster.backends.base import BackendError
-from cluster.backends.local import LocalBackend
-from cluster.backends.localmessages import LocalMessages
-from cluster.backends.localprobe import probe_messages
+from cluster.backends.links import proxy
+from cluster.backends.local.local_backend import LocalBackend
+from cluster.backends.local.messages import LocalMessages
+from cluster.backends.local.probe import probe_messages
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.frames import FrameError, FrameSplitter
@@ -36,7 +36,7 @@ class Node:
         self.answers = True
 
     async def serve(self) -> asyncio.Server:
-        server = await asyncio.start_server(self._handle, linkproxy.HOST, 0)
+        server = await asyncio.start_server(self._handle, proxy.HOST, 0)
         self.port = server.sockets[0].getsockname()[1]
         return server
 
@@ -54,14 +54,14 @@ class Node:
 
 
 class World:
-    def __init__(self, proxies: linkproxy.LinkProxies, nodes: dict[str, Node]) -> None:
+    def __init__(self, proxies: proxy.LinkProxies, nodes: dict[str, Node]) -> None:
         self.proxies = proxies
         self.nodes = nodes
         self.messages = LocalMessages(proxies)
 
     async def dial(self, source: str, target: str, listener="CONTROLLER"):
         port = self.proxies.port(source, target, listener)
-        return await asyncio.open_connection(linkproxy.HOST, port)
+        return await asyncio.open_connection(proxy.HOST, port)
 
 
 def in_world(body: Callable[[World], Awaitable[None]]) -> None:
@@ -71,8 +71,8 @@ def in_world(body: Callable[[World], Awaitable[None]]) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
         nodes = {node: Node() for node in ("n1", "n2", "n3")}
         servers = [await node.serve() for node in nodes.values()]
-        proxies = linkproxy.LinkProxies(
-            tuple(nodes), lambda node, _: Endpoint(0, linkproxy.HOST, nodes[node].port)
+        proxies = proxy.LinkProxies(
+            tuple(nodes), lambda node, _: Endpoint(0, proxy.HOST, nodes[node].port)
         )
         proxies.open()
         try:

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from cluster.backends import linkagent
+from cluster.backends.links import agent
 from tests.clients.nodes import free_ports
 
 pytestmark = pytest.mark.slow
@@ -24,8 +24,8 @@ def test_an_agent_waits_for_the_port_of_one_that_is_being_killed():
     async def body() -> None:
         held = taken_port()
         port = held.getsockname()[1]
-        agent = linkagent.Agent("127.0.0.1", port, "secret")
-        serving = asyncio.ensure_future(agent.serve())
+        answering = agent.Agent("127.0.0.1", port, "secret")
+        serving = asyncio.ensure_future(answering.serve())
         await asyncio.sleep(0.1)
         assert not serving.done()
         held.close()
@@ -41,7 +41,7 @@ def test_an_agent_waits_for_the_port_of_one_that_is_being_killed():
         writer.close()
         serving.cancel()
         await asyncio.wait([serving])
-        agent._main.close()
+        answering._main.close()
         await writer.wait_closed()
         await asyncio.sleep(0.01)  # the transports close in the loop
 
@@ -49,9 +49,9 @@ def test_an_agent_waits_for_the_port_of_one_that_is_being_killed():
 
 
 def test_a_port_that_stays_taken_is_reported(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(linkagent, "_TAKEN_S", 0.1)
+    monkeypatch.setattr(agent, "_TAKEN_S", 0.1)
     with taken_port() as held:
-        agent = linkagent.Agent("127.0.0.1", held.getsockname()[1], "secret")
+        answering = agent.Agent("127.0.0.1", held.getsockname()[1], "secret")
         with pytest.raises(OSError, match="in use") as refused:
-            asyncio.run(agent.serve())
+            asyncio.run(answering.serve())
     assert refused.value.errno == errno.EADDRINUSE

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.backends.linkmessages import KINDS, Hold, Sieve, Stream
+from cluster.backends.links.messages import KINDS, Hold, Sieve, Stream
 from cluster.node.kraft.messages import FetchRequest, RaftRequest, RaftResponse
 from cluster.node.protocol.apis import ApiKey
-from nemeses.hold import MESSAGE_TYPES
+from nemeses.links.hold import MESSAGE_TYPES
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from waiting import TIMEOUT_S, eventually
 
-from cluster.backends.linkproxy import HOST, LinkProxies
-from cluster.backends.pipe import Gate
+from cluster.backends.links.pipe import Gate
+from cluster.backends.links.proxy import HOST, LinkProxies
 from cluster.node.ports import Endpoint
 
 pytestmark = pytest.mark.slow

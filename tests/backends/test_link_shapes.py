@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.backends.abilities import Completed, LinkShape, ShapeMeasure
-from cluster.backends.arrivals import Arrivals
 from cluster.backends.base import BackendError
-from cluster.backends.linkshaper import Wire
-from cluster.backends.shapes import PERFECT, combine, left_effects, missing_effects
-from cluster.backends.shaping import HostShaping
+from cluster.backends.links.arrivals import Arrivals
+from cluster.backends.links.shaper import Wire
+from cluster.backends.links.shapes import PERFECT, combine, left_effects, missing_effects
+from cluster.backends.links.shaping import HostShaping
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from fake_system import FakeSystem, frame
 from waiting import eventually
 
 from cluster.backends.base import Ability, BackendError, Death, NodeState
-from cluster.backends.local import LocalBackend
-from cluster.backends.processes import identify, last_lines, read_recorded
+from cluster.backends.local.local_backend import LocalBackend
+from cluster.backends.processes.records import identify, last_lines, read_recorded
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from cluster.backends.cleanup import clean, find_leftovers
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.netns import netns_hosts as netns
 from cluster.backends.netns.netns_hosts import NetnsProvider
-from cluster.backends.processes import identify, read_recorded
+from cluster.backends.processes.records import identify, read_recorded
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 from test_link_proxies import A_TO_B, TIMEOUT_S, World, in_world, is_silent
 from waiting import eventually
 
-from cluster.backends.pipe import DELAYED_BYTES
+from cluster.backends.links.pipe import DELAYED_BYTES
 
 pytestmark = pytest.mark.slow
 

@@ -6,9 +6,9 @@ import datetime as dt
 
 from kio.static.primitive import i32Timedelta
 
-from cluster.node.controller.registrations import registered_brokers
+from cluster.node.controller.metadata.registrations import registered_brokers
 from cluster.node.errors import ErrorCode
-from cluster.node.log.records import decode_batch, split_batches
+from cluster.node.log.batch.records import decode_batch, split_batches
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol.data_messages import (
     CONSUMER,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.node.controller.state import TopicImage
+from cluster.node.controller.metadata.state import TopicImage
 from cluster.node.errors import ErrorCode
-from cluster.node.log.records import decode_batch, split_batches
+from cluster.node.log.batch.records import decode_batch, split_batches
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.data_messages import (
     CONSUMER,

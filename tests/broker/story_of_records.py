@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from cluster.backends.base import NodeState
 from cluster.node.errors import ErrorCode
-from cluster.node.log.records import decode_batch
+from cluster.node.log.batch.records import decode_batch
 from tests.broker.cluster_of_brokers import Brokers, delete_records
 from tests.broker.story_clients import IDS, Clients, Consumer, Producer, Target
 from tests.controller.fakes import alter, creatable, create, delete

@@ -5,14 +5,14 @@ import uuid
 
 import pytest
 
-from cluster.node.broker.assignments import (
+from cluster.node.broker.lifecycle.assignments import (
     MAX_ASSIGNMENTS_PER_REQUEST,
     AssignmentsConfig,
     AssignmentsManager,
 )
-from cluster.node.broker.lifecycle import NOT_REGISTERED_EPOCH
-from cluster.node.broker.publisher import BrokerMetadataPublisher
-from cluster.node.controller.registrations import replica_directory
+from cluster.node.broker.lifecycle.publisher import BrokerMetadataPublisher
+from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH
+from cluster.node.controller.metadata.registrations import replica_directory
 from cluster.node.ports import Failure
 from cluster.node.protocol.messages import CreatableReplicaAssignment
 from tests.controller.brokers import Brokers

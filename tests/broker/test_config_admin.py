@@ -2,12 +2,12 @@
 
 import pytest
 
-from cluster.node.broker.config_admin import preprocess
-from cluster.node.controller.cluster_info import ClusterInfo
+from cluster.node.broker.serving.config_admin import preprocess
 from cluster.node.controller.configs.sources import ALL_BROKERS
+from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.replay import replay
+from cluster.node.controller.metadata.state import committed_state
 from cluster.node.controller.records.topic import ConfigRecord
-from cluster.node.controller.replay import replay
-from cluster.node.controller.state import committed_state
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     NO_THROTTLE,

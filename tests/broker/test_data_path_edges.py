@@ -7,10 +7,10 @@ from random import Random
 
 from kio.static.primitive import i32Timedelta
 
-from cluster.node.broker.partition import Partition
-from cluster.node.broker.replica import Replica
+from cluster.node.broker.replication.partition import Partition
+from cluster.node.broker.replication.replica import Replica
 from cluster.node.errors import ErrorCode
-from cluster.node.log.data_log import DataLog
+from cluster.node.log.data.data_log import DataLog
 from cluster.node.protocol.data_messages import (
     CONSUMER,
     FetchPartition,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.node.broker.delayed import Purgatory
+from cluster.node.broker.replication.delayed import Purgatory
 from tests.controller.fakes import FakeClock
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.broker.fetch_sessions import EVICTED_AFTER_MS, FetchSessions
+from cluster.node.broker.replication.fetch_sessions import EVICTED_AFTER_MS, FetchSessions
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.protocol.data_messages import FetchPartition, FetchRequest, FetchResult

@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from cluster.node.broker.isr_manager import RETRY_BACKOFF_MS, IsrManager
-from cluster.node.broker.partition import IsrAnswer, IsrProposal
+from cluster.node.broker.replication.isr_manager import RETRY_BACKOFF_MS, IsrManager
+from cluster.node.broker.replication.partition import IsrAnswer, IsrProposal
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Failure
 from cluster.node.protocol.messages import (

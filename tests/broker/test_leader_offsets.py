@@ -1,8 +1,8 @@
 """A follower asks its leader where the log begins or ends, and waits as long as it is set to."""
 
-from cluster.node.broker.leader_offsets import LeaderOffsets
+from cluster.node.broker.replication.leader_offsets import LeaderOffsets
 from cluster.node.errors import ErrorCode
-from cluster.node.log.data_log import LATEST_TIMESTAMP
+from cluster.node.log.data.data_log import LATEST_TIMESTAMP
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.data_messages import (
     ListOffsetsPartitionResponse,

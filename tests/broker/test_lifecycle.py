@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.node.broker.lifecycle import (
+from cluster.node.broker.lifecycle.registration import (
     BrokerLifecycleManager,
     BrokerState,
     LifecycleConfig,
     RegistrationTimeoutError,
 )
-from cluster.node.controller.feature_control import SUPPORTED
+from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.ports import Failure
 from cluster.node.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from tests.controller.fakes import active

@@ -1,6 +1,6 @@
 """What is in a broker's log directory, and what cannot be moved out of it."""
 
-from cluster.node.broker.log_dirs import describe_log_dirs
+from cluster.node.broker.serving.log_dirs import describe_log_dirs
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.data_messages import (
     AlterReplicaLogDir,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.node.broker.log_dirs import describe_log_dirs
+from cluster.node.broker.serving.log_dirs import describe_log_dirs
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.data_messages import (
     AlterReplicaLogDir,

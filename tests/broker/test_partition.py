@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cluster.node.broker.partition import (
+from cluster.node.broker.replication.partition import (
     Acknowledged,
     FetchTimes,
     IsrAnswer,
@@ -16,8 +16,8 @@ from cluster.node.broker.partition import (
     PartitionLimits,
     StaleReplicaError,
 )
-from cluster.node.controller.partition_change import RECOVERED
-from cluster.node.controller.state import PartitionRegistration
+from cluster.node.controller.metadata.state import PartitionRegistration
+from cluster.node.controller.partitions.partition_change import RECOVERED
 from cluster.node.errors import ErrorCode
 from tests.controller.fakes import FakeClock
 

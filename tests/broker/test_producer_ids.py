@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.broker import producer_ids
-from cluster.node.broker.producer_ids import RETRY_BACKOFF_MS, ProducerIdManager
+from cluster.node.broker.lifecycle import producer_ids
+from cluster.node.broker.lifecycle.producer_ids import RETRY_BACKOFF_MS, ProducerIdManager
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Failure
 from cluster.node.protocol.messages import NO_THROTTLE, AllocateProducerIdsResponse

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.broker.publisher import BrokerMetadataPublisher
-from cluster.node.controller.image import MetadataImage
-from cluster.node.controller.image_writer import image_records
-from cluster.node.controller.loader import MetadataLoader
+from cluster.node.broker.lifecycle.publisher import BrokerMetadataPublisher
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image_writer import image_records
+from cluster.node.controller.metadata.loader import MetadataLoader
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,

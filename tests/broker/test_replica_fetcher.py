@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.broker.fetch_sessions import FetchSessions
-from cluster.node.broker.replica_fetcher import FetcherConfig, Outcome, ReplicaFetcher
+from cluster.node.broker.replication.fetch_sessions import FetchSessions
+from cluster.node.broker.replication.replica_fetcher import FetcherConfig, Outcome, ReplicaFetcher
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol.data_messages import FetchPartition, FetchResponse, FetchResult

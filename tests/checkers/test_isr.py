@@ -8,11 +8,11 @@ import pytest
 from checkers import Status
 from checkers.evidence import Snapshot
 from checkers.registry import CheckSpec, run_check
-from cluster.node.controller.partition_change import Election, PartitionChangeBuilder
+from cluster.node.controller.metadata.replay import replay
+from cluster.node.controller.metadata.state import committed_state
+from cluster.node.controller.partitions.partition_change import Election, PartitionChangeBuilder
 from cluster.node.controller.records import record_to_json
 from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
-from cluster.node.controller.replay import replay
-from cluster.node.controller.state import committed_state
 from tests.checkers.run_evidence import NODES, good_run, record, trace
 
 FEATURE = ("FeatureLevelRecord", {"name": "eligible.leader.replicas.version", "featureLevel": 1})

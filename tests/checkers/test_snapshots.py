@@ -10,10 +10,10 @@ from checkers.evidence import Snapshot
 from checkers.nodes.snapshots import differences, image_of
 from checkers.registry import CheckSpec, run_check
 from checkers.verdict import Status
-from cluster.node.controller.image_writer import frozen_copy, image_records
+from cluster.node.controller.metadata.image_writer import frozen_copy, image_records
+from cluster.node.controller.metadata.state import committed_state
 from cluster.node.controller.records import record_to_json
 from cluster.node.controller.records.topic import ClearElrRecord
-from cluster.node.controller.state import committed_state
 from tests.checkers.run_evidence import NODES, good_run, high_watermark, record, trace
 from tests.controller.test_snapshots import fitting, records
 

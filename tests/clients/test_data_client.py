@@ -18,7 +18,7 @@ from cluster.client.data_client import (
 )
 from cluster.client.failures import REFUSES_APPEND
 from cluster.node.errors import ErrorCode
-from cluster.node.log.records import (
+from cluster.node.log.batch.records import (
     CorruptBatchError,
     Record,
     Sequenced,

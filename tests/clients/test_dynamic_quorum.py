@@ -8,12 +8,12 @@ import pytest
 
 from cluster.node.errors import ErrorCode
 from cluster.node.format import main as format_main
+from cluster.node.kraft.quorum.voters import VoterListener
 from cluster.node.kraft.voter_messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,
 )
-from cluster.node.kraft.voters import VoterListener
 from cluster.node.protocol.apis import SERVED, ApiKey
 from cluster.node.protocol.codec import write_request
 from cluster.node.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds

@@ -19,12 +19,12 @@ from kio.serial import entity_reader, entity_writer
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as raft
+from cluster.node.kraft.quorum.voters import VoterListener
 from cluster.node.kraft.voter_messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,
 )
-from cluster.node.kraft.voters import VoterListener
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.protocol import data_messages as data
 from cluster.node.protocol import messages as m

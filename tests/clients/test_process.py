@@ -223,7 +223,7 @@ def test_a_bad_key_is_one_line_and_exit_2(cluster):
 
 BREAK = {
     "a commit cannot be replayed": """
-from cluster.node.controller.controller import QuorumController
+from cluster.node.controller.core.controller import QuorumController
 def broken(self, batches): raise ValueError("no such record")
 QuorumController.handle_commit = broken
 """,

@@ -9,7 +9,7 @@ from pathlib import Path
 from checkers.invariants.watcher import Watcher
 from cluster.backends.base import Backend
 from cluster.backends.docker.docker_backend import DockerBackend
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings

@@ -5,7 +5,7 @@ table calls Kafka's PartitionChangeBuilder. A line is `PARTITION CALL = RECORD`,
 of `_PARTITION`, `_CALL` and `_RECORD`: brokers are digits ("-" for -1, "_" for no broker), log
 directories letters, "." what is not set. The record `none` changes nothing. Where ` ! RECORD`
 follows, Kafka would answer that if replicas that are taken away counted as shut down uncleanly, so
-that they are in no ELR: there our builder differs (`cluster.node.controller.partition_change`).
+that they are in no ELR: there our builder differs (`cluster.node.controller.partitions.partition_change`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.node.controller.partition_change import Election, PartitionChangeBuilder
+from cluster.node.controller.metadata.state import PartitionRegistration
+from cluster.node.controller.partitions.partition_change import Election, PartitionChangeBuilder
 from cluster.node.controller.records.topic import (
     NO_LEADER_CHANGE,
     NO_RECOVERY_STATE_CHANGE,
     PartitionChangeRecord,
 )
-from cluster.node.controller.state import PartitionRegistration
 from cluster.systems.kafka.installation import home_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "kafka"

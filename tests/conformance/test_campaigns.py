@@ -20,8 +20,8 @@ from harness.plan_document import plan_document
 from harness.recorder import Recorder
 from harness.run_phases import Run, conduct
 from harness.sim.watch import Watch
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store.run_store import RunStore
 from tests.conformance.arms import DockerArm
 
 pytestmark = pytest.mark.slow

@@ -3,11 +3,11 @@
 import random
 from dataclasses import dataclass, field
 
-from cluster.node.controller.apis import ControllerApis
-from cluster.node.controller.cluster_info import ClusterInfo
-from cluster.node.controller.controller import QuorumController
-from cluster.node.controller.feature_control import bootstrap_metadata
-from cluster.node.controller.pending import ControllerSettings
+from cluster.node.controller.apis.controller_apis import ControllerApis
+from cluster.node.controller.core.controller import QuorumController
+from cluster.node.controller.core.feature_control import bootstrap_metadata
+from cluster.node.controller.core.pending import ControllerSettings
+from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.kraft.types import (
     CommittedBatch,
     LeaderAndEpoch,

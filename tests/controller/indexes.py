@@ -1,7 +1,7 @@
 """The index of partitions, found again from scratch: the oracle of the one that is kept."""
 
-from cluster.node.controller.registrations import partitions
-from cluster.node.controller.state import partition_marks
+from cluster.node.controller.metadata.registrations import partitions
+from cluster.node.controller.metadata.state import partition_marks
 
 
 def searched(state):

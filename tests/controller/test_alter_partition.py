@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
+from cluster.node.controller.metadata.replay import replay
+from cluster.node.controller.metadata.state import ConfigResource
 from cluster.node.controller.records.topic import PartitionChangeRecord
-from cluster.node.controller.replay import replay
-from cluster.node.controller.state import ConfigResource
 from cluster.node.errors import ErrorCode
 from tests.controller.brokers import ELR, Brokers, alter_isr, unregister, update
 from tests.controller.fakes import alter

@@ -4,13 +4,13 @@ import uuid
 
 import pytest
 
+from cluster.node.controller.metadata.registrations import partitions
+from cluster.node.controller.metadata.result import RECORDS_PER_PART
 from cluster.node.controller.records import decode_record
 from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
 )
-from cluster.node.controller.registrations import partitions
-from cluster.node.controller.result import RECORDS_PER_PART
 from cluster.node.errors import ErrorCode
 from tests.controller.brokers import Brokers, heartbeat, register
 from tests.controller.fakes import CONTROLLER, alter, creatable, create

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cluster.node.controller.image import MetadataImage
-from cluster.node.controller.leadership import min_insync_replicas
-from cluster.node.controller.registrations import is_active, partitions
-from cluster.node.controller.state import NEXT_PRODUCER_ID
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.registrations import is_active, partitions
+from cluster.node.controller.metadata.state import NEXT_PRODUCER_ID
+from cluster.node.controller.partitions.leadership import min_insync_replicas
 from cluster.node.errors import ErrorCode
 from tests.controller.brokers import ELR, Brokers, allocate, alter_isr, unregister, update
 from tests.controller.fakes import alter

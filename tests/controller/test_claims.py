@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.node.controller.result import OUTCOME_NOT_KNOWN
-from cluster.node.controller.state import ReplayError
+from cluster.node.controller.metadata.result import OUTCOME_NOT_KNOWN
+from cluster.node.controller.metadata.state import ReplayError
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.types import (
     BatchTooLargeError,

@@ -5,14 +5,14 @@ import uuid
 import pytest
 
 from checkers.invariants.brokers import faults
-from cluster.node.controller.broker_lifecycle import BrokerControlState
-from cluster.node.controller.feature_levels import is_elr_enabled
-from cluster.node.controller.registrations import (
+from cluster.node.controller.brokers.broker_lifecycle import BrokerControlState
+from cluster.node.controller.metadata.feature_levels import is_elr_enabled
+from cluster.node.controller.metadata.registrations import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
     partitions,
 )
-from cluster.node.controller.state import UNASSIGNED_DIRECTORY
+from cluster.node.controller.metadata.state import UNASSIGNED_DIRECTORY
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     AlterPartitionReassignmentsRequest,

@@ -4,16 +4,20 @@ import dataclasses
 
 import pytest
 
-from cluster.node.controller.bootstrap_file import FILE_NAME, bootstrap_content, read_bootstrap
-from cluster.node.controller.feature_control import SUPPORTED, bootstrap_metadata
-from cluster.node.controller.feature_levels import RELEASES
+from cluster.node.controller.core.feature_control import SUPPORTED, bootstrap_metadata
+from cluster.node.controller.metadata.bootstrap_file import (
+    FILE_NAME,
+    bootstrap_content,
+    read_bootstrap,
+)
+from cluster.node.controller.metadata.feature_levels import RELEASES
 from cluster.node.controller.records import decode_record, record_version
 from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
 )
 from cluster.node.errors import ErrorCode
-from cluster.node.log.snapshot import CorruptSnapshotError
+from cluster.node.log.metadata.snapshot import CorruptSnapshotError
 from cluster.node.protocol.messages import (
     ControllerRegistrationFeature,
     ControllerRegistrationRequest,

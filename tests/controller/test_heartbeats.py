@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.node.controller.broker_lifecycle import BrokerControlState, next_control_state
+from cluster.node.controller.brokers.broker_lifecycle import BrokerControlState, next_control_state
 from cluster.node.errors import ErrorCode
 from tests.controller.brokers import FAR, Brokers, allocate, heartbeat
 from tests.controller.fakes import alter

@@ -7,9 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.controller.image import MetadataImage
-from cluster.node.controller.image_writer import frozen_copy, image_records, read_image
-from cluster.node.controller.leadership import broker_fenced, broker_unfenced
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image_writer import frozen_copy, image_records, read_image
+from cluster.node.controller.metadata.registrations import partitions
+from cluster.node.controller.metadata.replay import replay
+from cluster.node.controller.metadata.speculative import SpeculativeState
+from cluster.node.controller.metadata.state import (
+    IMBALANCED,
+    LEADERLESS,
+    REASSIGNING,
+    PartitionRegistration,
+    ReplayError,
+    partition_marks,
+)
+from cluster.node.controller.partitions.leadership import broker_fenced, broker_unfenced
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.topic import (
     ClearElrRecord,
@@ -18,18 +29,7 @@ from cluster.node.controller.records.topic import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from cluster.node.controller.registrations import partitions
-from cluster.node.controller.replay import replay
-from cluster.node.controller.speculative import SpeculativeState
-from cluster.node.controller.state import (
-    IMBALANCED,
-    LEADERLESS,
-    REASSIGNING,
-    PartitionRegistration,
-    ReplayError,
-    partition_marks,
-)
-from cluster.node.log.snapshot import SnapshotEncoder, parse_snapshot
+from cluster.node.log.metadata.snapshot import SnapshotEncoder, parse_snapshot
 from cluster.node.log.types import OffsetAndEpoch
 from tests.controller.brokers import Brokers
 from tests.controller.indexes import check_index

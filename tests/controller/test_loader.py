@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.controller.delta import DeltaReading
-from cluster.node.controller.image import MetadataImage
-from cluster.node.controller.image_writer import RECORDS_PER_SLICE, image_records
-from cluster.node.controller.loader import LogDeltaManifest, MetadataLoader, SnapshotManifest
+from cluster.node.controller.metadata.delta import DeltaReading
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image_writer import RECORDS_PER_SLICE, image_records
+from cluster.node.controller.metadata.loader import (
+    LogDeltaManifest,
+    MetadataLoader,
+    SnapshotManifest,
+)
+from cluster.node.controller.metadata.replay import replay
+from cluster.node.controller.metadata.state import ReplayError
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.system import (
     AbortTransactionRecord,
@@ -21,10 +27,8 @@ from cluster.node.controller.records.topic import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from cluster.node.controller.replay import replay
-from cluster.node.controller.state import ReplayError
 from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
-from cluster.node.log.snapshot import SnapshotEncoder, parse_snapshot
+from cluster.node.log.metadata.snapshot import SnapshotEncoder, parse_snapshot
 from cluster.node.log.types import OffsetAndEpoch
 from tests.controller.fakes import FakeClock
 from tests.controller.test_index import fits, records

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.node.controller.placement import UsableBroker, place_replicas
+from cluster.node.controller.topics.placement import UsableBroker, place_replicas
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import DescribeClusterRequest
 from tests.controller.brokers import Brokers

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.controller.image import MetadataImage
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.replay import replay
+from cluster.node.controller.metadata.speculative import SpeculativeState
+from cluster.node.controller.metadata.state import NEXT_PRODUCER_ID, ReplayError, committed_state
 from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -39,9 +42,6 @@ from cluster.node.controller.records.topic import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from cluster.node.controller.replay import replay
-from cluster.node.controller.speculative import SpeculativeState
-from cluster.node.controller.state import NEXT_PRODUCER_ID, ReplayError, committed_state
 from tests.controller.fakes import Node, alter, creatable, create, delete
 from tests.controller.indexes import check_index
 from tests.controller.test_topics import grow

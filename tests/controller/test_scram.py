@@ -2,13 +2,13 @@
 
 import pytest
 
+from cluster.node.controller.metadata.replay import replay
+from cluster.node.controller.metadata.scram_users import credential_of, user_record
+from cluster.node.controller.metadata.state import ReplayError, committed_state
 from cluster.node.controller.records.security import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from cluster.node.controller.replay import replay
-from cluster.node.controller.scram_users import credential_of, user_record
-from cluster.node.controller.state import ReplayError, committed_state
 from cluster.node.security.jaas import Credentials
 from cluster.node.security.mechanisms import ScramClientExchange, ScramServer
 

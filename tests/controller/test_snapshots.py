@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.controller.image import MetadataImage
-from cluster.node.controller.image_writer import frozen_copy, image_records, read_image
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image_writer import frozen_copy, image_records, read_image
+from cluster.node.controller.metadata.replay import replay
+from cluster.node.controller.metadata.speculative import SpeculativeState
+from cluster.node.controller.metadata.state import ReplayError, committed_state
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
@@ -41,11 +44,8 @@ from cluster.node.controller.records.topic import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from cluster.node.controller.replay import replay
-from cluster.node.controller.speculative import SpeculativeState
-from cluster.node.controller.state import ReplayError, committed_state
 from cluster.node.kraft.types import CommittedBatch, IllegalStateError
-from cluster.node.log.snapshot import SnapshotEncoder, parse_snapshot
+from cluster.node.log.metadata.snapshot import SnapshotEncoder, parse_snapshot
 from cluster.node.log.types import OffsetAndEpoch
 from tests.controller.fakes import Node, active, create, delete
 from tests.controller.test_replay import content

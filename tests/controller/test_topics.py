@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from cluster.node.controller.feature_update import ALL_BROKERS
+from cluster.node.controller.core.feature_update import ALL_BROKERS
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     CreatableReplicaAssignment,

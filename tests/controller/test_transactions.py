@@ -2,8 +2,9 @@
 
 import pytest
 
-from cluster.node.controller import feature_control
-from cluster.node.controller.image import MetadataImage
+from cluster.node.controller.core import feature_control
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.state import ReplayError
 from cluster.node.controller.records import decode_record, encode_record
 from cluster.node.controller.records.system import (
     AbortTransactionRecord,
@@ -12,7 +13,6 @@ from cluster.node.controller.records.system import (
     FeatureLevelRecord,
 )
 from cluster.node.controller.records.topic import ConfigRecord
-from cluster.node.controller.state import ReplayError
 from cluster.node.kraft.types import CommittedBatch
 from tests.controller.fakes import Node, alter, describe
 

@@ -23,11 +23,11 @@ from harness.sim.batch import Batch, run_plainly
 from harness.sim.chunks import BatchPlan
 from harness.sim.stored import run_stored
 from harness.strands import Step, Strand
-from results import digests
-from results.digests import Step as DigestStep
-from results.digests import read_chain
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store import digests
+from results.store.digests import Step as DigestStep
+from results.store.digests import read_chain
+from results.store.run_store import RunStore
 from tests.results.factory import make_run
 from tests.sim.plans import sim_plan
 

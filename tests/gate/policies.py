@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store.run_store import RunStore
 from tests.gate.bench import Bench, Situation, edit, forge, rejudge_digest
 
 Arguments = list[Path | str]

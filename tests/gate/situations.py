@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from checkers.history import NEMESIS, Event, EventType
 from harness.sim.chunks import SCHEMA
-from results.journal import decode_event, encode_event
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store.journal import decode_event, encode_event
+from results.store.run_store import RunStore
 from tests.gate.bench import Bench, Situation, edit, forge, rejudge_digest
 
 Arguments = list[Path | str]

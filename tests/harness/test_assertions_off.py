@@ -31,7 +31,7 @@ PROGRAMS = {
 LIBRARIES = {
     "the checkers": "import checkers",
     "one of their modules": "from checkers.history import pair",
-    "a worker of Spark": "import results.spark_jobs",
+    "a worker of Spark": "import results.judge.spark_jobs",
     "what clients do": "import workloads.registry",
 }
 

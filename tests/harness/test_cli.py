@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from checkers.history import Event, EventType
 from checkers.linearizability.columnar import judge_columns
 from checkers.verdict import CheckResult, Status
-from cluster.backends import local
 from cluster.backends.base import Probe
+from cluster.backends.local import local_backend
 from cluster.backends.registry import BACKENDS
 from harness import doctor, run_to_verdict
 from harness.campaigns import campaign_names, load, read_document
@@ -26,11 +26,11 @@ from harness.plan_document import plan_document
 from harness.recorder import Recorder
 from harness.run_to_verdict import repeat_command
 from nemeses.registry import FAULTS
-from results.journal import JournalWriter
-from results.model import RunResults, system_shown
-from results.pipeline import judge
-from results.session import Spark, SparkError
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.judge.session import Spark, SparkError
+from results.store.journal import JournalWriter
+from results.store.model import RunResults, system_shown
+from results.store.run_store import RunStore
 from tests.harness.fake_cluster import FakeCluster
 from tests.results.factory import DEFAULT_CHECKS, make_run
 from workloads import register
@@ -172,7 +172,7 @@ def test_a_bug_in_a_run_leaves_its_traceback_in_the_run_folder(tmp_path, monkeyp
     faulty = FakeCluster()
     faulty.up = broken
     clusters = iter([FakeCluster(), faulty])  # the first is for probes
-    monkeypatch.setattr(local, "LocalBackend", lambda *_, **__: next(clusters))
+    monkeypatch.setattr(local_backend, "LocalBackend", lambda *_, **__: next(clusters))
     result = kraftprobe("run", "--runs", tmp_path)
     assert result.exit_code == 70, result.output
     (kept,) = tmp_path.glob("smoke/*/internal-error-*.txt")
@@ -181,7 +181,7 @@ def test_a_bug_in_a_run_leaves_its_traceback_in_the_run_folder(tmp_path, monkeyp
 
 
 def test_a_bug_of_a_client_is_no_fault_of_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "LocalBackend", lambda *_, **__: FakeCluster())
+    monkeypatch.setattr(local_backend, "LocalBackend", lambda *_, **__: FakeCluster())
     monkeypatch.setattr(register.RegisterClient, "invoke", broken)
     result = kraftprobe("run", "--runs", tmp_path)
     assert result.exit_code == 70, result.output
@@ -473,7 +473,7 @@ def test_a_seed_is_drawn_where_none_is_given():
 
 def test_a_run_whose_cluster_does_not_start_is_one_line_and_no_verdict(tmp_path, monkeypatch):
     clusters = iter([FakeCluster(), FakeCluster(fail_up=True)])  # the first is for probes
-    monkeypatch.setattr(local, "LocalBackend", lambda *_, **__: next(clusters))
+    monkeypatch.setattr(local_backend, "LocalBackend", lambda *_, **__: next(clusters))
     result = kraftprobe("run", "--runs", tmp_path)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == "kraftprobe: port 9092 is taken"
@@ -482,7 +482,7 @@ def test_a_run_whose_cluster_does_not_start_is_one_line_and_no_verdict(tmp_path,
 
 def test_a_run_stores_what_its_build_is_called(tmp_path, monkeypatch):
     clusters = iter([FakeCluster(), FakeCluster(fail_up=True)])  # the first is for probes
-    monkeypatch.setattr(local, "LocalBackend", lambda *_, **__: next(clusters))
+    monkeypatch.setattr(local_backend, "LocalBackend", lambda *_, **__: next(clusters))
     kraftprobe("run", "--runs", tmp_path, "--build", " rc1, commit 9f3c ")
     (path,) = tmp_path.glob("smoke/*/plan.json")
     plan = json.loads(path.read_text())
@@ -507,7 +507,7 @@ def test_spark_starts_when_no_node_runs_any_more(tmp_path, monkeypatch):
         raise SparkError("not here")
 
     monkeypatch.setattr(Spark, "start", start)
-    monkeypatch.setattr(local, "LocalBackend", lambda *_, **__: cluster)
+    monkeypatch.setattr(local_backend, "LocalBackend", lambda *_, **__: cluster)
     plan = tmp_path / "plan.toml"
     plan.write_text("duration_s = 1\nfaults = []\n")
     result = kraftprobe(

@@ -9,15 +9,15 @@ import pytest
 from cluster.client.batches import batch_of
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.topic import TopicRecord
-from cluster.node.log.control import LeaderChange, encode_control
-from cluster.node.log.records import (
+from cluster.node.log.batch.control import LeaderChange, encode_control
+from cluster.node.log.batch.records import (
     SEQUENCE_MAX,
     Record,
     Sequenced,
     encode_batch,
     with_base_offset,
 )
-from cluster.node.log.snapshot import SnapshotEncoder, snapshot_name
+from cluster.node.log.metadata.snapshot import SnapshotEncoder, snapshot_name
 from cluster.node.log.types import OffsetAndEpoch
 from harness.cli import main
 

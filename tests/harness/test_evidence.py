@@ -7,17 +7,17 @@ import shutil
 import pytest
 
 from checkers.verdict import Status
-from cluster.node.log.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
-from cluster.node.log.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
-from cluster.node.log.records import Record, encode_batch
+from cluster.node.log.batch.records import Record, encode_batch
+from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
+from cluster.node.log.storage.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
 from cluster.node.runtime.trace import encode_line
 from cluster.systems.kraft import KraftSystem
 from harness import evidence
 from harness.evidence import EvidenceError, decode_log
 from harness.sim.stored import run_stored
 from harness.strands import Step, Strand
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store.run_store import RunStore
 from tests.sim.plans import sim_plan
 
 FOLDER = "__cluster_metadata-0"

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
 from harness.cli import main
-from results import places
+from results.catalogue import places
 from tests.gate.bench import Bench
 
 GOOD = "20261121T010203Z-seed7"

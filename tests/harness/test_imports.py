@@ -13,7 +13,7 @@ import pytest
 
 from checkers.history.formats import load_history, to_edn
 from harness.cli import _COMMANDS, main
-from results.journal import JournalWriter
+from results.store.journal import JournalWriter
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +98,7 @@ def test_listing_what_a_plan_can_name_checks_no_plan(kind):
 ON_HOSTS = (
     *("cluster.node.process", "cluster.node.format", "cluster.mutants"),
     *("cluster.backends.ssh.agent", "cluster.backends.docker.hostagent"),
-    *("cluster.backends.linkagent", "cluster.backends.linkshaper"),
+    *("cluster.backends.links.agent", "cluster.backends.links.shaper"),
     "cluster.backends.machine.faultfs",
 )
 
@@ -145,7 +145,7 @@ def test_a_refusal_imports_only_what_had_to_be_known_for_it():
     code, modules = modules_of("run", "--nodes", "99")
     assert code == 2
     assert "harness.plan" in modules
-    run = {"harness.fault_probes", "harness.run_to_verdict", "results.store"}
+    run = {"harness.fault_probes", "harness.run_to_verdict", "results.store.run_store"}
     assert not {*run, "cluster.mutants", "cluster.node.assembly"} & modules
 
 

@@ -7,10 +7,10 @@ from click.testing import CliRunner
 
 from checkers.registry import CheckSpec
 from checkers.runs.exercised import options_of
-from cluster.backends import local
 from cluster.backends.base import Ability, BackendError, Probe
 from cluster.backends.cleanup import find_leftovers
-from cluster.backends.processes import TRIAL
+from cluster.backends.local import local_backend
+from cluster.backends.processes.records import TRIAL
 from cluster.backends.terms import NoPlaceError
 from harness import evidence, fault_probes, plan_document, run_to_verdict
 from harness.cli import main
@@ -56,7 +56,7 @@ class Broken(Crippled):
 
 
 def on(monkeypatch, cluster):
-    monkeypatch.setattr(local, "LocalBackend", cluster)
+    monkeypatch.setattr(local_backend, "LocalBackend", cluster)
     monkeypatch.setattr(evidence, "collect", lambda *_: [])  # fake nodes leave no logs
     # Fake nodes leave no files.
     monkeypatch.setattr(run_to_verdict.evidence, "collect", lambda *_: [])

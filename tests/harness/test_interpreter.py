@@ -14,7 +14,7 @@ from cluster.backends.sim.loop import run
 from harness.generators import Clients, EachWorker, Limit, Of, Rate
 from harness.interpreter import HarnessError, Interpreter
 from harness.recorder import Recorder
-from results.journal import JournalWriter, read_journal
+from results.store.journal import JournalWriter, read_journal
 from tests.harness.world import Client, Journal, invocations, play
 from workloads.base import Op
 
@@ -162,7 +162,7 @@ from tests.harness.world import Client
 from harness.generators import Clients, Of
 from harness.interpreter import Interpreter
 from harness.recorder import Recorder
-from results.journal import JournalWriter
+from results.store.journal import JournalWriter
 from workloads.base import Op
 
 async def main():

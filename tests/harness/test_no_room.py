@@ -14,8 +14,8 @@ from checkers.verdict import Status
 from harness import run_to_verdict
 from harness.cli import main
 from harness.recorder import Recorder
-from results import files, journal
-from results.journal import JournalWriter, read_journal
+from results.store import files, journal
+from results.store.journal import JournalWriter, read_journal
 from tests.checkers.run_evidence import NODES, good_run, good_trace, trace
 from tests.checkers.test_evidence_checks import kinds
 from tests.harness.world import Journal
@@ -102,7 +102,7 @@ def unwritable(name):
 def test_a_judgement_that_cannot_be_stored_is_no_verdict(tmp_path, monkeypatch, name):
     store = make_run(tmp_path, duration_s=6)
     if name == "history.parquet":
-        monkeypatch.setattr("results.pipeline.write_tables", _no_tables)
+        monkeypatch.setattr("results.judge.pipeline.write_tables", _no_tables)
     refuse = unwritable(name)
     modules = ("files", "judged", "pipeline", "junit", "report", "store")
     for module in [import_module(f"results.{name}") for name in modules]:  # all, then patch any

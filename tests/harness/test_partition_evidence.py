@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 
 from checkers.evidence import DataBatch, PartitionLog
 from cluster.client.batches import batch_of
-from cluster.node.log.records import (
+from cluster.node.log.batch.records import (
     Record,
     encode_batch,
     parse_header,
     with_place,
 )
 from harness.partition_evidence import decode_partitions
-from results.evidence_files import load_evidence, write_partition_logs
+from results.store.evidence_files import load_evidence, write_partition_logs
 
 CHECKPOINT = "0\n1\nd0 3 {}\n"
 

@@ -11,7 +11,7 @@ from harness.errors import PlanError
 from harness.plan import from_document
 from harness.plan_document import checks_for
 from harness.verbs import VERBS
-from nemeses.lives import HOLDS_DOWN
+from nemeses.active_faults import HOLDS_DOWN
 from nemeses.registry import FAULTS
 from workloads.base import Role
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from results.catalogue import catalogue
+from results.catalogue.rows import catalogue
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from harness.cli import main
 from harness.removing import chosen
-from results.catalogue import catalogue
-from results.files import StoreError
-from results.pruning import removal_of
+from results.catalogue.rows import catalogue
+from results.store.files import StoreError
+from results.store.pruning import removal_of
 from tests.gate.bench import Bench
 
 DOCS = Path(__file__).parents[2] / "docs"

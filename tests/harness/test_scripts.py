@@ -14,16 +14,16 @@ from click.testing import CliRunner
 from checkers.verdict import EXIT_CODES, Status
 from cluster.backends.base import ProcessIdentity
 from cluster.backends.cleanup import Leftover
-from cluster.node.log.control import LeaderChange, encode_control
-from cluster.node.log.records import encode_batch
-from cluster.node.log.snapshot import SnapshotEncoder, snapshot_name
+from cluster.node.log.batch.control import LeaderChange, encode_control
+from cluster.node.log.batch.records import encode_batch
+from cluster.node.log.metadata.snapshot import SnapshotEncoder, snapshot_name
 from cluster.node.log.types import OffsetAndEpoch
 from harness.cli import main
 from harness.commands import kafka as kafka_command
 from harness.commands import machine
 from harness.commands import reproduce as reproduce_command
 from harness.sim.reproduce import Search
-from results.pipeline import judge
+from results.judge.pipeline import judge
 from tests.results.factory import make_run
 
 DOCS = Path(__file__).parents[2] / "docs" / "setup.md"

@@ -15,12 +15,12 @@ from checkers.earned import EARNED
 from checkers.history import Event, EventType, HistoryError
 from checkers.verdict import CheckResult, Status
 from cluster.backends.base import BackendError
-from cluster.backends.processes import PROCESSES_FILE, read_recorded
+from cluster.backends.processes.records import PROCESSES_FILE, read_recorded
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.ssh.inventory import Inventory, inventory_of, read_inventory
 from cluster.node.config import ConfigError, load_config
-from cluster.node.kraft.quorum_state_store import QuorumStateError, decode
-from cluster.node.log.checkpoint import decode_recovery_point
+from cluster.node.kraft.quorum.quorum_state_store import QuorumStateError, decode
+from cluster.node.log.storage.checkpoint import decode_recovery_point
 from cluster.node.runtime.trace import JsonLinesTrace
 from cluster.schemas import Schema
 from cluster.systems.kinds import SettingError
@@ -30,11 +30,11 @@ from harness.errors import BatchError, PlanError, is_expected
 from harness.plan import from_document
 from harness.sim.batch import Batch
 from harness.sim.chunks import BatchPlan
-from results.evidence_files import load_evidence
-from results.files import StoreError
-from results.journal import encode_event, read_journal
-from results.model import RunResults
-from results.store import RunStore
+from results.store.evidence_files import load_evidence
+from results.store.files import StoreError
+from results.store.journal import encode_event, read_journal
+from results.store.model import RunResults
+from results.store.run_store import RunStore
 from tests.mutations import misvalued, mutated
 
 EVENTS: tuple[dict[str, Any], ...] = (

@@ -7,16 +7,16 @@ import uuid
 
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.scheduler import Scheduler
-from cluster.node.kraft.accumulator import BatchAccumulator
-from cluster.node.kraft.config import RaftConfig
-from cluster.node.kraft.control_state import ControlState
-from cluster.node.kraft.election import EpochElection
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import OffsetAndEpoch, ReplicaKey
-from cluster.node.kraft.quorum_state import QuorumState
-from cluster.node.kraft.quorum_state_store import QuorumStateStore, decode
-from cluster.node.kraft.states import Candidate, Follower, Prospective, Resigned, Unattached
-from cluster.node.kraft.voters import VoterSet
+from cluster.node.kraft.quorum.accumulator import BatchAccumulator
+from cluster.node.kraft.quorum.config import RaftConfig
+from cluster.node.kraft.quorum.control_state import ControlState
+from cluster.node.kraft.quorum.election import EpochElection
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.quorum_state import QuorumState
+from cluster.node.kraft.quorum.quorum_state_store import QuorumStateStore, decode
+from cluster.node.kraft.quorum.states import Candidate, Follower, Prospective, Resigned, Unattached
+from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.ports import Endpoint
 
 FOLDER = "__cluster_metadata-0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 
-from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.types import BufferFullError, NotLeaderError
 from tests.kraft.monitor import SafetyMonitor
 from tests.kraft.world import World

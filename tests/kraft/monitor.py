@@ -5,8 +5,8 @@ from __future__ import annotations
 from checkers.invariants.sight import Election, node_name
 from checkers.invariants.watcher import Watcher
 from cluster.node.kraft.messages import NO_NODE
-from cluster.node.kraft.quorum_state_store import decode
-from cluster.node.log.records import decode_records, iter_batches
+from cluster.node.kraft.quorum.quorum_state_store import decode
+from cluster.node.log.batch.records import decode_records, iter_batches
 from harness.sim.sight import read_from
 from tests.kraft.world import World
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.node.kraft.accumulator import BatchAccumulator
-from cluster.node.kraft.config import MAX_COMPLETED_BATCHES
+from cluster.node.kraft.quorum.accumulator import BatchAccumulator
+from cluster.node.kraft.quorum.config import MAX_COMPLETED_BATCHES
 from cluster.node.kraft.types import BatchTooLargeError, BufferFullError, NotLeaderError
-from cluster.node.log.records import Record, decode_records, iter_batches
+from cluster.node.log.batch.records import Record, decode_records, iter_batches
 
 
 def accumulator(linger_ms=25.0, limit=1000, base_offset=10):

@@ -12,10 +12,10 @@ import pytest
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.node.config import parse_config
 from cluster.node.format import write_folder
-from cluster.node.kraft.bootstrap import write_bootstrap
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.voters import Voter, VoterSet
-from cluster.node.log.snapshot import BOOTSTRAP_ID, parse_snapshot, snapshot_name
+from cluster.node.kraft.quorum.bootstrap import write_bootstrap
+from cluster.node.kraft.quorum.voters import Voter, VoterSet
+from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID, parse_snapshot, snapshot_name
 from cluster.node.meta_properties import FILE_NAME, MetaPropertiesError, load_or_format
 from cluster.node.ports import Endpoint
 from tests.kraft.dynamic import voter_ids

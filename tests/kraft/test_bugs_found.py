@@ -1,6 +1,6 @@
 """Schedules that once broke the core, by docs/bugs-found.md."""
 
-from cluster.node.kraft.states import Unattached
+from cluster.node.kraft.quorum.states import Unattached
 from tests.kraft.test_requests import ask, begin, vote
 from tests.kraft.world import World
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from cluster.node.kraft import outbound, raft_client
-from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.quorum.leader_state import Leader
 from tests.kraft.chaos import Chaos
 
 pytestmark = pytest.mark.slow

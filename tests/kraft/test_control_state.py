@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.node.kraft.control_state import LogHistory
+from cluster.node.kraft.quorum.control_state import LogHistory
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["record", "other", "truncate", "forget"]), st.integers(0, 6)),

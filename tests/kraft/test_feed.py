@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.node.kraft.listeners import FEED_BYTES_PER_TURN, ListenerContext
-from cluster.node.log.records import Record, encode_batch, split_batches
+from cluster.node.log.batch.records import Record, encode_batch, split_batches
 from cluster.node.log.types import OffsetAndEpoch
 from tests.kraft.world import Listener
 

@@ -4,12 +4,12 @@ import uuid
 
 import pytest
 
-from cluster.node.kraft.accumulator import BatchAccumulator
-from cluster.node.kraft.election import EpochElection
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import NO_DIRECTORY, ReplicaKey
-from cluster.node.kraft.states import Candidate, Follower, Prospective, Resigned, Unattached
-from cluster.node.kraft.voters import VoterSet
+from cluster.node.kraft.quorum.accumulator import BatchAccumulator
+from cluster.node.kraft.quorum.election import EpochElection
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.states import Candidate, Follower, Prospective, Resigned, Unattached
+from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.ports import Endpoint
 
 VOTERS = VoterSet.of(Endpoint(i, "n", 9000 + i) for i in (1, 2, 3))

@@ -31,8 +31,8 @@ from cluster.node.kraft.voter_messages import (
     RemoveVoterRequest,
     UpdateVoterRequest,
 )
-from cluster.node.log.control import VoterListener
-from cluster.node.log.records import Record, encode_batch
+from cluster.node.log.batch.control import VoterListener
+from cluster.node.log.batch.records import Record, encode_batch
 from cluster.node.ports import Endpoint
 from tests.kraft.dynamic import dynamic_world
 from tests.kraft.world import World

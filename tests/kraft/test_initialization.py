@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.quorum_state_store import ElectionState, QuorumStateError, encode
+from cluster.node.kraft.quorum.quorum_state_store import ElectionState, QuorumStateError, encode
 from tests.kraft.bench import FILE, ME, NODE_3, Bench
 
 

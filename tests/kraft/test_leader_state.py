@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.node.kraft.accumulator import BatchAccumulator
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.replica_state import OBSERVER_SESSION_TIMEOUT_MS, OBSERVERS_MAX
+from cluster.node.kraft.quorum.accumulator import BatchAccumulator
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.replica_state import OBSERVER_SESSION_TIMEOUT_MS, OBSERVERS_MAX
+from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.types import IllegalStateError
-from cluster.node.kraft.voters import VoterSet
 from cluster.node.ports import Endpoint
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from cluster.node.kraft.purgatory import Outcome, ThresholdPurgatory
+from cluster.node.kraft.quorum.purgatory import Outcome, ThresholdPurgatory
 
 
 def waiting(*waits):

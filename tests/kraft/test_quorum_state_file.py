@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.node.kraft.messages import NO_DIRECTORY, ReplicaKey
-from cluster.node.kraft.quorum_state_store import ElectionState, QuorumStateError, decode, encode
+from cluster.node.kraft.quorum.quorum_state_store import (
+    ElectionState,
+    QuorumStateError,
+    decode,
+    encode,
+)
 from tests.kraft.bench import FILE, Bench
 
 DIRECTORY = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.quorum.leader_state import Leader
 from tests.kraft.world import World
 
 BACKOFF_MS = 20

@@ -10,8 +10,8 @@ from cluster.node.kraft.messages import OffsetAndEpoch
 from cluster.node.kraft.replicated_log import ReplicatedLog, Validity
 from cluster.node.kraft.snapshot_store import SnapshotStore
 from cluster.node.kraft.types import IllegalStateError
-from cluster.node.log.log import Log, LogConfig
-from cluster.node.log.records import CorruptBatchError, Record, encode_batch
+from cluster.node.log.batch.records import CorruptBatchError, Record, encode_batch
+from cluster.node.log.metadata.log import Log, LogConfig
 
 
 def log_of(*epochs):

@@ -5,7 +5,6 @@ import uuid
 import pytest
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
@@ -16,7 +15,8 @@ from cluster.node.kraft.messages import (
     ReplicaKey,
     VoteRequest,
 )
-from cluster.node.kraft.states import Follower, Unattached
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.states import Follower, Unattached
 from cluster.node.ports import Endpoint
 from tests.kraft.world import World
 

@@ -8,14 +8,15 @@ import dataclasses
 
 import pytest
 
-from cluster.node.kraft import inbound, leader_state, outbound, quorum_state, role_polls, states
-from cluster.node.kraft.accumulator import BatchAccumulator
+from cluster.node.kraft import inbound, outbound, role_polls
 from cluster.node.kraft.core import RaftCore
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import OffsetAndEpoch
+from cluster.node.kraft.quorum import leader_state, quorum_state, states
+from cluster.node.kraft.quorum.accumulator import BatchAccumulator
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.states import Follower, Resigned
 from cluster.node.kraft.replicated_log import ReplicatedLog, Validity
 from cluster.node.kraft.request_manager import RequestManager
-from cluster.node.kraft.states import Follower, Resigned
 from tests.kraft.monitor import SafetyMonitor
 from tests.kraft.world import World
 

@@ -7,13 +7,13 @@ import pytest
 
 from cluster import mutants
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse, OffsetAndEpoch
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft.replicated_log import Validity
-from cluster.node.kraft.states import Follower
 from cluster.node.kraft.types import IllegalStateError
-from cluster.node.log.recovery import CorruptLogError
-from cluster.node.log.snapshot import CorruptSnapshotError
+from cluster.node.log.metadata.snapshot import CorruptSnapshotError
+from cluster.node.log.storage.recovery import CorruptLogError
 from tests.kraft.world import DIRECTORY, World
 
 

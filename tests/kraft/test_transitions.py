@@ -2,9 +2,9 @@
 
 import pytest
 
-from cluster.node.kraft.accumulator import BatchAccumulator
-from cluster.node.kraft.quorum_state_store import ElectionState
-from cluster.node.kraft.states import Follower, Unattached
+from cluster.node.kraft.quorum.accumulator import BatchAccumulator
+from cluster.node.kraft.quorum.quorum_state_store import ElectionState
+from cluster.node.kraft.quorum.states import Follower, Unattached
 from cluster.node.kraft.types import IllegalStateError
 from tests.kraft.bench import ME, NODE_2, NODE_3, Bench, endpoint, nothing
 

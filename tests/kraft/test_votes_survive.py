@@ -5,11 +5,12 @@ import uuid
 import pytest
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft import quorum_state, quorum_state_store, role_polls
-from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft import role_polls
 from cluster.node.kraft.messages import VoteRequest
-from cluster.node.kraft.quorum_state_store import QuorumStateError
-from cluster.node.kraft.states import Resigned, Unattached
+from cluster.node.kraft.quorum import quorum_state, quorum_state_store
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.quorum_state_store import QuorumStateError
+from cluster.node.kraft.quorum.states import Resigned, Unattached
 from tests.kraft.world import DIRECTORY, World
 
 

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.config import RaftConfig
-from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.quorum.config import RaftConfig
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.states import Follower
+from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.raft_client import RaftClient
-from cluster.node.kraft.states import Follower
 from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
-from cluster.node.kraft.voters import VoterSet
-from cluster.node.log.control import VoterListener
-from cluster.node.log.log import Log, LogConfig
+from cluster.node.log.batch.control import VoterListener
+from cluster.node.log.metadata.log import Log, LogConfig
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import LISTENER_APIS, ListenerType
 from cluster.node.protocol.messages import ApiVersionsRequest

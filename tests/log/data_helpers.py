@@ -8,11 +8,11 @@ from random import Random
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.node.log.checkpoint import TopicPartition
-from cluster.node.log.data_config import DataLogConfig
-from cluster.node.log.data_log import DataLog
-from cluster.node.log.log_directory import LogDirectory
-from cluster.node.log.records import parse_header
+from cluster.node.log.batch.records import parse_header
+from cluster.node.log.data.data_config import DataLogConfig
+from cluster.node.log.data.data_log import DataLog
+from cluster.node.log.data.log_directory import LogDirectory
+from cluster.node.log.storage.checkpoint import TopicPartition
 from tests.log.log_helpers import Steps
 
 AT = TopicPartition("topic", 0)

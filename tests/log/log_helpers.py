@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Callable
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.node.log.log import Log, LogConfig
-from cluster.node.log.records import Record, encode_batch
+from cluster.node.log.batch.records import Record, encode_batch
+from cluster.node.log.metadata.log import Log, LogConfig
 
 DIRECTORY = "topic-0"
 

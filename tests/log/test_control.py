@@ -5,7 +5,7 @@ import uuid
 import pytest
 from kio.records.readers import read_batch
 
-from cluster.node.log.control import (
+from cluster.node.log.batch.control import (
     ControlRecordType,
     KRaftVersion,
     LeaderChange,
@@ -18,7 +18,7 @@ from cluster.node.log.control import (
     decode_control,
     encode_control,
 )
-from cluster.node.log.records import CorruptBatchError, Record, decode_records, encode_batch
+from cluster.node.log.batch.records import CorruptBatchError, Record, decode_records, encode_batch
 
 MESSAGES = [
     (LeaderChange(1, (1, 2, 3), (1, 3)), 2),

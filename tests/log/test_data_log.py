@@ -7,15 +7,7 @@ from contextlib import suppress
 import pytest
 
 from cluster.node.errors import ErrorCode
-from cluster.node.log.checkpoint import TopicPartition
-from cluster.node.log.data_config import (
-    AppendError,
-    OffsetOutOfRangeError,
-    StorageError,
-    UnexpectedAppendOffsetError,
-)
-from cluster.node.log.data_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
-from cluster.node.log.records import (
+from cluster.node.log.batch.records import (
     CONTROL_BIT,
     Record,
     decode_batch,
@@ -24,6 +16,14 @@ from cluster.node.log.records import (
     with_base_offset,
     with_max_timestamp,
 )
+from cluster.node.log.data.data_config import (
+    AppendError,
+    OffsetOutOfRangeError,
+    StorageError,
+    UnexpectedAppendOffsetError,
+)
+from cluster.node.log.data.data_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
+from cluster.node.log.storage.checkpoint import TopicPartition
 from tests.log.data_helpers import AT, NOW_MS, TOPIC_ID, Folder, batch, contents
 
 

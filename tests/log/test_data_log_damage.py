@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.log.data_config import OffsetOutOfRangeError, StorageError
-from cluster.node.log.data_log import MAX_TIMESTAMP
-from cluster.node.log.records import parse_header
+from cluster.node.log.batch.records import parse_header
+from cluster.node.log.data.data_config import OffsetOutOfRangeError, StorageError
+from cluster.node.log.data.data_log import MAX_TIMESTAMP
 from tests.log.data_helpers import AT, NOW_MS, Folder, batch, contents
 
 

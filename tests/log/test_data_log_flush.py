@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from cluster.node.log.data_config import StorageError
+from cluster.node.log.data.data_config import StorageError
 from tests.log.data_helpers import Folder, batch, contents
 
 

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from cluster.node.log.data_log import DataLog
+from cluster.node.log.data.data_log import DataLog
 from cluster.systems.kafka.installation import home_of
 from tests.kafka_release import release
 from tests.log.data_helpers import NOW_MS, Folder, batch

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cluster.node.log.records import parse_header
+from cluster.node.log.batch.records import parse_header
 from tests.log.data_helpers import NOW_MS, Folder, batch, contents
 
 pytestmark = pytest.mark.slow

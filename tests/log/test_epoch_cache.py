@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.node.log.epoch_cache import EpochEntry, LeaderEpochCache
+from cluster.node.log.storage.epoch_cache import EpochEntry, LeaderEpochCache
 from cluster.node.log.types import OffsetAndEpoch
 
 

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from cluster.node.log.epoch_cache import EpochEntry
-from cluster.node.log.log import CorruptLogError, LogConfig
-from cluster.node.log.records import CorruptBatchError, Record, encode_batch
+from cluster.node.log.batch.records import CorruptBatchError, Record, encode_batch
+from cluster.node.log.metadata.log import CorruptLogError, LogConfig
+from cluster.node.log.storage.epoch_cache import EpochEntry
 from cluster.node.log.types import OffsetAndEpoch
 from tests.log.log_helpers import DIRECTORY, Logs, batch, flushed
 

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cluster.node.log.records import parse_header
+from cluster.node.log.batch.records import parse_header
 from cluster.node.log.types import OffsetAndEpoch
 from tests.log.log_helpers import Logs, batch
 

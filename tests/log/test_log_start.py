@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from cluster.node.log.log import CorruptLogError, Log
-from cluster.node.log.records import parse_header
+from cluster.node.log.batch.records import parse_header
+from cluster.node.log.metadata.log import CorruptLogError, Log
 from tests.log.log_helpers import DIRECTORY, Logs, batch, flushed
 
 

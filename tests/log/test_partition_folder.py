@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.node.log.checkpoint import TopicPartition
-from cluster.node.log.partition_folder import (
+from cluster.node.log.data.partition_folder import (
     DELETE_SUFFIX,
     PARTITION_METADATA_FILE,
     delete_name,
@@ -19,7 +18,8 @@ from cluster.node.log.partition_folder import (
     read_topic_id,
     write_topic_id,
 )
-from cluster.node.log.recovery import CorruptLogError
+from cluster.node.log.storage.checkpoint import TopicPartition
+from cluster.node.log.storage.recovery import CorruptLogError
 from tests.log.log_helpers import Steps
 
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=249).filter(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.records.readers import read_batch
 
-from cluster.node.log.records import (
+from cluster.node.log.batch.records import (
     CorruptBatchError,
     Record,
     check_batch,

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from cluster.node.log.checkpoint import decode_recovery_point, encode_recovery_point
-from cluster.node.log.log import CorruptLogError
+from cluster.node.log.metadata.log import CorruptLogError
+from cluster.node.log.storage.checkpoint import decode_recovery_point, encode_recovery_point
 from tests.log.log_helpers import DIRECTORY, Logs, batch, flushed
 
 RECOVERY_POINT = f"{DIRECTORY}/recovery-point-offset-checkpoint"

@@ -12,7 +12,7 @@ import uuid
 import pytest
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.node.kraft.quorum_state_store import QuorumStateStore
+from cluster.node.kraft.quorum.quorum_state_store import QuorumStateStore
 from cluster.node.meta_properties import load_or_format
 from tests.log.log_helpers import DIRECTORY, Logs, Steps, batch, fail
 from tests.log.test_log_start import EPOCHS, StopAt, filled, offsets

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.node.log.control import KRaftVersion
-from cluster.node.log.records import CorruptBatchError, iter_batches
-from cluster.node.log.snapshot import (
+from cluster.node.log.batch.control import KRaftVersion
+from cluster.node.log.batch.records import CorruptBatchError, iter_batches
+from cluster.node.log.metadata.snapshot import (
     DELETED_SUFFIX,
     PART_SUFFIX,
     CorruptSnapshotError,

@@ -13,7 +13,7 @@ from fake_system import FakeSystem
 from netns_world import netns_backend, require_namespaces
 from stub_view import StubView
 
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 from nemeses.base import Injection
 
 

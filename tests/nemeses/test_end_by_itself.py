@@ -10,8 +10,8 @@ import pytest
 
 from cluster.backends.abilities import DiskFault
 from cluster.backends.base import BackendError, Death, NodeState
-from nemeses import damage, disks
 from nemeses.base import Injection
+from nemeses.disks import damage, io_faults
 from nemeses.registry import FAULTS
 
 
@@ -53,7 +53,7 @@ def verified(node: Node, fault: str, **measured: Any) -> Injection:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(damage, "NOTICED_S", 0.2)
-    monkeypatch.setattr(disks, "DEATH_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(io_faults, "DEATH_TIMEOUT_S", 0.2)
 
 
 def test_a_node_that_ends_as_it_starts_has_refused_its_damaged_files():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemeses import grudges
+from nemeses.links import grudges
 
 
 def named(count: int) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ import pytest
 from cluster.backends.abilities import LimitMeasure
 from cluster.backends.base import BackendError, Death
 from cluster.node.ports import Failure
-from nemeses import limits
 from nemeses.base import Injection
+from nemeses.processes import limits
 from nemeses.registry import FAULTS
 
 OWN = Death("n1", 2, 1, ())

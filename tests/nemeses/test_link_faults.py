@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cluster.backends.abilities import LinkShape
-from cluster.backends.shapes import PERFECT
+from cluster.backends.links.shapes import PERFECT
 from nemeses.base import ParameterError
 from nemeses.drive import heal, heal_all, inject
-from nemeses.links import LINK_FAULTS
+from nemeses.links.shaping import LINK_FAULTS
 from nemeses.registry import FAULTS, check_fault
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from stub_view import StubView
 from waiting import eventually
 
 from cluster.backends.base import NodeState
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.machine.mounts import mounts
 from cluster.systems.kraft import KraftSystem
 from nemeses.base import ParameterError

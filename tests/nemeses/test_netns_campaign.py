@@ -24,8 +24,8 @@ from harness.plan import from_document
 from harness.plan_document import plan_document
 from harness.recorder import Recorder
 from harness.run_phases import Run, conduct
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store.run_store import RunStore
 
 KRAFTPROBE = str(Path(sys.executable).with_name("kraftprobe"))
 PLAN = """

@@ -10,8 +10,8 @@ from simulated import WorldView, in_world
 
 from cluster.backends.base import NodeState
 from cluster.backends.sim.settings import SimSettings
-from nemeses.asking import leading, until
 from nemeses.drive import heal, heal_all, inject
+from nemeses.queries import leading, until
 from nemeses.registry import FAULTS
 
 QUICK = sorted(set(FAULTS) - {"limit", "bandwidth", "container-kill"})

@@ -6,7 +6,7 @@ import pytest
 
 from nemeses.base import ParameterError
 from nemeses.drive import heal, inject
-from nemeses.partition import DIRECTIONS, SHAPES
+from nemeses.links.partition import DIRECTIONS, SHAPES
 from nemeses.registry import FAULTS, check_fault
 
 pytestmark = pytest.mark.slow
@@ -121,7 +121,7 @@ def test_a_restore_that_does_not_restore_is_not_verified(with_view):
         cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
         restore, view.backend.restore_links = view.backend.restore_links, nothing
         with pytest.MonkeyPatch.context() as patience:
-            patience.setattr("nemeses.partition.WORKS_TIMEOUT_S", 0.1)
+            patience.setattr("nemeses.links.partition.WORKS_TIMEOUT_S", 0.1)
             failed = await heal(view, cut)
         assert not failed.verified
         assert "n2->n1 is still cut" in failed.detail["reason"]

@@ -11,17 +11,17 @@ import pytest
 from simulated import in_world
 
 from checkers.invariants.watcher import Watcher
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import KraftSystem
 from harness.sim.sight import watch
-from nemeses.asking import describe, leading
 from nemeses.base import Injection, ParameterError, View
 from nemeses.drive import heal, heal_all, heal_order, inject
-from nemeses.membership import is_dynamic
+from nemeses.queries import describe, leading
+from nemeses.quorum.membership import is_dynamic
 from nemeses.registry import FAULTS, check_fault
 
 NODES = ("n1", "n2", "n3")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from stub_view import StubView
 
-from cluster.backends.local import LocalBackend
-from cluster.backends.processes import identify, read_recorded
+from cluster.backends.local.local_backend import LocalBackend
+from cluster.backends.processes.records import identify, read_recorded
 from cluster.systems.kraft import KraftSystem
 from nemeses.drive import heal, heal_all, inject
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from test_quorum_faults import simulated
 
 from cluster.backends.base import NodeState
-from cluster.node.log.index import OffsetIndex
-from cluster.node.log.records import with_place
+from cluster.node.log.batch.records import with_place
+from cluster.node.log.storage.index import OffsetIndex
 from nemeses.base import ParameterError, View
-from nemeses.drive import heal, inject
-from nemeses.log_files import (
+from nemeses.disks.log_files import (
     is_damaged,
     longest_of_partitions,
     metadata_segments,
     misleading_flip,
 )
+from nemeses.drive import heal, inject
 from nemeses.registry import check_fault
 from tests.log.data_helpers import batch
 

@@ -10,10 +10,10 @@ from simulated import WorldView, in_world
 from cluster.backends.base import NodeState
 from cluster.backends.sim.settings import SimSettings
 from cluster.node.kraft.messages import FetchRequest
-from nemeses.asking import epoch_of
 from nemeses.base import ParameterError
 from nemeses.drive import heal, heal_all, inject
-from nemeses.hold import Hold
+from nemeses.links.hold import Hold
+from nemeses.queries import epoch_of
 from nemeses.registry import FAULTS, check_fault
 
 NODES = ("n1", "n2", "n3")

@@ -9,14 +9,14 @@ import pytest
 from test_quorum_faults import LiveView, simulated, with_observer
 
 from cluster.backends.base import NodeState
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import KraftSystem
-from nemeses import wipe
-from nemeses.asking import leading, until
 from nemeses.base import View
+from nemeses.disks import wipe
 from nemeses.drive import heal, heal_all, inject
-from nemeses.membership import directories, fetching_directory, is_dynamic, node_id
+from nemeses.queries import leading, until
+from nemeses.quorum.membership import directories, fetching_directory, is_dynamic, node_id
 
 
 async def voters(view: View) -> dict[int, object]:

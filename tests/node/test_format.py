@@ -9,15 +9,15 @@ import pytest
 from click.testing import CliRunner
 
 from cluster.node.config import load_config
-from cluster.node.controller.bootstrap_file import read_bootstrap
-from cluster.node.controller.feature_levels import METADATA_VERSION_LEVEL
+from cluster.node.controller.metadata.bootstrap_file import read_bootstrap
+from cluster.node.controller.metadata.feature_levels import METADATA_VERSION_LEVEL
+from cluster.node.controller.metadata.scram_users import credential_of
 from cluster.node.controller.records.system import FeatureLevelRecord
-from cluster.node.controller.scram_users import credential_of
 from cluster.node.format import main
-from cluster.node.kraft.bootstrap import write_bootstrap
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.voters import Voter, VoterSet
-from cluster.node.log.snapshot import BOOTSTRAP_ID, parse_snapshot
+from cluster.node.kraft.quorum.bootstrap import write_bootstrap
+from cluster.node.kraft.quorum.voters import Voter, VoterSet
+from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID, parse_snapshot
 from cluster.node.meta_properties import formatted_cluster_id, load_or_format
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.disk import FileDisk

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from cluster.node.controller.error_responses import error_response
+from cluster.node.controller.apis.error_responses import error_response
 from cluster.node.envelope import answer_to, refusal, unseal
 from cluster.node.errors import ErrorCode
 from cluster.node.forwarding import (

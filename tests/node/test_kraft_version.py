@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.node.controller.feature_levels import ELIGIBLE_LEADER_REPLICAS
+from cluster.node.controller.metadata.feature_levels import ELIGIBLE_LEADER_REPLICAS
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft_version import is_kraft_version_update, update_kraft_version
 from cluster.node.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds

@@ -21,8 +21,8 @@ from typing import Any
 from kio.serial import entity_reader, entity_writer
 
 from cluster.node.errors import ErrorCode
-from cluster.node.log.control import _ENTITIES, decode_control
-from cluster.node.log.records import CorruptBatchError, Record
+from cluster.node.log.batch.control import _ENTITIES, decode_control
+from cluster.node.log.batch.records import CorruptBatchError, Record
 from cluster.node.protocol.apis import SERVED, request_class, response_class
 from cluster.node.protocol.codec import MalformedError, read_request, read_response
 from cluster.node.wire.schema import element, is_array

@@ -18,7 +18,7 @@ from kio.serial import entity_writer
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as m
 from cluster.node.kraft import voter_messages as v
-from cluster.node.log.control import VoterListener
+from cluster.node.log.batch.control import VoterListener
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import (

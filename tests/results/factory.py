@@ -20,7 +20,7 @@ from checkers.evidence import FINAL_READS, FinalRead, LogRecord
 from checkers.history import NEMESIS, Event, EventType
 from checkers.history.sealed import seal
 from checkers.runs.exercised import options_of
-from results.store import RunStore
+from results.store.run_store import RunStore
 
 PREFIX = "kraftprobe.register."
 NODES = ("n1", "n2", "n3")

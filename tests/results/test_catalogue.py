@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 from factory import make_run
 
-from results.catalogue import (
+from results.catalogue.rows import (
     CHECKS_SCHEMA,
     RUNS_SCHEMA,
     Filter,
@@ -15,7 +15,7 @@ from results.catalogue import (
     entry_of,
     runs_table,
 )
-from results.pipeline import judge
+from results.judge.pipeline import judge
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results import comparison
-from results.comparison import compare, rank_sum_p
+from results.catalogue import comparison
+from results.catalogue.comparison import compare, rank_sum_p
 
 FEW = st.lists(st.integers(0, 4).map(float), min_size=1, max_size=5)
 

@@ -15,8 +15,8 @@ from checkers.history import NEMESIS, Event, EventType, HistoryError
 from checkers.history.sealed import seal
 from checkers.verdict import Status
 from harness.strands import step_name
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store.run_store import RunStore
 from tests.results.factory import CLOCK, NODES, SECOND, make_run
 
 pytestmark = pytest.mark.slow

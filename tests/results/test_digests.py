@@ -7,9 +7,9 @@ import pytest
 from factory import NODES, make_run
 
 from checkers.verdict import Status
-from results.digests import FileDigest, Step, append, digest_of, read_chain
-from results.files import StoreError
-from results.pipeline import RECORDING, judge
+from results.judge.pipeline import RECORDING, judge
+from results.store.digests import FileDigest, Step, append, digest_of, read_chain
+from results.store.files import StoreError
 
 
 def stored(root, **options):

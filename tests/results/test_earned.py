@@ -16,8 +16,8 @@ from checkers.verdict import Status
 from harness.gating import gate_folder, rules_of
 from harness.policy.document import Policy
 from nemeses.registry import FAULTS
-from results.pipeline import judge
-from results.refusals import specs_of
+from results.gate.refusals import specs_of
+from results.judge.pipeline import judge
 from tests.alterations.runs import copy_of, unpack
 from tests.gate.bench import forge
 

@@ -12,9 +12,9 @@ import pytest
 from checkers.evidence import LogRecord
 from checkers.evidence.effects import RULES, audit_effects, merge
 from checkers.history import INFINITY_NS, EventType, Operation
-from results import tables
-from results.effect_jobs import effects_in, judged, operations_of
-from results.tables import OPERATIONS_FILE, RECORDS_FILE, RunName
+from results.judge.effect_jobs import effects_in, judged, operations_of
+from results.store import tables
+from results.store.tables import OPERATIONS_FILE, RECORDS_FILE, RunName
 
 BY_KEY = [workload for workload, rule in RULES.items() if rule.by_key]
 FUNCTIONS = {"append": ("append", "read"), "topics": ("create", "delete"), "set": ("add", "read")}

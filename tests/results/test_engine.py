@@ -12,11 +12,11 @@ from test_pipeline import judgement
 from checkers.verdict import Status
 from harness.cli import main
 from harness.judging import judged_elsewhere
-from results import engine, spark_jobs
-from results.engine import Engine
-from results.jvm import JvmError
-from results.pipeline import judge
-from results.session import Spark, SparkError, one_line_errors
+from results.judge import engine, spark_jobs
+from results.judge.engine import Engine
+from results.judge.jvm import JvmError
+from results.judge.pipeline import judge
+from results.judge.session import Spark, SparkError, one_line_errors
 
 
 @pytest.fixture

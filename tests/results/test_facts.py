@@ -6,7 +6,7 @@ import pytest
 
 from checkers.history import NEMESIS, Event, EventType, pair
 from checkers.run_input import RunInput
-from results.facts import builds_of, facts_of, started_of
+from results.store.facts import builds_of, facts_of, started_of
 
 MS = 1_000_000
 DIGEST = "sha256:" + "89524f20db6edf6f" * 4

@@ -10,12 +10,12 @@ from factory import make_run
 
 from checkers.runs.faults import fault_spans
 from harness.cli import main
-from results.catalogue import catalogue
-from results.fault_figures import SCHEMAS, figure_tables
-from results.files import StoreError
-from results.pipeline import judge
-from results.tables import OPERATIONS_FILE
-from results.trends import STORED_FIGURES, roll_up, trends
+from results.catalogue.fault_figures import SCHEMAS, figure_tables
+from results.catalogue.rows import catalogue
+from results.catalogue.trends import STORED_FIGURES, roll_up, trends
+from results.judge.pipeline import judge
+from results.store.files import StoreError
+from results.store.tables import OPERATIONS_FILE
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_each_operation_counts_for_the_faults_that_it_met(entries, tables):
 
 
 def _name(entry):
-    from results.tables import RunName  # noqa: PLC0415
+    from results.store.tables import RunName  # noqa: PLC0415
 
     return RunName("c", entry.row.run)
 
@@ -161,7 +161,7 @@ def test_the_commands_print_rows(root):
 
 def test_sql_has_the_figures_too(entries):
     pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
-    from results.query import query  # noqa: PLC0415
+    from results.catalogue.query import query  # noqa: PLC0415
 
     found = query(
         "SELECT fault, count(*) AS n FROM latencies JOIN runs USING (run) GROUP BY fault", entries

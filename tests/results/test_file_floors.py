@@ -5,7 +5,7 @@ import pytest
 from checkers.earned import EARNED, Floor
 from checkers.verdict import Status
 from harness.commands.judge import _file_check
-from results.lone_files import judge_file
+from results.judge.lone_files import judge_file
 
 WRITES = {
     "register": ("write", "1"),

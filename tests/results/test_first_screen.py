@@ -7,11 +7,11 @@ from checkers.evidence import Evidence, TraceEvent, run_clock
 from checkers.history import NEMESIS, Event, EventType, Operation, pair
 from checkers.runs.faults import FaultSpan, Reign
 from checkers.verdict import CheckResult, Status
-from results.advice import advice_of, tool_text
-from results.brief import brief_of, headline_of
-from results.node_output import LINES_MAX, lines_around
-from results.story import story_of
-from results.timeline import Zone, draw, zones_of
+from results.report.advice import advice_of, tool_text
+from results.report.brief import brief_of, headline_of
+from results.report.node_output import LINES_MAX, lines_around
+from results.report.story import story_of
+from results.report.timeline import Zone, draw, zones_of
 
 
 def operation(index, process, f, value, begin, end, node="n1", kind=EventType.OK):

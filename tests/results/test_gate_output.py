@@ -6,11 +6,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from checkers.verdict import CheckResult, Status
-from results.facts import Facts
-from results.gate import GateEntry, Requirement, decide
-from results.gate_junit import render
-from results.gate_output import to_annotations, to_document, to_markdown
-from results.model import RunResults
+from results.gate.output import to_annotations, to_document, to_markdown
+from results.gate.policy_gate import GateEntry, Requirement, decide
+from results.gate.suite import render
+from results.store.facts import Facts
+from results.store.model import RunResults
 
 HOSTILE = "<script>alert(1)</script> | [x](http://e) `c` **b** @all %0A::error::\x00\ud800"
 

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from results.catalogue import Entry, Row, catalogue
-from results.files import StoreError
-from results.folders import walk
-from results.index import FILE, faults_of, render_index, write_index
-from results.store import RunStore
+from results.catalogue.index import FILE, faults_of, render_index, write_index
+from results.catalogue.rows import Entry, Row, catalogue
+from results.store.files import StoreError
+from results.store.folders import walk
+from results.store.run_store import RunStore
 from tests.gate.bench import Bench
 
 

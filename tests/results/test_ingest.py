@@ -12,12 +12,12 @@ from checkers.history.event_columns import EventColumns
 from checkers.history.recorded import Recorded
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
-from results import ingest, tables
-from results.ingest import read_history
-from results.journal import JournalWriter, encode_event, read_journal
-from results.model import counts_of
-from results.pipeline import judge
-from results.tables import (
+from results.judge.pipeline import judge
+from results.store import ingest, tables
+from results.store.ingest import read_history
+from results.store.journal import JournalWriter, encode_event, read_journal
+from results.store.model import counts_of
+from results.store.tables import (
     OPERATIONS_FILE,
     RunName,
     events_from,

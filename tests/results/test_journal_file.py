@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.history import Event, EventType, HistoryError
-from results.journal import JournalWriter, decode_event, encode_event, read_journal
+from results.store.journal import JournalWriter, decode_event, encode_event, read_journal
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 JSON = st.recursive(
@@ -109,7 +109,7 @@ def test_a_killed_writer_leaves_every_event_it_appended(tmp_path):
         import os, signal, sys
         from pathlib import Path
         from checkers.history import Event, EventType
-        from results.journal import JournalWriter
+        from results.store.journal import JournalWriter
         writer = JournalWriter(Path(sys.argv[1]))
         for index in range(100):
             writer.append(Event(index, index, 0, EventType.INVOKE, "read"))

@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from checkers.verdict import CheckResult, Status
-from results.junit import render_junit
-from results.model import RunResults
+from results.report.junit import render_junit
+from results.store.model import RunResults
 
 HOSTILE = '<script>alert("x")</script> & \' \u2028 \x00 \x1b[31m ]]> ' + "long " * 10_000
 

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from results import jvm
-from results.jvm import JvmError, find_jvm
-from results.session import Spark, SparkError
+from results.judge import jvm
+from results.judge.jvm import JvmError, find_jvm
+from results.judge.session import Spark, SparkError
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 from checkers.evidence import TraceEvent
 from checkers.history import NEMESIS, Event, EventType
 from checkers.runs.faults import Reign
-from results.leaders import Overlap, leaderships, overlaps
+from results.report.leaders import Overlap, leaderships, overlaps
 
 
 def state(node, at, state_, epoch, incarnation=0):

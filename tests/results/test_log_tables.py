@@ -7,10 +7,11 @@ import pytest
 from factory import make_run
 
 from checkers.evidence.log_audit import audit_logs
-from results import spark_jobs, tables
-from results.pipeline import judge
-from results.session import SparkError
-from results.tables import RECORDS_FILE, RunName
+from results.judge import spark_jobs
+from results.judge.pipeline import judge
+from results.judge.session import SparkError
+from results.store import tables
+from results.store.tables import RECORDS_FILE, RunName
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.history import Event, EventType, pair
-from results.narration import value_text
-from results.packed import pack
+from results.report.narration import value_text
+from results.report.packed import pack
 
 WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 

@@ -14,11 +14,11 @@ from checkers.linearizability.certificates import verify_lines
 from checkers.models import model_named
 from checkers.registry import CheckError, CheckSpec, RunInput, judged_operations
 from checkers.verdict import Status
-from results.digests import digest_of, read_chain
-from results.lone_files import judge_file
-from results.pipeline import judge
-from results.store import StoreError
-from results.tables import (
+from results.judge.lone_files import judge_file
+from results.judge.pipeline import judge
+from results.store.digests import digest_of, read_chain
+from results.store.run_store import StoreError
+from results.store.tables import (
     EVENTS_FILE,
     OPERATIONS_FILE,
     RunName,
@@ -253,7 +253,7 @@ def test_two_judgements_at_a_time_both_succeed_and_the_run_stays_whole(tmp_path,
         write(table, path)
         time.sleep(0.1)
 
-    monkeypatch.setattr("results.tables.pq.write_table", slowly)
+    monkeypatch.setattr("results.store.tables.pq.write_table", slowly)
     with ThreadPoolExecutor(3) as threads:
         results = list(threads.map(judge, [store] * 3))
     assert [r.status for r in results] == [Status.PASS] * 3

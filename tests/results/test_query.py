@@ -5,9 +5,9 @@ import sys
 import pytest
 from factory import make_run
 
-from results.catalogue import catalogue
-from results.pipeline import judge
-from results.query import QueryError, query
+from results.catalogue.query import QueryError, query
+from results.catalogue.rows import catalogue
+from results.judge.pipeline import judge
 
 pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
 

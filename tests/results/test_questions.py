@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from factory import make_run
 
-from results.pipeline import judge
-from results.report import write_report
+from results.judge.pipeline import judge
+from results.report.page import write_report
 
 DOCS = Path(__file__).parents[2] / "docs" / "runs.md"
 

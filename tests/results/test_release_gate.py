@@ -9,10 +9,10 @@ from factory import make_run
 from benchmarks import page
 from harness.gating import recompute
 from harness.plan_document import derive
-from results.digests import read_chain
-from results.gate import Rules, gate
-from results.pipeline import judge
-from results.store import RunStore
+from results.gate.policy_gate import Rules, gate
+from results.judge.pipeline import judge
+from results.store.digests import read_chain
+from results.store.run_store import RunStore
 from tests.gate.bench import Bench, edit, forge
 from tests.gate.policies import POLICIES
 from tests.gate.situations import SITUATIONS

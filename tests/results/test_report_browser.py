@@ -13,10 +13,10 @@ from factory import make_run
 from playwright.sync_api import sync_playwright
 
 from checkers.history import pair
-from results.catalogue import catalogue
-from results.index import render_index, write_index
-from results.pipeline import judge
-from results.report import write_report
+from results.catalogue.index import render_index, write_index
+from results.catalogue.rows import catalogue
+from results.judge.pipeline import judge
+from results.report.page import write_report
 
 pytestmark = pytest.mark.browser
 

@@ -7,9 +7,9 @@ from factory import NODES, make_plan, make_run
 
 from checkers.history import HistoryError
 from checkers.verdict import CheckResult, Status
-from results.files import write_json
-from results.model import RunResults
-from results.store import RunStore, StoreError, list_runs
+from results.store.files import write_json
+from results.store.model import RunResults
+from results.store.run_store import RunStore, StoreError, list_runs
 
 
 def results_of(*statuses, status=None):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from results.files import StoreError
-from results.signature import Signers, SignersError, signer_of
+from results.gate.signature import Signers, SignersError, signer_of
+from results.store.files import StoreError
 from tests.gate.policies import SIGNER, make_key, sign, trust
 
 

@@ -19,12 +19,14 @@ from test_pipeline import judgement
 
 from checkers.verdict import EXIT_CODES, Status
 from harness.judging import judged_elsewhere
-from results import engine, places, session, spark_jobs, tables
-from results.catalogue import Filter, catalogue
-from results.jvm import JvmError
-from results.pipeline import judge
-from results.session import Spark, SparkError
-from results.tables import OPERATIONS_FILE, RunName
+from results.catalogue import places
+from results.catalogue.rows import Filter, catalogue
+from results.judge import engine, session, spark_jobs
+from results.judge.jvm import JvmError
+from results.judge.pipeline import judge
+from results.judge.session import Spark, SparkError
+from results.store import tables
+from results.store.tables import OPERATIONS_FILE, RunName
 
 pytestmark = pytest.mark.spark
 
@@ -170,7 +172,7 @@ def test_only_one_session_at_a_time(tmp_path, spark):
 HOLDER = textwrap.dedent("""
     import signal, sys, time
     from pathlib import Path
-    from results.session import Spark
+    from results.judge.session import Spark
 
     interrupts = []
     signal.signal(signal.SIGINT, lambda *_: interrupts.append(1))

@@ -17,11 +17,11 @@ from test_pipeline import judgement
 
 from checkers.verdict import EXIT_CODES, Status
 from harness.source import source_digest
-from results import engine
-from results.engine import Engine
-from results.jvm import find_jvm
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge import engine
+from results.judge.engine import Engine
+from results.judge.jvm import find_jvm
+from results.judge.pipeline import judge
+from results.store.run_store import RunStore
 
 pytestmark = pytest.mark.spark
 MASTER = re.compile(r"Starting Spark master at (spark://[\d.]+:\d+)")

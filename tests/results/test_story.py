@@ -8,9 +8,9 @@ from factory import CLOCK, SECOND, make_run
 from checkers.evidence import Evidence, TraceEvent, run_clock
 from checkers.history import NEMESIS, Event, EventType, pair
 from checkers.verdict import CheckResult, Status
-from results.narration import Line, answer_text, fault_text, shortened
-from results.pipeline import judge
-from results.story import LINES_MAX, story_of
+from results.judge.pipeline import judge
+from results.report.narration import Line, answer_text, fault_text, shortened
+from results.report.story import LINES_MAX, story_of
 
 
 def story(store):

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.node.runtime import trace as trace_module
 from cluster.node.runtime.trace import JsonLinesTrace
-from results.evidence_files import load_evidence
+from results.store.evidence_files import load_evidence
 
 
 def read(folder):

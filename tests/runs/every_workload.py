@@ -17,7 +17,7 @@ from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
 from checkers.verdict import CheckResult
 from cluster.values import valueclass
-from results.store import RunStore
+from results.store.run_store import RunStore
 from workloads.base import ClientContext, Completion, Op, Role, Workload, WorkloadKind
 from workloads.reconfig import CHANGE
 from workloads.registry import workload_named

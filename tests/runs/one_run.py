@@ -18,9 +18,9 @@ from harness.display import Display
 from harness.plan import from_document
 from harness.plan_document import plan_document
 from harness.run_to_verdict import run_cluster, run_name
-from results.model import RunResults
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store.model import RunResults
+from results.store.run_store import RunStore
 
 
 def run_once(path: Path, backend: str, mutant: str | None, folder: Path, seed: int) -> RunResults:

@@ -15,7 +15,7 @@ from checkers.verdict import Status
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
 from cluster.systems.kafka.installation import home_of
-from results.store import RunStore
+from results.store.run_store import RunStore
 from tests import user_images
 from tests.kafka_release import VERSION, release
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from checkers.verdict import CheckResult, Status
-from results.store import RunStore
+from results.store.run_store import RunStore
 from tests.kafka_release import release
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from checkers.verdict import Status
-from results.store import RunStore
+from results.store.run_store import RunStore
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/own-system.md").read_text()
@@ -21,9 +21,9 @@ MORE = '''
 from dataclasses import replace
 from checkers.registry import CheckSpec, RunCheck
 from checkers.verdict import CheckResult, Status
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.registry import BackendKind
-from nemeses.processes import Kill
+from nemeses.processes.signals import Kill
 import shared_cells
 
 
@@ -162,7 +162,7 @@ def test_a_package_adds_a_fault_a_checker_and_a_backend_too(place: Path):
 ENDS = '''
 from dataclasses import replace
 from cluster.backends.base import BackendError
-from nemeses.processes import Pause
+from nemeses.processes.signals import Pause
 import shared_cells
 
 SOURCE = """

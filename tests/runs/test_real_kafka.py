@@ -20,8 +20,8 @@ from harness.display import Display
 from harness.plan import from_document
 from harness.plan_document import plan_document
 from harness.run_to_verdict import run_cluster
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store.run_store import RunStore
 from tests.kafka_release import VERSION, release
 from tests.runs import every_workload
 from workloads.registry import WORKLOADS

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cluster.node.assembly import Node, Seams
 from cluster.node.config import parse_config
-from cluster.node.log.log_manager import LogDir, LogDirs
+from cluster.node.log.data.log_manager import LogDir, LogDirs
 from cluster.node.meta_properties import load_or_format
 from cluster.node.protocol.apis import ApiKey, ListenerType
 from cluster.node.protocol.codec import read_response

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.node.log.log import Log, LogConfig
+from cluster.node.log.metadata.log import Log, LogConfig
 from cluster.node.runtime.disk import DiskLockedError, FileDisk
 
 
@@ -283,8 +283,8 @@ def test_kill_9_loses_exactly_the_appends_that_were_not_synced(tmp_path):
 
 LOG_CHILD = """
     import asyncio, sys
-    from cluster.node.log.log import Log, LogConfig
-    from cluster.node.log.records import Record, encode_batch
+    from cluster.node.log.metadata.log import Log, LogConfig
+    from cluster.node.log.batch.records import Record, encode_batch
     from cluster.node.runtime.disk import FileDisk
 
     def failed(error):
@@ -425,10 +425,10 @@ def test_a_log_of_data_that_is_killed_again_and_again_keeps_all_it_reported_writ
     script = textwrap.dedent(
         """
         import asyncio, random, sys
-        from cluster.node.log.checkpoint import TopicPartition
-        from cluster.node.log.data_config import DataLogConfig
-        from cluster.node.log.log_directory import LogDirectory
-        from cluster.node.log.records import Record, encode_batch
+        from cluster.node.log.storage.checkpoint import TopicPartition
+        from cluster.node.log.data.data_config import DataLogConfig
+        from cluster.node.log.data.log_directory import LogDirectory
+        from cluster.node.log.batch.records import Record, encode_batch
         from cluster.node.runtime.clock import LoopClock
         from cluster.node.runtime.disk import FileDisk
         import uuid

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.node.controller.registrations import registered_brokers
+from cluster.node.controller.metadata.registrations import registered_brokers
 from cluster.node.errors import ErrorCode
-from cluster.node.log.records import parse_header
+from cluster.node.log.batch.records import parse_header
 from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, request_class
 from cluster.node.protocol.data_messages import ProducePartition, ProduceRequest
 from cluster.node.wire.schema import element, is_array

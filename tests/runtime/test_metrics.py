@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.node.controller.event_queue import EventQueue
+from cluster.node.controller.core.event_queue import EventQueue
 from cluster.node.runtime.idle import IdleTime
 from cluster.node.runtime.metrics import EventQueueTimes, MeteredTrace
 from cluster.node.runtime.metrics_endpoint import (

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from cluster.node.controller.feature_control import SUPPORTED
+from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import (
     NO_DIRECTORY,

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from checkers.verdict import Status
-from cluster.backends.local import LocalBackend
+from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.running import write_files
 from cluster.client.admin_client import Client
 from cluster.node.config import parse_config
@@ -29,8 +29,8 @@ from harness.plan_document import plan_document
 from harness.recorder import Recorder
 from harness.run_phases import Run, conduct
 from harness.run_to_verdict import system_of
-from results.pipeline import judge
-from results.store import RunStore
+from results.judge.pipeline import judge
+from results.store.run_store import RunStore
 
 PLAN = {
     "campaign": "secured",

@@ -13,7 +13,7 @@ from cluster.backends.sim.sim_backend import SimBackend
 from cluster.backends.sim.world import SimWorld
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.system import NoOpRecord
-from cluster.node.kraft.leader_state import Leader
+from cluster.node.kraft.quorum.leader_state import Leader
 from harness.plan import from_document
 from harness.recorder import Recorder
 from harness.run_phases import Run, conduct

@@ -12,10 +12,10 @@ from itertools import combinations
 from checkers.invariants.sight import Batch
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.world import SimNode, SimWorld
-from cluster.node.kraft.leader_state import Leader
-from cluster.node.log.records import CorruptBatchError, iter_batches
-from cluster.node.log.segment import METADATA_DIRECTORY, segment_base_offset
-from cluster.node.log.snapshot import SUFFIX, parse_snapshot_name
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.log.batch.records import CorruptBatchError, iter_batches
+from cluster.node.log.metadata.snapshot import SUFFIX, parse_snapshot_name
+from cluster.node.log.storage.segment import METADATA_DIRECTORY, segment_base_offset
 from harness.sim.sight import read_from
 
 

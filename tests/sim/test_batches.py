@@ -28,7 +28,7 @@ from harness.sim.batch_gate import gate_batch
 from harness.sim.chunks import BatchPlan, plan_of, read_unfinished, run_chunk, store_rows
 from harness.sim.runner import run_plan
 from harness.source import source_digest
-from results.session import Spark, SparkError
+from results.judge.session import Spark, SparkError
 from tests.sim.plans import read_plan
 
 pytestmark = pytest.mark.slow

@@ -5,11 +5,12 @@ import dataclasses
 import pytest
 
 from cluster.backends.base import NodeState
-from cluster.node.broker.fetcher_manager import ReplicaFetcherManager
-from cluster.node.controller import broker_lifecycle, periodic
+from cluster.node.broker.replication.fetcher_manager import ReplicaFetcherManager
+from cluster.node.controller.brokers import broker_lifecycle
+from cluster.node.controller.core import periodic
+from cluster.node.controller.metadata.registrations import registered_brokers
 from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
-from cluster.node.controller.registrations import registered_brokers
-from cluster.node.log.clean_shutdown import read_clean_shutdown
+from cluster.node.log.data.clean_shutdown import read_clean_shutdown
 from cluster.node.protocol.messages import CreatableReplicaAssignment
 from cluster.systems.kraft import REGISTRATION
 from harness.sim.draw import draw

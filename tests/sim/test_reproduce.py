@@ -16,7 +16,7 @@ from harness.sim.reproduce import neighbours, red_run, search
 from harness.sim.runner import run_plan
 from harness.sim.stored import run_stored
 from harness.strands import Step, Strand
-from results.model import RunResults
+from results.store.model import RunResults
 from tests.sim.plans import read_plan, sim_plan
 
 LOSES_THE_LEADER = sim_plan(

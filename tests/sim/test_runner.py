@@ -12,7 +12,7 @@ import pytest
 
 import harness.sim
 from cluster.backends.sim.world import SimWorld
-from cluster.node.kraft.control_state import ControlState
+from cluster.node.kraft.quorum.control_state import ControlState
 from harness.sim.draw import draw
 from harness.sim.play import MemoryJournal, play
 from harness.sim.runner import run_plan

@@ -3,8 +3,8 @@
 import pytest
 
 from cluster import mutants
-from cluster.node.log.segment import METADATA_DIRECTORY
-from cluster.node.log.snapshot import parse_snapshot_name
+from cluster.node.log.metadata.snapshot import parse_snapshot_name
+from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from tests.sim.quorums import Quorum
 from tests.sim.scan import scan
 

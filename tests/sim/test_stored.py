@@ -9,7 +9,7 @@ import pytest
 
 import harness.sim
 from checkers.verdict import EXIT_CODES, Status
-from cluster.node.kraft.control_state import ControlState
+from cluster.node.kraft.quorum.control_state import ControlState
 from harness.plan import Plan
 from harness.sim.draw import draw
 from harness.sim.runner import run_plan

@@ -7,7 +7,7 @@ as those of a real cluster do. Requests are answered at once, or as a test says.
 import asyncio
 
 from cluster.node.errors import ErrorCode
-from cluster.node.log.records import check_batch, with_place
+from cluster.node.log.batch.records import check_batch, with_place
 from cluster.node.ports import Failure
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m

@@ -12,7 +12,7 @@ from checkers.run_input import RunInput
 from cluster.client.admin_client import Client
 from cluster.client.batches import batch_of
 from cluster.node.errors import ErrorCode
-from cluster.node.log.records import parse_header
+from cluster.node.log.batch.records import parse_header
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m

@@ -22,7 +22,7 @@ from cluster.backends.localhost import LocalHost
 from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.equip import equip
 from cluster.backends.machine.programs import Machine
-from cluster.backends.processes import labels
+from cluster.backends.processes.records import labels
 from cluster.backends.terms import Need
 from cluster.systems.base import System
 

@@ -58,7 +58,7 @@ from cluster.backends.docker.process import ExecProcess, inner_pid, wait_execute
 from cluster.backends.docker.user_image import at_rest, variables
 from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
 from cluster.backends.machine import clocks
-from cluster.backends.processes import TRIAL, labels, own_identity
+from cluster.backends.processes.records import TRIAL, labels, own_identity
 from cluster.backends.running import write_files
 from cluster.backends.terms import HostAwayError, NoPlaceError
 

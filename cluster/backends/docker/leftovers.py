@@ -11,7 +11,7 @@ import docker
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.backends.docker import engine
 from cluster.backends.docker.engine import EngineErrors, NotFound
-from cluster.backends.processes import TRIAL, state_of
+from cluster.backends.processes.records import TRIAL, state_of
 from cluster.values import valueclass
 
 _AT_ONCE = 8

@@ -21,7 +21,7 @@ import docker
 from cluster.backends.abilities import Host
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.backends.docker.engine import in_thread
-from cluster.backends.processes import identify, state_of, tail_of
+from cluster.backends.processes.records import identify, state_of, tail_of
 
 _PROC = Path("/proc")
 _CODE_TIMEOUT_S = 5.0

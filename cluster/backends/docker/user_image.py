@@ -18,7 +18,7 @@ from docker.types import LogConfig
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
 from cluster.backends.docker.engine import EngineErrors, ImageNotFound
-from cluster.backends.processes import TRIAL, labels, own_identity
+from cluster.backends.processes.records import TRIAL, labels, own_identity
 from cluster.systems.kinds import SettingError
 
 _SECONDS_MAX: Final = 2**31 - 1

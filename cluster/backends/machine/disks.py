@@ -22,7 +22,7 @@ from cluster.backends.machine.inside import damage, disks
 from cluster.backends.machine.mounts import mount_label, mounts, state_folder, unmount
 from cluster.backends.machine.programs import Machine, run_program, source_of
 from cluster.backends.packages import install
-from cluster.backends.processes import labels, own_identity
+from cluster.backends.processes.records import labels, own_identity
 
 HOLD = "hold"
 _FUSE_REMEDIES: tuple[tuple[str, Callable[[], str]], ...] = (

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from cluster.backends.abilities import Abilities
-from cluster.backends.lifecycle import ProcessBackend
 from cluster.backends.machine.clocks import FakedClocks, library
 from cluster.backends.machine.detaching import HostDetachable
 from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.limits import ProcessLimits
 from cluster.backends.machine.programs import Machine
 from cluster.backends.machine.signals import NodeSignals
+from cluster.backends.processes.lifecycle import ProcessBackend
 from cluster.backends.terms import Need
 
 

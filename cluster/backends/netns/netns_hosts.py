@@ -30,7 +30,7 @@ from cluster.backends.hosts import NODE_OUTPUT, HostPorts
 from cluster.backends.netns import keeper
 from cluster.backends.netns.trees import mounted_below, unpack
 from cluster.backends.packages import install
-from cluster.backends.processes import (
+from cluster.backends.processes.records import (
     LocalProcess,
     RecordedProcess,
     labels,

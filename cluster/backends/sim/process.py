@@ -19,7 +19,7 @@ from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.backends.sim.wire import WireService
 from cluster.node.assembly import Node, Seams
 from cluster.node.config import NodeConfig
-from cluster.node.log.log_manager import LogDir, LogDirs
+from cluster.node.log.data.log_manager import LogDir, LogDirs
 from cluster.node.meta_properties import Identity, MetaPropertiesError, identify
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import ApiVersionsRequest

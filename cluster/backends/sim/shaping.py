@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cluster.backends.abilities import LinkShape, ShapeMeasure
 from cluster.backends.base import Link, Probe
-from cluster.backends.shapes import PERFECT, missing_effects
+from cluster.backends.links.shapes import PERFECT, missing_effects
 from cluster.backends.sim.links import travel_ms
 from cluster.backends.sim.mesh import Mesh
 from cluster.backends.terms import ONE_NODE, BackendError

@@ -33,7 +33,7 @@ from cluster.backends.base import (
     Probe,
     ProcessIdentity,
 )
-from cluster.backends.shapes import PERFECT
+from cluster.backends.links.shapes import PERFECT
 from cluster.backends.sim.abilities import sim_abilities
 from cluster.backends.sim.mesh import Mesh, Reply
 from cluster.backends.sim.process import WALL_ORIGIN_MS
@@ -42,8 +42,8 @@ from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.shaping import SimShaping
 from cluster.backends.sim.world import NodeEvidence, SimWorld
 from cluster.node.assembly import NodeSignal
-from cluster.node.log.segment import METADATA_DIRECTORY
-from cluster.node.log.snapshot import SUFFIX
+from cluster.node.log.metadata.snapshot import SUFFIX
+from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.runtime.trace import encode_line
 

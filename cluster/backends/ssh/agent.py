@@ -50,7 +50,7 @@ Answer = tuple[dict[str, Any], bytes]
 
 
 def started(pid: int) -> tuple[str, str] | None:
-    """The state letter and start time of a process, as `cluster.backends.processes` writes them."""
+    """The state letter and start time of a process, as `processes.records` writes them."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cluster.backends.base import BackendError
-from cluster.backends.processes import has_harness
+from cluster.backends.processes.records import has_harness
 from cluster.backends.ssh.inventory import HOSTS_FILE, HostEntry, Inventory
 from cluster.values import valueclass
 

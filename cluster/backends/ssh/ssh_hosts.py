@@ -32,7 +32,7 @@ from cluster.backends.abilities import Completed, Host
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
 from cluster.backends.netns.trees import unpack
-from cluster.backends.processes import last_lines
+from cluster.backends.processes.records import last_lines
 from cluster.backends.ssh import bundle
 from cluster.backends.ssh.connection import connect, execute
 from cluster.backends.ssh.inventory import HOSTS_FILE, HostEntry, Inventory

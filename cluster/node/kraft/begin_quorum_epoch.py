@@ -12,10 +12,10 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from cluster.node.kraft.core import RaftCore, Reader
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from cluster.node.kraft.replica_state import ReplicaState
-from cluster.node.kraft.states import NEVER_MS
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.replica_state import ReplicaState
+from cluster.node.kraft.quorum.states import NEVER_MS
 from cluster.node.ports import Endpoint
 
 SendBegin = Callable[

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.config import MAX_BATCH_SIZE_BYTES
 from cluster.node.kraft.core import RaftCore
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import (
     NO_DIRECTORY,
     NO_NODE,
@@ -34,17 +32,19 @@ from cluster.node.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from cluster.node.kraft.purgatory import Outcome
+from cluster.node.kraft.quorum.config import MAX_BATCH_SIZE_BYTES
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.purgatory import Outcome
+from cluster.node.kraft.quorum.replica_state import ReplicaState
+from cluster.node.kraft.quorum.states import Follower, Prospective, Unattached
 from cluster.node.kraft.reconfiguration import Reconfiguration
-from cluster.node.kraft.replica_state import ReplicaState
 from cluster.node.kraft.replicated_log import Validity
-from cluster.node.kraft.states import Follower, Prospective, Unattached
 from cluster.node.kraft.voter_messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,
 )
-from cluster.node.log.snapshot import BOOTSTRAP_ID
+from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID
 
 Reply = Callable[[RaftResponse], None]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch, RaftListener
-from cluster.node.log.records import decode_values, split_batches
-from cluster.node.log.snapshot import Snapshot
+from cluster.node.log.batch.records import decode_values, split_batches
+from cluster.node.log.metadata.snapshot import Snapshot
 
 FEED_BYTES_PER_TURN = 64 * 1024
 """How much of the log is given in one turn of the node's task, and one batch at least: some hundred

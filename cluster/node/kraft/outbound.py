@@ -26,13 +26,13 @@ from cluster.node.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from cluster.node.kraft.quorum.states import NEVER_MS, Candidate, Follower, Prospective, Resigned
 from cluster.node.kraft.snapshot_fetch import START_OVER, SnapshotFetch
-from cluster.node.kraft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned
 from cluster.node.kraft.types import ContradictionError, IllegalStateError
 from cluster.node.kraft.voter_messages import UpdateVoterRequest, UpdateVoterResponse
 from cluster.node.kraft.voter_updates import VoterUpdates
-from cluster.node.log.log import MisplacedBatchError
-from cluster.node.log.records import CorruptBatchError
+from cluster.node.log.batch.records import CorruptBatchError
+from cluster.node.log.metadata.log import MisplacedBatchError
 from cluster.node.ports import Endpoint, Failure
 
 Response = TypeVar(

@@ -16,27 +16,27 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.config import RaftConfig
-from cluster.node.kraft.control_state import ControlState
 from cluster.node.kraft.core import RaftCore, nothing
 from cluster.node.kraft.inbound import InboundRequests, Reply
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.listeners import ListenerContext
 from cluster.node.kraft.log_cleaner import LogCleaner
 from cluster.node.kraft.messages import DescribeQuorumRequest, RaftRequest, ReplicaKey
 from cluster.node.kraft.outbound import OutboundRequests
-from cluster.node.kraft.quorum_state import EpochState, QuorumState
-from cluster.node.kraft.quorum_state_store import QuorumStateStore
+from cluster.node.kraft.quorum.config import RaftConfig
+from cluster.node.kraft.quorum.control_state import ControlState
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.quorum_state import EpochState, QuorumState
+from cluster.node.kraft.quorum.quorum_state_store import QuorumStateStore
+from cluster.node.kraft.quorum.states import Candidate, Follower, Resigned, Unattached
+from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.reconfiguration import Reconfiguration
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.role_polls import RolePolls
 from cluster.node.kraft.snapshot_store import SnapshotStore
 from cluster.node.kraft.snapshot_writer import SnapshotWriter
-from cluster.node.kraft.states import Candidate, Follower, Resigned, Unattached
 from cluster.node.kraft.types import LeaderAndEpoch, NotLeaderError, RaftListener
-from cluster.node.kraft.voters import VoterSet
-from cluster.node.log.control import ControlMessage, KRaftVersion
-from cluster.node.log.log import Log
+from cluster.node.log.batch.control import ControlMessage, KRaftVersion
+from cluster.node.log.metadata.log import Log
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Clock, Disk, Endpoint, Network, Random, Timer, Trace
 from cluster.node.reasons import reason_of

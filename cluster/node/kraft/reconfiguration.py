@@ -21,10 +21,19 @@ from kio.schema.api_versions.v4.request import ApiVersionsRequest
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import PendingChange, RaftCore
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.messages import NO_DIRECTORY, ReplicaKey
-from cluster.node.kraft.purgatory import Outcome
-from cluster.node.kraft.states import NEVER_MS
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.purgatory import Outcome
+from cluster.node.kraft.quorum.states import NEVER_MS
+from cluster.node.kraft.quorum.voters import (
+    LISTENERS_MAX,
+    MAX_KRAFT_VERSION,
+    MIN_KRAFT_VERSION,
+    NAME_MAX_CHARACTERS,
+    Voter,
+    VoterSet,
+    select_endpoint,
+)
 from cluster.node.kraft.voter_messages import (
     AddVoterRequest,
     AddVoterResponse,
@@ -35,16 +44,7 @@ from cluster.node.kraft.voter_messages import (
     VoterRequest,
     VoterResponse,
 )
-from cluster.node.kraft.voters import (
-    LISTENERS_MAX,
-    MAX_KRAFT_VERSION,
-    MIN_KRAFT_VERSION,
-    NAME_MAX_CHARACTERS,
-    Voter,
-    VoterSet,
-    select_endpoint,
-)
-from cluster.node.log.control import KRaftVersion, VoterListener, encode_control
+from cluster.node.log.batch.control import KRaftVersion, VoterListener, encode_control
 from cluster.node.ports import Endpoint, Failure
 
 KRAFT_VERSION_FEATURE = "kraft.version"

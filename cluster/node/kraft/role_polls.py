@@ -6,10 +6,10 @@ import math
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import PendingChange, RaftCore, nothing
-from cluster.node.kraft.leader_state import Leader
 from cluster.node.kraft.outbound import OutboundRequests
-from cluster.node.kraft.purgatory import Outcome
-from cluster.node.kraft.states import (
+from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.purgatory import Outcome
+from cluster.node.kraft.quorum.states import (
     NEVER_MS,
     Candidate,
     Follower,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Callable
 
-from cluster.node.log.snapshot import (
+from cluster.node.log.metadata.snapshot import (
     DELETED_SUFFIX,
     PART_SUFFIX,
     SUFFIX,

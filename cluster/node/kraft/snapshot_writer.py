@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cluster.node.kraft.snapshot_store import SnapshotFile
-from cluster.node.log.control import ControlMessage
-from cluster.node.log.snapshot import SnapshotEncoder
+from cluster.node.log.batch.control import ControlMessage
+from cluster.node.log.metadata.snapshot import SnapshotEncoder
 from cluster.node.log.types import OffsetAndEpoch
 
 

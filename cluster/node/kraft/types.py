@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from cluster.node.kraft.messages import NO_NODE
-from cluster.node.log.snapshot import Snapshot
+from cluster.node.log.metadata.snapshot import Snapshot
 from cluster.values import valueclass
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from cluster.node.errors import ErrorCode
-from cluster.node.log.control import VoterListener
+from cluster.node.log.batch.control import VoterListener
 from cluster.node.ports import Endpoint
 from cluster.values import valueclass
 

@@ -15,14 +15,14 @@ from collections.abc import Callable
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
-from cluster.node.kraft.states import Follower
+from cluster.node.kraft.quorum.states import Follower
+from cluster.node.kraft.quorum.voters import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION, Voter
 from cluster.node.kraft.voter_messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,
     UpdateVoterResponse,
 )
-from cluster.node.kraft.voters import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION, Voter
 from cluster.node.ports import Failure
 
 SendUpdate = Callable[

@@ -14,7 +14,7 @@ from cluster.node.kraft.voter_messages import (
     UpdateVoterRequest,
     UpdateVoterResponse,
 )
-from cluster.node.log.control import VoterListener
+from cluster.node.log.batch.control import VoterListener
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.convert import ConversionError
 from cluster.node.protocol.raft_schema import RaftCodec, directory, reachable, schema

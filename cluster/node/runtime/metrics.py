@@ -21,7 +21,7 @@ from prometheus_client.core import (
 )
 
 from cluster.node.assembly import Node
-from cluster.node.controller.registrations import registered_brokers
+from cluster.node.controller.metadata.registrations import registered_brokers
 from cluster.node.ports import Trace
 from cluster.node.runtime.idle import IdleTime
 from cluster.node.runtime.reservoir import QUANTILES, Reservoir
@@ -79,7 +79,7 @@ class MeteredTrace:
 
 
 class EventQueueTimes:
-    """How long the controller's events wait and take; see `cluster.node.controller.event_queue`."""
+    """How long the controller's events wait and take; see `controller.core.event_queue`."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self.queue_ms = Reservoir()

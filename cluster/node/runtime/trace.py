@@ -6,7 +6,7 @@ it. Lines of earlier incarnations stay in the file: the number of the next one i
 A kill, or a disk without room, may leave a line half written. It stays as it is; the next
 writer, a new incarnation with its `start` or this one with its `fatal`, ends it with a newline
 first. So a torn line stands before one of these two or at the very end, and anything else that is
-no line of a trace is damage (`results.evidence_files` reads by this rule).
+no line of a trace is damage (`results.store.evidence_files` reads by this rule).
 """
 
 from __future__ import annotations

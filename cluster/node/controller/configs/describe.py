@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.definitions import (
     BROKER,
     CLIENT_METRICS,
@@ -43,9 +42,10 @@ from cluster.node.controller.configs.sources import (
 )
 from cluster.node.controller.configs.validation import ConfigError
 from cluster.node.controller.configs.values import ConfigType
-from cluster.node.controller.registrations import broker_ids
-from cluster.node.controller.state import ConfigResource, MetadataState, ResourceType
-from cluster.node.controller.topic_names import invalid_name_reason
+from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.registrations import broker_ids
+from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
+from cluster.node.controller.metadata.topic_names import invalid_name_reason
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     NO_THROTTLE,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from cluster.node.controller.cluster_info import ClusterInfo
 from cluster.node.controller.configs.definitions import (
     BROKER,
     NOT_DYNAMIC,
@@ -22,7 +21,8 @@ from cluster.node.controller.configs.definitions import (
 )
 from cluster.node.controller.configs.validation import Properties
 from cluster.node.controller.configs.values import InvalidValueError
-from cluster.node.controller.state import ConfigResource, MetadataState, ResourceType
+from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.protocol.messages import CreatableTopicConfigs, i8
 
 SOURCE_TOPIC: Final = i8(1)

@@ -24,7 +24,7 @@ from cluster.node.controller.configs.definitions import (
     listener_base,
 )
 from cluster.node.controller.configs.values import InvalidValueError, Value
-from cluster.node.controller.result import ApiError
+from cluster.node.controller.metadata.result import ApiError
 from cluster.node.errors import ErrorCode
 
 Properties = Mapping[str, str]

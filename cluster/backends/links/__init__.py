@@ -1,0 +1,1 @@
+"""Directed links between nodes: cut, shaped, held and measured."""

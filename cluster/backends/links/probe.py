@@ -1,0 +1,135 @@
+"""Measures directed links between hosts by probe packets of the link agents.
+
+A probe is a handful of datagrams from the source's host to the target's, with the address and the
+interface that the nodes' own packets have. What arrives is reported by the target's agent over the
+harness's own path, so each direction is measured by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.backends.abilities import Host, LinkShape, ShapeMeasure
+from cluster.backends.base import BackendError, Link
+from cluster.backends.helpers import ASK_TIMEOUT_S, Helpers
+from cluster.backends.hosts import HostProvider
+from cluster.backends.links import agent
+from cluster.backends.links.arrivals import PROBES, Arrivals, measure_of, probes_for
+
+_GAP_MS = 20.0
+_SMALL_BYTES = 64
+_LARGE_BYTES = 1200
+_HEADERS_BYTES = 28
+"""Of IP and UDP, which count as bits on the wire."""
+_PROBE_GAP_MS = 2.0
+_LINGER_MS = 300.0
+_BURST_S = 0.5
+"""About as long as a burst that measures a rate takes on the wire."""
+
+
+class LinkProber:
+    """One agent in every host, and the questions to them. `start` first."""
+
+    def __init__(self, provider: HostProvider, hosts: Mapping[str, Host], run_id: str) -> None:
+        self._hosts = dict(hosts)
+        self._numbers = itertools.count(random.getrandbits(48))
+        self.agents = Helpers(
+            provider,
+            hosts,
+            run_id,
+            agent,
+            "KRAFTPROBE_LINK_AGENT",
+            lambda ports: ports.link_agent,
+            ping={"do": "seen", "probe": 0, "wait_ms": 0},
+        )
+
+    async def start(self) -> None:
+        """Start every agent and wait until they answer. Raises BackendError."""
+        await asyncio.gather(*(self.agents.ensure(node) for node in self._hosts))
+
+    async def passes(self, link: Link, timeout_s: float, *, as_answer: bool) -> bool:
+        """Send packets over the link until one arrives, or the time is over.
+
+        As the source's request goes (from a fresh port to the target's known one), or as its answer
+        to a request of the target's (from its known port to a fresh one).
+        """
+        source, target = link
+        source_port, target_port = 0, self.agents.port(target)
+        if as_answer:
+            source_port = self.agents.port(source)
+            target_port = int((await self.agents.ask(target, {"do": "open"}))["port"])
+        probe = next(self._numbers)
+        count = max(1, int(timeout_s * 1000 / _GAP_MS))
+        request = self._sending(target, target_port, probe, count, _GAP_MS, source_port)
+        asking = self.agents.ask(source, request, timeout_s + ASK_TIMEOUT_S)
+        sending = asyncio.ensure_future(asking)
+        try:
+            seen = await self._arrivals(target, probe, timeout_s)
+        finally:
+            sending.cancel()
+            with contextlib.suppress(asyncio.CancelledError, BackendError):
+                await sending
+        return bool(seen)
+
+    async def arrivals(
+        self, link: Link, count: int, gap_ms: float, linger_ms: float, size_bytes: int
+    ) -> Arrivals:
+        """Send that many packets over the link and see what becomes of each."""
+        source, target = link
+        probe = next(self._numbers)
+        request = self._sending(target, self.agents.port(target), probe, count, gap_ms, 0)
+        request |= {"linger_ms": linger_ms, "size": size_bytes}
+        takes_s = (count * gap_ms + linger_ms) / 1000
+        answer = await self.agents.ask(source, request, 3 * takes_s + ASK_TIMEOUT_S)
+        seen = await self._arrivals(target, probe, 0.0)
+        return Arrivals(
+            sent=count,
+            sequences=tuple(int(sequence) for sequence, _ in seen),
+            at_ms=tuple(at / 1000 for _, at in seen),
+            round_trips_ms=tuple(float(trip) for _, trip in answer["answers"]),
+        )
+
+    async def shape(self, link: Link, expected: LinkShape, back: LinkShape) -> ShapeMeasure:
+        """Measure a link of which this is expected; round trips come back over the opposite one.
+
+        Enough packets are sent that a rare event shows, and waited for as long as a delay needs.
+        """
+        travel_ms = sum(2 * (shape.delay_ms + shape.jitter_ms) for shape in (expected, back))
+        linger_ms = _LINGER_MS + travel_ms
+        if expected.rate_kbit_s is not None:
+            bits = (_LARGE_BYTES + _HEADERS_BYTES) * 8
+            count = int(min(PROBES, max(8, expected.rate_kbit_s * 1000 * _BURST_S / bits)))
+            wire_ms = count * bits / expected.rate_kbit_s
+            burst = await self.arrivals(link, count, 0.0, linger_ms + wire_ms, _LARGE_BYTES)
+            rate = burst.rate_kbit_s(_LARGE_BYTES + _HEADERS_BYTES)
+            return measure_of(burst, rate)
+        count = probes_for(expected)
+        # Packets close to one another share their jitter, as none overtakes another.
+        gap_ms = max(_PROBE_GAP_MS, expected.jitter_ms / 5)
+        probe = await self.arrivals(link, count, gap_ms, linger_ms, _SMALL_BYTES)
+        return measure_of(probe, None)
+
+    def _sending(
+        self, target: str, port: int, probe: int, count: int, gap_ms: float, from_port: int
+    ) -> dict[str, Any]:
+        return {
+            "do": "send",
+            "to": [self._hosts[target].address, port],
+            "probe": probe,
+            "count": count,
+            "gap_ms": gap_ms,
+            "from_port": from_port,
+            "size": _SMALL_BYTES,
+            "linger_ms": 0,
+        }
+
+    async def _arrivals(self, node: str, probe: int, wait_s: float) -> list[tuple[int, int]]:
+        request = {"do": "seen", "probe": probe, "wait_ms": wait_s * 1000}
+        answer = await self.agents.ask(node, request, wait_s + ASK_TIMEOUT_S)
+        seen: list[tuple[int, int]] = answer["seen"]
+        return seen

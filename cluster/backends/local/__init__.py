@@ -1,0 +1,1 @@
+"""Backend `local`: plain processes on loopback, with a proxy on every link."""

@@ -1,0 +1,412 @@
+"""The life of nodes as processes, the same wherever the processes are.
+
+Nodes start, stop, die, are paused and resumed here; a subclass says where a process is started and
+how the node is reached. Every start of a node is one `Incarnation`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from cluster.backends.abilities import Surroundings
+from cluster.backends.base import (
+    BackendError,
+    ClientNetwork,
+    Death,
+    Listener,
+    NodeState,
+    ProcessIdentity,
+)
+from cluster.backends.hosts import StartedProcess
+from cluster.backends.processes.records import RecordedProcess, own_identity, record_process
+from cluster.node.ports import Endpoint
+from cluster.node.runtime.network import TcpNetwork
+from cluster.systems.base import System
+
+_STOPPED = frozenset({0, -signal.SIGTERM})
+_READY_POLL_S = 0.02
+_PING_TIMEOUT_S = 1.0
+_KILL_TIMEOUT_S = 10.0
+_SIGNAL_TIMEOUT_S = 2.0
+_STATE_POLL_S = 0.002
+_STATE_POLL_MAX_S = 0.05
+
+ROOM_BYTES_MIN = 16 << 20
+"""Less free space counts as full: a node's failed write may have been as large."""
+
+BeforeStart = Callable[[str], Awaitable[Mapping[str, str]]]
+"""Called with a node's name before each of its starts: puts back into its host what is in force
+there, and answers variables for the environment of the process."""
+
+
+class Incarnation:
+    """One started node: how it is signalled, and how its end is understood."""
+
+    def __init__(self, process: StartedProcess, stop_codes: Collection[int] = _STOPPED) -> None:
+        """`stop_codes`: see `cluster.systems.base.System`."""
+        self.process = process
+        self._stop_codes = stop_codes
+        self._asked: set[signal.Signals] = set()
+        self.last_output: tuple[str, ...] = ()
+        """Once it has ended: the last lines that it wrote."""
+        self.ended_s = 0.0
+        """Once it has ended: when that was noticed, on the event loop's clock."""
+        self.exit_code: int | None = None
+        """Once it has ended, as from `waitpid`."""
+        self.ended = asyncio.get_running_loop().create_task(self._wait())
+
+    @property
+    def ended_unasked(self) -> bool:
+        """Whether it is dead, and not in the way that it was asked to die.
+
+        A node that was asked to stop and crashes while doing so counts; so does one that had
+        crashed by itself before a SIGKILL could reach it.
+        """
+        code = self.exit_code
+        if code is None:
+            return False
+        killed = signal.SIGKILL in self._asked and code == -signal.SIGKILL
+        stopped = signal.SIGTERM in self._asked and code in self._stop_codes
+        return not (killed or stopped)
+
+    async def state(self) -> NodeState:
+        """Ask the operating system."""
+        return NodeState.DEAD if self.exit_code is not None else await self.process.state()
+
+    async def send(self, number: signal.Signals) -> None:
+        """Signal it if it lives."""
+        self._asked.add(number)
+        await self.process.send(number)
+
+    def expect_kill(self) -> None:
+        """Note that it is asked to end by other means (a host that loses power)."""
+        self._asked.add(signal.SIGKILL)
+
+    def kill_now(self) -> None:
+        """SIGKILL it without the event loop."""
+        self._asked.add(signal.SIGKILL)
+        if self.exit_code is None:
+            self.process.kill_now()
+
+    async def wait_ended(self, timeout_s: float) -> bool:
+        """Wait for its end; False when it still lives after that time."""
+        done, _ = await asyncio.wait([self.ended], timeout=timeout_s)
+        return bool(done)
+
+    async def wait_state(self, state: NodeState, timeout_s: float) -> bool:
+        """Wait until the operating system shows this state; False when it does not in time."""
+        loop = asyncio.get_running_loop()
+        deadline, pause_s = loop.time() + timeout_s, _STATE_POLL_S
+        while await self.state() is not state:
+            if loop.time() >= deadline:
+                return False
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _STATE_POLL_MAX_S)
+        return True
+
+    async def _wait(self) -> None:
+        exit_code = await self.process.wait()
+        # Now, before a next incarnation appends its own.
+        self.last_output = await self.process.output_tail()
+        self.ended_s = asyncio.get_running_loop().time()
+        self.exit_code = exit_code
+
+
+class ProcessBackend:
+    """The part of `cluster.backends.base.Backend` that is about the nodes' processes."""
+
+    def __init__(self, system: System, run_folder: Path, node_count: int, run_id: str) -> None:
+        assert node_count >= 1, "a cluster has a node"
+        self.system = system
+        self.run_id = run_id
+        self.nodes = tuple(f"n{number}" for number in range(1, node_count + 1))
+        self.before_start: list[BeforeStart] = []
+        """What abilities want done before each start of a node, in this order."""
+        self._surroundings: list[Surroundings] = []
+        self._run_folder = run_folder.absolute()
+        self._endpoints: dict[tuple[str, Listener], Endpoint] = {}
+        self._incarnations: dict[str, list[Incarnation]] = {node: [] for node in self.nodes}
+        self._locks = {node: asyncio.Lock() for node in self.nodes}
+        self._joining: set[str] = set()
+        """Nodes that have no configured voters any more (`Backend.join_anew`)."""
+        self._down = False
+
+    # -- what a subclass says --------------------------------------------------------------------
+
+    async def _configure_node(self, node: str) -> None:
+        """Write the system's files for this node."""
+        raise NotImplementedError
+
+    async def _launch(self, node: str, environment: Mapping[str, str]) -> StartedProcess:
+        """Start the node's process with these variables beside the system's own."""
+        raise NotImplementedError
+
+    async def connect(self, endpoint: Endpoint) -> socket.socket:
+        """See `Backend.connect`."""
+        raise NotImplementedError
+
+    async def _before_goodbye(self) -> None:
+        """Let nodes that are about to be stopped speak to each other."""
+        raise NotImplementedError
+
+    async def _release(self) -> None:
+        """Give back what held the nodes, which are dead."""
+        raise NotImplementedError
+
+    def surround(self, surroundings: Surroundings) -> None:
+        """Put this in place before each start of a node, and take it away at the end."""
+        self._surroundings.append(surroundings)
+        self.before_start.append(surroundings.prepare)
+
+    # -- Backend ---------------------------------------------------------------------------------
+
+    async def lost(self) -> str:
+        """See `Backend.lost`: for ever, unless a subclass knows of a way."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
+    async def down(self) -> None:
+        """See `Backend.down`."""
+        self._down = True
+        try:
+            for surroundings in self._surroundings:
+                await surroundings.relax()  # or no node could bring to disk what it has
+            with contextlib.suppress(BackendError):
+                await self._before_goodbye()
+            with contextlib.suppress(BackendError):  # nodes that cannot be asked are killed
+                await self._ask_all_to_end()
+        finally:
+            self._kill_all()
+            try:
+                for surroundings in self._surroundings:
+                    await surroundings.release()
+            finally:
+                await self._release()
+        ends = [
+            incarnation.ended for started in self._incarnations.values() for incarnation in started
+        ]
+        if ends:
+            await asyncio.wait(ends, timeout=_KILL_TIMEOUT_S)
+
+    async def start(self, node: str) -> None:
+        """See `Backend.start`."""
+        async with self._locks[node]:
+            self._refuse_when_down(node)
+            if (state := await self.state(node)) is not NodeState.DEAD:
+                raise BackendError(f"{node} cannot start: it is {state}")
+            environment: dict[str, str] = {}
+            for prepare in self.before_start:
+                environment.update(await prepare(node))
+            incarnation = Incarnation(await self._launch(node, environment), self.system.stop_codes)
+            self._incarnations[node].append(incarnation)
+            if self._down:  # while the process was being made
+                incarnation.kill_now()
+            self._refuse_when_down(node)
+            await self._wait_ready(node, incarnation)
+
+    async def join_anew(self, node: str) -> None:
+        """See `Backend.join_anew`."""
+        if (state := await self.state(node)) is not NodeState.DEAD:
+            raise BackendError(f"{node} cannot be configured anew: it is {state}")
+        self._joining.add(node)
+        await self._configure_node(node)
+
+    async def terminate(self, node: str) -> None:
+        """See `Backend.terminate`."""
+        state = await self.state(node)
+        if state is NodeState.PAUSED:
+            raise BackendError(f"{node} cannot stop gracefully: it is paused")
+        if state is NodeState.RUNNING:
+            await self._incarnations[node][-1].send(signal.SIGTERM)
+
+    async def stop(self, node: str) -> None:
+        """See `Backend.stop`. A node that does not end is left running."""
+        async with self._locks[node]:
+            await self.terminate(node)
+            limit_s = self.system.stop_timeout_s
+            started = self._incarnations[node]
+            if started and not await started[-1].wait_ended(limit_s):
+                raise BackendError(f"{node} did not end within {limit_s:g} s of SIGTERM")
+
+    async def kill(self, node: str) -> None:
+        """See `Backend.kill`. Does not wait for a `start` that is under way."""
+        if await self.state(node) is NodeState.DEAD:
+            return
+        incarnation = self._incarnations[node][-1]
+        await incarnation.send(signal.SIGKILL)
+        if not await incarnation.wait_ended(_KILL_TIMEOUT_S):
+            raise BackendError(f"{node} did not die within {_KILL_TIMEOUT_S:g} s of SIGKILL")
+
+    async def pause(self, node: str) -> None:
+        """See `Backend.pause`."""
+        await self._signal(node, signal.SIGSTOP, NodeState.PAUSED)
+
+    async def resume(self, node: str) -> None:
+        """See `Backend.resume`."""
+        await self._signal(node, signal.SIGCONT, NodeState.RUNNING)
+
+    async def state(self, node: str) -> NodeState:
+        """See `Backend.state`."""
+        started = self._incarnations[node]
+        return await started[-1].state() if started else NodeState.DEAD
+
+    async def process(self, node: str) -> ProcessIdentity | None:
+        """See `Backend.process`."""
+        if await self.state(node) is NodeState.DEAD:
+            return None
+        return self._incarnations[node][-1].process.identity
+
+    def incarnation(self, node: str) -> int:
+        """See `Backend.incarnation`."""
+        return len(self._incarnations[node]) - 1
+
+    def expect_kill(self, node: str) -> None:
+        """Note that the node's process is about to be ended by other means than `kill`.
+
+        A host that is stopped or loses its power takes its node along: no unexpected death.
+        """
+        if self._incarnations[node]:
+            self._incarnations[node][-1].expect_kill()
+
+    def unexpected_deaths(self) -> tuple[Death, ...]:
+        """See `Backend.unexpected_deaths`."""
+        ended = [
+            (incarnation, Death(node, number, incarnation.exit_code, incarnation.last_output))
+            for node, started in self._incarnations.items()
+            for number, incarnation in enumerate(started)
+            if incarnation.ended_unasked and incarnation.exit_code is not None
+        ]
+        return tuple(death for _, death in sorted(ended, key=lambda pair: pair[0].ended_s))
+
+    def endpoint(self, node: str, listener: Listener = "CONTROLLER") -> Endpoint:
+        """See `Backend.endpoint`."""
+        return self._endpoints[node, listener]
+
+    def client_network(self) -> ClientNetwork:
+        """See `Backend.client_network`."""
+        return TcpNetwork(connect=self.connect, security=self.system.client_security)
+
+    def node_folder(self, node: str) -> Path:
+        """See `Backend.node_folder`."""
+        return self._run_folder / "nodes" / node
+
+    async def read_trace(self, node: str, offset: int) -> bytes:
+        """See `Backend.read_trace`; the node's folder is on this machine."""
+        source = self.system.trace_source(self.node_folder(node))
+        return _read_from(Path(source), offset)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _make_run_folder(self) -> None:
+        """Make the folders and record the harness's process. Raises OSError."""
+        for node in self.nodes:
+            self.node_folder(node).mkdir(parents=True, exist_ok=True)
+        harness = RecordedProcess(self.run_id, "harness", own_identity())
+        record_process(self._run_folder, harness)
+
+    def _refuse_when_down(self, node: str) -> None:
+        if self._down:
+            raise BackendError(f"{node} cannot start: the cluster is down")
+
+    def _latest(self) -> list[Incarnation]:
+        return [started[-1] for started in self._incarnations.values() if started]
+
+    async def _ask_all_to_end(self) -> None:
+        alive = [
+            incarnation
+            for incarnation in self._latest()
+            if await incarnation.state() is not NodeState.DEAD
+        ]
+        for incarnation in alive:
+            await incarnation.send(signal.SIGTERM)
+            await incarnation.send(signal.SIGCONT)
+        if alive:
+            await asyncio.wait(
+                [incarnation.ended for incarnation in alive], timeout=self.system.stop_timeout_s
+            )
+
+    def _kill_all(self) -> None:
+        """SIGKILL what lives, without the event loop: it may be cancelled."""
+        for incarnation in self._latest():
+            incarnation.kill_now()
+
+    async def _signal(self, node: str, number: signal.Signals, wanted: NodeState) -> None:
+        if await self.state(node) is NodeState.DEAD:
+            raise BackendError(f"{node} is dead: no {number.name} can reach it")
+        incarnation = self._incarnations[node][-1]
+        await incarnation.send(number)
+        if not await incarnation.wait_state(wanted, _SIGNAL_TIMEOUT_S):
+            state = await incarnation.state()
+            raise BackendError(f"{node} is {state} after {number.name}, not {wanted}")
+
+    async def _wait_ready(self, node: str, incarnation: Incarnation) -> None:
+        loop = asyncio.get_running_loop()
+        limit_s = self.system.ready_timeout_s
+        deadline = loop.time() + limit_s
+        listeners = self.system.listeners(int(node[1:]))
+        if self.incarnation(node):  # a fault may keep it from its quorum, which others wait for
+            listeners = tuple(at for at in listeners if at in self.system.ready_listeners)
+        waiting = [self.endpoint(node, listener) for listener in listeners]
+        while waiting:
+            if incarnation.ended.done():
+                words = self._last_words(incarnation.last_output)
+                code = incarnation.exit_code
+                raise BackendError(f"{node} ended with {code} as it started: {words}")
+            if loop.time() >= deadline:
+                words = self._last_words(
+                    await incarnation.process.output_tail(), "its last output: "
+                )
+                await self.kill(node)
+                at = f"{waiting[-1].host}:{waiting[-1].port}"
+                raise BackendError(f"{node} did not answer at {at} within {limit_s:g} s; {words}")
+            if await self._answers(waiting[-1]):
+                waiting.pop()
+            else:
+                await asyncio.sleep(_READY_POLL_S)
+
+    def not_started(self, error: OSError) -> BackendError:
+        """Report that the files of the cluster could not be made."""
+        full = full_disk(self._run_folder)
+        return BackendError(f"cannot start the cluster: {error}{'; ' * bool(full)}{full}")
+
+    def _last_words(self, output: Sequence[str], before: str = "") -> str:
+        """Say what a node wrote last; where the disk is full, that first: it could not write it."""
+        tail = " | ".join(output[-3:])
+        words = f"{before}{tail}" if tail else "it wrote nothing"
+        return f"{full}; {words}" if (full := full_disk(self._run_folder)) else words
+
+    async def _answers(self, endpoint: Endpoint) -> bool:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_PING_TIMEOUT_S):
+                connection = await self.connect(endpoint)
+                with connection:
+                    await loop.sock_sendall(connection, self.system.ping)
+                    return bool(await loop.sock_recv(connection, 1))
+        except (OSError, TimeoutError):
+            return False
+
+
+def full_disk(folder: Path) -> str:
+    """Say that the disk of this folder is full; empty when it is not, or cannot be asked."""
+    try:
+        free_bytes = shutil.disk_usage(folder).free
+    except OSError:
+        return ""
+    full = free_bytes < ROOM_BYTES_MIN
+    return f"the disk of {folder} is full ({free_bytes >> 10} KiB are free): make room" * full
+
+
+def _read_from(path: Path, offset: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read()
+    except FileNotFoundError:
+        return b""

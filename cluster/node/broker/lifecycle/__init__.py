@@ -1,0 +1,1 @@
+"""What a broker has with the controller: registration, directories, producer ids, metadata."""

@@ -1,0 +1,193 @@
+"""AssignmentsManager: a broker reports the log directories of its replicas (KIP-858).
+
+The controller knows where a replica is if the broker had one directory when it was placed. Else the
+metadata say UNASSIGNED, or name a directory that is no more, or one that the replica has left.
+Elections depend on it: from a directory that is offline nothing is led.
+
+One request is under way at a time, of at most 2,250 assignments. Whatever fails is tried again,
+later each time; what the metadata say in the meantime decides whether it is still needed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, Channel
+from cluster.node.controller.metadata.delta import LocalReplicaChanges
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Clock, Failure, Random, Timer, Trace
+from cluster.node.protocol.messages import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectory,
+    AssignReplicasToDirsRequestPartition,
+    AssignReplicasToDirsRequestTopic,
+    BrokerId,
+    i32,
+    i64,
+)
+from cluster.values import valueclass
+
+MAX_ASSIGNMENTS_PER_REQUEST: Final = 2_250
+GATHER_MS: Final = 100.0
+"""How long assignments gather before they are sent."""
+BACKOFF_MS: Final = 100.0
+BACKOFF_MAX_MS: Final = 10_000.0
+
+PartitionKey = tuple[uuid.UUID, int]
+
+
+@valueclass
+class AssignmentsConfig:
+    """The broker, and how long a request may take."""
+
+    broker_id: int
+    request_timeout_ms: float
+
+
+class AssignmentsManager:
+    """Reports the directories that the metadata lack; it is given partitions, and is stopped."""
+
+    def __init__(
+        self,
+        config: AssignmentsConfig,
+        clock: Clock,
+        random: Random,
+        trace: Trace,
+        channel: Channel,
+        broker_epoch: Callable[[], int],
+        directory_of: Callable[[PartitionKey], uuid.UUID | None],
+        locate: Callable[[PartitionKey], uuid.UUID | None],
+    ) -> None:
+        """`directory_of`: where this node's image has this broker's replica; None: it has none.
+
+        `locate`: where the replica is, or is about to be; None: nowhere yet.
+        """
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._trace = trace
+        self._channel = channel
+        self._broker_epoch = broker_epoch
+        self._directory_of = directory_of
+        self._locate = locate
+        self._pending: dict[PartitionKey, None] = {}
+        self._attempt = 0
+        self._failures = 0
+        self._timer: Timer | None = None
+        self._stopped = False
+
+    @property
+    def pending_count(self) -> int:
+        """How many replicas the metadata may have in another place."""
+        return len(self._pending)
+
+    def partition_changed(self, key: PartitionKey) -> None:
+        """Look at a partition that is new, changed or gone."""
+        if self._stopped or not self._is_misplaced(key):
+            self._pending.pop(key, None)
+            return
+        self._pending[key] = None
+        if self._timer is None:
+            self._schedule(GATHER_MS, self._send)
+
+    def on_changes(self, changes: LocalReplicaChanges) -> None:
+        """Look at all that a publication changes."""
+        for key in (*changes.deletes, *changes.leaders, *changes.followers):
+            self.partition_changed(key)
+
+    def stop(self) -> None:
+        """Fall silent; harmless when that has happened."""
+        self._stopped = True
+        self._attempt += 1
+        self._pending.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _is_misplaced(self, key: PartitionKey) -> bool:
+        assigned, located = self._directory_of(key), self._locate(key)
+        return None not in (assigned, located) and assigned != located
+
+    def _schedule(self, delay_ms: float, action: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._clock.call_later(delay_ms, action)
+
+    def _send(self) -> None:
+        self._timer = None
+        for key in [key for key in self._pending if not self._is_misplaced(key)]:
+            del self._pending[key]
+        if not self._pending:
+            self._failures = 0
+            return
+        if self._broker_epoch() == NOT_REGISTERED_EPOCH:
+            self._schedule(BACKOFF_MS, self._send)
+            return
+        self._attempt += 1
+        attempt = self._attempt
+        sent = list(self._pending)[:MAX_ASSIGNMENTS_PER_REQUEST]
+
+        def on_reply(reply: Any) -> None:
+            if attempt == self._attempt:
+                self._attempt += 1
+                self._on_reply(sent, reply)
+
+        # The network may deliver nothing at all; then it is tried again.
+        timeout_ms = self._config.request_timeout_ms
+        self._schedule(timeout_ms, lambda: on_reply(Failure.TIMED_OUT))
+        self._channel(self._request(sent), timeout_ms, on_reply)
+
+    def _on_reply(self, sent: list[PartitionKey], reply: Any) -> None:
+        assigned = [] if isinstance(reply, Failure) else _assigned_partitions(reply)
+        for key in assigned:
+            self._pending.pop(key, None)
+        if assigned:
+            self._trace("assign-replicas", partitions=len(assigned))
+        if len(assigned) == len(sent):
+            self._failures = 0
+            self._schedule(0, self._send)
+            return
+        self._failures += 1
+        grown_ms = BACKOFF_MS * 2.0 ** min(self._failures - 1, 10)
+        jitter = 0.8 + 0.4 * self._random.random()
+        self._schedule(min(grown_ms, BACKOFF_MAX_MS) * jitter, self._send)
+
+    def _request(self, keys: list[PartitionKey]) -> AssignReplicasToDirsRequest:
+        found: dict[uuid.UUID, dict[uuid.UUID, list[int]]] = {}
+        for topic_id, index in keys:
+            directory_id = self._locate((topic_id, index))
+            assert directory_id is not None, "what is nowhere is not sent"
+            found.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
+        return AssignReplicasToDirsRequest(
+            broker_id=BrokerId(self._config.broker_id),
+            broker_epoch=i64(self._broker_epoch()),
+            directories=tuple(
+                AssignReplicasToDirsRequestDirectory(
+                    id_=directory_id,
+                    topics=tuple(
+                        AssignReplicasToDirsRequestTopic(
+                            topic_id=topic_id,
+                            partitions=tuple(
+                                AssignReplicasToDirsRequestPartition(partition_index=i32(index))
+                                for index in indexes
+                            ),
+                        )
+                        for topic_id, indexes in by_topic.items()
+                    ),
+                )
+                for directory_id, by_topic in found.items()
+            ),
+        )
+
+
+def _assigned_partitions(reply: Any) -> list[PartitionKey]:
+    """Return what a response says is assigned now."""
+    return [
+        (topic.topic_id, int(item.partition_index))
+        for directory in reply.directories
+        for topic in directory.topics
+        for item in topic.partitions
+        if item.error_code is ErrorCode.none
+    ]

@@ -1,0 +1,122 @@
+"""BrokerMetadataPublisher: what committed metadata ask of this node's broker.
+
+It keeps what the replica manager of a Kafka broker is given: the partitions that the broker leads
+and those that it follows; and how the broker is registered. It is driven by deltas, so that a
+change costs what changed; a whole image is taken up by the index of the broker's partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from cluster.node.controller.metadata.delta import (
+    NO_LOCAL_CHANGES,
+    LocalReplicaChanges,
+    MetadataDelta,
+    local_changes,
+)
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.loader import LoaderManifest, SnapshotManifest
+from cluster.node.controller.metadata.state import (
+    BrokerRegistration,
+    MetadataState,
+    PartitionKey,
+    PartitionRegistration,
+)
+from cluster.node.kraft.types import LeaderAndEpoch
+
+OnChanges = Callable[[LocalReplicaChanges, MetadataDelta, MetadataImage], None]
+
+
+class BrokerMetadataPublisher:
+    """A MetadataPublisher. What it shows is as of the last publication."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.registration: BrokerRegistration | None = None
+        """What the metadata hold of this broker; None while it is not registered."""
+        self.leaders: dict[PartitionKey, PartitionRegistration] = {}
+        """The partitions that it leads."""
+        self.followers: dict[PartitionKey, PartitionRegistration] = {}
+        """Those that it holds and another broker, or none, leads."""
+        self.controller = LeaderAndEpoch()
+        self.on_first: Callable[[], None] | None = None
+        """Called once, when the first image is taken up (firstPublishFuture)."""
+        self.on_changes: OnChanges | None = None
+        """Called with each publication and what it changes about this broker's partitions."""
+        self._is_first = True
+
+    def on_metadata_update(
+        self, delta: MetadataDelta, image: MetadataImage, manifest: LoaderManifest
+    ) -> None:
+        """See `cluster.node.controller.metadata.loader.MetadataPublisher`."""
+        if isinstance(manifest, SnapshotManifest):
+            now = image.state.partitions.keys_with(self.broker_id)
+            among = dict.fromkeys((*now, *self.leaders, *self.followers))
+            changes = local_changes(delta, self.broker_id, among)
+        elif delta.partitions.is_empty:
+            changes = NO_LOCAL_CHANGES
+        else:
+            changes = local_changes(delta, self.broker_id, delta.partitions.keys())
+        self._apply(changes)
+        self.registration = image.state.brokers.get(self.broker_id)
+        if self.on_changes is not None:
+            self.on_changes(changes, delta, image)
+        if self._is_first:
+            self._is_first = False
+            if self.on_first is not None:
+                self.on_first()
+
+    @property
+    def held(self) -> LocalReplicaChanges:
+        """All that this broker holds, as changes from nothing."""
+        return LocalReplicaChanges(
+            (), dict(self.leaders), tuple(self.leaders), dict(self.followers)
+        )
+
+    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
+        """See `cluster.node.controller.metadata.loader.MetadataPublisher`."""
+        self.controller = leader
+
+    def _apply(self, changes: LocalReplicaChanges) -> None:
+        for key in changes.deletes:
+            self.leaders.pop(key, None)
+            self.followers.pop(key, None)
+        for key, partition in changes.leaders.items():
+            self.followers.pop(key, None)
+            self.leaders[key] = partition
+        for key, partition in changes.followers.items():
+            self.leaders.pop(key, None)
+            self.followers[key] = partition
+
+    def differences(self, state: MetadataState) -> str | None:
+        """Return how this view contradicts a state, None when it does not; reads all partitions."""
+        held = {
+            key: partition
+            for key in state.partitions.keys()  # noqa: SIM118 - a StateMap is no dict
+            if (partition := state.partitions.get(key)) is not None
+            and self.broker_id in partition.replicas
+        }
+        leads = {key for key, partition in held.items() if partition.leader == self.broker_id}
+        if {**self.leaders, **self.followers} != held or set(self.leaders) != leads:
+            return (
+                f"it believes to lead {_names(self.leaders)} and to follow "
+                f"{_names(self.followers)}, it leads {_names(leads)} of {_names(held)}"
+            )
+        registered = state.brokers.get(self.broker_id)
+        if self.registration != registered:
+            believed = _standing(self.registration)
+            return f"it believes to be {believed}, it is {_standing(registered)}"
+        return None
+
+
+def _names(partitions: Iterable[PartitionKey]) -> str:
+    """List partitions for a person, each as `<topic id>-<index>`."""
+    return ", ".join(sorted(f"{topic_id}-{index}" for topic_id, index in partitions)) or "none"
+
+
+def _standing(registration: BrokerRegistration | None) -> str:
+    if registration is None:
+        return "not registered"
+    fenced = "fenced" if registration.fenced else "unfenced"
+    return f"registered with epoch {registration.epoch}, {fenced}"

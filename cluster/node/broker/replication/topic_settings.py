@@ -1,0 +1,84 @@
+"""What a topic's configurations mean to the logs and partitions of a broker (LogConfig.java)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from cluster.node.controller.configs.sources import broker_sources, topic_setting
+from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
+from cluster.node.log.data.data_config import DataLogConfig
+
+_NUMBERS: Final[Mapping[str, str]] = {
+    "segment_bytes": "segment.bytes",
+    "segment_ms": "segment.ms",
+    "segment_jitter_ms": "segment.jitter.ms",
+    "segment_index_bytes": "segment.index.bytes",
+    "index_interval_bytes": "index.interval.bytes",
+    "flush_messages": "flush.messages",
+    "flush_ms": "flush.ms",
+    "max_message_bytes": "max.message.bytes",
+    "message_timestamp_before_max_ms": "message.timestamp.before.max.ms",
+    "message_timestamp_after_max_ms": "message.timestamp.after.max.ms",
+    "retention_ms": "retention.ms",
+    "retention_bytes": "retention.bytes",
+    "file_delete_delay_ms": "file.delete.delay.ms",
+}
+_PRODUCER_EXPIRATION: Final = "producer.id.expiration.ms"
+
+
+class TopicSettings:
+    """The settings of topics by their names, as the metadata have them at the moment.
+
+    Most topics have the same, so that each set of own configurations is resolved once.
+    """
+
+    def __init__(self, cluster: ClusterInfo) -> None:
+        self._cluster = cluster
+        self._state: MetadataState | None = None
+        self._resolved: dict[tuple[tuple[str, str], ...], tuple[DataLogConfig, int]] = {}
+
+    def update(self, state: MetadataState, *, brokers_changed: bool) -> None:
+        """Take the present metadata; `brokers_changed`: their configurations have."""
+        if brokers_changed or self._state is None:
+            self._resolved.clear()
+        self._state = state
+
+    def of_log(self, topic: str) -> DataLogConfig:
+        """Return the settings of a topic's logs."""
+        return self._of(topic)[0]
+
+    def min_insync_replicas(self, topic: str) -> int:
+        """Return min.insync.replicas as configured."""
+        return self._of(topic)[1]
+
+    def _of(self, topic: str) -> tuple[DataLogConfig, int]:
+        assert self._state is not None, "nothing is published yet"
+        own = self._state.resource_configs(ConfigResource(ResourceType.TOPIC, topic))
+        key = tuple(own.items())
+        found = self._resolved.get(key)
+        if found is None:
+            found = self._resolved[key] = self._resolve(own, self._state)
+        return found
+
+    def _resolve(self, own: dict[str, str], state: MetadataState) -> tuple[DataLogConfig, int]:
+        *sources, defaults = broker_sources(state, self._cluster)
+
+        def setting(name: str) -> str:
+            value, _ = topic_setting(name, own, sources)
+            assert value is not None, f"{name} has a default"
+            return value
+
+        numbers = {field: int(setting(name)) for field, name in _NUMBERS.items()}
+        found = (lookup(_PRODUCER_EXPIRATION) for _, lookup in (*sources, defaults))
+        expiration = next(value for value in found if value is not None)
+        config = DataLogConfig(
+            **numbers,
+            message_timestamp_type=setting("message.timestamp.type"),
+            cleanup_policy=tuple(
+                item.strip() for item in setting("cleanup.policy").split(",") if item.strip()
+            ),
+            producer_id_expiration_ms=int(expiration),
+        )
+        return config, int(setting("min.insync.replicas"))

@@ -1,0 +1,1 @@
+"""What a broker serves to clients: Produce, Fetch, offsets, producers, log directories."""

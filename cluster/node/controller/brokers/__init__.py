@@ -1,0 +1,1 @@
+"""Registrations and sessions of brokers and controllers."""

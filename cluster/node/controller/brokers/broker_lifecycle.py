@@ -1,0 +1,176 @@
+r"""BrokerHeartbeat: which state a broker is in and which comes next (KIP-631).
+
+    FENCED --caught up--> UNFENCED --wants to shut down, leads--> CONTROLLED_SHUTDOWN
+       \                    |   \                                  |
+        \--wants to shut down, or both, or leads nothing, or nobody needs it--> SHUTDOWN_NOW
+
+A broker is unfenced once its metadata reach its own registration, not the moving end of the log: on
+a busy log that might never happen (KAFKA-13959). A controlled shutdown ends when the broker leads
+nothing and every active broker has the metadata that say so. An incarnation that has begun one is
+not unfenced again, where Kafka would do so and have a leader that may not be in its own ISR.
+
+Log directories that a heartbeat reports offline (KIP-858) leave the registration, and the broker
+the ISRs of what it holds there, before it may be unfenced. A broker without any directory left is
+taken as one that wants to be fenced; Kafka's ends itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
+from cluster.node.controller.metadata.registrations import checked_epoch, has_leaderships
+from cluster.node.controller.metadata.result import ControllerResult
+from cluster.node.controller.metadata.state import BrokerRegistration, MetadataState
+from cluster.node.controller.partitions.leadership import (
+    broker_fenced,
+    broker_shutting_down,
+    broker_unfenced,
+    directories_offline,
+)
+from cluster.node.controller.records import MetadataRecord
+from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
+    NO_THROTTLE,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+
+
+class BrokerControlState(enum.Enum):
+    """What a broker may do."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled-shutdown"
+    SHUTDOWN_NOW = "shutdown-now"
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether clients do not see the broker."""
+        return self in {BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW}
+
+
+def broker_heartbeat(
+    request: BrokerHeartbeatRequest, state: MetadataState, heartbeats: BrokerHeartbeatManager
+) -> ControllerResult[BrokerHeartbeatResponse]:
+    """Take a heartbeat. Raises RequestError, STALE_BROKER_EPOCH."""
+    broker = checked_epoch(state, request.broker_id, request.broker_epoch)
+    heartbeats.touch(broker.id, broker.epoch, request.current_metadata_offset)
+    current = control_state(broker)
+    offline = frozenset(
+        directory for directory in request.offline_log_dirs if directory in broker.log_dirs
+    )
+    if offline and offline == frozenset(broker.log_dirs):
+        request = dataclasses.replace(request, want_fence=True)
+    following = next_control_state(
+        current,
+        request,
+        broker,
+        lambda: has_leaderships(state, broker.id),
+        lambda: heartbeats.may_shut_down(broker.id, state),
+    )
+    if current is BrokerControlState.FENCED and following is BrokerControlState.UNFENCED:
+        following = BrokerControlState.FENCED if offline else following
+    shutting_down = following is BrokerControlState.CONTROLLED_SHUTDOWN
+    leaves_isrs = shutting_down or (following.is_fenced and not broker.fenced)
+
+    def on_append(last_offset: int) -> None:
+        heartbeats.controlled_shutdown_began(broker.id, last_offset)
+
+    return ControllerResult(
+        records=chain(
+            _records(state, broker, current, following),
+            _offline_records(state, broker, offline, leaves_isrs=leaves_isrs),
+        ),
+        response=BrokerHeartbeatResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=ErrorCode.none,
+            is_caught_up=request.current_metadata_offset >= broker.epoch,
+            is_fenced=following.is_fenced,
+            should_shut_down=following is BrokerControlState.SHUTDOWN_NOW,
+        ),
+        is_atomic=False,
+        appended=on_append if shutting_down else None,
+    )
+
+
+def _offline_records(
+    state: MetadataState,
+    broker: BrokerRegistration,
+    offline: frozenset[uuid.UUID | None],
+    *,
+    leaves_isrs: bool,
+) -> Iterator[MetadataRecord]:
+    """Yield what becomes of directories that went offline.
+
+    `leaves_isrs`: the broker is taken out of every ISR anyway.
+    """
+    left = tuple(directory for directory in broker.log_dirs if directory not in offline)
+    if not offline or not left:
+        return
+    if not leaves_isrs:
+        yield from directories_offline(state, broker, offline)
+    yield BrokerRegistrationChangeRecord(
+        broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
+    )
+
+
+def control_state(broker: BrokerRegistration) -> BrokerControlState:
+    """Return the state that a registration stands for."""
+    if broker.fenced:
+        return BrokerControlState.FENCED
+    if broker.in_controlled_shutdown:
+        return BrokerControlState.CONTROLLED_SHUTDOWN
+    return BrokerControlState.UNFENCED
+
+
+def next_control_state(
+    current: BrokerControlState,
+    request: BrokerHeartbeatRequest,
+    broker: BrokerRegistration,
+    leads: Callable[[], bool],
+    is_dispensable: Callable[[], bool],
+) -> BrokerControlState:
+    """Return the state after a heartbeat (calculateNextBrokerState).
+
+    `leads` and `is_dispensable` are asked only where they decide: they cost a walk.
+    """
+    if current is BrokerControlState.FENCED:
+        if request.want_shut_down:
+            return BrokerControlState.SHUTDOWN_NOW
+        caught_up = request.current_metadata_offset >= broker.epoch
+        if request.want_fence or not caught_up or broker.in_controlled_shutdown:
+            return BrokerControlState.FENCED
+        return BrokerControlState.UNFENCED
+    if current is BrokerControlState.UNFENCED:
+        if request.want_fence:
+            shut_down = request.want_shut_down
+            return BrokerControlState.SHUTDOWN_NOW if shut_down else BrokerControlState.FENCED
+        if not request.want_shut_down:
+            return BrokerControlState.UNFENCED
+        if leads():
+            return BrokerControlState.CONTROLLED_SHUTDOWN
+        return BrokerControlState.SHUTDOWN_NOW
+    assert current is BrokerControlState.CONTROLLED_SHUTDOWN, "nobody is registered as shut down"
+    if leads() or not is_dispensable():
+        return BrokerControlState.CONTROLLED_SHUTDOWN
+    return BrokerControlState.SHUTDOWN_NOW
+
+
+def _records(
+    state: MetadataState,
+    broker: BrokerRegistration,
+    current: BrokerControlState,
+    following: BrokerControlState,
+) -> Iterable[MetadataRecord]:
+    if following.is_fenced:
+        return [] if broker.fenced else broker_fenced(state, broker)
+    if following is BrokerControlState.CONTROLLED_SHUTDOWN:
+        return broker_shutting_down(state, broker)
+    return broker_unfenced(state, broker) if current is BrokerControlState.FENCED else []

@@ -1,0 +1,119 @@
+"""ControllerRegistrationManager: registers this controller's listeners (KIP-919).
+
+A controller is registered once the committed image says so for this incarnation. Until then it asks
+again, later each time. What fails is tried again whatever the reason: a controller that cannot
+register (another cluster, features that it lacks) still votes, and clients learn of it from
+`controller.quorum.voters`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from cluster.node.controller.metadata.feature_levels import METADATA_VERSION
+from cluster.node.controller.metadata.state import MetadataState
+from cluster.node.ports import Clock, Random, Trace
+from cluster.node.protocol.messages import (
+    ControllerRegistrationFeature,
+    ControllerRegistrationListener,
+    ControllerRegistrationRequest,
+    i16,
+    i32,
+    u16,
+)
+from cluster.values import valueclass
+
+RETRY_BACKOFF_MS: Final = 100.0
+RETRY_BACKOFF_MAX_MS: Final = 10_000.0
+REQUEST_TIMEOUT_MS: Final = 5_000.0
+
+Channel = Callable[[object, float, Callable[[Any], None]], None]
+"""(request, time-out in ms, callback): asks the active controller; the callback gets its response
+or a Failure."""
+
+
+@valueclass
+class ControllerRegistrationConfig:
+    """The controller's identity."""
+
+    controller_id: int
+    listeners: tuple[tuple[str, str, int, int], ...]
+    """Name, host, port and Kafka's id of the security protocol of its controller listeners."""
+    features: tuple[tuple[str, int, int], ...]
+    """Name, lowest and highest level."""
+
+
+class ControllerRegistrationManager:
+    """Registers one incarnation of a controller. Make it, then `start` it."""
+
+    def __init__(
+        self,
+        config: ControllerRegistrationConfig,
+        clock: Clock,
+        random: Random,
+        trace: Trace,
+        channel: Channel,
+        state: Callable[[], MetadataState],
+    ) -> None:
+        """`state`: what this controller's image contains now."""
+        self.incarnation_id = uuid.UUID(int=random.getrandbits(128), version=4)
+        self.stopped = False
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._trace = trace
+        self._channel = channel
+        self._state = state
+        self._attempts = 0
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the committed metadata holds this incarnation."""
+        record = self._state().controllers.get(self._config.controller_id)
+        return record is not None and record.incarnation_id == self.incarnation_id
+
+    def start(self) -> None:
+        """Begin."""
+        self._check_later()
+
+    def stop(self) -> None:
+        """Fall silent."""
+        self.stopped = True
+
+    def _check_later(self) -> None:
+        limit_ms = min(RETRY_BACKOFF_MS * 2.0 ** min(self._attempts, 10), RETRY_BACKOFF_MAX_MS)
+        self._clock.call_later(limit_ms * (0.8 + 0.4 * self._random.random()), self._check)
+
+    def _check(self) -> None:
+        if self.stopped:
+            return
+        if self.is_registered:
+            self._trace("controller-registered", incarnation_id=str(self.incarnation_id))
+            return
+        self._attempts += 1
+        if self._state().features.get(METADATA_VERSION) is not None:
+            self._channel(self._request(), REQUEST_TIMEOUT_MS, lambda _reply: None)
+        # The answer says nothing that the image will not say: that alone decides.
+        self._check_later()
+
+    def _request(self) -> ControllerRegistrationRequest:
+        config = self._config
+        return ControllerRegistrationRequest(
+            controller_id=i32(config.controller_id),
+            incarnation_id=self.incarnation_id,
+            zk_migration_ready=False,
+            listeners=tuple(
+                ControllerRegistrationListener(
+                    name=name, host=host, port=u16(port), security_protocol=i16(protocol)
+                )
+                for name, host, port, protocol in config.listeners
+            ),
+            features=tuple(
+                ControllerRegistrationFeature(
+                    name=name, min_supported_version=i16(low), max_supported_version=i16(high)
+                )
+                for name, low, high in config.features
+            ),
+        )

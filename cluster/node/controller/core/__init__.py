@@ -1,0 +1,1 @@
+"""The active controller: its queue of events, its appends, its periodic work, its features."""

@@ -1,0 +1,164 @@
+"""How the active controller appends: one atomic batch, or many parts, each in a turn of its own.
+
+Fencing a broker that holds 100,000 partitions makes 100,000 records. One event that made and
+appended them all would keep the node's task from everything else for longer than an election
+takes, and the next leader would begin again. So results that need not be one batch are drawn from
+their generator RECORDS_PER_PART at a time. The controller's queue is held meanwhile: no other event
+sees the state in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from cluster.node.controller.core.event_queue import EventQueue
+from cluster.node.controller.core.pending import ControllerSettings
+from cluster.node.controller.core.raft import Raft
+from cluster.node.controller.metadata.feature_levels import metadata_version
+from cluster.node.controller.metadata.result import (
+    RECORDS_PER_PART,
+    ControllerResult,
+    PartlyAppendedError,
+    RecordOrMaker,
+    RequestError,
+)
+from cluster.node.controller.metadata.speculative import SpeculativeState
+from cluster.node.controller.metadata.state import ReplayError
+from cluster.node.controller.records import (
+    MetadataRecord,
+    encode_record,
+    record_version,
+)
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.types import BatchTooLargeError, BufferFullError, NotLeaderError
+from cluster.node.ports import Clock
+
+
+@dataclass(slots=True)
+class _Parts:
+    """A result that is being appended."""
+
+    epoch: int
+    records: Iterator[RecordOrMaker]
+    finish: Callable[[int, int], None]
+    fail: Callable[[Exception], None]
+    count: int = 0
+    last_offset: int = -1
+
+
+class Appender:
+    """Appends to raft and to the speculative state alike."""
+
+    def __init__(
+        self,
+        raft: Raft,
+        clock: Clock,
+        queue: EventQueue,
+        speculative: SpeculativeState,
+        settings: ControllerSettings,
+    ) -> None:
+        self.last_offset = -1
+        """Of what this node appended, or had replayed when its claim began."""
+        self.last_append_ms = 0.0
+        self._raft = raft
+        self._clock = clock
+        self._queue = queue
+        self._speculative = speculative
+        self._settings = settings
+
+    def begin(self, offset: int) -> None:
+        """Begin a claim; `offset` ends the log."""
+        self.last_offset = offset
+        self.last_append_ms = self._clock.monotonic_ms()
+
+    def append(
+        self,
+        epoch: int,
+        result: ControllerResult[Any],
+        finish: Callable[[int, int], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        """Append a result in as few batches as it may have; see `append_in_parts`."""
+        if not result.is_atomic:
+            self.append_in_parts(epoch, result.records, finish, fail)
+            return
+        records = tuple(result.records)
+        try:
+            last_offset = self.append_atomically(epoch, records) if records else -1
+        except (ReplayError, AssertionError):
+            raise
+        except Exception as failure:  # noqa: BLE001  # the caller decides what it means
+            fail(failure)
+            return
+        finish(len(records), last_offset)
+
+    def append_atomically(self, epoch: int, records: Iterable[RecordOrMaker]) -> int:
+        """Append one batch, and see it from now on. Returns its last offset.
+
+        Raises RequestError or NotLeaderError, in which case nothing was appended; ReplayError.
+        """
+        # Raft may have appended control records since the last one.
+        first_offset = max(self.last_offset + 1, self._raft.next_append_offset or 0)
+        made = tuple(
+            record if isinstance(record, MetadataRecord) else record(offset)
+            for offset, record in enumerate(records, first_offset)
+        )
+        if len(made) > self._settings.max_records_per_batch:
+            message = f"{len(made)} records; at most {self._settings.max_records_per_batch} fit"
+            raise RequestError(ErrorCode.policy_violation, message)
+        level = metadata_version(self._speculative.state)
+        values = [encode_record(record, record_version(record, level)) for record in made]
+        last_offset = self._prepare(epoch, values)
+        assert last_offset - len(made) >= self.last_offset, "append below the end"
+        self._speculative.replay(made, last_offset)
+        self.last_offset = last_offset
+        self.last_append_ms = self._clock.monotonic_ms()
+        self._raft.schedule_prepared_append()
+        return last_offset
+
+    def _prepare(self, epoch: int, values: Sequence[bytes]) -> int:
+        try:
+            return self._raft.prepare_append(epoch, values)
+        except BufferFullError as error:
+            raise RequestError(ErrorCode.throttling_quota_exceeded, str(error)) from error
+        except BatchTooLargeError as error:
+            raise RequestError(ErrorCode.policy_violation, str(error)) from error
+
+    def append_in_parts(
+        self,
+        epoch: int,
+        records: Iterable[RecordOrMaker],
+        finish: Callable[[int, int], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        """Append records that need not be one batch; call it, and only it, at an event's end.
+
+        `finish` gets how many they were and the last one's offset. `fail` gets RequestError or
+        NotLeaderError when nothing was appended, PartlyAppendedError else.
+        """
+        self._go_on(_Parts(epoch, iter(records), finish, fail))
+
+    def _go_on(self, parts: _Parts) -> None:
+        try:
+            part = tuple(islice(parts.records, RECORDS_PER_PART))
+            if part:
+                parts.last_offset = self.append_atomically(parts.epoch, part)
+                parts.count += len(part)
+        except (RequestError, NotLeaderError) as error:
+            if parts.count:
+                parts.fail(PartlyAppendedError(str(error)))
+            else:
+                parts.fail(error)
+        except (ReplayError, AssertionError):
+            raise
+        except Exception as error:  # noqa: BLE001  # the caller decides what it means
+            parts.fail(error)
+        else:
+            if len(part) < RECORDS_PER_PART:
+                parts.finish(parts.count, parts.last_offset)
+            else:
+                self._queue.hold()
+                self._clock.call_later(0, lambda: self._queue.resume(lambda: self._go_on(parts)))

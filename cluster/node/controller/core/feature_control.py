@@ -1,0 +1,77 @@
+"""Supported and finalized feature levels (FeatureControlManager, QuorumFeatures)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cluster.node.controller.core.feature_update import MIN_ISR_OF_ALL_BROKERS
+from cluster.node.controller.metadata.feature_levels import (
+    ELIGIBLE_LEADER_REPLICAS,
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    OFFERED,
+    default_levels,
+)
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.state import MetadataState
+from cluster.node.controller.records import MetadataRecord
+from cluster.node.controller.records.system import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
+from cluster.node.kraft.quorum.voters import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION
+from cluster.node.protocol.features import Features, FinalizedFeature, SupportedFeature
+
+KRAFT_VERSION = "kraft.version"
+
+SUPPORTED: Final = (
+    # Those of coordinators, which are not here, are for the brokers of Kafka that have some.
+    *(SupportedFeature(name, levels.start, levels.stop - 1) for name, levels in OFFERED.items()),
+    SupportedFeature(KRAFT_VERSION, MIN_KRAFT_VERSION, MAX_KRAFT_VERSION),
+)
+
+
+def features_of(image: MetadataImage, kraft_version: int = 0) -> Features:
+    """Return the features that clients see; finalized is what the committed metadata and raft say.
+
+    As in Kafka a `kraft.version` of 0 is not named among the finalized features.
+    """
+    features = image.state.features
+    levels = [(name, features.get(name)) for name in sorted(features.keys())]
+    levels = sorted([*levels, (KRAFT_VERSION, kraft_version)])
+    finalized = tuple(FinalizedFeature(name, level) for name, level in levels if level)
+    return Features(SUPPORTED, finalized, image.offset if finalized else -1)
+
+
+def bootstrap_metadata(
+    metadata_version: int = METADATA_VERSION_LEVEL,
+) -> tuple[MetadataRecord, ...]:
+    """Return the metadata that a cluster begins with (BootstrapMetadata.fromVersions).
+
+    With eligible leader replicas a minimal ISR is set for all brokers, too.
+    """
+    levels = {METADATA_VERSION: metadata_version, **default_levels(metadata_version)}
+    fixed = (MIN_ISR_OF_ALL_BROKERS,) if ELIGIBLE_LEADER_REPLICAS in levels else ()
+    return (
+        *(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()),
+        *fixed,
+    )
+
+
+def bootstrap_records(
+    committed: MetadataState, formatted: tuple[MetadataRecord, ...] = ()
+) -> tuple[MetadataRecord, ...]:
+    """Return what a controller writes first when the log holds no metadata yet.
+
+    They are those that the folder was `formatted` with, if any. As in Kafka they are one metadata
+    transaction (KIP-868), so that they may be more than fit into one batch and are seen together
+    all the same (ActivationRecordsGenerator.recordsForEmptyLog).
+
+    Decided by the committed image, not by a flag of its own, so that a bootstrap that was appended
+    but never committed is written again by the next leader (KAFKA-20839 forgot that).
+    """
+    if committed.features.get(METADATA_VERSION) is not None:
+        return ()
+    begin = BeginTransactionRecord(name="Bootstrap records")
+    return (begin, *(formatted or bootstrap_metadata()), EndTransactionRecord())

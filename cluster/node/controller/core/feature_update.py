@@ -1,0 +1,184 @@
+"""UpdateFeatures: raise or lower the levels that are in force (FeatureControlManager; KIP-584).
+
+All updates of a request happen, or none. What may be chosen is what this node and every registered
+broker and controller supports. `kraft.version` belongs to raft and is not changed here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from cluster.node.controller.metadata.feature_levels import (
+    ELIGIBLE_LEADER_REPLICAS,
+    METADATA_VERSION,
+    OFFERED,
+    metadata_changed,
+)
+from cluster.node.controller.metadata.registrations import registered_brokers
+from cluster.node.controller.metadata.result import ControllerResult, RequestError
+from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
+from cluster.node.controller.partitions.leadership import (
+    DEFAULT_MIN_INSYNC_REPLICAS,
+    MIN_INSYNC_REPLICAS,
+)
+from cluster.node.controller.records import MetadataRecord
+from cluster.node.controller.records.broker import RecordFeature
+from cluster.node.controller.records.system import FeatureLevelRecord
+from cluster.node.controller.records.topic import ClearElrRecord, ConfigRecord
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
+    NO_THROTTLE,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+MIN_ISR_OF_ALL_BROKERS = ConfigRecord(
+    resource_type=ALL_BROKERS.type,
+    resource_name=ALL_BROKERS.name,
+    name=MIN_INSYNC_REPLICAS,
+    value=str(DEFAULT_MIN_INSYNC_REPLICAS),
+)
+_DISABLED: Final = range(1)
+"""QuorumFeatures.DISABLED: the levels of a feature that a node does not know."""
+
+
+class UpgradeType(enum.IntEnum):
+    """FeatureUpdate.UpgradeType."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+def update_features(
+    request: UpdateFeaturesRequest, state: MetadataState
+) -> ControllerResult[UpdateFeaturesResponse]:
+    """Return the records of all updates.
+
+    Raises RequestError: INVALID_REQUEST, INVALID_UPDATE_VERSION.
+    """
+    names = [update.feature for update in request.feature_updates]
+    if len(set(names)) != len(names):
+        raise RequestError(ErrorCode.invalid_request, "A feature is updated twice.")
+    records: list[MetadataRecord] = []
+    for update in request.feature_updates:
+        reason = _why_not(update, state)
+        if reason is not None:
+            message = (
+                "The update failed for all features since the following feature had an error: "
+                f"{reason}"
+            )
+            raise RequestError(ErrorCode.invalid_update_version, message)
+        records += _update(update, state)
+    return ControllerResult(
+        records=() if request.validate_only else tuple(records),
+        response=UpdateFeaturesResponse(
+            throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None
+        ),
+    )
+
+
+def _update(update: FeatureUpdateKey, state: MetadataState) -> list[MetadataRecord]:
+    name, level = update.feature, int(update.max_version_level)
+    changes: list[MetadataRecord] = []
+    if level != (state.features.get(name) or 0):
+        changes.append(FeatureLevelRecord(name=name, feature_level=level))
+    if name != ELIGIBLE_LEADER_REPLICAS:
+        return changes
+    # What counts as enough in-sync replicas must not change under the ELR unnoticed.
+    if level:
+        return [*elr_safety_records(state), *changes]
+    return [*changes, ClearElrRecord()] if changes else []
+
+
+def _why_not(update: FeatureUpdateKey, state: MetadataState) -> str | None:
+    name, level = update.feature, int(update.max_version_level)
+    current = state.features.get(name) or 0
+    reason = _why_no_version(name, level, current, int(update.upgrade_type), state)
+    if reason is not None:
+        return f"Invalid update version {level} for feature {name}. {reason}"
+    if name == METADATA_VERSION and level < current and metadata_changed(level, current):
+        reason = (
+            "Unsafe metadata downgrade is not supported in this version."
+            if int(update.upgrade_type) == UpgradeType.UNSAFE_DOWNGRADE
+            else "Refusing to perform the requested downgrade because it might delete metadata "
+            "information."
+        )
+        return f"Unsupported metadata.version downgrade from {current} to {level}. {reason}"
+    return None
+
+
+def _why_no_version(
+    name: str, level: int, current: int, upgrade_type: int, state: MetadataState
+) -> str | None:
+    if upgrade_type not in [int(known) for known in UpgradeType]:
+        return "The controller does not support the given upgrade type."
+    if level < 0:
+        return "A feature version cannot be less than 0."
+    for node, levels in _supported_levels(name, state):
+        if level not in levels:
+            return f"{node} {_offer(levels)}"
+    if level < current and upgrade_type == UpgradeType.UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to "
+            "either safe or unsafe downgrade."
+        )
+    if level > current and upgrade_type != UpgradeType.UPGRADE:
+        return "Can't downgrade to a newer version."
+    return None
+
+
+def _supported_levels(name: str, state: MetadataState) -> Iterator[tuple[str, range]]:
+    """Yield every node that must support a feature, and its levels; 0 where it has none."""
+    yield "Local controller", OFFERED.get(name, _DISABLED)
+    for broker in registered_brokers(state):
+        yield f"Broker {broker.id}", _levels(name, broker.features)
+    for controller_id in sorted(state.controllers.keys()):
+        controller = state.controllers.get(controller_id)
+        assert controller is not None
+        yield f"Controller {controller_id}", _levels(name, controller.features)
+
+
+def _levels(name: str, features: Iterable[RecordFeature]) -> range:
+    for feature in features:
+        if feature.name == name:
+            return range(feature.min_supported_version, feature.max_supported_version + 1)
+    return _DISABLED
+
+
+def _offer(levels: range) -> str:
+    lowest, highest = levels.start, levels.stop - 1
+    if highest == 0:
+        return "does not support this feature."
+    return f"only supports versions {lowest}" + (f"-{highest}" if highest > lowest else "")
+
+
+def elr_safety_records(state: MetadataState) -> list[MetadataRecord]:
+    """Return what makes all brokers agree on the minimal ISR (maybeGenerateElrSafetyRecords).
+
+    One for all brokers is set, if none is; that of a single broker is removed.
+    """
+    records: list[MetadataRecord] = []
+    if state.resource_config(ALL_BROKERS, MIN_INSYNC_REPLICAS) is None:
+        records.append(MIN_ISR_OF_ALL_BROKERS)
+    single = [
+        resource
+        for resource in list(state.config_names.keys())
+        if resource.type == ResourceType.BROKER
+        and resource.name
+        and state.resource_config(resource, MIN_INSYNC_REPLICAS) is not None
+    ]
+    records += [
+        ConfigRecord(
+            resource_type=resource.type,
+            resource_name=resource.name,
+            name=MIN_INSYNC_REPLICAS,
+            value=None,
+        )
+        for resource in sorted(single, key=lambda resource: int(resource.name))
+    ]
+    return records

@@ -1,0 +1,110 @@
+"""What changed between two published images (MetadataDelta), and what that asks of one broker.
+
+Kafka replays a batch into a delta and makes the next image from it. Here the image's maps note what
+they held before, so a delta costs what was written; after a snapshot it costs a comparison of both
+contents, for the maps that are looked at.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+from cluster.node.controller.metadata.state import (
+    BrokerRegistration,
+    ConfigKey,
+    MetadataState,
+    PartitionKey,
+    PartitionRegistration,
+    QuotaKey,
+    ScramKey,
+    TopicImage,
+)
+from cluster.node.controller.metadata.timeline import CommittedMap, MapDelta, take_deltas
+from cluster.node.controller.records.broker import RegisterControllerRecord
+from cluster.node.controller.records.security import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    UserScramCredentialRecord,
+)
+from cluster.values import valueclass
+
+
+@valueclass
+class MetadataDelta:
+    """Changes, map by map. Publishers read it during their notification, not later."""
+
+    topics: MapDelta[uuid.UUID, TopicImage]
+    partitions: MapDelta[PartitionKey, PartitionRegistration]
+    configs: MapDelta[ConfigKey, str]
+    brokers: MapDelta[int, BrokerRegistration]
+    controllers: MapDelta[int, RegisterControllerRecord]
+    features: MapDelta[str, int]
+    producer_ids: MapDelta[str, int]
+    scram_credentials: MapDelta[ScramKey, UserScramCredentialRecord]
+    delegation_tokens: MapDelta[str, DelegationTokenRecord]
+    access_control: MapDelta[uuid.UUID, AccessControlEntryRecord]
+    client_quotas: MapDelta[QuotaKey, float]
+
+
+class DeltaReading:
+    """Collects what changes in a committed state, map by map."""
+
+    def __init__(self, state: MetadataState) -> None:
+        self._maps: list[CommittedMap[Any, Any]] = []
+        for field in fields(MetadataDelta):
+            published = getattr(state, field.name)
+            assert isinstance(published, CommittedMap), "only what is committed is published"
+            self._maps.append(published)
+
+    def take(self) -> MetadataDelta:
+        """Return what changed since the last call; the first time, all there is."""
+        return MetadataDelta(*take_deltas(self._maps))
+
+
+@valueclass
+class LocalReplicaChanges:
+    """What a delta asks of one broker (TopicsDelta.localChanges); all in the delta's order."""
+
+    deletes: tuple[PartitionKey, ...]
+    """It held them and does so no longer: removed with their topic, or reassigned."""
+    leaders: dict[PartitionKey, PartitionRegistration]
+    """It leads them, and something about them is new."""
+    elected_leaders: tuple[PartitionKey, ...]
+    """Those of `leaders` that it did not lead before, or led in an earlier epoch."""
+    followers: dict[PartitionKey, PartitionRegistration]
+    """It holds them, another broker or none leads, and something about them is new."""
+
+
+NO_LOCAL_CHANGES = LocalReplicaChanges((), {}, (), {})
+"""What most deltas ask."""
+
+
+def local_changes(
+    delta: MetadataDelta, broker_id: int, among: Iterable[PartitionKey]
+) -> LocalReplicaChanges:
+    """Sort partitions of a delta by what their changes mean to a broker."""
+    deletes: list[PartitionKey] = []
+    elected: list[PartitionKey] = []
+    leaders: dict[PartitionKey, PartitionRegistration] = {}
+    followers: dict[PartitionKey, PartitionRegistration] = {}
+    for key in among:
+        before, after = delta.partitions.before(key), delta.partitions.after(key)
+        if before == after:
+            continue
+        if after is None or broker_id not in after.replicas:
+            if before is not None and broker_id in before.replicas:
+                deletes.append(key)
+        elif after.leader == broker_id:
+            leaders[key] = after
+            if (
+                before is None
+                or before.leader != broker_id
+                or before.leader_epoch != after.leader_epoch
+            ):
+                elected.append(key)
+        else:
+            followers[key] = after
+    return LocalReplicaChanges(tuple(deletes), leaders, tuple(elected), followers)

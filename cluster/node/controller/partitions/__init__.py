@@ -1,0 +1,1 @@
+"""Changes of partitions: leaders, ISRs, replicas and their directories."""

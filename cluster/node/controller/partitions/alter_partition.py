@@ -1,0 +1,166 @@
+"""AlterPartition: a partition's leader changes its ISR (KIP-497, KIP-704, KIP-903).
+
+The checks are in Kafka's order, because the code says what the leader does next: NOT_CONTROLLER has
+it look for another controller, FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION wait for metadata,
+INELIGIBLE_REPLICA keep the replica out. A replica that is fenced, shutting down, or registered anew
+since its leader saw it fetch does not come into the ISR: it may have lost what it had (KAFKA-13916,
+KAFKA-14617, KAFKA-15221).
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from cluster.node.controller.metadata.registrations import checked_epoch, is_active
+from cluster.node.controller.metadata.replay import changed_partition
+from cluster.node.controller.metadata.result import ControllerResult
+from cluster.node.controller.metadata.state import MetadataState, PartitionRegistration
+from cluster.node.controller.partitions.leadership import builder
+from cluster.node.controller.partitions.partition_change import RECOVERED, RECOVERING
+from cluster.node.controller.records import MetadataRecord
+from cluster.node.controller.records.topic import NO_LEADER_CHANGE, PartitionChangeRecord
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
+    NO_THROTTLE,
+    AlterPartitionRequest,
+    AlterPartitionRequestPartition,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartition,
+    AlterPartitionResponseTopic,
+    BrokerId,
+    i8,
+    i32,
+)
+
+ANY_EPOCH = -1
+
+
+def alter_partition(
+    request: AlterPartitionRequest, state: MetadataState
+) -> ControllerResult[AlterPartitionResponse]:
+    """Return the changes that are legal, and the outcome of each partition.
+
+    Raises RequestError, STALE_BROKER_EPOCH.
+    """
+    checked_epoch(state, request.broker_id, request.broker_epoch)
+    records: list[MetadataRecord] = []
+    topics: list[AlterPartitionResponseTopic] = []
+    seen: set[tuple[uuid.UUID | None, int]] = set()
+    for topic in request.topics:
+        answers = []
+        for item in topic.partitions:
+            key = (topic.topic_id, item.partition_index)
+            if key in seen:
+                answers.append(_error(item.partition_index, ErrorCode.invalid_request))
+                continue
+            seen.add(key)
+            record, answer = _alter(request.broker_id, topic.topic_id, item, state)
+            answers.append(answer)
+            if record is not None:
+                records.append(record)
+        topics.append(
+            AlterPartitionResponseTopic(topic_id=topic.topic_id, partitions=tuple(answers))
+        )
+    return ControllerResult(
+        records=tuple(records),
+        response=AlterPartitionResponse(
+            throttle_time=NO_THROTTLE, error_code=ErrorCode.none, topics=tuple(topics)
+        ),
+        is_atomic=False,
+    )
+
+
+def _alter(
+    broker_id: int,
+    topic_id: uuid.UUID | None,
+    item: AlterPartitionRequestPartition,
+    state: MetadataState,
+) -> tuple[PartitionChangeRecord | None, AlterPartitionResponsePartition]:
+    index = item.partition_index
+    if topic_id is None or state.topics.get(topic_id) is None:
+        return None, _error(index, ErrorCode.unknown_topic_id)
+    partition = state.partitions.get((topic_id, index))
+    if partition is None:
+        return None, _error(index, ErrorCode.unknown_topic_or_partition)
+    error = validate(broker_id, item, partition, state)
+    if error is not ErrorCode.none:
+        return None, _error(index, error)
+    record = builder(
+        state,
+        (topic_id, index),
+        partition,
+        lambda replica: is_active(state, replica),
+        isr=tuple(int(member.broker_id) for member in item.new_isr_with_epochs),
+        recovery_state=int(item.leader_recovery_state),
+    ).build()
+    if record is None:
+        return None, _answer(index, partition)
+    changed = changed_partition(partition, record)
+    if record.leader != NO_LEADER_CHANGE and changed.leader != broker_id:
+        # The ISR completed a reassignment that takes leadership away: an error, and a change.
+        return record, _error(index, ErrorCode.new_leader_elected)
+    return record, _answer(index, changed)
+
+
+def validate(
+    broker_id: int,
+    item: AlterPartitionRequestPartition,
+    partition: PartitionRegistration,
+    state: MetadataState,
+) -> ErrorCode:
+    """Return what is wrong with a change of a partition that exists, `none` when nothing is."""
+    isr = [int(member.broker_id) for member in item.new_isr_with_epochs]
+    recovery = item.leader_recovery_state
+    # The leader knows more than this controller: it is not the controller any more.
+    if item.leader_epoch > partition.leader_epoch:
+        return ErrorCode.not_controller
+    if item.partition_epoch > partition.partition_epoch:
+        return ErrorCode.not_controller
+    if item.leader_epoch < partition.leader_epoch:
+        return ErrorCode.fenced_leader_epoch
+    if broker_id != partition.leader:
+        return ErrorCode.invalid_request
+    if item.partition_epoch < partition.partition_epoch:
+        return ErrorCode.invalid_update_version
+    if not _is_legal_isr(isr, partition) or not _is_legal_recovery(recovery, isr, partition):
+        return ErrorCode.invalid_request
+    for member in item.new_isr_with_epochs:
+        broker = state.brokers.get(member.broker_id)
+        stale = broker is not None and member.broker_epoch not in (ANY_EPOCH, broker.epoch)
+        if stale or not is_active(state, member.broker_id):
+            return ErrorCode.ineligible_replica
+    return ErrorCode.none
+
+
+def _is_legal_isr(isr: list[int], partition: PartitionRegistration) -> bool:
+    distinct = set(isr)
+    is_subset = len(distinct) == len(isr) and distinct <= set(partition.replicas)
+    return is_subset and partition.leader in distinct
+
+
+def _is_legal_recovery(recovery: int, isr: list[int], partition: PartitionRegistration) -> bool:
+    if recovery == RECOVERING:
+        return len(isr) == 1 and partition.leader_recovery_state == RECOVERING
+    return recovery == RECOVERED
+
+
+def _error(index: int, error: ErrorCode) -> AlterPartitionResponsePartition:
+    return AlterPartitionResponsePartition(
+        partition_index=i32(index),
+        error_code=error,
+        leader_id=BrokerId(0),
+        leader_epoch=i32(0),
+        partition_epoch=i32(0),
+    )
+
+
+def _answer(index: int, partition: PartitionRegistration) -> AlterPartitionResponsePartition:
+    return AlterPartitionResponsePartition(
+        partition_index=i32(index),
+        error_code=ErrorCode.none,
+        leader_id=BrokerId(partition.leader),
+        leader_epoch=i32(partition.leader_epoch),
+        isr=tuple(map(BrokerId, partition.isr)),
+        leader_recovery_state=i8(partition.leader_recovery_state),
+        partition_epoch=i32(partition.partition_epoch),
+    )

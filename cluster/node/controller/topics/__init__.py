@@ -1,0 +1,1 @@
+"""Topics created, deleted and made larger, and where their replicas go."""

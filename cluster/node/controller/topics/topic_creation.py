@@ -1,0 +1,314 @@
+"""CreateTopics: which topics may be created, and the records that do it (ReplicationControl)."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from cluster.node.controller.configs.sources import effective_topic_configs
+from cluster.node.controller.configs.validation import ConfigError, validate_topic
+from cluster.node.controller.metadata.cluster_info import ClusterInfo
+from cluster.node.controller.metadata.new_id import new_id
+from cluster.node.controller.metadata.registrations import (
+    broker_ids,
+    default_directory,
+    is_active,
+    is_static,
+    registered_brokers,
+)
+from cluster.node.controller.metadata.result import (
+    RECORDS_PER_BATCH_MAX,
+    ApiError,
+    ControllerResult,
+    RequestError,
+)
+from cluster.node.controller.metadata.state import MetadataState, ResourceType
+from cluster.node.controller.metadata.topic_names import invalid_name_reason, similar_name
+from cluster.node.controller.records import MetadataRecord
+from cluster.node.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
+from cluster.node.controller.topics.placement import UsableBroker, place_replicas
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import METADATA_TOPIC
+from cluster.node.ports import Random
+from cluster.node.protocol.messages import (
+    NO_THROTTLE,
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    TopicName,
+    i16,
+    i32,
+)
+
+
+class TopicError(Exception):
+    """One topic of a request is refused."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.api_error = ApiError(error, message)
+
+
+def create_topics(
+    request: CreateTopicsRequest, state: MetadataState, cluster: ClusterInfo, random: Random
+) -> ControllerResult[CreateTopicsResponse]:
+    """Return the records of all topics that may be created, for one batch, and the results."""
+    counts = Counter(topic.name for topic in request.topics)
+    results: list[CreatableTopicResult] = []
+    records: list[MetadataRecord] = []
+    similar_in_request: dict[str, str] = {}
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
+        try:
+            check_named_once(counts, name)
+            _check_name(name, state, similar_in_request)
+            configs = _configs(topic)
+            placements = _placements(topic, state, cluster, random)
+        except (TopicError, ConfigError) as refusal:
+            results.append(_refusal(name, refusal.api_error))
+            continue
+        similar_in_request[similar_name(name)] = name
+        topic_id = new_id(random, state.topics)
+        records += _records(name, topic_id, placements, configs, state)
+        if len(records) > RECORDS_PER_BATCH_MAX:
+            raise RequestError(
+                ErrorCode.policy_violation,
+                "Excessively large number of partitions per request.",
+            )
+        created_id = None if request.validate_only else topic_id
+        shown = effective_topic_configs(configs, state, cluster)
+        results.append(_creation(name, created_id, placements, shown))
+    return ControllerResult(
+        records=() if request.validate_only else tuple(records),
+        response=CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results)),
+    )
+
+
+def check_named_once(counts: Mapping[TopicName, int], name: TopicName) -> None:
+    """Refuse a name that one request has several times. Raises TopicError."""
+    if counts[name] > 1:
+        raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
+
+
+def _check_name(name: str, state: MetadataState, similar_in_request: dict[str, str]) -> None:
+    reason = invalid_name_reason(name)
+    if reason is not None:
+        message = f"Topic name is invalid: {reason}"
+        raise TopicError(ErrorCode.invalid_topic_exception, message)
+    if name == METADATA_TOPIC:
+        message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+        raise TopicError(ErrorCode.invalid_request, message)
+    if state.topic_names.get(name) is not None:
+        raise TopicError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+    similar = similar_name(name)
+    other = state.similar_names.get(similar) or similar_in_request.get(similar)
+    if other is not None:
+        message = f"Topic '{name}' collides with existing topic: {other}"
+        raise TopicError(ErrorCode.invalid_topic_exception, message)
+
+
+def _placements(
+    topic: CreatableTopic, state: MetadataState, cluster: ClusterInfo, random: Random
+) -> list[tuple[int, ...]]:
+    if topic.assignments:
+        return _manual_placements(topic, state, cluster)
+    if topic.replication_factor == 0 or topic.replication_factor < -1:
+        raise TopicError(
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions == 0 or topic.num_partitions < -1:
+        raise TopicError(
+            ErrorCode.invalid_partitions,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    count = cluster.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+    if count > RECORDS_PER_BATCH_MAX:
+        raise RequestError(
+            ErrorCode.policy_violation, "Excessively large number of partitions per request."
+        )
+    factor = (
+        cluster.default_replication_factor
+        if topic.replication_factor == -1
+        else topic.replication_factor
+    )
+    return new_placements(count, factor, state, cluster, random)
+
+
+def new_placements(
+    count: int, factor: int, state: MetadataState, cluster: ClusterInfo, random: Random
+) -> list[tuple[int, ...]]:
+    """Return replicas for `count` partitions. Raises TopicError when there are too few brokers."""
+    brokers = _usable_brokers(state, cluster)
+    problem = None
+    if all(broker.fenced for broker in brokers):
+        problem = "All brokers are currently fenced, or have all their log directories cordoned."
+    elif factor > len(brokers):
+        problem = (
+            f"The target replication factor of {factor} cannot be reached because only "
+            f"{len(brokers)} broker(s) are registered."
+        )
+    if problem is not None:
+        message = f"Unable to replicate the partition {factor} time(s): {problem}"
+        raise TopicError(ErrorCode.invalid_replication_factor, message)
+    return place_replicas(random, brokers, count, factor)
+
+
+def _usable_brokers(state: MetadataState, cluster: ClusterInfo) -> list[UsableBroker]:
+    """Return which brokers may get replicas (BrokerHeartbeatManager.usableBrokers)."""
+    if is_static(state):
+        return [UsableBroker(broker_id) for broker_id in cluster.broker_ids]
+    return [
+        UsableBroker(broker.id, broker.rack, broker.fenced)
+        for broker in registered_brokers(state)
+        if not broker.in_controlled_shutdown
+    ]
+
+
+def _manual_placements(
+    topic: CreatableTopic, state: MetadataState, cluster: ClusterInfo
+) -> list[tuple[int, ...]]:
+    if topic.replication_factor != -1:
+        message = (
+            "A manual partition assignment was specified, but replication factor was not set to -1."
+        )
+        raise TopicError(ErrorCode.invalid_request, message)
+    if topic.num_partitions != -1:
+        message = (
+            "A manual partition assignment was specified, but numPartitions was not set to -1."
+        )
+        raise TopicError(ErrorCode.invalid_request, message)
+    by_index: dict[int, CreatableReplicaAssignment] = {}
+    for assignment in topic.assignments:
+        if assignment.partition_index in by_index:
+            message = (
+                "Found multiple manual partition assignments for partition "
+                f"{assignment.partition_index}"
+            )
+            raise TopicError(ErrorCode.invalid_replica_assignment, message)
+        by_index[assignment.partition_index] = assignment
+    if sorted(by_index) != list(range(len(by_index))):
+        raise TopicError(
+            ErrorCode.invalid_replica_assignment,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    placements = [tuple(map(int, by_index[index].broker_ids)) for index in range(len(by_index))]
+    check_manual_placements(placements, len(placements[0]), state, cluster)
+    return placements
+
+
+def check_manual_placements(
+    placements: Sequence[tuple[int, ...]], factor: int, state: MetadataState, cluster: ClusterInfo
+) -> None:
+    """Check replicas that the client chose. Raises TopicError with INVALID_REPLICA_ASSIGNMENT."""
+    known = broker_ids(state, cluster)
+    for replicas in placements:
+        message = None
+        unknown = [broker for broker in replicas if broker not in known]
+        if not replicas:
+            message = "The manual partition assignment includes an empty replica list."
+        elif len(set(replicas)) != len(replicas):
+            message = "The manual partition assignment includes a broker more than once."
+        elif unknown:
+            message = (
+                f"The manual partition assignment includes broker {unknown[0]}, but no such "
+                "broker is registered."
+            )
+        elif len(replicas) != factor:
+            message = (
+                f"The manual partition assignment includes a partition with {len(replicas)} "
+                f"replica(s), but this is not consistent with previous partitions, which have "
+                f"{factor} replica(s)."
+            )
+        elif not in_sync_at_first(state, replicas):
+            message = (
+                "All brokers specified in the manual partition assignment are fenced or in "
+                "controlled shutdown."
+            )
+        if message is not None:
+            raise TopicError(ErrorCode.invalid_replica_assignment, message)
+
+
+def in_sync_at_first(state: MetadataState, replicas: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the first ISR: the replicas on brokers that are alive."""
+    if is_static(state):
+        return replicas
+    return tuple(replica for replica in replicas if is_active(state, replica))
+
+
+def _configs(topic: CreatableTopic) -> dict[str, str]:
+    """Return what a topic is created with. Raises TopicError, ConfigError."""
+    configs = {config.name: config.value for config in topic.configs}
+    missing = [name for name, value in configs.items() if value is None]
+    if missing:
+        message = f"Null value not supported for topic configs: {','.join(missing)}"
+        raise TopicError(ErrorCode.invalid_config, message)
+    given = {name: value for name, value in configs.items() if value is not None}
+    validate_topic(given)
+    return given
+
+
+def partition_record(
+    topic_id: uuid.UUID, index: int, replicas: tuple[int, ...], state: MetadataState
+) -> PartitionRecord:
+    """Return the record of a new partition: replicas alive are in sync, the first of them leads."""
+    isr = in_sync_at_first(state, replicas)
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=replicas,
+        isr=isr,
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=tuple(default_directory(state, replica) for replica in replicas),
+    )
+
+
+def _records(
+    name: str,
+    topic_id: uuid.UUID,
+    placements: list[tuple[int, ...]],
+    configs: dict[str, str],
+    state: MetadataState,
+) -> list[MetadataRecord]:
+    records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
+    records += [
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, name=key, value=value)
+        for key, value in configs.items()
+    ]
+    records += [
+        partition_record(topic_id, index, replicas, state)
+        for index, replicas in enumerate(placements)
+    ]
+    return records
+
+
+def _refusal(name: str, error: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=TopicName(name),
+        topic_id=None,
+        error_code=error.error,
+        error_message=error.message,
+        configs=(),
+    )
+
+
+def _creation(
+    name: str,
+    topic_id: uuid.UUID | None,
+    placements: list[tuple[int, ...]],
+    configs: tuple[CreatableTopicConfigs, ...],
+) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=TopicName(name),
+        topic_id=topic_id,
+        error_code=ErrorCode.none,
+        error_message=None,
+        num_partitions=i32(len(placements)),
+        replication_factor=i16(len(placements[0])),
+        configs=configs,
+    )

@@ -1,0 +1,164 @@
+"""Which voters and which kraft.version are in force at any offset (KRaftControlRecordStateMachine).
+
+A VotersRecord is in force from the moment it is in the log, committed or not (KIP-853; Raft's
+single-server changes): so this is read to the log end, goes back with it when it is truncated, and
+is carried by the snapshots that replace its beginning. While no record holds voters, those of
+`controller.quorum.voters` are in force.
+
+The log calls `append`, `truncate` and `load` itself: what is here can never lag behind it.
+Source: KRaftControlRecordStateMachine.java, VoterSetHistory.java, TreeMapLogHistory.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from cluster.node.kraft.quorum.voters import DEFAULT_LISTENER, MAX_KRAFT_VERSION, VoterSet
+from cluster.node.kraft.types import IllegalStateError
+from cluster.node.log.batch.control import ControlMessage, KRaftVersion, Voters, decode_control
+from cluster.node.log.batch.records import BatchHeader, CorruptBatchError, decode_records
+from cluster.node.log.metadata.snapshot import Snapshot
+
+STATIC_OFFSET = -1
+"""The offset of what no record of the log holds: the configuration, or a bootstrap checkpoint."""
+
+T = TypeVar("T")
+
+
+class LogHistory(Generic[T]):
+    """Values by the offset of the record that holds them, ascending (TreeMapLogHistory)."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, T]] = []
+
+    def __len__(self) -> int:
+        """Count what is kept."""
+        return len(self._entries)
+
+    def add(self, offset: int, value: T) -> None:
+        """Add the newest value."""
+        assert not self._entries or self._entries[-1][0] <= offset, "history goes forward"
+        self._entries.append((offset, value))
+
+    def last(self) -> tuple[int, T] | None:
+        """The newest value and its offset."""
+        return self._entries[-1] if self._entries else None
+
+    def at(self, offset: int) -> T | None:
+        """The newest value at or below an offset."""
+        for known, value in reversed(self._entries):
+            if known <= offset:
+                return value
+        return None
+
+    def truncate_new(self, end_offset: int) -> None:
+        """Forget what the log no longer holds, which ends at `end_offset` now."""
+        while self._entries and self._entries[-1][0] >= end_offset:
+            self._entries.pop()
+
+    def truncate_old(self, start_offset: int) -> None:
+        """Forget what was in force below `start_offset` only.
+
+        Not what was in force just before it: a record at `start_offset` itself may be truncated
+        yet. TreeMapLogHistory.java keeps the last entry at or below it and forgets that one.
+        """
+        while len(self._entries) > 1 and self._entries[1][0] < start_offset:
+            self._entries.pop(0)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+
+
+class ControlState:
+    """Owned by the log; see the module."""
+
+    def __init__(
+        self, static_voters: VoterSet | None = None, listener_name: str = DEFAULT_LISTENER
+    ) -> None:
+        self._static = VoterSet(()) if static_voters is None else static_voters
+        self._listener_name = listener_name
+        self._voters: LogHistory[VoterSet] = LogHistory()
+        self._versions: LogHistory[int] = LogHistory()
+        self.voters = self._static
+        """The newest voter set, committed or not."""
+        self.voters_offset = STATIC_OFFSET
+        """The offset of its VotersRecord."""
+        self.kraft_version = 0
+        """The newest finalized kraft.version, committed or not."""
+
+    def voters_at(self, offset: int) -> VoterSet:
+        """The voter set that was in force once everything up to `offset` was in the log."""
+        found = self._voters.at(offset)
+        return self._static if found is None else found
+
+    def kraft_version_at(self, offset: int) -> int:
+        """The kraft.version, likewise."""
+        return self._versions.at(offset) or 0
+
+    # -- what the log holds ----------------------------------------------------------------------
+
+    def append(self, batches: Iterable[tuple[BatchHeader, bytes]]) -> None:
+        """Take up batches that are now at the end of the log.
+
+        Raises IllegalStateError for a control record that cannot be understood: it is in the log.
+        """
+        is_news = False
+        for header, batch in batches:
+            if header.is_control:
+                try:
+                    messages = [decode_control(record) for record in decode_records(batch)]
+                except CorruptBatchError as error:
+                    raise IllegalStateError(f"offset {header.base_offset}: {error}") from error
+                for delta, message in enumerate(messages):
+                    is_news = self._take(header.base_offset + delta, message) or is_news
+        if is_news:
+            self._refresh()
+
+    def truncate(self, end_offset: int) -> None:
+        """Take up that the log ends at `end_offset` now."""
+        self._voters.truncate_new(end_offset)
+        self._versions.truncate_new(end_offset)
+        self._refresh()
+
+    def forget_before(self, start_offset: int) -> None:
+        """Take up that the log begins at `start_offset` now."""
+        self._voters.truncate_old(start_offset)
+        self._versions.truncate_old(start_offset)
+
+    def load(self, snapshot: Snapshot | None) -> None:
+        """Begin anew from what a snapshot holds, or from the configuration alone."""
+        self._voters.clear()
+        self._versions.clear()
+        if snapshot is not None:
+            for message in snapshot.control:
+                self._take(snapshot.id.offset - 1, message)
+        self._refresh()
+
+    def _take(self, offset: int, message: ControlMessage | None) -> bool:
+        """Note one control record; whether it holds anything."""
+        match message:
+            case Voters():
+                try:
+                    voters = VoterSet.from_record(message, self._listener_name)
+                except ValueError as error:
+                    raise IllegalStateError(f"VotersRecord at offset {offset}: {error}") from None
+                self._voters.add(offset, voters)
+            case KRaftVersion(kraft_version):
+                if not 0 <= kraft_version <= MAX_KRAFT_VERSION:
+                    raise IllegalStateError(
+                        f"kraft.version {kraft_version} at offset {offset} is not supported"
+                    )
+                self._versions.add(offset, kraft_version)
+            case _:
+                return False
+        return True
+
+    def _refresh(self) -> None:
+        last = self._voters.last()
+        self.voters_offset, self.voters = (STATIC_OFFSET, self._static) if last is None else last
+        version = self._versions.last()
+        self.kraft_version = 0 if version is None else version[1]

@@ -1,0 +1,136 @@
+"""The six epoch states of a replica (KIP-595, KIP-996; EpochState and its subclasses in Kafka).
+
+A state knows its epoch, whether it may grant a vote, and its timers as monotonic deadlines in
+milliseconds. `QuorumState` owns the moves between them. The leader's state is in
+`cluster.node.kraft.quorum.leader_state`.
+
+Since KAFKA-17067 there is no "Voted" state: a vote is a field of Unattached, Prospective and
+Follower, and no move within an epoch may lose it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from cluster.node.kraft.messages import NO_DIRECTORY, NO_NODE, ReplicaKey
+from cluster.node.kraft.quorum.election import EpochElection
+from cluster.node.ports import Endpoint
+
+NEVER_MS = math.inf
+
+
+@dataclass(slots=True)
+class Unattached:
+    """Knows its epoch but follows nobody; waits to hear of a leader, or to ask for votes."""
+
+    name: ClassVar[str] = "Unattached"
+    epoch: int
+    election_deadline_ms: float
+    """`NEVER_MS` for an observer, which never stands for election."""
+    leader_id: int = NO_NODE
+    """A leader that is known by id only."""
+    voted_key: ReplicaKey | None = None
+    leader_endpoint: ClassVar[Endpoint | None] = None
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:
+        """Whether to grant, given whether the candidate's log is at least as up to date."""
+        return _can_grant_uncommitted(self, candidate, log_ok=log_ok, pre_vote=pre_vote)
+
+
+@dataclass(slots=True)
+class Prospective:
+    """Asks whether it would win before it raises the epoch (PreVote, KIP-996)."""
+
+    name: ClassVar[str] = "Prospective"
+    epoch: int
+    election_deadline_ms: float
+    election: EpochElection
+    leader_id: int = NO_NODE
+    leader_endpoint: Endpoint | None = None
+    """The leader it followed, to which it returns when it does not win."""
+    voted_key: ReplicaKey | None = None
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:
+        """As Unattached."""
+        return _can_grant_uncommitted(self, candidate, log_ok=log_ok, pre_vote=pre_vote)
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Has voted for itself in its epoch and asks the others."""
+
+    name: ClassVar[str] = "Candidate"
+    epoch: int
+    election_deadline_ms: float
+    election: EpochElection
+    voted_key: ReplicaKey
+    """Itself."""
+    leader_id: ClassVar[int] = NO_NODE
+    leader_endpoint: ClassVar[Endpoint | None] = None
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:  # noqa: ARG002  (one signature for all states)
+        """A PreVote commits to nothing, so the log decides; the real vote is its own."""
+        return pre_vote and log_ok
+
+
+@dataclass(slots=True)
+class Follower:
+    """Fetches from the leader of its epoch."""
+
+    name: ClassVar[str] = "Follower"
+    epoch: int
+    leader_id: int
+    leader_endpoint: Endpoint
+    fetch_deadline_ms: float
+    """Without a successful Fetch until then the leader counts as lost. Not randomised."""
+    voted_key: ReplicaKey | None = None
+    has_fetched_from_leader: bool = False
+    update_voter_due_ms: float = field(default=0.0, compare=False)
+    """When to look next whether the voter set describes this replica rightly (KIP-853)."""
+    has_updated_leader: bool = False
+    """The leader of this epoch took this replica's UpdateRaftVoter."""
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:  # noqa: ARG002  (one signature for all states)
+        """Grant nothing once the leader is heard from, else a disturbed server would depose it."""
+        return pre_vote and not self.has_fetched_from_leader and log_ok
+
+
+@dataclass(slots=True)
+class Resigned:
+    """Led this epoch and gave it up, or restarted as its leader; notifies the voters.
+
+    It must neither vote in nor follow its own epoch again (KAFKA-10661), so it leaves it for the
+    next one when its timer ends.
+    """
+
+    name: ClassVar[str] = "Resigned"
+    epoch: int
+    leader_id: int
+    """Itself."""
+    election_deadline_ms: float
+    unacknowledged: dict[int, None] = field(default_factory=dict)
+    """Voters that have not yet answered EndQuorumEpoch, in order."""
+    preferred_successors: tuple[ReplicaKey, ...] = ()
+    voted_key: ClassVar[ReplicaKey | None] = None
+    leader_endpoint: Endpoint | None = None
+
+    def can_grant_vote(self, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool) -> bool:  # noqa: ARG002  (one signature for all states)
+        """It led this epoch, so its real vote in it is spent."""
+        return pre_vote and log_ok
+
+
+def _can_grant_uncommitted(
+    state: Unattached | Prospective, candidate: ReplicaKey, *, log_ok: bool, pre_vote: bool
+) -> bool:
+    """One vote an epoch: a vote already given is given again to the same replica only."""
+    if pre_vote:
+        return log_ok
+    if state.voted_key is not None:
+        return state.voted_key.id == candidate.id and (
+            state.voted_key.directory_id in (NO_DIRECTORY, candidate.directory_id)
+        )
+    if state.leader_id != NO_NODE:
+        return False
+    return log_ok

@@ -1,0 +1,1 @@
+"""Record batches: their bytes, their compression, and control records."""

@@ -1,0 +1,1 @@
+"""The log of metadata and its snapshots."""

@@ -1,0 +1,82 @@
+"""What acts on a node, or is about to, and which fault keeps it down.
+
+The heal of the fault that keeps a node down, and of no other, starts the node.
+
+Faults overlap, and one that was injected while a node ran may be healed when another one has taken
+the node's life or its disk since. A node that is started on an empty disk as the voter that it was
+breaks safety by design.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from weakref import WeakKeyDictionary
+
+from cluster.backends.base import Backend
+from nemeses.base import Injection, View, others
+from nemeses.restarts import return_of
+
+DISK_WIPE = "disk-wipe"
+DAMAGES = frozenset({"bit-flip", "truncate-file", DISK_WIPE})
+"""Faults after which the disk of a target has lost its contents."""
+HOLDS_DOWN = DAMAGES | {"kill", "stop", "container-kill", "power-loss", "torn-write"}
+"""Faults whose targets are down until their heal."""
+
+_applying: WeakKeyDictionary[Backend, Counter[tuple[str, str]]] = WeakKeyDictionary()
+"""How often each (fault, node) is being applied."""
+
+
+@contextmanager
+def applying(view: View, fault: str, nodes: Collection[str]) -> Iterator[None]:
+    """Count the nodes as hit from the decision on, for what is decided before the fault is active.
+
+    Some faults look at the quorum for a second before they act. A change of voters that began
+    meanwhile would make a voter of a node that is about to lose its disk for good.
+    """
+    begun = _applying.setdefault(view.backend, Counter())
+    pairs = [(fault, node) for node in nodes]
+    begun.update(pairs)
+    try:
+        yield
+    finally:
+        begun.subtract(pairs)
+
+
+def hit(view: View) -> set[tuple[str, str]]:
+    """Pairs (fault, node) that are in force, or are about to be."""
+    return _begun_lives(view) | {
+        (active.fault, node) for active in view.active for node in active.targets
+    }
+
+
+def keeper(view: View, node: str, injection: Injection) -> str:
+    """Name another fault in force that holds the node down; empty where none does."""
+    return _first(view, node, HOLDS_DOWN, others(view, injection))
+
+
+def held_down(view: View, node: str) -> bool:
+    """Whether a fault in force, or one that is about to be, holds the node down."""
+    about_to = any(fault in HOLDS_DOWN and target == node for fault, target in _begun_lives(view))
+    return about_to or _first(view, node, HOLDS_DOWN, view.active) != ""
+
+
+def is_damaged(view: View, node: str) -> bool:
+    """Whether a fault damaged the disk of a node that is down, or is about to."""
+    about_to = any(fault in DAMAGES and target == node for fault, target in _begun_lives(view))
+    return about_to or _first(view, node, DAMAGES, view.active) != ""
+
+
+def _begun_lives(view: View) -> set[tuple[str, str]]:
+    return {pair for pair, count in _applying.get(view.backend, Counter()).items() if count}
+
+
+def _first(view: View, node: str, faults: Collection[str], active: Iterable[Injection]) -> str:
+    ours = (other.fault for other in active if other.fault in faults and node in other.targets)
+    return next((name for name in ours if name != DISK_WIPE or not _is_back(view, node)), "")
+
+
+def _is_back(view: View, node: str) -> bool:
+    way = return_of(view.backend, node)
+    return way is not None and way.has_begun

@@ -1,0 +1,1 @@
+"""Faults of wall clocks and of the rate of time-outs."""

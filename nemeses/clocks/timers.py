@@ -1,0 +1,71 @@
+"""The fault `timer-rate`: a node's time-outs come too early or too late.
+
+Every time-out of KRaft is measured with a monotonic clock, and no two of these run alike. Safety
+must not depend on any rate; liveness is expected back with the true one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.backends.base import Probe
+from nemeses.base import Injection, Parameters, View
+from nemeses.node_fault import NodeFault, Seen, number_of
+from nemeses.required_abilities import lacking, timers_of
+
+DEFAULT_RATE = 2.0
+
+
+class TimerRate(NodeFault):
+    """The node's monotonic clock runs `rate` times as fast, and with it all its time-outs.
+
+    Its wall clock goes with it. Parameters: targets (default random), rate (default 2, 0.05 to 20).
+    """
+
+    name = "timer-rate"
+    keys = ("rate",)
+    variants = tuple({"rate": rate} for rate in (0.2, 0.5, 2.0, 5.0))
+
+    def check_own(self, parameters: Parameters) -> None:
+        """See `NodeFault.check_own`."""
+        number_of(parameters, self.name, "rate", DEFAULT_RATE, 0.05, 20)
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        timers = view.backend.abilities().timers
+        return lacking(view, "timers") if timers is None else await timers.probe()
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Set the rate."""
+        await timers_of(view).set(node, _rate(chosen))
+        return Seen()
+
+    async def bites(
+        self,
+        view: View,
+        node: str,
+        chosen: Mapping[str, Any],
+        injection: Injection,  # noqa: ARG002  (contract)
+    ) -> Seen:
+        """Measure the rate."""
+        return await _measure(view, node, _rate(chosen))
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
+        """Let it run with its host's own clock again."""
+        await timers_of(view).set(node, 1.0)
+
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
+        """Measure that it does."""
+        return await _measure(view, node, 1.0)
+
+
+def _rate(chosen: Mapping[str, Any]) -> float:
+    return float(chosen.get("rate", DEFAULT_RATE))
+
+
+async def _measure(view: View, node: str, asked: float) -> Seen:
+    rate = await timers_of(view).measure(node)
+    wrong = "" if math.isclose(rate, asked) else f"{node}: timers run at {rate:g}, not {asked:g}"
+    return Seen({"rate": round(rate, 6)}, wrong)

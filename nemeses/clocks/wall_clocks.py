@@ -1,0 +1,215 @@
+"""Faults of wall clocks: jump, skew, drift, strobe. No monotonic clock is touched, nor the host's.
+
+A quorum must not care: nothing in KRaft is decided by a wall clock. What is measured is what a
+program with the surroundings of the node reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from cluster.backends.abilities import ClockSetting
+from cluster.backends.base import Probe
+from nemeses.base import Injection, Parameters, View
+from nemeses.node_fault import NodeFault, Seen, number_of
+from nemeses.required_abilities import clocks_of, lacking
+
+TOLERANCE_MS = 50.0
+"""By how much a measured clock may differ from what was asked: a reading takes a few ms."""
+MONOTONIC_MS = 20.0
+"""What a monotonic clock may seem to have moved."""
+_STROBE_READINGS = 12
+
+DAY_MS = 86_400_000.0
+
+
+class ClockFault(NodeFault):
+    """What the four have in common."""
+
+    family = "clock"
+    favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority", "all")
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        clocks = view.backend.abilities().clocks
+        return lacking(view, "clocks") if clocks is None else await clocks.probe()
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Set the clock."""
+        await clocks_of(view).set(node, self.setting(chosen))
+        return Seen()
+
+    def setting(self, chosen: Mapping[str, Any]) -> ClockSetting:
+        """Say what the clock shows from now on."""
+        raise NotImplementedError
+
+    async def bites(
+        self,
+        view: View,
+        node: str,
+        chosen: Mapping[str, Any],
+        injection: Injection,  # noqa: ARG002  (contract)
+    ) -> Seen:
+        """Measure that the clock is off by what was asked."""
+        asked_ms = self.setting(chosen).offset_ms
+        return await _reads(view, node, asked_ms, asked_ms, {"asked_ms": asked_ms})
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
+        """Show the true time again."""
+        await clocks_of(view).set(node, ClockSetting())
+
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
+        """Measure that it does."""
+        return await _reads(view, node, 0.0, 0.0, {})
+
+
+class ClockJump(ClockFault):
+    """The wall clock jumps by `jump_ms`, forwards or back, and back again at the heal.
+
+    Parameters: targets (default random), jump_ms (default 60,000).
+    """
+
+    name = "clock-jump"
+    keys = ("jump_ms",)
+    variants = tuple({"jump_ms": ms} for ms in (-3_600_000, -2_000, 2_000, 60_000, 3_600_000))
+
+    def check_own(self, parameters: Parameters) -> None:
+        """See `NodeFault.check_own`."""
+        number_of(parameters, self.name, "jump_ms", 60_000, -366 * DAY_MS, 366 * DAY_MS)
+
+    def setting(self, chosen: Mapping[str, Any]) -> ClockSetting:
+        """See `ClockFault.setting`."""
+        return ClockSetting(offset_ms=float(chosen.get("jump_ms", 60_000)))
+
+
+class ClockSkew(ClockFault):
+    """Each target's wall clock is off by an amount of its own, drawn from -max_ms to max_ms.
+
+    Parameters: targets (default all), max_ms (default 10,000).
+    """
+
+    name = "clock-skew"
+    keys = ("max_ms",)
+    favourites = ("all", "minority", "leader")
+    variants = tuple({"max_ms": ms} for ms in (500, 10_000, 600_000))
+
+    def check_own(self, parameters: Parameters) -> None:
+        """See `NodeFault.check_own`."""
+        number_of(parameters, self.name, "max_ms", 10_000, 1, 366 * DAY_MS)
+
+    async def choose_details(
+        self, view: View, nodes: tuple[str, ...], parameters: Parameters
+    ) -> dict[str, dict[str, Any]]:
+        """Draw each node's offset."""
+        most_ms = float(parameters.get("max_ms", 10_000))
+        return {
+            node: {"offset_ms": round(view.random.uniform(-most_ms, most_ms))} for node in nodes
+        }
+
+    def setting(self, chosen: Mapping[str, Any]) -> ClockSetting:
+        """See `ClockFault.setting`."""
+        return ClockSetting(offset_ms=float(chosen["offset_ms"]))
+
+
+class ClockDrift(ClockFault):
+    """The wall clock runs at `rate` times the true speed, and is right again after the heal.
+
+    Parameters: targets (default random), rate (default 1.1).
+    """
+
+    name = "clock-drift"
+    keys = ("rate",)
+    variants = tuple({"rate": rate} for rate in (0.5, 0.99, 1.01, 2.0))
+
+    def check_own(self, parameters: Parameters) -> None:
+        """See `NodeFault.check_own`."""
+        number_of(parameters, self.name, "rate", 1.1, 0.01, 100)
+
+    def setting(self, chosen: Mapping[str, Any]) -> ClockSetting:
+        """See `ClockFault.setting`."""
+        return ClockSetting(rate=float(chosen.get("rate", 1.1)))
+
+    async def bites(
+        self,
+        view: View,
+        node: str,
+        chosen: Mapping[str, Any],
+        injection: Injection,  # noqa: ARG002  (contract)
+    ) -> Seen:
+        """Measure the rate over two readings, far enough apart for it to show."""
+        rate = self.setting(chosen).rate
+        loop = asyncio.get_running_loop()
+        known = (await clocks_of(view).measure(node)).setting
+        if known is not None:
+            wrong = "" if known == self.setting(chosen) else f"{node}: it does not drift"
+            return Seen({"asked_rate": rate, "seen_rate": known.rate}, wrong)
+        apart_s = min(2.0, max(0.4, 0.02 / max(abs(rate - 1.0), 0.01)))
+        begun_s, first = loop.time(), await clocks_of(view).measure(node)
+        await asyncio.sleep(apart_s)
+        ended_s, second = loop.time(), await clocks_of(view).measure(node)
+        gained_ms = second.wall_offset_ms - first.wall_offset_ms
+        seen_rate = 1.0 + gained_ms / ((ended_s - begun_s) * 1000)
+        detail = {"asked_rate": rate, "seen_rate": round(seen_rate, 4)}
+        wrong = "" if (seen_rate - 1.0) * (rate - 1.0) > 0 or rate == 1.0 else "it does not drift"
+        if abs(second.monotonic_offset_ms) > MONOTONIC_MS:
+            wrong = "the monotonic clock moved as well"
+        return Seen(detail, f"{node}: {wrong}: {detail}" if wrong else "")
+
+
+class ClockStrobe(ClockFault):
+    """The wall clock shows the true time and `offset_ms` more in turn, each for `period_ms`.
+
+    Parameters: targets (default random), offset_ms (default 5,000), period_ms (default 200).
+    """
+
+    name = "clock-strobe"
+    keys = ("offset_ms", "period_ms")
+    variants = ({"offset_ms": 200, "period_ms": 50}, {"offset_ms": 60_000, "period_ms": 200})
+
+    def check_own(self, parameters: Parameters) -> None:
+        """See `NodeFault.check_own`."""
+        number_of(parameters, self.name, "offset_ms", 5_000, -366 * DAY_MS, 366 * DAY_MS)
+        number_of(parameters, self.name, "period_ms", 200, 20, 60_000)
+
+    def setting(self, chosen: Mapping[str, Any]) -> ClockSetting:
+        """See `ClockFault.setting`."""
+        period_ms = float(chosen.get("period_ms", 200))
+        return ClockSetting(float(chosen.get("offset_ms", 5_000)), period_ms=period_ms)
+
+    async def bites(
+        self,
+        view: View,
+        node: str,
+        chosen: Mapping[str, Any],
+        injection: Injection,  # noqa: ARG002  (contract)
+    ) -> Seen:
+        """Read again and again until both times were seen."""
+        setting = self.setting(chosen)
+        known = (await clocks_of(view).measure(node)).setting
+        if known is not None:
+            return Seen({}, "" if known == setting else f"{node}: the clock does not strobe")
+        readings: list[float] = []
+        both = {False, True}
+        for _ in range(_STROBE_READINGS):
+            reading = await clocks_of(view).measure(node)
+            readings.append(round(reading.wall_offset_ms, 1))
+            if {abs(ms) > abs(setting.offset_ms) / 2 for ms in readings} == both:
+                return Seen({"readings_ms": readings})
+            await asyncio.sleep((setting.period_ms or 0) / 1000 * 0.6)
+        return Seen({"readings_ms": readings}, f"{node}: the clock does not strobe: {readings}")
+
+
+async def _reads(
+    view: View, node: str, low_ms: float, high_ms: float, detail: Mapping[str, Any]
+) -> Seen:
+    measure = await clocks_of(view).measure(node)
+    seen_ms, monotonic_ms = measure.wall_offset_ms, measure.monotonic_offset_ms
+    detail = {**detail, "seen_ms": round(seen_ms, 1), "monotonic_ms": round(monotonic_ms, 1)}
+    wrong = ""
+    if not low_ms - TOLERANCE_MS <= seen_ms <= high_ms + TOLERANCE_MS:
+        wrong = f"{node}: the wall clock is off by {seen_ms:.0f} ms, not by {low_ms:.0f}"
+    elif abs(monotonic_ms) > MONOTONIC_MS:
+        wrong = f"{node}: the monotonic clock moved by {monotonic_ms:.0f} ms"
+    return Seen(detail, wrong)

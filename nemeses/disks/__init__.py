@@ -1,0 +1,1 @@
+"""Faults of disks, of files, and of log directories."""

@@ -1,0 +1,124 @@
+"""Damage to the files of a dead node, of which `corruption` and `wipe` are made.
+
+Bits are flipped and files cut only where a correct node must notice: in what was durable once. It
+must then refuse to start, for what it holds is not what it acknowledged. A node that starts all
+the same is reported as a violation. The heal brings the files back as they were, as from a copy of
+the disk, and starts the node. The files of partitions are another matter
+(`nemeses.disks.data_damage`).
+
+Never more than a minority of the nodes that can vote is without its disk at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from cluster.backends.abilities import Damage, Disks
+from cluster.backends.base import BackendError, Probe
+from nemeses.active_faults import DAMAGES, hit
+from nemeses.base import Injection, ParameterError, Parameters, View, controllers
+from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, start_if_dead
+from nemeses.required_abilities import disks_of, lacking
+from nemeses.targets import words_of
+
+NOTICED_S = 2.0
+"""How long a backend may take to notice that a process which is gone ended by itself."""
+
+
+class DamageFault(NodeFault):
+    """What they have in common: kill, damage, and afterwards restore and start."""
+
+    family = "damage"
+    favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority")
+    kind: ClassVar[Damage]
+    may_end_node = True
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`. A majority without its disks is no quorum any more."""
+        super().check(parameters, nodes)
+        target = parameters.get("targets", "random")
+        many = set(words_of(target)) & {"majority", "all", "followers"}
+        if many or len(nodes) < 3:
+            hit = f"{target} of {len(nodes)} nodes"
+            raise ParameterError(f"{self.name} of {hit} could be more than a minority")
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+        """See `Fault.options`; none where a single node is more than a minority."""
+        return super().options(nodes) if len(nodes) >= 3 else ()
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        disks = view.backend.abilities().disks
+        return lacking(view, "disks") if disks is None else await disks.probe(self.kind)
+
+    def too_much(self, view: View, nodes: tuple[str, ...]) -> str:
+        """See `NodeFault.too_much`."""
+        may_vote = controllers(view)
+        damaged = {node for fault, node in hit(view) if fault in DAMAGES} | set(nodes)
+        together = damaged.intersection(may_vote)
+        if len(together) > (len(may_vote) - 1) // 2:
+            named = ", ".join(sorted(together))
+            return f"{named} would be without their disks: more than a minority"
+        return ""
+
+    async def choose_details(
+        self, view: View, nodes: tuple[str, ...], parameters: Parameters
+    ) -> dict[str, dict[str, Any]]:
+        """Draw where each node is hit."""
+        own = {key: value for key, value in parameters.items() if key != "targets"}
+        return {node: {"at": round(view.random.random(), 6), **own} for node in nodes}
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """End it and damage what it left; then see whether it dares to start."""
+        await self.end(view, node)
+        disks = disks_of(view)
+        damage = await self.hurt(disks, node, chosen)
+        return Seen({"damage": damage})
+
+    async def end(self, view: View, node: str) -> None:
+        """End the process, whose disk is about to be damaged."""
+        await view.backend.kill(node)
+
+    async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        """Do the damage and describe it. BackendError where there is nothing to damage yet."""
+        raise NotImplementedError
+
+    async def bites(
+        self,
+        view: View,
+        node: str,
+        chosen: Mapping[str, Any],  # noqa: ARG002  (contract)
+        injection: Injection,
+    ) -> Seen:
+        """Start it: it must refuse."""
+        if "damage" not in injection.detail["nodes"].get(node, {}):
+            return Seen({"damage": None})  # there was nothing to damage, as was noted
+        try:
+            await view.backend.start(node)
+        except BackendError as refusal:
+            detail = {**injection.detail["nodes"][node], "refused": _last(str(refusal))}
+            incarnation = view.backend.incarnation(node)
+            if await ended_itself(view, node, incarnation, NOTICED_S):
+                return Seen(detail)
+            # One that did not answer in time, say, has refused nothing, and may have accepted it.
+            return Seen(detail, f"{node} did not end by itself: {_last(str(refusal))}")
+        why = f"{node} started on files that were damaged where it must notice"
+        violation = {"kind": "damage-accepted", "explanation": why}
+        return Seen({**injection.detail["nodes"][node], "refused": None}, violation=violation)
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
+        """Bring its files back, and start it."""
+        # One that runs has written on what was damaged: its copy does not fit that any more.
+        await view.backend.kill(node)
+        await disks_of(view).restore(node)
+        await start_if_dead(view, node, injection)
+
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+        """See that it lives."""
+        return await alive(view, node, injection)
+
+
+def _last(text: str) -> str:
+    """Return the end of a refusal, which says why."""
+    return text.rpartition(" | ")[2][-300:]

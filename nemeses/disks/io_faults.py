@@ -1,0 +1,248 @@
+"""Faults of disks in use: stall, slow, full, error. The node lives on, or ends itself over it.
+
+A correct node whose disk stalls or is slow goes on answering, and acknowledges nothing that is not
+durable. One that meets an error (EIO, ENOSPC) may end itself; one whose *fsync* failed must: what
+that fsync should have kept is gone, and no later fsync brings it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from cluster.backends.abilities import DiskFault, DiskMeasure
+from cluster.backends.base import NodeState, Probe
+from nemeses.base import Injection, ParameterError, Parameters, View, others
+from nemeses.node_fault import NodeFault, Seen, number_of, start_if_dead
+from nemeses.required_abilities import disks_of, lacking
+
+WELL_MS = 5_000.0
+"""What a write or an fsync on a healthy disk of a busy machine may take."""
+HIT_TIMEOUT_S = 6.0
+"""How long a node may take until it writes; an idle leader appends twice a second."""
+DEATH_TIMEOUT_S = 30.0
+"""How long it may live on after an fsync failed: what only ends it must be no matter of load."""
+_POLL_S = 0.05
+
+
+class DiskFaultOf(NodeFault):
+    """What they have in common: one `DiskFault` in force until the heal.
+
+    Each kind is undone by itself: different ones may act on one node at once.
+    """
+
+    fault: ClassVar[DiskFault]
+    restarts: ClassVar[bool] = False
+    """Whether the heal starts a node that ended itself."""
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        disks = view.backend.abilities().disks
+        return lacking(view, "disks") if disks is None else await disks.probe(self.fault)
+
+    def kind(self, chosen: Mapping[str, Any]) -> DiskFault:  # noqa: ARG002  (some depend on it)
+        """Name the fault of the disk."""
+        return self.fault
+
+    def parameters(self, chosen: Mapping[str, Any]) -> dict[str, float]:  # noqa: ARG002
+        """Give its parameters."""
+        return {}
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Let the disk misbehave."""
+        await disks_of(view).set(node, self.kind(chosen), self.parameters(chosen))
+        return Seen()
+
+    async def bites(
+        self,
+        view: View,
+        node: str,
+        chosen: Mapping[str, Any],
+        injection: Injection,  # noqa: ARG002  (contract)
+    ) -> Seen:
+        """Measure with a write and an fsync of the toolkit's own."""
+        measure = await disks_of(view).measure(node, self.patience_s(chosen))
+        detail = detail_of(measure)
+        wrong = self.complaint(measure, chosen)
+        return Seen(detail, f"{node}: {wrong}: {detail}" if wrong else "")
+
+    def patience_s(self, chosen: Mapping[str, Any]) -> float:  # noqa: ARG002  (some depend on it)
+        """Say how long a measurement may take."""
+        return 0.5
+
+    def complaint(self, measure: DiskMeasure, chosen: Mapping[str, Any]) -> str:
+        """Say why this measurement does not show the fault; empty when it does."""
+        raise NotImplementedError
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
+        """Let the disk work again; start the node if it may have ended over it."""
+        await disks_of(view).clear(node, self.kind(injection.detail["chosen"][node]))
+        if self.restarts:
+            await start_if_dead(view, node, injection)
+
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+        """Measure that a write and an fsync come back, unless another fault is still there."""
+        faults = [other.fault for other in others(view, injection) if node in other.targets]
+        measure = await disks_of(view).measure(node, WELL_MS / 1000)
+        detail = detail_of(measure)
+        if measure.fsync_ms is None and any(name.startswith("disk-") for name in faults):
+            return Seen({**detail, "left_to_others": faults})
+        well = measure.fsync_ms is not None and measure.error is None
+        return Seen(
+            detail, "" if well else f"{node}: the disk is not well after the heal: {detail}"
+        )
+
+
+class DiskStall(DiskFaultOf):
+    """Writes and fsyncs do not come back until the heal; reads do.
+
+    Parameters: targets (default random).
+    """
+
+    name = "disk-stall"
+    fault = DiskFault.STALL
+
+    def complaint(self, measure: DiskMeasure, chosen: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """See `DiskFaultOf.complaint`."""
+        return "" if measure.fsync_ms is None and measure.error is None else "it does not stall"
+
+
+class DiskSlow(DiskFaultOf):
+    """Each write and each fsync takes `delay_ms` longer.
+
+    Parameters: targets (default random), delay_ms (default 200).
+    """
+
+    name = "disk-slow"
+    fault = DiskFault.SLOW
+    keys = ("delay_ms",)
+    variants = tuple({"delay_ms": ms} for ms in (20, 100, 500))
+
+    def check_own(self, parameters: Parameters) -> None:
+        """See `NodeFault.check_own`."""
+        number_of(parameters, self.name, "delay_ms", 200, 1, 60_000)
+
+    def parameters(self, chosen: Mapping[str, Any]) -> dict[str, float]:
+        """See `DiskFaultOf.parameters`."""
+        return {"delay_ms": float(chosen.get("delay_ms", 200))}
+
+    def patience_s(self, chosen: Mapping[str, Any]) -> float:
+        """See `DiskFaultOf.patience_s`."""
+        return (self.parameters(chosen)["delay_ms"] + WELL_MS) / 1000
+
+    def complaint(self, measure: DiskMeasure, chosen: Mapping[str, Any]) -> str:
+        """See `DiskFaultOf.complaint`."""
+        least_ms = 0.9 * self.parameters(chosen)["delay_ms"]
+        slow = measure.fsync_ms is not None and measure.fsync_ms >= least_ms
+        return "" if slow else "it is not slow"
+
+
+class DiskFull(DiskFaultOf):
+    """Every write that would make a file longer, and every new file, fails with ENOSPC.
+
+    Parameters: targets (default random). A node may end itself over it; the heal starts it again.
+    """
+
+    name = "disk-full"
+    fault = DiskFault.FULL
+    may_end_node = True
+    restarts = True
+
+    def complaint(self, measure: DiskMeasure, chosen: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """See `DiskFaultOf.complaint`."""
+        return "" if measure.error == "ENOSPC" else "it is not full"
+
+
+class DiskError(DiskFaultOf):
+    """The next `count` fsyncs, or writes, of the node fail with EIO.
+
+    Parameters: targets (default random), on ("fsync", the default, or "write"), count (default 1).
+    What a failed fsync should have kept is lost. The node must end itself over a failed fsync: one
+    that lives on may acknowledge what is not there, which is reported as a violation. The heal
+    starts it again, on a disk that works.
+    """
+
+    name = "disk-error"
+    fault = DiskFault.FSYNC_ERROR
+    keys = ("on", "count")
+    variants = ({"on": "fsync"}, {"on": "write"})
+    may_end_node = True
+    restarts = True
+
+    def check_own(self, parameters: Parameters) -> None:
+        """See `NodeFault.check_own`."""
+        if parameters.get("on", "fsync") not in ("fsync", "write"):
+            raise ParameterError(f"on of {self.name} must be 'fsync' or 'write'")
+        number_of(parameters, self.name, "count", 1, 1, 1_000_000)
+
+    def kind(self, chosen: Mapping[str, Any]) -> DiskFault:
+        """See `DiskFaultOf.kind`."""
+        on_write = chosen.get("on", "fsync") == "write"
+        return DiskFault.WRITE_ERROR if on_write else DiskFault.FSYNC_ERROR
+
+    def parameters(self, chosen: Mapping[str, Any]) -> dict[str, float]:
+        """See `DiskFaultOf.parameters`."""
+        return {"count": int(chosen.get("count", 1))}
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Let the disk fail, and note which life of the node is the first to meet it."""
+        incarnation = view.backend.incarnation(node)
+        await super().apply(view, node, chosen)
+        return Seen({"incarnation": incarnation})
+
+    async def bites(
+        self, view: View, node: str, chosen: Mapping[str, Any], injection: Injection
+    ) -> Seen:
+        """Wait until the node met the error, and for what it does about it."""
+        kind = self.kind(chosen)
+        detail = dict(injection.detail["nodes"].get(node, {}))
+        if "incarnation" not in detail:
+            return Seen(detail)  # it was not set, as was noted
+        hits, incarnation = await _until_hit(view, node, kind, detail["incarnation"])
+        detail["errors"] = hits
+        if not hits:
+            return Seen(detail, f"{node} met no error within {HIT_TIMEOUT_S:g} s")
+        ended = await _until_dead(view, node, incarnation)
+        detail["ended_itself"] = ended
+        violation = None
+        if kind is DiskFault.FSYNC_ERROR and ended is False:
+            why = f"{node} lives on after an fsync failed with EIO"
+            violation = {"kind": "fsync-error-ignored", "explanation": why}
+        return Seen(detail, violation=violation)
+
+
+async def _until_hit(view: View, node: str, kind: DiskFault, incarnation: int) -> tuple[int, int]:
+    """Count the errors that it met, and name the first incarnation that may have met one."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + HIT_TIMEOUT_S
+    while True:
+        now = view.backend.incarnation(node)
+        hits = (await disks_of(view).hits(node)).get(kind, 0)
+        if hits or loop.time() >= deadline_s:
+            return hits, incarnation
+        incarnation = now
+        await asyncio.sleep(_POLL_S)
+
+
+async def _until_dead(view: View, node: str, incarnation: int) -> bool | None:
+    """Whether it ends in time; None where another fault stopped it, so that it could not.
+
+    Another fault may stop it and start it again between two looks at it.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + DEATH_TIMEOUT_S
+    while (state := await view.backend.state(node)) is not NodeState.DEAD:
+        if state is NodeState.PAUSED or view.backend.incarnation(node) != incarnation:
+            return None
+        if loop.time() >= deadline_s:
+            return False
+        await asyncio.sleep(_POLL_S)
+    return True
+
+
+def detail_of(measure: DiskMeasure) -> dict[str, Any]:
+    """Render a measurement; None is a call that did not come back in time."""
+    times = {"write_ms": measure.write_ms, "fsync_ms": measure.fsync_ms}
+    detail: dict[str, Any] = {name: ms and round(ms, 1) for name, ms in times.items()}
+    return detail | ({"error": measure.error} if measure.error else {})

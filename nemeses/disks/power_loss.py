@@ -1,0 +1,79 @@
+"""Losses of power: `power-loss` and `torn-write`. What was fsynced survives, and nothing else.
+
+A correct node comes back with everything that it acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from cluster.backends.base import NodeState, Probe
+from nemeses.base import Injection, Parameters, View
+from nemeses.node_fault import NodeFault, Seen, alive, number_of, start_if_dead
+from nemeses.required_abilities import disks_of, lacking
+
+
+class PowerLoss(NodeFault):
+    """The node's machine loses power: it dies, and its disk keeps what was fsynced.
+
+    Parameters: targets (default random), held_ms (default 200): for so long before, no fsync comes
+    back, as on a disk that is dying, so that there is something to lose. All targets at once.
+    Heal: power comes back, the node starts.
+    """
+
+    name = "power-loss"
+    family = "process"
+    keys: ClassVar[tuple[str, ...]] = ("held_ms",)
+    favourites = ("leader", "random", "minority", "majority", "all")
+    variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({"held_ms": 0}, {"held_ms": 300})
+    torn: ClassVar[bool] = False
+
+    def check_own(self, parameters: Parameters) -> None:
+        """See `NodeFault.check_own`."""
+        number_of(parameters, self.name, "held_ms", 200, 0, 60_000)
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        disks = view.backend.abilities().disks
+        return lacking(view, "disks") if disks is None else await disks.probe(None)
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Take the power, and note what was lost."""
+        held_ms = float(chosen.get("held_ms", 200))
+        lost = await disks_of(view).power_loss(node, held_ms=held_ms, torn=self.torn)
+        return Seen({"lost": dict(lost)})
+
+    async def bites(
+        self,
+        view: View,
+        node: str,
+        chosen: Mapping[str, Any],  # noqa: ARG002  (contract)
+        injection: Injection,
+    ) -> Seen:
+        """See that it is dead; that its disk lost what it should, `apply` has checked."""
+        state = await view.backend.state(node)
+        lost = injection.detail["nodes"].get(node, {}).get("lost", {})
+        wrong = "" if state is NodeState.DEAD else f"{node} is {state}"
+        if self.torn and not wrong and not lost.get("torn"):
+            wrong = f"{node}: no write was under way that could be torn"
+        return Seen({"state": str(state)}, wrong)
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
+        """Start it."""
+        await start_if_dead(view, node, injection)
+
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+        """See that it lives."""
+        return await alive(view, node, injection)
+
+
+class TornWrite(PowerLoss):
+    """A power loss in a write: of the last un-fsynced one only the first half is there.
+
+    Parameters and heal as of power-loss.
+    """
+
+    name = "torn-write"
+    torn = True
+    variants = ({},)

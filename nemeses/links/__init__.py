@@ -1,0 +1,1 @@
+"""Faults of links: partitions, shaped links, held messages."""

@@ -1,0 +1,114 @@
+"""The fault `hold`: messages are held between two nodes, and arrive late or never.
+
+A held message may arrive after an election, or after its sender or its receiver was started again:
+what a network of datagrams may do, and a proxy between two nodes with a stream. Messages are known
+on backends `sim` and `local`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from cluster.backends.base import Link, Probe
+from cluster.names import unknown
+from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refused
+from nemeses.links.link_names import links_of
+from nemeses.required_abilities import lacking, messages_of
+from nemeses.targets import check_keys
+
+MESSAGE_TYPES = (
+    *("VoteRequest", "VoteResponse"),
+    *("BeginQuorumEpochRequest", "BeginQuorumEpochResponse"),
+    *("EndQuorumEpochRequest", "EndQuorumEpochResponse"),
+    *("FetchRequest", "FetchResponse"),
+)
+"""Types that may be named: classes of `cluster.node.kraft.messages`."""
+THEN = ("deliver", "drop")
+
+
+class Hold:
+    """Messages between nodes are kept until the heal delivers them in order (sim, local only).
+
+    Parameters: types (comma text of MESSAGE_TYPES; empty, the default: all messages), links
+    ("n1>n2,n2-n3", "-" for both ways; empty, the default: all links), then ("deliver", the default,
+    or "drop": the heal loses them).
+    """
+
+    name: ClassVar[str] = "hold"
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        check_keys(self.name, parameters, ("types", "links", "then"))
+        if len(nodes) < 2:
+            raise ParameterError(f"{self.name} needs a link: at least 2 nodes")
+        links_of(self.name, parameters.get("links", ""), nodes)
+        types = parameters.get("types", "")
+        if not isinstance(types, str):
+            raise ParameterError(f"types of {self.name} must be text, not {types!r}")
+        for kind in filter(None, types.split(",")):
+            if kind not in MESSAGE_TYPES:
+                raise ParameterError(unknown("type of message", kind, MESSAGE_TYPES))
+        then = parameters.get("then", THEN[0])
+        if then not in THEN:
+            raise ParameterError(unknown(f"then of {self.name}", then, THEN))
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+        """See `Fault.options`."""
+        if len(nodes) < 2:
+            return ()
+        kinds = ("VoteRequest", "VoteResponse", "FetchRequest", "FetchResponse")
+        return tuple({"types": kind, "then": then} for kind in kinds for then in THEN)
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        messages = view.backend.abilities().messages
+        return lacking(view, "messages") if messages is None else await messages.probe()
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """See `Fault.inject`."""
+        nodes = view.backend.nodes
+        self.check(parameters, nodes)
+        messages = view.backend.abilities().messages
+        if messages is None:
+            return refused(self.name, parameters, lacking(view, "messages").reason)
+        named = links_of(self.name, parameters.get("links", ""), nodes)
+        links = named or tuple((a, b) for a in nodes for b in nodes if a != b)
+        types = [kind for kind in parameters.get("types", "").split(",") if kind]
+        with before_acting():  # of an error it undoes what it has done
+            hold = await messages.hold(links, types)
+        ends = dict.fromkeys(end for link in links for end in link)
+        return Injection(
+            self.name,
+            dict(parameters),
+            tuple(ends),
+            verified=False,
+            detail={"hold": hold},
+            links=links,
+            applied=True,
+        )
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.verify`: the hold is in force, whether or not a message came yet."""
+        held = await messages_of(view).held(injection.detail["hold"])
+        if held is None:
+            detail = {**injection.detail, "reason": "nothing is held"}
+            return replace(injection, verified=False, detail=detail)
+        return replace(injection, verified=True)
+
+    async def heal(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.heal`."""
+        deliver = injection.parameters.get("then", THEN[0]) == THEN[0]
+        messages, hold = messages_of(view), injection.detail["hold"]
+        count = await messages.release(hold, deliver=deliver)
+        detail = {"hold": hold, "delivered" if deliver else "dropped": count}
+        over = await messages.held(hold) is None
+        if not over:
+            detail["reason"] = "messages are held still"
+        return replace(injection, verified=over, detail=detail)
+
+    @staticmethod
+    async def release(view: View, injection: Injection, links: Sequence[Link]) -> int:
+        """End the hold on some of its links only and deliver their messages; return how many."""
+        return await messages_of(view).release(injection.detail["hold"], links)

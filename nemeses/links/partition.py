@@ -1,0 +1,294 @@
+"""The fault `partition`: cut directed links in one of the shapes of `nemeses.links.grudges`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cluster.backends.base import (
+    Ability,
+    Backend,
+    BackendError,
+    Link,
+    LinkMeasure,
+    NodeState,
+    Probe,
+)
+from cluster.names import unknown
+from cluster.values import valueclass
+from nemeses.at_once import at_once
+from nemeses.base import (
+    Injection,
+    ParameterError,
+    Parameters,
+    View,
+    before_acting,
+    controllers,
+    measured,
+    others,
+    refused,
+)
+from nemeses.links import grudges
+from nemeses.links.link_names import links_of
+from nemeses.links.shaping import DIRECTIONS as LINK_DIRECTIONS
+from nemeses.links.shaping import LINK_FAULTS
+from nemeses.targets import check_keys, check_target, choose, words_of
+
+SILENCE_S = 0.3
+"""How long a cut link must stay silent to count as cut."""
+WORKS_TIMEOUT_S = 3.0
+"""How long bytes may take over a link that should work; a busy node answers slowly."""
+
+_RETRY_S = 0.05
+
+SHAPES = ("isolate", "halves", "majorities-ring", "bridge", "one-way", "links")
+DIRECTIONS: Mapping[str, tuple[str, ...]] = {
+    "isolate": LINK_DIRECTIONS,
+    "one-way": ("random", "leader-to-follower"),
+}
+"""Shape -> its directions, the default first."""
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "isolate": ("targets", "direction"),
+    "one-way": ("direction",),
+    "links": ("links",),
+}
+"""Shape -> its own parameters."""
+_LEAST_NODES = {"majorities-ring": 3, "bridge": 3}
+_SLOW_MS = 1_000.0
+"""A link with more delay than this is not measured: its bytes arrive after the time-out."""
+
+
+@valueclass
+class _Cut:
+    targets: tuple[str, ...]
+    links: frozenset[Link]
+    reason: str = ""
+    """Why nothing is cut."""
+
+
+class Partition:
+    """Links between nodes are cut; the clients of the harness are never cut off.
+
+    Parameters: `shape`, one of SHAPES (default isolate). With isolate `targets` (default leader):
+    these together against the rest, and `direction`: both (default), outgoing (what they send),
+    incoming. With one-way `direction`: random (default, one random node does not reach another) or
+    leader-to-follower. With links `links`: "n1>n2,n2-n3", "-" for both ways. Which node is on which
+    side is drawn when it is injected.
+    """
+
+    name = "partition"
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        known = dict.fromkeys(key for keys in _KEYS.values() for key in keys)
+        check_keys(self.name, parameters, ("shape", *known))
+        shape = parameters.get("shape", "isolate")
+        if shape not in SHAPES:
+            raise ParameterError(unknown("partition shape", shape, SHAPES))
+        for key in known:
+            if key in parameters and key not in _KEYS.get(shape, ()):
+                raise ParameterError(f"partition shape {shape} has no {key}")
+        directions = DIRECTIONS.get(shape, ())
+        if "direction" in parameters and parameters["direction"] not in directions:
+            raise ParameterError(unknown("direction", parameters["direction"], directions))
+        least = _LEAST_NODES.get(shape, 2)
+        if len(nodes) < least:
+            raise ParameterError(f"partition shape {shape} needs at least {least} nodes")
+        if shape == "links" and not links_of(self.name, parameters.get("links", ""), nodes):
+            raise ParameterError("partition shape links needs links, such as n1>n2,n2-n3")
+        targets = parameters.get("targets", "leader")
+        check_target(targets, nodes)
+        if "all" in words_of(targets):
+            raise ParameterError("partition of all nodes leaves none to cut them off from")
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+        """See `Fault.options`."""
+        leader, one_way = {"shape": "isolate", "targets": "leader"}, {"shape": "one-way"}
+        every: tuple[dict[str, Any], ...] = (
+            leader,
+            {"shape": "isolate", "targets": "random"},
+            *({"shape": shape} for shape in ("halves", "majorities-ring", "bridge")),
+            *({**one_way, "direction": direction} for direction in DIRECTIONS["one-way"]),
+            *({**leader, "direction": direction} for direction in ("outgoing", "incoming")),
+        )
+        return tuple(
+            option for option in every if len(nodes) >= _LEAST_NODES.get(option["shape"], 2)
+        )
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        if len(view.backend.nodes) < 2:
+            return Probe(possible=False, reason="one node has no links", remedy="--nodes 3")
+        return await view.backend.probe(Ability.LINKS)
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """See `Fault.inject`."""
+        nodes = view.backend.nodes
+        self.check(parameters, nodes)
+        with before_acting():
+            cut = await _choose(view, parameters)
+        if not cut.links:
+            return refused(self.name, parameters, cut.reason)
+        links = tuple(sorted(cut.links))
+        detail: dict[str, Any] = {"cut": _names(links)}
+        try:
+            await view.backend.cut_links(cut.links)
+        except BackendError as error:  # some may be cut
+            detail["error"] = str(error)
+        return Injection(
+            self.name,
+            dict(parameters),
+            cut.targets,
+            verified=False,
+            detail=detail,
+            links=links,
+            applied=True,
+        )
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """Measure that the links are silent, and that those that nobody cut still work."""
+        cut = view.backend.links_cut()
+        whole = [link for link in _all_links(view.backend.nodes) if link not in cut]
+        whole = sorted(set(whole) - _barely_passing(view))
+        leaking, broken, unmeasured = await _measure(view.backend, injection.links, whole)
+        detail = {
+            "leaking": _names(leaking),
+            "broken": _names(broken),
+            "unmeasured": _names(unmeasured),
+        }
+        reasons = [injection.detail["error"]] if "error" in injection.detail else []
+        reasons += [f"bytes pass {name}" for name in _names(leaking)]
+        reasons += [f"nothing passes {name}, which is not cut" for name in _names(broken)]
+        reasons += [f"{name} is open" for name in _names(set(injection.links) - cut)]
+        if set(injection.links) <= set(unmeasured):
+            reasons.append("no cut link could be measured, as its nodes do not run")
+        return measured(injection, detail, reasons)
+
+    async def heal(self, view: View, injection: Injection) -> Injection:
+        """Restore the links that no other active partition cuts, and measure that they work."""
+        theirs = {
+            link
+            for other in others(view, injection)
+            if other.fault == self.name
+            for link in other.links
+        }
+        mine = [link for link in injection.links if link not in theirs]
+        await view.backend.restore_links(mine)
+        still_cut = view.backend.links_cut() & set(mine)
+        whole = sorted(set(mine) - _barely_passing(view))
+        _, broken, unmeasured = await _measure(view.backend, (), whole)
+        detail = {
+            "restored": _names(mine),
+            "left_to_others": _names(set(injection.links) & theirs),
+            "broken": _names(broken),
+            "unmeasured": _names(unmeasured),
+        }
+        reasons = [f"nothing passes {name} after the heal" for name in _names(broken)]
+        reasons += [f"{name} is still cut" for name in _names(still_cut)]
+        return measured(replace(injection, detail={}), detail, reasons)
+
+
+async def _choose(view: View, parameters: Parameters) -> _Cut:
+    """Choose the nodes and links that this partition cuts."""
+    backend, shape = view.backend, parameters.get("shape", "isolate")
+    if shape == "links":
+        named = links_of(Partition.name, parameters["links"], backend.nodes)
+        ends = dict.fromkeys(end for link in named for end in link)
+        return _Cut(tuple(ends), frozenset(named))
+    direction = parameters.get("direction", next(iter(DIRECTIONS.get(shape, ())), ""))
+    if shape == "isolate":
+        choice = await choose(view, parameters.get("targets", "leader"), {})
+        links = grudges.isolate(backend.nodes, choice.nodes, direction)
+        return _Cut(choice.nodes, links, choice.reason or "no node is left on the other side")
+    to_follower = direction == "leader-to-follower"
+    # The sides are of voters; who never votes reaches, and is reached from, all of them.
+    among = backend.nodes if shape == "one-way" and not to_follower else controllers(view)
+    if len(among) < _LEAST_NODES.get(shape, 2):
+        return _Cut((), frozenset(), f"{len(among)} voters are too few for {shape}")
+    nodes = tuple(view.random.sample(among, len(among)))
+    if shape == "one-way":
+        source: str | None = nodes[0]
+        if to_follower:
+            source = await view.leader()
+        if source is None:
+            return _Cut((), frozenset(), "no leader is known")
+        target = next(node for node in nodes if node != source)
+        return _Cut((source, target), grudges.one_way([source], [target]))
+    if shape == "halves":
+        return _Cut(nodes[: len(nodes) // 2], grudges.halves(nodes))
+    return _Cut(nodes, (grudges.bridge if shape == "bridge" else grudges.majorities_ring)(nodes))
+
+
+def _barely_passing(view: View) -> set[Link]:
+    """Name the links on which another fault lets nothing pass, or nothing in time."""
+    shaped = [
+        (link, LINK_FAULTS[other.fault].shape(other.parameters))
+        for other in view.active
+        if other.fault in LINK_FAULTS
+        for link in other.links
+    ]
+    slow = [link for link, shape in shaped if shape.loss >= 1.0 or shape.delay_ms > _SLOW_MS]
+    return {end for link in slow for end in (link, link[::-1])}
+
+
+async def _measure(
+    backend: Backend, silent: Iterable[Link], working: Iterable[Link]
+) -> tuple[list[Link], list[Link], list[Link]]:
+    """Measure links that should be silent or work; returns (leaking, broken, unmeasured).
+
+    A link can be measured only between nodes that ran the whole time as the same processes, and
+    while nobody else cuts or restores it.
+    """
+    quiet, whole = list(silent), list(working)
+    before, cut_before = await _running(backend), backend.links_cut()
+    measures = await at_once(
+        [backend.measure_link(link, SILENCE_S) for link in quiet if _both(link, before)]
+        + [_until_works(backend, link) for link in whole if _both(link, before)]
+    )
+    after = await _running(backend)
+    same = {node: process for node, process in before.items() if after.get(node) == process}
+    changed = cut_before ^ backend.links_cut()
+    by_link = dict(
+        zip([link for link in (*quiet, *whole) if _both(link, before)], measures, strict=True)
+    )
+    steady = [link for link in by_link if _both(link, same) and link not in changed]
+    leaking = [
+        link
+        for link in quiet
+        if link in by_link and link not in changed and not by_link[link].silent
+    ]
+    broken = [link for link in steady if link in whole and not by_link[link].works]
+    return leaking, broken, [link for link in (*quiet, *whole) if link not in steady]
+
+
+async def _until_works(backend: Backend, link: Link) -> LinkMeasure:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WORKS_TIMEOUT_S
+    while True:
+        measure = await backend.measure_link(link, max(_RETRY_S, deadline - loop.time()))
+        if measure.works or loop.time() >= deadline:
+            return measure
+        await asyncio.sleep(_RETRY_S)
+
+
+async def _running(backend: Backend) -> dict[str, object]:
+    """Identify the processes of all nodes that run."""
+    return {
+        node: await backend.process(node)
+        for node in backend.nodes
+        if await backend.state(node) is NodeState.RUNNING
+    }
+
+
+def _both(link: Link, nodes: Mapping[str, object]) -> bool:
+    return link[0] in nodes and link[1] in nodes
+
+
+def _all_links(nodes: Sequence[str]) -> list[Link]:
+    return [(a, b) for a in nodes for b in nodes if a != b]
+
+
+def _names(links: Iterable[Link]) -> list[str]:
+    return [f"{source}->{target}" for source, target in sorted(links)]

@@ -1,0 +1,341 @@
+"""Faults of links that still carry packets: loss, delay, reorder, duplicate, bandwidth.
+
+Each shapes the directed links between the nodes that `targets` name and all others, `direction`
+says which way; each measures the links by probe packets of its own, with the fault, shortly before
+the heal, and after it. Several may be in force on one link: of every part the worst one holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from cluster.backends.abilities import LinkShape, ShapeMeasure, Shaping
+from cluster.backends.base import Backend, BackendError, Link, Probe
+from cluster.backends.links.shapes import PERFECT, combine, left_effects, missing_effects
+from cluster.names import unknown
+from nemeses.at_once import at_once
+from nemeses.base import (
+    Injection,
+    ParameterError,
+    Parameters,
+    Refusal,
+    View,
+    before_acting,
+    measured,
+    others,
+    refused,
+)
+from nemeses.targets import check_keys, check_target, choose
+
+DIRECTIONS = ("both", "outgoing", "incoming")
+"""Packets of and to the targets, only what they send, only what they get."""
+_NOT_ZERO = math.ulp(0.0)
+"""The least of what must be above 0."""
+
+MEASURED_LINKS_MAX = 8
+"""More are not measured at once: the measurement would be a load of its own."""
+_HEALED_TIMEOUT_S = 5.0
+_RETRY_S = 0.1
+
+
+class LinkFault:
+    """What the faults of links have in common."""
+
+    name: ClassVar[str]
+    numbers: ClassVar[Mapping[str, tuple[float, float, float]]]
+    """Parameter -> (default, least, most)."""
+
+    def shape(self, parameters: Parameters) -> LinkShape:
+        """Say what these parameters do to a link."""
+        raise NotImplementedError
+
+    def number(self, parameters: Parameters, name: str) -> float:
+        """Read a number of the parameters."""
+        return float(parameters.get(name, self.numbers[name][0]))
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        check_keys(self.name, parameters, ("targets", "direction", *self.numbers))
+        if len(nodes) < 2:
+            raise ParameterError(f"{self.name} needs a link: at least 2 nodes")
+        check_target(parameters.get("targets", "random"), nodes)
+        if parameters.get("direction", "both") not in DIRECTIONS:
+            raise ParameterError(unknown("direction", parameters["direction"], DIRECTIONS))
+        for name, (_, least, most) in self.numbers.items():
+            value = parameters.get(name, least)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ParameterError(f"{name} of {self.name} must be a number, not {value!r}")
+            if not least <= value <= most:
+                low = "above 0 and at most" if least == _NOT_ZERO else f"from {least:g} to"
+                raise ParameterError(f"{name} of {self.name} must be {low} {most:g}, not {value!r}")
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+        """See `Fault.options`: the leader's links both ways and one way, a node's, everybody's."""
+        if len(nodes) < 2:
+            return ()
+        defaults = {name: default for name, (default, _, _) in self.numbers.items()}
+        places: tuple[dict[str, Any], ...] = (
+            {"targets": "leader", "direction": "both"},
+            {"targets": "leader", "direction": "outgoing"},
+            {"targets": "leader", "direction": "incoming"},
+            {"targets": "random", "direction": "both"},
+            {"targets": "all", "direction": "both"},
+        )
+        return tuple({**place, **defaults} for place in places)
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        if len(view.backend.nodes) < 2:
+            return Probe(possible=False, reason="one node has no links", remedy="--nodes 3")
+        shaping = view.backend.abilities().shaping
+        if shaping is None:
+            return Probe(possible=False, reason=_why_not(view.backend))
+        return await shaping.probe(self.shape({}))
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """See `Fault.inject`. A link outlives its nodes: targets may be paused or dead."""
+        backend = view.backend
+        self.check(parameters, backend.nodes)
+        shaping = backend.abilities().shaping
+        if shaping is None:
+            return refused(self.name, parameters, _why_not(backend))
+        with before_acting():
+            choice = await choose(view, parameters.get("targets", "random"), {})
+        if not choice.nodes:
+            return refused(self.name, parameters, choice.reason)
+        direction = parameters.get("direction", "both")
+        links = _links(backend.nodes, choice.nodes, direction)
+        injection = Injection(
+            self.name,
+            dict(parameters),
+            choice.nodes,
+            verified=False,
+            detail={"links": _names(links)},
+            links=links,
+            applied=True,
+        )
+        shapes = {
+            link: combine([self.shape(parameters), *_others(view, injection, link)])
+            for link in links
+        }
+        before = shaping.shaped()
+        try:
+            await shaping.shape(shapes)
+        except BackendError as error:
+            if shaping.shaped() == before:  # what a host refused is remembered (`Shaping.shape`)
+                raise Refusal(str(error)) from error
+            injection = replace(injection, detail={**injection.detail, "error": str(error)})
+        return injection
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """Measure whether the links behave as asked."""
+        sample = _sample(view, injection.links, MEASURED_LINKS_MAX)
+        seen, wrong = await _verify(view.backend, sample)
+        error = injection.detail.get("error")
+        return measured(injection, {"measured": seen}, [error, *wrong] if error else wrong)
+
+    async def heal(self, view: View, injection: Injection) -> Injection:
+        """Give the links what the other faults in force leave them, and measure that.
+
+        One link is measured before: a fault that ended by itself did not bite (`ended_early`).
+        """
+        shaping = view.backend.abilities().shaping
+        assert shaping is not None, "it was injected"
+        last = _sample(view, injection.links, 1)
+        before, gone = await _verify(view.backend, last) if last else ({}, [])
+        others_do = {link: _others(view, injection, link) for link in injection.links}
+        mine = self.shape(injection.parameters)
+        # Not what is in force: of that a heal that failed before has left nothing to look for.
+        was = {link: combine([mine, *shapes]) for link, shapes in others_do.items()}
+        await shaping.shape({link: combine(shapes) for link, shapes in others_do.items()})
+        sample = _sample(view, injection.links, MEASURED_LINKS_MAX)
+        after, left = await _until_healed(view.backend, {link: was[link] for link in sample})
+        detail = {"before_heal": before, "after_heal": after} | (
+            {"ended_early": gone} if gone else {}
+        )
+        return measured(injection, detail, left)
+
+
+class Loss(LinkFault):
+    """Packets are lost at random.
+
+    Parameters: targets, direction, percent (default 20, above 0, up to 100).
+    """
+
+    name = "loss"
+    numbers: ClassVar = {"percent": (20.0, _NOT_ZERO, 100.0)}
+
+    def shape(self, parameters: Parameters) -> LinkShape:
+        """See `LinkFault.shape`."""
+        return LinkShape(loss=self.number(parameters, "percent") / 100)
+
+
+class Delay(LinkFault):
+    """Packets travel longer, with jitter.
+
+    Parameters: targets, direction, delay_ms (default 200, up to 60,000), jitter_ms (default 0).
+    """
+
+    name = "delay"
+    numbers: ClassVar = {
+        "delay_ms": (200.0, _NOT_ZERO, 60_000.0),
+        "jitter_ms": (0.0, 0.0, 60_000.0),
+    }
+
+    def shape(self, parameters: Parameters) -> LinkShape:
+        """See `LinkFault.shape`."""
+        delay_ms = self.number(parameters, "delay_ms")
+        return LinkShape(delay_ms=delay_ms, jitter_ms=self.number(parameters, "jitter_ms"))
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        super().check(parameters, nodes)
+        if self.number(parameters, "jitter_ms") > self.number(parameters, "delay_ms"):
+            raise ParameterError("jitter_ms of delay must not be above delay_ms")
+
+
+class Reorder(LinkFault):
+    """Packets overtake those before them.
+
+    Parameters: targets, direction, percent (default 25, 1 to 50).
+    """
+
+    name = "reorder"
+    numbers: ClassVar = {"percent": (25.0, 1.0, 50.0)}
+
+    def shape(self, parameters: Parameters) -> LinkShape:
+        """See `LinkFault.shape`."""
+        return LinkShape(reorder=self.number(parameters, "percent") / 100)
+
+
+class Duplicate(LinkFault):
+    """Packets arrive twice.
+
+    Parameters: targets, direction, percent (default 20, above 0, up to 100).
+    """
+
+    name = "duplicate"
+    numbers: ClassVar = {"percent": (20.0, _NOT_ZERO, 100.0)}
+
+    def shape(self, parameters: Parameters) -> LinkShape:
+        """See `LinkFault.shape`."""
+        return LinkShape(duplicate=self.number(parameters, "percent") / 100)
+
+
+class Bandwidth(LinkFault):
+    """Links are throttled to a rate.
+
+    Parameters: targets, direction, kbit_s (default 256).
+    """
+
+    name = "bandwidth"
+    numbers: ClassVar = {"kbit_s": (256.0, 16.0, 100_000.0)}
+
+    def shape(self, parameters: Parameters) -> LinkShape:
+        """See `LinkFault.shape`."""
+        return LinkShape(rate_kbit_s=self.number(parameters, "kbit_s"))
+
+
+LINK_FAULTS: Mapping[str, LinkFault] = {
+    fault.name: fault for fault in (Loss(), Delay(), Reorder(), Duplicate(), Bandwidth())
+}
+
+
+def _links(nodes: Sequence[str], targets: Sequence[str], direction: str) -> tuple[Link, ...]:
+    out = {(a, b) for a in targets for b in nodes if a != b}
+    into = {(b, a) for a, b in out}
+    return tuple(sorted({"both": out | into, "outgoing": out, "incoming": into}[direction]))
+
+
+def _others(view: View, injection: Injection, link: Link) -> list[LinkShape]:
+    """List what other faults in force do to a link."""
+    return [
+        LINK_FAULTS[other.fault].shape(other.parameters)
+        for other in others(view, injection)
+        if other.fault in LINK_FAULTS and link in other.links
+    ]
+
+
+def _sample(view: View, links: Sequence[Link], count: int) -> list[Link]:
+    """Choose links to measure: those that no partition cuts, either way."""
+    cut = view.backend.links_cut()
+    whole = [link for link in links if link not in cut and link[::-1] not in cut]
+    return sorted(view.random.sample(whole, min(count, len(whole))))
+
+
+async def _verify(backend: Backend, links: Sequence[Link]) -> tuple[dict[str, Any], list[str]]:
+    """Measure links against the shapes in force: what was seen, and what is wrong."""
+    shaping = _shaping(backend)
+    if not links:
+        return {}, ["no link could be measured, as all are cut"]
+    shaped = shaping.shaped()
+    measures = await at_once([shaping.measure(link) for link in links])
+    seen = dict(zip(links, measures, strict=True))
+    wrong = [
+        f"{_name(link)}: {reason}"
+        for link, measure in seen.items()
+        for reason in missing_effects(
+            shaped.get(link, PERFECT), shaped.get(link[::-1], PERFECT), measure
+        )
+    ]
+    return {_name(link): _json(measure) for link, measure in seen.items()}, wrong
+
+
+async def _until_healed(
+    backend: Backend, was: Mapping[Link, LinkShape]
+) -> tuple[dict[str, Any], list[str]]:
+    """Measure until nothing is left of these shapes; what was held back needs time to arrive."""
+    shaping, loop = _shaping(backend), asyncio.get_running_loop()
+    deadline_s = loop.time() + _HEALED_TIMEOUT_S
+    while True:
+        shaped = shaping.shaped()
+        measures = await at_once([shaping.measure(link) for link in was])
+        seen = dict(zip(was, measures, strict=True))
+        left = [
+            f"{_name(link)}: {reason}"
+            for link, measure in seen.items()
+            for reason in left_effects(
+                was[link],
+                shaped.get(link, PERFECT),
+                shaped.get(link[::-1], PERFECT),
+                measure,
+            )
+        ]
+        if not left or loop.time() >= deadline_s:
+            return {_name(link): _json(measure) for link, measure in seen.items()}, left
+        await asyncio.sleep(_RETRY_S)
+
+
+def _shaping(backend: Backend) -> Shaping:
+    shaping = backend.abilities().shaping
+    assert shaping is not None, "links were shaped"
+    return shaping
+
+
+def _why_not(backend: Backend) -> str:
+    known = backend.abilities().missing.get("shaping")
+    return known or f"backend {backend.name} can shape links only once it is up"
+
+
+def _json(measure: ShapeMeasure) -> dict[str, float]:
+    values = {
+        "round_trip_ms": measure.round_trip_ms,
+        "spread_ms": measure.spread_ms,
+        "lost": measure.lost,
+        "duplicated": measure.duplicated,
+        "overtaking": measure.overtaking,
+        "rate_kbit_s": measure.rate_kbit_s,
+    }
+    return {name: round(value, 4) for name, value in values.items() if value is not None}
+
+
+def _name(link: Link) -> str:
+    return f"{link[0]}->{link[1]}"
+
+
+def _names(links: Iterable[Link]) -> list[str]:
+    return [_name(link) for link in sorted(links)]

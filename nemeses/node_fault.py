@@ -1,0 +1,252 @@
+"""The base of faults that act on single nodes: targets, legality, measuring, healing.
+
+A subclass says what happens to one node (`apply`), what is measured there while the fault bites
+(`bites`) and after it was undone (`undo`, `gone`). Each measurement goes into the history for
+each node, under `detail.nodes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import field, replace
+from typing import Any, ClassVar
+
+from cluster.backends.base import BackendError, NodeState
+from cluster.values import valueclass
+from nemeses.active_faults import applying, hit, keeper
+from nemeses.at_once import at_once
+from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refused
+from nemeses.legality import refusals
+from nemeses.queries import until
+from nemeses.targets import check_keys, check_target, choose
+
+
+@valueclass
+class Seen:
+    """What was measured of one node."""
+
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-able."""
+    wrong: str = ""
+    """Why the measurement does not verify the fault or its heal; empty when it does."""
+    violation: Mapping[str, str] | None = None
+    """{"kind", "explanation"} of behaviour that the fault saw and no correct node shows."""
+
+
+Act = Callable[[str], Awaitable[Seen]]
+
+_families: dict[str, str] = {}
+"""Fault -> its family."""
+
+
+class NodeFault:
+    """See the module."""
+
+    name: ClassVar[str]
+    family: ClassVar[str] = ""
+    """Faults of one family cannot act on one node at once: they would undo each other. Not given:
+    its name."""
+    keys: ClassVar[tuple[str, ...]] = ()
+    """Parameters beside `targets`."""
+    favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority")
+    """Targets that a random schedule chooses from."""
+    variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    """Other parameters that it chooses from."""
+    may_end_node: ClassVar[bool] = False
+    """Whether a correct node may end itself over it (`nodes.agreement` excuses such a death)."""
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls):
+            _families[cls.name] = cls.family or cls.name
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        check_keys(self.name, parameters, ("targets", *self.keys))
+        check_target(parameters.get("targets", "random"), nodes)
+        self.check_own(parameters)
+
+    def check_own(self, parameters: Parameters) -> None:
+        """Raise ParameterError for wrong parameters other than `targets`."""
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+        """See `Fault.options`."""
+        targets = [t for t in self.favourites if not (t == "minority" and len(nodes) < 3)]
+        return tuple({"targets": t, **variant} for t in targets for variant in self.variants)
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """See `Fault.inject`."""
+        self.check(parameters, view.backend.nodes)
+        with before_acting():
+            unable = {**await refusals(self.name, view.backend), **self._taken_nodes(view)}
+            choice = await choose(view, parameters.get("targets", "random"), unable)
+        if not choice.nodes:
+            return refused(self.name, parameters, choice.reason)
+        taken = self._taken_nodes(view)  # another one may have been quicker than the choice
+        reasons = [taken[node] for node in choice.nodes if node in taken]
+        if reason := "; ".join(reasons) or self.too_much(view, choice.nodes):
+            return refused(self.name, parameters, reason)
+        with applying(view, self.name, choice.nodes):
+            return await self._act(view, choice.nodes, parameters)
+
+    async def _act(self, view: View, nodes: tuple[str, ...], parameters: Parameters) -> Injection:
+        with before_acting():
+            chosen = await self.choose_details(view, nodes, parameters)
+        seen = await on_each(nodes, lambda node: self.apply(view, node, chosen[node]))
+        detail: dict[str, Any] = {"nodes": _details(seen), "chosen": chosen}
+        if self.may_end_node:
+            detail["may_end_node"] = True
+        return _judge(
+            Injection(self.name, dict(parameters), nodes, verified=False, applied=True),
+            detail,
+            seen,
+        )
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.verify`."""
+        chosen = injection.detail["chosen"]
+        reason = injection.detail.get("reason")
+        seen = await on_each(
+            injection.targets, lambda node: self.bites(view, node, chosen[node], injection)
+        )
+        detail = {**injection.detail, "nodes": _merge(injection.detail["nodes"], _details(seen))}
+        return _judge(injection, detail, seen, reason)
+
+    async def heal(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.heal`."""
+
+        async def undo(node: str) -> Seen:
+            await self.undo(view, node, injection)
+            return await self.gone(view, node, injection)
+
+        seen = await on_each(injection.targets, undo)
+        detail: dict[str, Any] = {"nodes": _details(seen), "chosen": injection.detail["chosen"]}
+        if self.may_end_node:
+            detail["may_end_node"] = True
+        return _judge(injection, detail, seen)
+
+    def too_much(self, view: View, nodes: tuple[str, ...]) -> str:  # noqa: ARG002
+        """Say why no quorum can survive this; empty when it can."""
+        return ""
+
+    async def choose_details(
+        self,
+        view: View,  # noqa: ARG002  (some draw)
+        nodes: tuple[str, ...],
+        parameters: Parameters,
+    ) -> dict[str, dict[str, Any]]:
+        """Return the details for each node, JSON-able. Random draws belong here, in order.
+
+        Raises BackendError where it must not happen to them now.
+        """
+        own = {key: value for key, value in parameters.items() if key != "targets"}
+        return dict.fromkeys(nodes, own)
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Hit one node."""
+        raise NotImplementedError
+
+    async def bites(
+        self, view: View, node: str, chosen: Mapping[str, Any], injection: Injection
+    ) -> Seen:
+        """Measure whether it bites there."""
+        raise NotImplementedError
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
+        """Undo what is left of it on one node; BackendError when that is not possible."""
+        raise NotImplementedError
+
+    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+        """Measure that nothing is left of it."""
+        raise NotImplementedError
+
+    def _taken_nodes(self, view: View) -> dict[str, str]:
+        return {
+            node: f"{fault} acts on it already"
+            for fault, node in sorted(hit(view))
+            if _families.get(fault) == _families[self.name]
+        }
+
+
+async def on_each(nodes: Iterable[str], act: Act) -> dict[str, Seen]:
+    """Act on all nodes at once; an error of the backend is reported as what is wrong there."""
+
+    async def guarded(node: str) -> tuple[str, Seen]:
+        try:
+            return node, await act(node)
+        except BackendError as error:
+            return node, Seen(wrong=str(error))
+
+    return dict(await at_once(guarded(node) for node in nodes))
+
+
+async def start_if_dead(view: View, node: str, injection: Injection) -> None:
+    """Start a node that is dead, unless another fault holds it down.
+
+    Raises BackendError when it does not come up.
+    """
+    if await view.backend.state(node) is NodeState.DEAD and not keeper(view, node, injection):
+        await view.backend.start(node)
+
+
+async def alive(view: View, node: str, injection: Injection) -> Seen:
+    """Measure that the node is not dead, or that another fault holds it down."""
+    state = await view.backend.state(node)
+    if state is not NodeState.DEAD:
+        return Seen({"state": str(state)})
+    other = keeper(view, node, injection)
+    detail = {"state": str(state)} | ({"left_to": other} if other else {})
+    return Seen(detail, "" if other else f"{node} is dead")
+
+
+async def ended_itself(view: View, node: str, incarnation: int, timeout_s: float) -> bool:
+    """Whether that life of the node ends unasked: by itself, and not by another fault's kill."""
+
+    async def noticed() -> bool | None:
+        deaths = view.backend.unexpected_deaths()
+        return (
+            any((death.node, death.incarnation) == (node, incarnation) for death in deaths) or None
+        )
+
+    return await until(noticed, timeout_s) is True
+
+
+def number_of(
+    parameters: Parameters, fault: str, name: str, default: float, low: float, high: float
+) -> float:
+    """Read a number of a plan within bounds: ParameterError."""
+    value = parameters.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise ParameterError(
+            f"{name} of {fault} must be a number from {low:g} to {high:g}, not {value!r}"
+        )
+    return value
+
+
+def _details(seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
+    return {node: dict(measured.detail) for node, measured in seen.items()}
+
+
+def _merge(
+    before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    return {node: {**before.get(node, {}), **detail} for node, detail in now.items()}
+
+
+def _judge(
+    injection: Injection,
+    detail: dict[str, Any],
+    seen: Mapping[str, Seen],
+    before: str | None = None,
+) -> Injection:
+    wrong = [before] if before else []
+    wrong += [measured.wrong for measured in seen.values() if measured.wrong]
+    violations = [
+        {"node": node, **measured.violation}
+        for node, measured in seen.items()
+        if measured.violation is not None
+    ]
+    if wrong:
+        detail["reason"] = "; ".join(wrong)
+    if violations:
+        detail["violations"] = [*detail.get("violations", []), *violations]
+    return replace(injection, verified=not wrong, detail=detail)

@@ -1,0 +1,1 @@
+"""Faults of processes and of the containers and limits that they live in."""

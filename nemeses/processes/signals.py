@@ -1,0 +1,308 @@
+"""Faults of processes: kill, stop, pause and restart.
+
+All act on nodes that are named by `targets` (`nemeses.targets`), all of them at once, and
+are measured by what the operating system says of the processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Any, ClassVar, get_args
+
+from cluster.backends.abilities import Keep
+from cluster.backends.base import Ability, Backend, BackendError, NodeState, Probe, ProcessIdentity
+from cluster.names import unknown
+from nemeses.active_faults import keeper
+from nemeses.at_once import at_once
+from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refused
+from nemeses.legality import GRACEFUL_RESTART, refusals
+from nemeses.targets import check_keys, check_target, choose
+
+
+class ProcessFault:
+    """What they have in common."""
+
+    name: ClassVar[str]
+    ability: ClassVar[Ability]
+    state: ClassVar[NodeState]
+    """State of a target, as the operating system reports it, while the fault is in force."""
+    leftover: ClassVar[NodeState]
+    """What it shows of a target that is not healed."""
+    keys: ClassVar[tuple[str, ...]] = ("targets",)
+    favourites: ClassVar[tuple[str, ...]]
+    """Targets that a random schedule chooses from."""
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        check_keys(self.name, parameters, self.keys)
+        check_target(parameters.get("targets", "random"), nodes)
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+        """See `Fault.options`."""
+        no_minority = len(nodes) < 3
+        return tuple(
+            {"targets": target}
+            for target in self.favourites
+            if not (target == "minority" and no_minority)
+        )
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        return await view.backend.probe(self.ability)
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """See `Fault.inject`."""
+        self.check(parameters, view.backend.nodes)
+        if reason := self.lacking(view, parameters):
+            return refused(self.name, parameters, reason)
+        backend = view.backend
+        with before_acting():
+            unable = await refusals(self.rule(parameters), backend)
+            choice = await choose(view, parameters.get("targets", "random"), unable)
+            before = {node: _name(await backend.process(node)) for node in choice.nodes}
+        if not choice.nodes:
+            return refused(self.name, parameters, choice.reason)
+        errors = await _for_each(choice.nodes, lambda node: self.apply(backend, node, parameters))
+        detail = {"processes_before": before, **self.extra_detail(backend, parameters)}
+        if errors:
+            detail["errors"] = errors
+        return Injection(
+            self.name, dict(parameters), choice.nodes, verified=False, detail=detail, applied=True
+        )
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.verify`."""
+        states = {node: await view.backend.state(node) for node in injection.targets}
+        after = {node: _name(await view.backend.process(node)) for node in injection.targets}
+        wrong = [
+            f"{node} is {state}" for node, state in states.items() if state is not self.state
+        ] + self.complaints(injection, after)
+        detail = {**injection.detail, "processes_after": after}
+        return _measure(replace(injection, detail=detail), states, wrong)
+
+    async def heal(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.heal`."""
+        dead = self.leftover is NodeState.DEAD
+        held = {node for node in injection.targets if dead and keeper(view, node, injection)}
+
+        async def undo(node: str) -> None:
+            if node not in held:
+                await self.undo(view.backend, node, injection)
+
+        errors = await _for_each(injection.targets, undo)
+        states = {node: await view.backend.state(node) for node in injection.targets}
+        wrong = [
+            errors.get(node, f"{node} is {state}")
+            for node, state in states.items()
+            if node in errors or (state is self.leftover and node not in held)
+        ]
+        return _measure(injection, states, wrong)
+
+    def lacking(self, view: View, parameters: Parameters) -> str:  # noqa: ARG002  (kill's depends)
+        """Say which ability these parameters need that is not here; empty when none."""
+        return ""
+
+    def extra_detail(self, backend: Backend, parameters: Parameters) -> dict[str, Any]:  # noqa: ARG002
+        """Return more of an injection's detail for the history."""
+        return {}
+
+    def rule(self, parameters: Parameters) -> str:  # noqa: ARG002  (restart's depends on them)
+        """Name the row of the legality table."""
+        return self.name
+
+    async def apply(self, backend: Backend, node: str, parameters: Parameters) -> None:
+        """Hit one node."""
+        raise NotImplementedError
+
+    async def undo(self, backend: Backend, node: str, injection: Injection) -> None:  # noqa: ARG002
+        """Undo what is left of it on one node: start it if it is dead."""
+        if await backend.state(node) is NodeState.DEAD:
+            await backend.start(node)
+
+    def complaints(self, injection: Injection, after: dict[str, str | None]) -> list[str]:  # noqa: ARG002
+        """Say what is wrong about the processes that the targets have now."""
+        return []
+
+
+KEEPS = get_args(Keep)
+EVERYTHING = "everything"
+
+
+class Kill(ProcessFault):
+    """Nodes are killed (SIGKILL); the heal starts them again and waits until they answer.
+
+    Parameters: targets (default random); keep: what survives of writes that were not fsynced, "any"
+    (of each file some prefix), "nothing" or "everything". Not given: what a kill does here by
+    itself, which the detail names (`keeps`). A real SIGKILL keeps everything.
+    """
+
+    name = "kill"
+    ability = Ability.PROCESSES
+    state = NodeState.DEAD
+    leftover = NodeState.DEAD
+    keys = ("targets", "keep")
+    favourites = ("leader", "random", "minority", "majority", "all")
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        super().check(parameters, nodes)
+        keep = parameters.get("keep", "any")
+        if keep not in KEEPS:
+            raise ParameterError(unknown("keep of kill", keep, KEEPS))
+
+    def lacking(self, view: View, parameters: Parameters) -> str:
+        """A backend that kills a process only cannot lose what the process wrote."""
+        keep = parameters.get("keep", EVERYTHING)
+        if keep == EVERYTHING or view.backend.abilities().crashes is not None:
+            return ""
+        way = "; power-loss does" if keep == "nothing" else ""
+        return f"a kill on backend {view.backend.name} cannot keep {keep} of unsynced writes{way}"
+
+    def extra_detail(self, backend: Backend, parameters: Parameters) -> dict[str, Any]:
+        """See `ProcessFault.extra_detail`."""
+        crashes = backend.abilities().crashes
+        by_itself = EVERYTHING if crashes is None else crashes.keeps
+        return {"keeps": parameters.get("keep", by_itself)}
+
+    async def apply(self, backend: Backend, node: str, parameters: Parameters) -> None:
+        """Kill it; returns when it is gone."""
+        crashes = backend.abilities().crashes
+        if crashes is not None and "keep" in parameters:
+            await crashes.kill(node, parameters["keep"])
+        else:
+            await backend.kill(node)
+
+
+class Stop(ProcessFault):
+    """Nodes are asked to end (SIGTERM) and stay down until the heal, which starts them again.
+
+    Parameters: targets (default random). A node hands its leadership over and brings its disk up to
+    date first: it bit when the process has ended.
+    """
+
+    name = "stop"
+    ability = Ability.PROCESSES
+    state = NodeState.DEAD
+    leftover = NodeState.DEAD
+    favourites = ("leader", "random", "minority", "majority", "all")
+
+    async def apply(self, backend: Backend, node: str, parameters: Parameters) -> None:  # noqa: ARG002
+        """Ask it; returns when it was asked."""
+        await backend.terminate(node)
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.verify`. Waits for the ends."""
+        await _for_each(injection.targets, lambda node: _end(view.backend, node, injection))
+        return await super().verify(view, injection)
+
+    async def undo(self, backend: Backend, node: str, injection: Injection) -> None:
+        """Wait for its end, if it has not come yet, and start it."""
+        await _end(backend, node, injection)
+        await super().undo(backend, node, injection)
+
+
+async def _end(backend: Backend, node: str, injection: Injection) -> None:
+    """Wait for the process that was asked to end; asked again, it goes on as it began."""
+    if _name(await backend.process(node)) == injection.detail["processes_before"][node]:
+        await backend.stop(node)
+
+
+class Pause(ProcessFault):
+    """Nodes are stopped (SIGSTOP) and go on at the heal (SIGCONT).
+
+    Parameters: targets (default random).
+    """
+
+    name = "pause"
+    ability = Ability.SIGNALS
+    state = NodeState.PAUSED
+    leftover = NodeState.PAUSED
+    favourites = ("leader", "random", "minority", "majority")
+
+    async def apply(self, backend: Backend, node: str, parameters: Parameters) -> None:  # noqa: ARG002
+        """Stop it; returns when the operating system shows it stopped."""
+        await backend.pause(node)
+
+    async def undo(self, backend: Backend, node: str, injection: Injection) -> None:  # noqa: ARG002
+        """Continue it if it is paused; a node that died meanwhile is another fault's."""
+        if await backend.state(node) is NodeState.PAUSED:
+            await backend.resume(node)
+
+
+class Restart(ProcessFault):
+    """Nodes are ended and started again at once; several together, not in turn.
+
+    Parameters: targets (default random); graceful (default false): SIGTERM, else SIGKILL.
+    Heal starts what a failed restart left dead.
+    """
+
+    name = "restart"
+    ability = Ability.PROCESSES
+    state = NodeState.RUNNING
+    leftover = NodeState.DEAD
+    keys = ("targets", "graceful")
+    favourites = ("leader", "random", "minority")
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        super().check(parameters, nodes)
+        graceful = parameters.get("graceful", False)
+        if not isinstance(graceful, bool):
+            raise ParameterError(f"graceful of restart must be true or false, not {graceful!r}")
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+        """See `Fault.options`."""
+        return tuple(
+            {**option, "graceful": graceful}
+            for option in super().options(nodes)
+            for graceful in (False, True)
+        )
+
+    def rule(self, parameters: Parameters) -> str:
+        """Graceful needs more of a node."""
+        return GRACEFUL_RESTART if parameters.get("graceful") else self.name
+
+    async def apply(self, backend: Backend, node: str, parameters: Parameters) -> None:
+        """End it, start it; returns when it answers."""
+        if parameters.get("graceful"):
+            await backend.stop(node)
+        else:
+            await backend.kill(node)
+        await backend.start(node)
+
+    def complaints(self, injection: Injection, after: dict[str, str | None]) -> list[str]:
+        """Check that every target runs as a new process."""
+        before = injection.detail["processes_before"]
+        return [
+            f"{node} is the same process as before"
+            for node in injection.targets
+            if before[node] == after[node]
+        ]
+
+
+async def _for_each(nodes: Iterable[str], act: Callable[[str], Awaitable[None]]) -> dict[str, str]:
+    """Act on all nodes at once; returns what went wrong, by node."""
+
+    async def guarded(node: str) -> tuple[str, str] | None:
+        try:
+            await act(node)
+        except BackendError as error:
+            return node, str(error)
+        return None
+
+    results = await at_once(guarded(node) for node in nodes)
+    return dict(result for result in results if result is not None)
+
+
+def _measure(injection: Injection, states: dict[str, NodeState], wrong: Iterable[str]) -> Injection:
+    detail = {key: value for key, value in injection.detail.items() if key != "reason"}
+    detail["states"] = {node: str(state) for node, state in states.items()}
+    reason = "; ".join(wrong)
+    if reason:
+        detail["reason"] = reason
+    return replace(injection, verified=not reason, detail=detail)
+
+
+def _name(process: ProcessIdentity | None) -> str | None:
+    return None if process is None else f"{process.pid}:{process.started}"

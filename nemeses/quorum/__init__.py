@@ -1,0 +1,1 @@
+"""Faults of the quorum: changed voters, resigned leaders, snapshots."""

@@ -1,0 +1,94 @@
+"""SQL over the catalogue and over what is stored of each run, by DuckDB: in this process, no JVM.
+
+| table | rows |
+|---|---|
+| `runs`, `checks` | those of `results.catalogue.rows` |
+| `operations`, `events`, `records` | of all these runs (`results.store.tables`), read where they
+lie |
+| `latencies`, `windows`, `recoveries` | by active fault (`results.catalogue.fault_figures`) |
+
+A query reads these tables and nothing else. Arrow reads their files, so that DuckDB needs none:
+files, the network and the loading of extensions are switched off before the query begins. A folder
+that DuckDB may read it may write as well (`COPY ... TO`, `ATTACH`), so it is allowed none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
+
+from results.catalogue.fault_figures import SCHEMAS, figure_tables
+from results.catalogue.rows import Entry, checks_table, runs_table
+from results.store.tables import (
+    EVENTS_FILE,
+    EVENTS_SCHEMA,
+    OPERATIONS_FILE,
+    OPERATIONS_SCHEMA,
+    RECORDS_FILE,
+    RECORDS_SCHEMA,
+)
+
+STORED = {
+    "operations": (OPERATIONS_FILE, OPERATIONS_SCHEMA),
+    "events": (EVENTS_FILE, EVENTS_SCHEMA),
+    "records": (RECORDS_FILE, RECORDS_SCHEMA),
+}
+"""By table: its file in a run's folder, and its columns."""
+
+
+class QueryError(ValueError):
+    """The query cannot be answered; one line."""
+
+
+def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
+    """Answer one query. Raises QueryError, also where DuckDB is not installed."""
+    tables: dict[str, Any] = {"runs": runs_table(entries), "checks": checks_table(entries)}
+    for name, (file, schema) in STORED.items():
+        paths = [entry.store.parquet_path.absolute() / file for entry in entries]
+        files = [str(path) for path in paths if path.is_file()]
+        tables[name] = files_as_table(files, schema, pafs.LocalFileSystem())
+    return answer(sql, tables | figure_tables(entries if _names_any(sql) else ()))
+
+
+def files_as_table(
+    files: Sequence[str], schema: pa.Schema, filesystem: pafs.FileSystem
+) -> ds.Dataset:
+    """Return Parquet files as one table with these columns, which is read when it is asked."""
+    plain = pa.schema([(field.name, _plain(field.type)) for field in schema])
+    return ds.dataset(files, plain, format="parquet", filesystem=filesystem)
+
+
+def answer(sql: str, tables: Mapping[str, Any]) -> pa.Table:
+    """Answer a query over tables and data sets of Arrow. Raises QueryError."""
+    try:
+        import duckdb  # noqa: PLC0415  (an extra: nothing else needs it)
+    except ImportError as error:
+        raise QueryError(
+            "queries need DuckDB, which is not installed: pip install duckdb"
+        ) from error
+    try:
+        with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+            for name, table in tables.items():
+                connection.register(name, table)
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
+            found = connection.sql(sql)
+            if found is None:
+                raise QueryError("this is no query: it gives no table")
+            result: pa.Table = found.to_arrow_table()
+            return result
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise QueryError(" ".join(str(error).split())[:500]) from error
+
+
+def _names_any(sql: str) -> bool:
+    """Whether a query may name a table of figures, which are computed for it."""
+    return any(name in sql.lower() for name in SCHEMAS)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind

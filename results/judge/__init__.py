@@ -1,0 +1,1 @@
+"""Judging stored runs and lone files: in this process, or by Spark."""

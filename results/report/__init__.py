@@ -1,0 +1,1 @@
+"""A run's report: page, story, pictures and JUnit."""

@@ -1,0 +1,115 @@
+"""The report's chart over time as data: leaders and faults, percentiles, throughput.
+
+The page's script draws it (`templates/chart.js`), with a dot for each operation from the columns
+that the page holds (`results.report.packed`). Colours are names of CSS variables, which have a
+value in the page's light and one in its dark scheme. Texts come from a run, and are drawn as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from checkers.history import Event, Operation
+from checkers.history.recorded import end_of, notes_of
+from checkers.runs.faults import FaultSpan, Reign, fault_spans
+from results.report.leaders import Overlap, overlap_text, overlaps
+from results.report.points import Floats, percentiles, throughput
+from results.report.templating import shorten
+
+_NS = 1e9
+BARS_MAX = 2_000
+"""Reigns and faults that are drawn, of each; the table of faults and the journal have the rest."""
+_TEXT_MAX = 60
+_FAULT_ROLES = ("--fault1", "--fault2", "--fault3", "--fault4")
+
+
+def over_time(
+    events: Sequence[Event],
+    operations: Sequence[Operation],
+    nodes: Sequence[str],
+    ruled: Sequence[Reign],
+) -> dict[str, Any]:
+    """Return what the chart draws beside the operations, in seconds since the run began."""
+    duration_ns = max(0, end_of(events))
+    spans = fault_spans(notes_of(events))[:BARS_MAX]
+    ruled = ruled[:BARS_MAX]
+    lines = percentiles(operations, duration_ns)
+    rates = throughput(operations, events, duration_ns)
+    return {
+        "duration_s": max(duration_ns / _NS, 0.001),
+        "lanes": _lanes(nodes, spans, ruled),
+        "bars": [
+            *map(_reign_bar, ruled),
+            *(bar for overlap in overlaps(ruled)[:BARS_MAX] for bar in _overlap_bars(overlap)),
+            *_fault_bars(spans, duration_ns),
+        ],
+        "bucket_s": rates.bucket_s,
+        "p50_ms": _numbers(lines.p50_ms),
+        "p99_ms": _numbers(lines.p99_ms),
+        "rates": {str(kind): _numbers(values) for kind, values in rates.rate.items()},
+    }
+
+
+def _lanes(nodes: Sequence[str], spans: Sequence[FaultSpan], ruled: Sequence[Reign]) -> list[str]:
+    """Rows of the strip from the top: nodes, then faults."""
+    names = list(nodes) + [reign.node for reign in ruled] + [span.fault for span in spans]
+    return list(dict.fromkeys(_text(name) for name in names))
+
+
+def _reign_bar(reign: Reign) -> dict[str, Any]:
+    return {
+        "lane": _text(reign.node),
+        "from": reign.begin_ns / _NS,
+        "to": reign.end_ns / _NS,
+        "text": f"epoch {reign.epoch}",
+        "title": f"{_text(reign.node)} says that it leads epoch {reign.epoch}",
+        "colour": "--leader",
+        "band": False,
+    }
+
+
+def _overlap_bars(overlap: Overlap) -> list[dict[str, Any]]:
+    """Mark in the lane of each node that said so that another one said so, too."""
+    title = overlap_text(overlap)
+    return [
+        {
+            "lane": _text(reign.node),
+            "from": overlap.begin_ns / _NS,
+            "to": overlap.end_ns / _NS,
+            "text": "",
+            "title": title,
+            "colour": "--overlap",
+            "band": False,
+        }
+        for reign in overlap.ruled
+    ]
+
+
+def _fault_bars(spans: list[FaultSpan], duration_ns: int) -> list[dict[str, Any]]:
+    names = sorted({span.fault for span in spans})
+    colours = {name: _FAULT_ROLES[at % len(_FAULT_ROLES)] for at, name in enumerate(names)}
+    return [
+        {
+            "lane": _text(span.fault),
+            "from": span.begin_ns / _NS,
+            "to": (duration_ns if span.end_ns is None else span.end_ns) / _NS,
+            "text": _text(", ".join(span.targets)) + ("" if span.verified else " (did not bite)"),
+            "title": f"{_text(span.fault)} on {_text(', '.join(span.targets)) or 'nothing'}"
+            + ("" if span.healed else ", never measured to be healed"),
+            "colour": colours[span.fault] if span.verified else "--fail",
+            "band": span.verified and span.end_ns != span.begin_ns,
+        }
+        for span in spans
+    ]
+
+
+def _numbers(values: Floats) -> list[float | None]:
+    """Return numbers as JSON has them, to four digits after the point."""
+    return [None if np.isnan(value) else round(value, 4) for value in values.tolist()]
+
+
+def _text(value: str) -> str:
+    return shorten(value, _TEXT_MAX)
