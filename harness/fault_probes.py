@@ -51,6 +51,8 @@ NO_REMEDY = "none here; --skip-impossible runs a plan without it"
 class TrialView:
     """The view of a probe (`nemeses.base.View`): a cluster without a leader."""
 
+    bound_s = PROBE_BOUND_S
+
     def __init__(self, backend: Backend, controllers: tuple[str, ...]) -> None:
         """`controllers`: those of the plan, of which the cluster may have fewer."""
         self.backend = backend

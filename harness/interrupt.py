@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 from harness import output
+from harness.blocked_loop import hurry
 
 T = TypeVar("T")
 
@@ -51,6 +52,7 @@ async def _supervise(work: Coroutine[Any, Any, T], on_signal: Callable[[int], No
 
     def asked(number: int) -> None:
         loop.call_soon_threadsafe(stop_once if number == signal.SIGHUP else stop)
+        hurry()
 
     def left() -> None:
         loop.call_soon_threadsafe(stop_once)

@@ -77,7 +77,7 @@ class RunView:
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """See `nemeses.base.controllers`."""
+        """See `nemeses.base.View`."""
         return self._observer.nodes
 
     async def leader(self) -> str | None:

@@ -84,6 +84,14 @@ class View(Protocol):
     def active(self) -> list[Injection]:
         """Injections that are applied and not yet healed, oldest first; `drive` keeps it."""
 
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """Nodes that can be voters."""
+
+    @property
+    def bound_s(self) -> float | None:
+        """Bound on each call of a fault or of the backend; None: it has none."""
+
     async def leader(self) -> str | None:
         """Find the leader of the quorum by the freshest answer of the nodes, None if unknown.
 
@@ -92,18 +100,6 @@ class View(Protocol):
 
     async def partition_leader(self) -> str | None:
         """Find the broker that leads most topic partitions, None if unknown; else as `leader`."""
-
-
-def bound_s(view: View) -> float | None:
-    """Bound on each call of a fault in seconds: the `bound_s` of the view; None: it has none."""
-    bound: float | None = getattr(view, "bound_s", None)
-    return bound
-
-
-def controllers(view: View) -> tuple[str, ...]:
-    """Name the nodes that can be voters: the `controllers` of the view if it has any, else all."""
-    named: tuple[str, ...] = getattr(view, "controllers", view.backend.nodes)
-    return named
 
 
 @runtime_checkable
@@ -128,7 +124,7 @@ class Fault(Protocol):
 
         Raises Refusal, or ParameterError, before it has done anything. After any other error it
         counts as applied, and `heal` gets an Injection of which only the parameters are known:
-        every node is a target, and the detail holds the reason alone.
+        every node is a target, every link its own, and the detail holds the reason alone.
         """
 
     async def verify(self, view: View, injection: Injection) -> Injection:
@@ -174,8 +170,6 @@ __all__ = [
     "Refusal",
     "View",
     "before_acting",
-    "bound_s",
-    "controllers",
     "measured",
     "others",
     "refused",

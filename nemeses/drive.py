@@ -6,13 +6,13 @@ the others. Calls may overlap as long as no injection is healed twice at once.
 
 An injection that raised has acted in whole, in part or not at all. `heal_all` finds cut and shaped
 links, paused and dead nodes by itself, but no clock, disk, limit or voter, and nothing that a
-package's fault did. So it counts as applied, to every node, until its own heal measures that it is
-gone; a heal that asks for what was never noted raises, and the fault is then reported as not
-healed. Only a Refusal, or parameters that are refused, say that nothing was done: the faults here
-raise no other error that a true run can meet, since each catches what a backend raises, before it
-acts (`before_acting`) and while it does.
+package's fault did. So it counts as applied, to every node and link, until its own heal measures
+that it is gone; a heal that asks for what was never noted raises, and the fault is then reported as
+not healed. Only a Refusal, or parameters that are refused, say that nothing was done: the faults
+here raise no other error that a true run can meet, since each catches what a backend raises, before
+it acts (`before_acting`) and while it does.
 
-Each call of a fault is ended at a bound (`base.bound_s`), since one of a package may wait for ever.
+Each call of a fault is ended at a bound (`View.bound_s`), since one of a package may wait for ever.
 An injection that was ended so counts like one that raised. What ran out of time is not called
 again, or a short run would take hours to end: its kind is refused from then on, and an injection
 whose heal did not end stays not healed.
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -35,7 +36,6 @@ from nemeses.base import (
     Parameters,
     Refusal,
     View,
-    bound_s,
     others,
     refused,
 )
@@ -108,7 +108,9 @@ async def _apply(view: View, name: str, parameters: Parameters) -> tuple[Injecti
         if isinstance(error, OutOfTimeError):
             hung[name] = reason
         injection = refused(name, parameters, f"{reason}, perhaps after it acted")
-        return replace(injection, targets=view.backend.nodes, applied=True), False
+        nodes = view.backend.nodes
+        every_link = tuple(permutations(nodes, 2))
+        return replace(injection, targets=nodes, links=every_link, applied=True), False
     # Verified, or with targets, it did something, whatever it says of that.
     did = injection.applied or injection.verified or bool(injection.targets)
     return replace(injection, applied=did), True
@@ -175,13 +177,15 @@ async def start_ended(view: View) -> tuple[Injection, ...]:
     found, failed = [], []
     for node, incarnation in sorted(_failed_late.get(backend, ())):
         ended = backend.incarnation(node) == incarnation and not held_down(view, node)
-        if not ended or await backend.state(node) is not NodeState.DEAD:
+        if not ended:
             continue
-        found.append(node)
         try:
+            if await _call(view, backend.state(node)) is not NodeState.DEAD:
+                continue
             await _call(view, backend.start(node))
         except Exception as error:  # noqa: BLE001  (as in `inject`)
-            failed.append(f"{node} had ended: {_reason(error)}")
+            failed.append(f"{node} may have ended: {_reason(error)}")
+        found.append(node)
     return _swept(found, failed)
 
 
@@ -208,7 +212,12 @@ async def _sweep(view: View) -> tuple[Injection, ...]:
         perfect = dict.fromkeys(shaped, LinkShape())
         await undo(nodes, "links were shaped", shaping.shape(perfect))
     for node in backend.nodes:
-        state = await backend.state(node)
+        try:
+            state = await _call(view, backend.state(node))
+        except Exception as error:  # noqa: BLE001  (as in `inject`)
+            found.append(node)
+            failed.append(f"{node}: {_reason(error, 'the look at its state')}")
+            continue
         if state is NodeState.PAUSED:
             await undo(node, "was paused", backend.resume(node))
         elif (
@@ -251,8 +260,8 @@ async def _measure(
 
 async def _call(view: View, work: Awaitable[T]) -> T:
     """Await what a fault or the backend does, within the bound: OutOfTimeError."""
-    bound, doing = bound_s(view), not_cancelled(work)
-    return await (doing if bound is None else do_at_once(doing, bound))
+    doing = not_cancelled(work)
+    return await (doing if view.bound_s is None else do_at_once(doing, view.bound_s))
 
 
 def _checked(answer: object) -> Injection:

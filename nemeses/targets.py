@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from cluster.backends.base import NodeState
 from cluster.names import unknown
 from cluster.values import valueclass
-from nemeses.base import ParameterError, Parameters, View, controllers
+from nemeses.base import ParameterError, Parameters, View
 
 TARGETS = (
     *("leader", "follower", "followers", "partition-leader", "random", "minority", "majority"),
@@ -73,7 +73,7 @@ async def choose(view: View, target: str, refused: Mapping[str, str]) -> Choice:
 
 
 async def _choose_word(view: View, target: str, refused: Mapping[str, str]) -> Choice:
-    voters = controllers(view)
+    voters = view.controllers
     if target.startswith(NODE):
         return _choose_named(target.removeprefix(NODE), refused)
     among = voters if target in _OF_QUORUM else view.backend.nodes

@@ -12,10 +12,14 @@ from nemeses.base import Injection
 class SimView:
     """A view for one fault; all views of a run share the list of active injections."""
 
+    bound_s = None
+    """None: the world's time is virtual, and it has bounds of its own (`harness.plan.Bounds`)."""
+
     def __init__(
         self, backend: SimBackend, watch: Watch, active: list[Injection], random: Random
     ) -> None:
         self.backend = backend
+        self.controllers = backend.nodes
         self.active = active
         self.random = random
         self._watch = watch

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import BackendError, Probe
 from nemeses.active_faults import DAMAGES, hit
-from nemeses.base import Injection, ParameterError, Parameters, View, controllers
+from nemeses.base import Injection, ParameterError, Parameters, View
 from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, start_if_dead
 from nemeses.required_abilities import disks_of, lacking
 from nemeses.targets import words_of
@@ -54,7 +54,7 @@ class DamageFault(NodeFault):
 
     def too_much(self, view: View, nodes: tuple[str, ...]) -> str:
         """See `NodeFault.too_much`."""
-        may_vote = controllers(view)
+        may_vote = view.controllers
         damaged = {node for fault, node in hit(view) if fault in DAMAGES} | set(nodes)
         together = damaged.intersection(may_vote)
         if len(together) > (len(may_vote) - 1) // 2:

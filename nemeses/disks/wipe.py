@@ -31,7 +31,7 @@ from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.node.meta_properties import FILE_NAME as META_PROPERTIES
 from cluster.node.meta_properties import MetaPropertiesError, directory_id_of
 from nemeses.active_faults import DISK_WIPE
-from nemeses.base import Injection, ParameterError, View, controllers
+from nemeses.base import Injection, ParameterError, View
 from nemeses.disks.damage import DamageFault
 from nemeses.node_fault import Seen, number_of, start_if_dead
 from nemeses.queries import leading, until
@@ -224,7 +224,7 @@ def _may_lose(view: View, quorum: DescribeQuorumResponse, nodes: tuple[str, ...]
 async def _observes_anew(view: View, node: str) -> bool:
     """Let a node that never votes, and so has promised nothing, come back with its empty disk."""
     way = return_of(view.backend, node)
-    if way is None or node in controllers(view):
+    if way is None or node in view.controllers:
         return False
     await way.begin(view, node)
     return True

@@ -25,7 +25,6 @@ from nemeses.base import (
     Parameters,
     View,
     before_acting,
-    controllers,
     measured,
     others,
     refused,
@@ -204,7 +203,7 @@ async def _choose(view: View, parameters: Parameters) -> _Cut:
         return _Cut(choice.nodes, links, choice.reason or "no node is left on the other side")
     to_follower = direction == "leader-to-follower"
     # The sides are of voters; who never votes reaches, and is reached from, all of them.
-    among = backend.nodes if shape == "one-way" and not to_follower else controllers(view)
+    among = backend.nodes if shape == "one-way" and not to_follower else view.controllers
     if len(among) < _LEAST_NODES.get(shape, 2):
         return _Cut((), frozenset(), f"{len(among)} voters are too few for {shape}")
     nodes = tuple(view.random.sample(among, len(among)))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from cluster.backends.base import NodeState, Probe
-from nemeses.base import Injection, Parameters, View, before_acting, controllers, refused
+from nemeses.base import Injection, Parameters, View, before_acting, refused
 from nemeses.queries import describe, epoch_of, leading, until
 from nemeses.targets import check_keys, check_target, choose
 
@@ -79,7 +79,7 @@ class Resign:
         before = injection.detail["epoch_before"]
 
         async def later() -> int | None:
-            epochs = [await epoch_of(view, node) for node in controllers(view)]
+            epochs = [await epoch_of(view, node) for node in view.controllers]
             return max(epochs) if max(epochs) > before else None
 
         epoch = await until(later, EFFECT_TIMEOUT_S)

@@ -35,7 +35,6 @@ from nemeses.base import (
     Parameters,
     View,
     before_acting,
-    controllers,
     measured,
     refused,
 )
@@ -98,7 +97,7 @@ class Voters:
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
-        if len(controllers(view)) <= LEAST_VOTERS:
+        if len(view.controllers) <= LEAST_VOTERS:
             return Probe(
                 possible=False, reason=f"{LEAST_VOTERS} voters must stay", remedy="--nodes 3"
             )
@@ -195,7 +194,7 @@ async def _unable(view: View, voters: Mapping[int, UUID], *, joins: bool) -> dic
     unable = {}
     for node in view.backend.nodes:
         state = await view.backend.state(node)
-        if node not in controllers(view):
+        if node not in view.controllers:
             unable[node] = "it never votes"
         elif (node_id(node) in voters) is joins:
             unable[node] = "it is a voter" if joins else "it is no voter"

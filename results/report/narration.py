@@ -185,8 +185,8 @@ def _detail(parameters: Mapping[str, Any]) -> str:
         elif key == "types":
             parts.append(f"of type {str(value).replace(',', ', ')}")
         elif key == "direction":
-            shown = {"outgoing": "what it sends", "incoming": "what is sent to it"}
-            parts.append(shown.get(str(value), str(value)))
+            words = {"outgoing": "what it sends", "incoming": "what is sent to it"}
+            parts.append(words.get(str(value), str(value)))
         elif isinstance(value, bool):
             parts += [key.replace("_", " ")] if value else []
         elif key not in ("shape", "targets"):
@@ -206,8 +206,8 @@ def operation_text(begun: Event, ended: Event) -> str:
             epoch = "" if ended.epoch is None else f" in leader epoch {ended.epoch}"
             return f"{where} answered {what} with {answer_text(ended.value)}{epoch}"
         offset = "" if ended.offset is None else f" at offset {ended.offset}"
-        shown = ended.value is None or ended.value == begun.value
-        answer = "" if shown else f", answering {value_text(ended.value)}"
+        is_echo = ended.value is None or ended.value == begun.value
+        answer = "" if is_echo else f", answering {value_text(ended.value)}"
         return f"{where} acknowledged {what}{offset}{answer}"
     if ended.type is EventType.INFO and begun.f not in READS:
         return f"{where} left {what} indeterminate ({ended.error})"

@@ -170,6 +170,8 @@ class View:
 
     def __init__(self, backend: HostedBackend) -> None:
         self.backend = backend
+        self.controllers = backend.nodes
+        self.bound_s = None
         self.random = random.Random(7)
         self.active: list[Injection] = []
 

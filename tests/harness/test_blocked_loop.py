@@ -1,7 +1,9 @@
 """Clients and faults that block the event loop are ended, by an error in their own code."""
 
 import asyncio
+import os
 import signal
+import threading
 import time
 import traceback
 
@@ -9,6 +11,7 @@ import pytest
 
 from harness import blocked_loop
 from harness.blocked_loop import BlockedError, unblocked
+from harness.interrupt import run_interruptible
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +44,28 @@ def test_what_blocks_the_loop_is_ended_in_its_own_code(block):
     assert block.__name__ in {row.name for row in traceback.extract_tb(caught.tb)}
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("block", [sleep_for_ever, loop_for_ever])
+def test_a_signal_is_heard_though_the_loop_is_blocked(monkeypatch, block):
+    monkeypatch.setattr(blocked_loop, "BLOCKED_S", 1000.0)
+    monkeypatch.setattr(blocked_loop, "HURRY_S", 0.1)
+    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+
+    async def work():
+        async with unblocked():
+            await asyncio.sleep(0.05)
+            interrupt.start()
+            try:
+                block()
+            finally:
+                ended.append(block)
+                await asyncio.sleep(0)  # the signal is handled now that the loop turns
+
+    ended, asked = [], []
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptible(work(), asked.append)
+    assert (ended, asked) == ([block], [1])
 
 
 def test_a_loop_that_turns_is_left_alone(monkeypatch):

@@ -5,6 +5,7 @@ The cluster is whole again at the end, or the run is no PASS: checked in whole r
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from checkers.runs.faults import not_healed
 from cluster.backends.base import BackendError, NodeState, Probe
 from harness.nemesis import RunView
 from nemeses.base import Injection, ParameterError, Refusal
+from nemeses.drive import heal_all
 from nemeses.registry import FAULTS
 from tests.harness.fake_cluster import FakeCluster
 from tests.harness.test_run_phases import notes, plan, play
@@ -153,6 +155,40 @@ def test_an_injection_that_raised_is_journaled_with_its_reason_and_every_node(mo
     assert injected[0]["targets"] == ["n1", "n2", "n3"]
     assert injected[0]["verified"] is False
     assert "RuntimeError: lost my way" in injected[0]["detail"]["reason"]
+
+
+def test_a_partition_that_raised_after_it_cut_is_healed_by_its_own_heal():
+    class Raises(FakeCluster):
+        async def cut_links(self, links):
+            await super().cut_links(links)
+            raise RuntimeError("lost my way")
+
+    cluster = Raises()
+    schedule = [{"fault": "partition", "at_s": 1, "for_s": 2}]
+    events, _ = play(plan(**{**THE_PLAN, "schedule": schedule}), cluster)
+    healed = [value for value in notes(events, "partition") if value["phase"] == "heal"]
+    assert healed
+    assert all(value["verified"] and value["detail"]["restored"] for value in healed)
+    assert notes(events, "sweep") == []
+    assert not_healed(events) == []
+
+
+def test_a_sweep_ends_though_a_node_s_state_is_never_known():
+    class Deaf(FakeCluster):
+        async def state(self, node):
+            return await (for_ever() if node == "n2" else super().state(node))
+
+    async def body():
+        cluster = Deaf()
+        cluster.states["n3"] = NodeState.PAUSED
+        view = SimpleNamespace(backend=cluster, bound_s=0.05, active=[])
+        [swept] = await heal_all(view)
+        return swept, cluster.states["n3"]
+
+    swept, n3 = asyncio.run(body())
+    assert n3 is NodeState.RUNNING
+    assert (swept.verified, swept.targets) == (False, ("n1", "n2", "n3"))
+    assert "n2: the look at its state did not end within 0.05 s" in swept.detail["reason"]
 
 
 @pytest.mark.parametrize("refusal", [Refusal("no leader"), ParameterError("no such node")])

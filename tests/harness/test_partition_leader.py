@@ -58,6 +58,7 @@ def test_without_partitions_the_target_is_no_node_and_the_fault_is_refused():
 
     class View:
         backend = Place()
+        controllers = NODES
         random = Random(1)
 
         async def partition_leader(self) -> str | None:

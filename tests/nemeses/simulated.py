@@ -21,6 +21,8 @@ class WorldView:
 
     def __init__(self, backend: SimBackend) -> None:
         self.backend = backend
+        self.controllers = backend.nodes
+        self.bound_s = None
         self.random = random.Random(7)
         self.active: list[Injection] = []
 

@@ -13,6 +13,8 @@ class StubView:
 
     def __init__(self, backend: LocalBackend) -> None:
         self.backend = backend
+        self.controllers = backend.nodes
+        self.bound_s = None
         self.random = random.Random(7)
         self.active: list[Injection] = []
         self.leads: str | None = "n2"

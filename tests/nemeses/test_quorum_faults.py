@@ -32,6 +32,8 @@ class LiveView:
 
     def __init__(self, backend) -> None:
         self.backend = backend
+        self.controllers = backend.nodes
+        self.bound_s = None
         self.random = random.Random(7)
         self.active: list[Injection] = []
 

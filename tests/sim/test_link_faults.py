@@ -17,6 +17,8 @@ from nemeses.drive import heal, inject
 class View:
     def __init__(self, backend: SimBackend) -> None:
         self.backend = backend
+        self.controllers = backend.nodes
+        self.bound_s = None
         self.random = random.Random(3)
         self.active: list[Injection] = []
 
