@@ -54,21 +54,21 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv build *.egg-info checkers/linearizability/kernels/*.so cluster/backends/machine/*.so
+	rm -rf .venv build *.egg-info packages/porcupine-py/*.egg-info porcupine_py/kernels/*.so cluster/backends/machine/*.so
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "kraftprobe needs Python 3.11, 3.12 or 3.13 with its venv module (Debian: apt install python3-venv)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
 # What the searches and the faked clock are compiled from, anew by pip where one of these has changed.
-COMPILED := setup.py $(wildcard cluster/backends/machine/*.c checkers/linearizability/kernels/build.py checkers/linearizability/kernels/*.[ch])
+COMPILED := setup.py $(wildcard cluster/backends/machine/*.c porcupine_py/kernels/build.py porcupine_py/kernels/*.[ch])
 
-$(VENV)/.run: $(VENV)/bin/python requirements.lock pyproject.toml $(COMPILED)
+$(VENV)/.run: $(VENV)/bin/python requirements.lock pyproject.toml packages/porcupine-py/pyproject.toml $(COMPILED)
 	$(PIP) --require-hashes --requirement requirements.lock
-	$(PIP) --no-deps --editable .
+	$(PIP) --no-deps --editable packages/porcupine-py --editable .
 	@touch $@
 
-$(VENV)/.test: $(VENV)/bin/python requirements-dev.lock pyproject.toml $(COMPILED)
+$(VENV)/.test: $(VENV)/bin/python requirements-dev.lock pyproject.toml packages/porcupine-py/pyproject.toml $(COMPILED)
 	$(PIP) --require-hashes --requirement requirements-dev.lock
-	$(PIP) --no-deps --editable .
+	$(PIP) --no-deps --editable packages/porcupine-py --editable .
 	@touch $@ $(VENV)/.run

@@ -1,10 +1,12 @@
-"""Compiles the searches of the checkers and the faked clock; all else is in pyproject.toml.
+"""Compiles the C libraries of this project; all else is in its pyproject.toml.
 
-Also those of packages/porcupine-py, by a link. KRAFTPROBE_CFLAGS adds flags, for the tests.
+packages/porcupine-py has this file by a link: it builds the searches, Kraftprobe the faked clock.
+KRAFTPROBE_CFLAGS adds flags to the searches, for the tests.
 """
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 from runpy import run_path
 
@@ -12,12 +14,14 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-KERNELS = "checkers/linearizability/kernels"
+KERNELS = "porcupine_py/kernels"
 COMPILER = run_path(f"{KERNELS}/build.py")
 CLOCK_FLAGS = ("-std=c11", "-O2", "-fno-stack-protector", "-nostdlib")
 """No C library is named: the program that preloads it has one, glibc or musl."""
 CLOCK = Path("cluster/backends/machine/faked_clock.c")
-"""Preloaded into nodes on Linux; porcupine-py has none."""
+"""Preloaded into nodes on Linux."""
+PROJECT = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
 
 
 class BuildLibrary(build_ext):
@@ -45,12 +49,11 @@ class AnyPython(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
-searches = Extension(
-    f"{KERNELS.replace('/', '.')}.{COMPILER['LIBRARY'].stem}",
-    sources=[f"{KERNELS}/{path.name}" for path in COMPILER["sources"]()],
-)
-clock = Extension(".".join(CLOCK.with_suffix("").parts), sources=[str(CLOCK)])
-setup(
-    cmdclass={"build_ext": BuildLibrary, "bdist_wheel": AnyPython},
-    ext_modules=[searches, *([clock] if CLOCK.exists() and sys.platform == "linux" else [])],
-)
+libraries = []
+if "porcupine_py*" in PACKAGES:
+    name = f"{KERNELS.replace('/', '.')}.{COMPILER['LIBRARY'].stem}"
+    sources = [f"{KERNELS}/{path.name}" for path in COMPILER["sources"]()]
+    libraries.append(Extension(name, sources=sources))
+if "cluster*" in PACKAGES and sys.platform == "linux":
+    libraries.append(Extension(".".join(CLOCK.with_suffix("").parts), sources=[str(CLOCK)]))
+setup(cmdclass={"build_ext": BuildLibrary, "bdist_wheel": AnyPython}, ext_modules=libraries)

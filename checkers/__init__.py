@@ -11,8 +11,8 @@ if not __debug__:  # by -O or PYTHONOPTIMIZE: a verdict without them could be wr
 from checkers.api import check, check_by
 from checkers.history import Event, EventType, HistoryError, Operation, pair
 from checkers.history.formats import load_history, to_edn
-from checkers.models import MODELS, Model, NondeterministicModel
 from checkers.verdict import CheckResult, Status
+from porcupine_py.models import MODELS, Model, NondeterministicModel
 
 __all__ = [
     "MODELS",

@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from checkers.history import Event, Operation, pair
-from checkers.history.columns import Columns
 from checkers.history.files import load_judged
 from checkers.history.foreign import Reading, judgeable
 from checkers.history.formats import load
 from checkers.linearizability import linearizable
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.encoding import encodable
-from checkers.linearizability.rules.arrays import array_rule_for
-from checkers.models import Model, model_named
 from checkers.registry import (
     CheckSpec,
     KeyCheck,
@@ -25,8 +21,13 @@ from checkers.registry import (
     reading_for,
     run_check,
 )
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult
+from porcupine_py.columns import Columns
+from porcupine_py.models import Model, model_named
+from porcupine_py.search.encoding import encodable
+from porcupine_py.search.outcome import Cancelled, never
+from porcupine_py.search.rules.arrays import array_rule_for
 
 History = str | Path | Columns | Iterable[Event | Operation]
 """A history file, columns, the events of one, or operations."""

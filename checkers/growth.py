@@ -44,11 +44,11 @@ from itertools import pairwise
 from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, HistoryError, Operation
-from checkers.history.values import freeze
-from checkers.models.collections import read_list
-from checkers.models.counters import Counter
-from checkers.run_input import Cancelled, never
 from checkers.verdict import PROMISE, CheckResult, Status
+from porcupine_py.models.collections import read_list
+from porcupine_py.models.counters import Counter
+from porcupine_py.search.outcome import Cancelled, never
+from porcupine_py.values import freeze
 
 NAME = "growth"
 Anomaly = dict[str, Any]

@@ -62,13 +62,11 @@ from typing import Any
 from checkers import cycles, growth, jepsen, logs, sessions
 from checkers.evidence import assisted
 from checkers.history import Operation
-from checkers.history.columns import Columns
 from checkers.history.foreign import Reading
 from checkers.history.recorded import Recorded
 from checkers.invariants import stored as invariants
 from checkers.linearizability import linearizable
 from checkers.linearizability.columnar import check_columns
-from checkers.names import nearest
 from checkers.nodes import (
     agreement,
     durability,
@@ -78,10 +76,13 @@ from checkers.nodes import (
     snapshots,
     voter_changes,
 )
-from checkers.run_input import Cancelled, RunInput, asked_for, never
+from checkers.run_input import RunInput, asked_for
 from checkers.runs import answers, exercised, monitor, statistics
 from checkers.verdict import ALLOWED, COUNTS, PROMISE, CheckResult, Status, worst
 from extensions import Registry
+from porcupine_py.columns import Columns
+from porcupine_py.names import nearest
+from porcupine_py.search.outcome import Cancelled, never
 
 __all__ = [
     "CHECKS",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +13,8 @@ from checkers.evidence.effects import EffectAudit, audit_effects
 from checkers.evidence.extent import WHOLE, Extent
 from checkers.evidence.log_audit import LogAudit, audit_logs
 from checkers.history import Event, EventType, Operation
-from checkers.history.columns import FAIL
 from checkers.history.recorded import Recorded, notes_of
-
-Cancelled = Callable[[], bool]
-"""Asked regularly by every check that may take long; True makes it end in UNKNOWN."""
-
-
-def never() -> bool:
-    """Cancel nothing."""
-    return False
+from porcupine_py.columns import FAIL
 
 
 def asked_for(operations: Sequence[Operation], options: Mapping[str, Any]) -> Sequence[Operation]:

@@ -40,9 +40,9 @@ from typing import Any
 from checkers.cycles.graph import components, path
 from checkers.cycles.transactions import Edge
 from checkers.history import EventType, Operation
-from checkers.history.values import freeze, show
-from checkers.run_input import Cancelled, never
 from checkers.verdict import PROMISE, CheckResult, Status
+from porcupine_py.search.outcome import Cancelled, never
+from porcupine_py.values import freeze, show
 
 NAME = "sessions"
 GUARANTEES = (

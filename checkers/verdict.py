@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from porcupine_py.search.outcome import Status
 
-class Status(enum.StrEnum):
-    """Outcome of a check or of a run. Only PASS passes a gate."""
-
-    PASS = "PASS"  # noqa: S105  (a verdict, not a password)
-    FAIL = "FAIL"
-    UNKNOWN = "UNKNOWN"
-    """A checker ran out of its budget, or lacked what it needs to judge."""
-    UNDER_EXERCISED = "UNDER-EXERCISED"
-    """Nothing wrong was seen, but too little was tried for that to mean much."""
+__all__ = [
+    "ALLOWED",
+    "COUNTS",
+    "EXIT_CODES",
+    "PROMISE",
+    "CheckResult",
+    "Status",
+    "worst",
+]
 
 
 EXIT_CODES = {Status.PASS: 0, Status.FAIL: 1, Status.UNKNOWN: 3, Status.UNDER_EXERCISED: 4}

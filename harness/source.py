@@ -6,7 +6,10 @@ import hashlib
 from importlib import import_module
 from pathlib import Path
 
-PACKAGES = ("checkers", "cluster", "extensions", "harness", "nemeses", "results", "workloads")
+PACKAGES = (
+    *("checkers", "cluster", "extensions", "harness", "nemeses", "porcupine_py", "results"),
+    "workloads",
+)
 
 _SOURCES = {".py", ".c", ".h"}
 

@@ -45,6 +45,7 @@ def ensure_toolkit_image(client: docker.DockerClient, host: str, say: image.Say)
     """
     packages = with_requirements([NAME])
     del packages[NAME]
+    packages.pop("porcupine-py", None)  # its sources are copied as ours
     wanted = image.pinned(packages)
     files = dict(_files())
     contents = hashlib.sha256(f"{host}\0{wanted}\0".encode() + _DOCKERFILE.read_bytes())
@@ -75,7 +76,7 @@ def _files() -> Iterator[tuple[PurePosixPath, tuple[bytes, int]]]:
     own = metadata.distribution(NAME)
     information = f"{NAME}-{own.version}.dist-info/METADATA"
     yield rootfs.SITE / information, ((own.read_text("METADATA") or "").encode(), 0o644)
-    for package in (*PACKAGES, "porcupine_py"):
+    for package in PACKAGES:
         top = Path(str(import_module(package).__file__)).parent
         for path in sorted(top.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:

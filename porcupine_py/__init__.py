@@ -10,11 +10,13 @@ history = [Operation(0, 1, 0, None, 10), Operation(1, None, 20, 1, 30)]
 assert check_operations(register, history)
 
 The vocabulary is that of Porcupine (https://github.com/anishathalye/porcupine), in Python's
-spelling; `checkers`, installed beside it, has ready models, history files, faster algorithms for
-them, and certificates.
+spelling. Operations in Jepsen's words (`operations`), ready models for them (`models`), near-linear
+rules, searches and their proofs (`search`, `kernels`) are what Kraftprobe's checkers rest on.
 """
 
-from checkers.history import HistoryError
+if not __debug__:  # by -O or PYTHONOPTIMIZE: an answer without them could be wrong
+    raise ImportError("Kraftprobe's invariants are assertions: run without -O and PYTHONOPTIMIZE")
+
 from porcupine_py.checking import (
     CheckResult,
     LimitExceededError,
@@ -28,6 +30,7 @@ from porcupine_py.checking import (
 from porcupine_py.history import PENDING, Event, EventKind, Operation
 from porcupine_py.linearization import Annotation, LinearizationInfo, PartInfo
 from porcupine_py.model import Model, NondeterministicModel, partition_by, partition_event_by
+from porcupine_py.operations import HistoryError
 from porcupine_py.states import ModelError
 from porcupine_py.visualization import visualize, visualize_path
 

@@ -18,11 +18,11 @@ import math
 import time
 from collections.abc import Sequence
 
-from checkers.history import HistoryError
 from porcupine_py.history import Event, InputT, Operation, OutputT, operations_of
 from porcupine_py.judging import Limits, Part
 from porcupine_py.linearization import LinearizationInfo
 from porcupine_py.model import Model, StateT
+from porcupine_py.operations import HistoryError
 from porcupine_py.partials import Longest
 
 MEMORY_LIMIT_MB = 1024.0

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any, Final, Generic, TypeVar
 
-from checkers.history import HistoryError
+from porcupine_py.operations import HistoryError
 
 InputT = TypeVar("InputT")
 OutputT = TypeVar("OutputT")

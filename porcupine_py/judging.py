@@ -1,6 +1,6 @@
-"""One part of a history: the search of `checkers` over a model that the user wrote.
+"""One part of a history: a search over a model that the user wrote.
 
-The search is `checkers.linearizability.wgl`: Wing and Gong (1993) with Lowe's memo of (set of
+The search is `porcupine_py.search.wgl`: Wing and Gong (1993) with Lowe's memo of (set of
 placed operations, state), sets as bits. It is exponential in the worst case (the problem is
 NP-complete, Gibbons and Korach 1997), hence bounded in time and memory. It runs in plain Python,
 whatever is installed: a model is any Python function, which no compiled kernel knows.
@@ -14,7 +14,7 @@ were pending, so that not every place for it is tried:
   order of operations that returned. Where the model refuses one there (its output does say
   something), the search is done again with all of them as they are.
 
-Every order that the search finds is replayed by `checkers.linearizability.certificate`, which
+Every order that the search finds is replayed by `porcupine_py.search.certificate`, which
 shares no code with it; one that is refused shows a model that is no pure function.
 """
 
@@ -26,15 +26,14 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkers import models
-from checkers.history import INFINITY_NS, EventType
-from checkers.history import Operation as Placed
-from checkers.linearizability import certificate, wgl
-from checkers.linearizability.outcome import Budget, BudgetExceededError
-from checkers.verdict import Status
+from porcupine_py import models
 from porcupine_py.history import PENDING, Operation, ranks
 from porcupine_py.model import Model
+from porcupine_py.operations import INFINITY_NS, EventType
+from porcupine_py.operations import Operation as Placed
 from porcupine_py.partials import Longest
+from porcupine_py.search import certificate, wgl
+from porcupine_py.search.outcome import Budget, BudgetExceededError, Status
 from porcupine_py.states import ModelError, Rules, StateKey
 
 _PENDING, _RETURNED = "pending", "returned"

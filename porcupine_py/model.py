@@ -16,8 +16,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from checkers.history import HistoryError
 from porcupine_py.history import Event, EventKind, InputT, Operation, OutputT
+from porcupine_py.operations import HistoryError
 from porcupine_py.states import Rules, merged
 
 StateT = TypeVar("StateT")

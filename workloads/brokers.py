@@ -9,7 +9,7 @@ a new incarnation now and then, and now and then speaks for the one before.
 
 A heartbeat says that the broker has all metadata, or that it has none; one that has none must not
 unfence a fenced broker. A read asks the active controller's CLIENT listener whether clients see the
-broker. What a client may see is the model `broker` (`checkers.models.brokers`).
+broker. What a client may see is the model `broker` (`porcupine_py.models.brokers`).
 
 Where a system promises less (`reads_lag`), any broker answers reads, and heartbeats that change
 nothing are answered by a controller from memory. Then registrations must be linearizable, and the

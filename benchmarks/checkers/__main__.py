@@ -24,8 +24,8 @@ from benchmarks.checkers.generate import Shape, generate
 from benchmarks.checkers.generate_types import generate_typed
 from benchmarks.checkers.judge import save
 from benchmarks.checkers.rows import GROWTH, TABLE, spread
-from checkers.history.columns import Columns
-from checkers.linearizability.rules.log import LogColumns
+from porcupine_py.columns import Columns
+from porcupine_py.search.rules.log import LogColumns
 
 
 def main() -> None:

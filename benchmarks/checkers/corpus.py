@@ -10,9 +10,9 @@ from statistics import median
 
 from benchmarks.checkers import peer
 from checkers import load_history, pair
-from checkers.history.columns import Columns, from_operations
 from checkers.linearizability.columnar import judge_columns
-from checkers.models import model_named
+from porcupine_py.columns import Columns, from_operations
+from porcupine_py.models import model_named
 
 ARCHIVE = Path(__file__).parents[2] / "tests" / "data" / "histories" / "porcupine.tar.gz"
 MODELS = {"cas-register": "cas-register", "kv-append": "kv"}

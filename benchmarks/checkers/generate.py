@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkers.history import INFINITY_NS, EventType, Operation
-from checkers.history.columns import FAIL, INFO, NO_PAIR, OK, Columns, Integers, from_operations
+from porcupine_py.columns import FAIL, INFO, NO_PAIR, OK, Columns, Integers, from_operations
 
 READ, WRITE, CAS = 0, 1, 2
 

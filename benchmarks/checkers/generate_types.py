@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.checkers.generate import intervals
-from checkers.history.columns import NO_PAIR, OK, Columns, Integers
-from checkers.linearizability.rules.log import LogColumns
+from porcupine_py.columns import NO_PAIR, OK, Columns, Integers
+from porcupine_py.search.rules.log import LogColumns
 
 FUNCTIONS = {
     "queue": ("enqueue", "dequeue"),

@@ -15,12 +15,12 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from checkers.history.columns import Columns
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.rules import log
-from checkers.linearizability.rules.log import LogColumns
-from checkers.models import model_named
 from checkers.verdict import CheckResult, Status
+from porcupine_py.columns import Columns
+from porcupine_py.models import model_named
+from porcupine_py.search.rules import log
+from porcupine_py.search.rules.log import LogColumns
 
 REPEATS = 5
 """After a first time that does not count."""

@@ -28,8 +28,8 @@ from checkers.linearizability import linearizable
 from checkers.logs import check
 from checkers.logs.columns import log_of
 from checkers.logs.rules import Facts, Promise, anomalies
-from checkers.models import model_named
 from checkers.run_input import RunInput
+from porcupine_py.models import model_named
 
 SIZES = (10**4, 10**5, 10**6)
 CLIENTS = 100

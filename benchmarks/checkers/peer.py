@@ -15,7 +15,7 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.history.columns import FAIL, INFO, OK, Columns
+from porcupine_py.columns import FAIL, INFO, OK, Columns
 
 MODULE = "github.com/anishathalye/porcupine"
 _ROWS_AT_ONCE = 1_000_000

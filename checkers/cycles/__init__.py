@@ -83,8 +83,9 @@ from checkers.cycles.transactions import (
     write_skews,
 )
 from checkers.history import EventType, HistoryError
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "transactions"
 MODELS = ("list-append", "rw-register")

@@ -42,7 +42,7 @@ from checkers.cycles.transactions import (
     name,
 )
 from checkers.history import EventType
-from checkers.history.values import show
+from porcupine_py.values import show
 
 WRITER = "append"
 Version = tuple[Hashable, ...]

@@ -40,7 +40,7 @@ from checkers.cycles.transactions import (
     name,
 )
 from checkers.history import EventType
-from checkers.history.values import show
+from porcupine_py.values import show
 
 WRITER = "w"
 INITIAL = None

@@ -22,7 +22,7 @@ from itertools import pairwise
 from checkers.cycles.graph import components, path
 from checkers.cycles.transactions import Anomaly, Edge, Transaction, name
 from checkers.history import INFINITY_NS, EventType
-from checkers.run_input import Cancelled
+from porcupine_py.search.outcome import Cancelled
 
 NEXT = "the next one"
 """What an edge's explanation calls its target."""

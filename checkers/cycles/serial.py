@@ -43,8 +43,8 @@ from checkers.cycles.graph import components, path
 from checkers.cycles.rw_register import INITIAL
 from checkers.cycles.transactions import Edge, Key, Transaction
 from checkers.history import EventType
-from checkers.history.values import show
-from checkers.run_input import Cancelled
+from porcupine_py.search.outcome import Cancelled
+from porcupine_py.values import show
 
 FIRST_STEPS = 20
 """Steps of the first search for each transaction: most histories are right, and it finds that."""

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation, seconds
-from checkers.history.values import freeze, show
+from porcupine_py.values import freeze, show
 
 Key = Hashable
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkers.history import Event, EventType, Operation, Value
-from checkers.history.columns import OK, Columns, Int64s
 from checkers.history.recorded import Recorded
 from checkers.run_input import RunInput
 from checkers.runs.faults import phases
 from checkers.verdict import CheckResult, Status
+from porcupine_py.columns import OK, Columns, Int64s
 
 
 @dataclass(frozen=True, slots=True)

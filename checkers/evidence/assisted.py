@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 from checkers.evidence import Evidence, LogRecord
 from checkers.evidence.trace_fields import well_formed
 from checkers.history import INFINITY_NS, EventType, Operation
-from checkers.history.columns import KINDS, Columns, Fields, Rest, Table
 from checkers.history.recorded import Recorded
-from checkers.history.values import freeze
+from porcupine_py.columns import KINDS, Columns, Fields, Rest, Table
+from porcupine_py.values import freeze
 
 OPEN_END_NS = INFINITY_NS - 1
 """Completion of what certainly took effect, nobody knows when: after every other completion."""

@@ -34,8 +34,8 @@ import numpy as np
 from checkers.evidence import LogRecord
 from checkers.evidence.evidence_result import Anomaly
 from checkers.history import Operation
-from checkers.history.columns import FAIL, OK, Bools, Columns, Int64s
 from checkers.history.recorded import columns_of
+from porcupine_py.columns import FAIL, OK, Bools, Columns, Int64s
 
 CELLS: Final = "kraftprobe."
 _LIST: Final = "kraftprobe.list."

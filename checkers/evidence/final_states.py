@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
-from checkers.history.values import freeze
-from checkers.models.topics import EXISTS, UNKNOWN_ID, UNKNOWN_TOPIC
+from porcupine_py.models.topics import EXISTS, UNKNOWN_ID, UNKNOWN_TOPIC
+from porcupine_py.values import freeze
 
 Anomaly = dict[str, Any]
 

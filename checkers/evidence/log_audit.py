@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from checkers.evidence import LogRecord
-from checkers.history.columns import Int64s
+from porcupine_py.columns import Int64s
 
 Logs = Mapping[str, Sequence[LogRecord]]
 Found = dict[str, tuple[int, ...]]

@@ -28,7 +28,7 @@ import numpy as np
 from checkers.evidence.effects import Places
 from checkers.evidence.evidence_result import Anomaly
 from checkers.history import seconds
-from checkers.history.columns import OK, Bools, Columns
+from porcupine_py.columns import OK, Bools, Columns
 
 OUT_OF_ORDER = "out-of-order"
 SHOWN_MAX = 10

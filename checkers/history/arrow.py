@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from checkers.history.columns import Int64s
+from porcupine_py.columns import Int64s
 
 
 def take_rows(

@@ -30,7 +30,11 @@ from checkers.history.arrow import (
     numpy_of,
     take_rows,
 )
-from checkers.history.columns import (
+from checkers.history.edn import read_all
+from checkers.history.edn_lines import EDN_MARK, MARK, NotPlainError
+from checkers.history.journal_columns import EVENTS, blocks_of, journal_table
+from checkers.history.json_text import JsonError, parse
+from porcupine_py.columns import (
     FUNCTIONS_MAX,
     INFO,
     KINDS,
@@ -43,10 +47,6 @@ from checkers.history.columns import (
     Table,
     check_columns,
 )
-from checkers.history.edn import read_all
-from checkers.history.edn_lines import EDN_MARK, MARK, NotPlainError
-from checkers.history.journal_columns import EVENTS, blocks_of, journal_table
-from checkers.history.json_text import JsonError, parse
 
 _OPERATIONS = pa.schema(
     [

@@ -23,7 +23,7 @@ from typing import Any
 from checkers.history import HistoryError
 from checkers.history.edn_numbers import RATIO_MAX
 from checkers.history.edn_numbers import number as read_number
-from checkers.history.values import BigDecimal, Character, EdnSet, Keyword, Ratio, Symbol, freeze
+from porcupine_py.values import BigDecimal, Character, EdnSet, Keyword, Ratio, Symbol, freeze
 
 __all__ = ["EdnSet", "IndependentTuple", "Keyword", "Symbol", "key_text", "read_all", "write"]
 

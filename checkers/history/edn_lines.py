@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from checkers.history import INFINITY_NS, NEMESIS, HistoryError, seconds
 from checkers.history.arrow import numpy_of
-from checkers.history.columns import Int64s
 from checkers.history.edn import IndependentTuple, Keyword, key_text, read_all, write
 from checkers.history.foreign import NO_INDEXES
 from checkers.history.kafka_log import are_steps
+from porcupine_py.columns import Int64s
 
 MARK = "\x01"
 """Before a value that is JSON text."""

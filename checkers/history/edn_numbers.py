@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from checkers.history.json_text import too_long
-from checkers.history.values import BigDecimal, Double, Ratio, Symbol
+from porcupine_py.values import BigDecimal, Double, Ratio, Symbol
 
 _INTEGER = re.compile(r"[+-]?\d+N?")
 _BASED = re.compile(r"([+-]?)(?:0[xX]([0-9a-fA-F]+)|(\d{1,2})[rR]([0-9a-zA-Z]+))N?")

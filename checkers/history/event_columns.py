@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from checkers.history import NEMESIS, Event, EventType
 from checkers.history.arrow import encode, take_rows
-from checkers.history.columns import Int64s
 from checkers.history.recorded import Journal
+from porcupine_py.columns import Int64s
 
 _MADE_TOGETHER = 4096
 

@@ -16,7 +16,6 @@ from typing import BinaryIO
 import numpy as np
 
 from checkers.history import HistoryError
-from checkers.history.columns import FAIL, OK, Columns, from_operations
 from checkers.history.foreign import (
     READS,
     WRITE,
@@ -27,6 +26,7 @@ from checkers.history.foreign import (
 )
 from checkers.history.formats import read_text
 from checkers.history.sources import open_history
+from porcupine_py.columns import FAIL, OK, Columns, from_operations
 
 SMALL_BYTES = 1 << 16
 """Files up to this are read line by line in less time than Arrow is loaded."""

@@ -40,7 +40,7 @@ from checkers.history import (
 from checkers.history.edn import IndependentTuple, key_text, write
 from checkers.history.json_text import render
 from checkers.history.kafka_log import is_kafka, log_operations
-from checkers.history.values import freeze
+from porcupine_py.values import freeze
 
 NO_INDEXES = "indexes are missing, or given twice: ordered by position"
 READS = frozenset({"read", "get", "read-all"})

@@ -20,7 +20,7 @@ from typing import Any
 from checkers.history import EventType, HistoryError, Operation
 from checkers.history.edn import key_text
 from checkers.history.json_text import render
-from checkers.history.values import freeze
+from porcupine_py.values import freeze
 
 _STEPS = ("send", "poll")
 _FUNCTIONS = frozenset({*_STEPS, "txn"})

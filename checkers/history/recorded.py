@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkers.history import NEMESIS, Event, EventType, Operation
-from checkers.history.columns import KINDS, NO_END, Columns, Int64s, from_operations
+from porcupine_py.columns import KINDS, NO_END, Columns, Int64s, from_operations
 
 
 class Journal(Sequence[Event]):

@@ -53,8 +53,9 @@ from checkers.nodes import leader_age
 from checkers.nodes.agreement import hit_by_ending_fault
 from checkers.nodes.starts import unlike_starts
 from checkers.nodes.trace_order import find_disorder, not_started, unlike_faults
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "invariants"
 LEFT_OUT = {kind.name: kind.unstored for kind in INVARIANTS if kind.unstored}

@@ -29,9 +29,9 @@ from typing import Any
 
 from checkers.history import EventType, Operation
 from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
-from checkers.linearizability.wording import title
-from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult
+from porcupine_py.search.outcome import Cancelled, never
+from porcupine_py.search.wording import title
 
 NAME = "bank"
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {

@@ -28,11 +28,11 @@ from typing import Any
 from checkers.cycles.graph import components, path
 from checkers.cycles.transactions import Edge
 from checkers.history import EventType, Operation
-from checkers.history.values import freeze, show
 from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
-from checkers.linearizability.wording import title
-from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult
+from porcupine_py.search.outcome import Cancelled, never
+from porcupine_py.search.wording import title
+from porcupine_py.values import freeze, show
 
 NAME = "long-fork"
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {

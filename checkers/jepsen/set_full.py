@@ -39,12 +39,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.history import EventType, Operation
-from checkers.history.values import freeze, show
 from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
 from checkers.linearizability import linearizable
-from checkers.linearizability.wording import duration, title
-from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult, Status
+from porcupine_py.search.outcome import Cancelled, never
+from porcupine_py.search.wording import duration, title
+from porcupine_py.values import freeze, show
 
 NAME = "set-full"
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {"linearizable": bool}

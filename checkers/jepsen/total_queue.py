@@ -44,11 +44,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.history import EventType, Operation
-from checkers.history.values import freeze, show
 from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
-from checkers.models.queues import EMPTY_ERRORS
-from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult
+from porcupine_py.models.queues import EMPTY_ERRORS
+from porcupine_py.search.outcome import Cancelled, never
+from porcupine_py.values import freeze, show
 
 NAME = "total-queue"
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {"drained": bool, "exactly_once": bool}

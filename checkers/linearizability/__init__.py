@@ -1,1 +1,1 @@
-"""Linearizability: what is judged how, by which algorithm, and what proves the verdict."""
+"""Verdicts on the linearizability of keys, and their certificates."""

@@ -13,10 +13,10 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from checkers.history import HistoryError, Operation
-from checkers.linearizability.certificate import RefusedError, verify_order, verify_window
-from checkers.linearizability.outcome import Window
-from checkers.models.base import Model
 from checkers.verdict import CheckResult, Status
+from porcupine_py.models.base import Model
+from porcupine_py.search.certificate import RefusedError, verify_order, verify_window
+from porcupine_py.search.outcome import Window
 
 
 def certificate_lines(results: Iterable[CheckResult]) -> Iterator[str]:

@@ -18,21 +18,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.history.columns import Columns, Int64s
-from checkers.linearizability import chains, linearizable
-from checkers.linearizability.certificate import RefusedError
-from checkers.linearizability.clusters import Judged, unique_keys
-from checkers.linearizability.compiled import FOUND, KeySearch
-from checkers.linearizability.dispatch import raced_outcome
-from checkers.linearizability.encoding import Encoded, encodable, encode
-from checkers.linearizability.kernels import Kernels, load
-from checkers.linearizability.outcome import Budget, Outcome
-from checkers.linearizability.race import race
-from checkers.linearizability.replay import verify_orders
-from checkers.linearizability.rules.arrays import array_rule_for
-from checkers.models import KeyValue, Model, Register, model_named, relevant
-from checkers.run_input import Cancelled, never
+from checkers.linearizability import linearizable
 from checkers.verdict import CheckResult, Status
+from porcupine_py.columns import Columns, Int64s
+from porcupine_py.kernels import Kernels, load
+from porcupine_py.models import KeyValue, Model, Register, model_named, relevant
+from porcupine_py.search import chains
+from porcupine_py.search.certificate import RefusedError
+from porcupine_py.search.clusters import Judged, unique_keys
+from porcupine_py.search.compiled import FOUND, KeySearch
+from porcupine_py.search.dispatch import raced_outcome
+from porcupine_py.search.encoding import Encoded, encodable, encode
+from porcupine_py.search.outcome import Budget, Cancelled, Outcome, never
+from porcupine_py.search.race import race
+from porcupine_py.search.replay import verify_orders
+from porcupine_py.search.rules.arrays import array_rule_for
 
 _STEPS_EACH = 8
 """Steps for each operation of a key, before it counts as hard."""

@@ -12,14 +12,20 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from checkers.history import Operation, seconds
-from checkers.linearizability import certificate
-from checkers.linearizability.dispatch import ALGORITHMS, dispatch
-from checkers.linearizability.outcome import Budget, BudgetExceededError, Outcome, Window
-from checkers.linearizability.window import shrink
-from checkers.linearizability.wording import possible_states
-from checkers.models import Model, model_named
-from checkers.run_input import Cancelled, never
 from checkers.verdict import CheckResult, Status
+from porcupine_py.models import Model, model_named
+from porcupine_py.search import certificate
+from porcupine_py.search.dispatch import ALGORITHMS, dispatch
+from porcupine_py.search.outcome import (
+    Budget,
+    BudgetExceededError,
+    Cancelled,
+    Outcome,
+    Window,
+    never,
+)
+from porcupine_py.search.window import shrink
+from porcupine_py.search.wording import possible_states
 
 __all__ = ["ALGORITHMS", "NAME", "check_key", "finish", "judge", "validate", "verify"]
 

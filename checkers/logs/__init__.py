@@ -74,9 +74,10 @@ from checkers.history import EventType, HistoryError
 from checkers.logs.columns import Log, RepeatedError, log_of
 from checkers.logs.explain import Anomaly, explain
 from checkers.logs.rules import Facts, Promise, anomalies, unread
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.runs.faults import fault_spans
 from checkers.verdict import ALLOWED, PROMISE, CheckResult, Status
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "log"
 ACKS = ("0", "1", "all")

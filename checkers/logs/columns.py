@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from checkers.history import EventType, HistoryError, Operation, Value
-from checkers.history.columns import Bools, Int64s
+from porcupine_py.columns import Bools, Int64s
 
 SEND, POLL, POLL_ALL = "send", "poll", "poll-all"
 OUT_OF_RANGE = "offset_out_of_range"

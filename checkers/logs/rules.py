@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from checkers.history import INFINITY_NS
-from checkers.history.columns import Bools, Int64s
 from checkers.logs.columns import NONE, OFFSET_BITS, Log, Reads
+from porcupine_py.columns import Bools, Int64s
 
 _OFFSETS = (1 << OFFSET_BITS) - 1
 

@@ -28,8 +28,9 @@ from checkers.evidence.evidence_result import Anomaly, evidence_result, without
 from checkers.evidence.log_audit import LogFindings
 from checkers.evidence.trace_fields import well_formed
 from checkers.history import NEMESIS, Event, seconds
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "log-agreement"
 _STORAGE_FAILED = re.compile(

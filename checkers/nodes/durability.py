@@ -46,8 +46,9 @@ from checkers.evidence.final_states import (
 )
 from checkers.history import EventType, Operation
 from checkers.history.recorded import Recorded, tally
-from checkers.run_input import Cancelled, RunInput, asked_for, never
+from checkers.run_input import RunInput, asked_for
 from checkers.verdict import CheckResult, Status
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "durability"
 REGISTER_RESOURCE = "broker:"

@@ -47,8 +47,9 @@ from checkers.evidence.evidence_result import Anomaly, evidence_result, without
 from checkers.nodes.in_sync import longest_log, replay_beginning
 from checkers.nodes.isr_heard import find_malformed, not_decided
 from checkers.nodes.snapshots import Image, Key, Value
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "isr"
 PARTITION, CHANGE = "PartitionRecord", "PartitionChangeRecord"

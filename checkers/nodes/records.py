@@ -37,8 +37,9 @@ from checkers.history.recorded import columns_of
 from checkers.nodes.answered import TRACED, Joined, join
 from checkers.nodes.in_sync import announced_end
 from checkers.nodes.snapshots import Image, image_of
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "records"
 _SENTINEL: Final = "kraftprobe.sentinel."

@@ -48,9 +48,10 @@ from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.logs.columns import POLL, POLL_ALL, SEND
 from checkers.nodes.in_sync import in_sync_at_end
 from checkers.nodes.replica_traces import find_malformed, trace_anomalies
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.runs.faults import active_between, fault_spans, named_faults, phases
 from checkers.verdict import CheckResult
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "replica-logs"
 _FAULTS_MAX = 4

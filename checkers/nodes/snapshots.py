@@ -22,8 +22,9 @@ from typing import Any, Final
 
 from checkers.evidence import Evidence, Snapshot
 from checkers.evidence.evidence_result import Anomaly, evidence_result
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "snapshots"
 

@@ -23,8 +23,9 @@ from checkers.evidence import LogRecord
 from checkers.evidence.evidence_result import Anomaly, evidence_result, without
 from checkers.evidence.trace_fields import VOTERS
 from checkers.history import NEMESIS, Event, EventType, Operation
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "voter-changes"
 CHANGE = "change-voters"

@@ -22,8 +22,9 @@ from typing import Any
 
 from checkers.history import Event, EventType
 from checkers.history.recorded import failures, tally
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "answers"
 WRONG_ANSWER = "wrong-answer"

@@ -54,10 +54,11 @@ from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.history.recorded import Recorded, tally
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, phases
 from checkers.runs.statistics import READS
 from checkers.verdict import CheckResult, Status
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "exercised"
 KNOWN = ("min_operations", "faults", "leader_changes")

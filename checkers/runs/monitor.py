@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkers.history import NEMESIS, seconds
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "monitor"
 VIOLATION = "violation"

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, seconds
-from checkers.history.columns import INFO, KINDS, OK, Columns, Int64s
 from checkers.history.recorded import columns_of, span_of
-from checkers.run_input import Cancelled, RunInput, never
+from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, phases
 from checkers.verdict import CheckResult, Status
+from porcupine_py.columns import INFO, KINDS, OK, Columns, Int64s
+from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "statistics"
 BUCKET_MS = 1000

@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 
 from checkers.history import INFINITY_NS, Event
 from checkers.history.arrow import encode, numbers
-from checkers.history.columns import Int64s
 from checkers.history.event_columns import EventColumns
 from checkers.runs.faults import fault_spans
 from checkers.runs.statistics import NAME as STATISTICS
 from checkers.runs.statistics import READS
+from porcupine_py.columns import Int64s
 from results.catalogue.rows import Entry
 from results.store.facts import load_end_ns
 from results.store.files import StoreError

@@ -38,8 +38,8 @@ from numpy.typing import NDArray
 from checkers.evidence import PHASE
 from checkers.history import NEMESIS, Event
 from checkers.history.arrow import encode
-from checkers.history.columns import Int64s
 from extensions.plain_files import open_plain
+from porcupine_py.columns import Int64s
 from results.store.facts import started_of
 from results.store.files import StoreError
 from results.store.run_store import RunStore

@@ -12,7 +12,6 @@ import numpy as np
 
 from checkers.earned import Floor, Judged, earn
 from checkers.history import INFINITY_NS, HistoryError, Operation
-from checkers.history.columns import KINDS, Columns
 from checkers.history.files import ColumnFile, load_judged
 from checkers.history.foreign import Reading, judgeable
 from checkers.history.formats import load
@@ -31,6 +30,7 @@ from checkers.registry import (
     reading_for,
 )
 from checkers.verdict import CheckResult
+from porcupine_py.columns import KINDS, Columns
 from results.judge.check_results import Stopwatch, check_each, results_of, write_certificates
 from results.store.model import RunResults, counts_of
 

@@ -33,8 +33,9 @@ from checkers.registry import (
     find_check,
     never,
 )
-from checkers.run_input import Cancelled, asked_for
+from checkers.run_input import asked_for
 from checkers.verdict import CheckResult
+from porcupine_py.search.outcome import Cancelled
 from results.judge.session import SparkError, one_line_errors
 from results.store.model import check_from_json
 from results.store.tables import log_columns

@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkers.history import Event, Operation
-from checkers.history.columns import NO_PAIR, Columns, Int64s, Table
 from checkers.history.recorded import columns_of, ended_ns
+from porcupine_py.columns import NO_PAIR, Columns, Int64s, Table
 from results.report.narration import value_text
 
 ROWS_MAX = 1_500_000

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers.history import Event, EventType, Operation
-from checkers.history.columns import KINDS, OK
 from checkers.history.recorded import columns_of, ended_ns
+from porcupine_py.columns import KINDS, OK
 
 _NS = 1e9
 Floats = npt.NDArray[np.float64]

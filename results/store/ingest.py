@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from checkers.history import Event, HistoryError, Operation, pair
 from checkers.history.arrow import integers, take_rows, texts
 from checkers.history.column_files import from_events
-from checkers.history.columns import KINDS, Columns, Int64s
 from checkers.history.edn_lines import MARK, NotPlainError
 from checkers.history.event_columns import EventColumns
 from checkers.history.journal_columns import blocks_of, journal_table
 from checkers.history.recorded import Recorded
 from checkers.history.sealed import may_be_torn
 from extensions.plain_files import open_plain
+from porcupine_py.columns import KINDS, Columns, Int64s
 from results.store.journal import LINE, decode_event, read_journal
 from results.store.tables import (
     EVENTS_SCHEMA,

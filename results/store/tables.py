@@ -66,8 +66,8 @@ from checkers.evidence import LogRecord
 from checkers.evidence.log_audit import LogColumns
 from checkers.history import Event, EventType, Operation
 from checkers.history.arrow import encode, integers, numbers, take_rows, texts
-from checkers.history.columns import Int64s
 from checkers.history.event_columns import event_of
+from porcupine_py.columns import Int64s
 
 EVENTS_FILE = "events.parquet"
 OPERATIONS_FILE = "operations.parquet"

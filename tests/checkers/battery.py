@@ -7,11 +7,11 @@ from random import Random
 from checkers import Status, check, cycles, growth, sessions
 from checkers.evidence.assisted import resolve
 from checkers.history import EventType
-from checkers.linearizability import certificate, walk
 from checkers.linearizability.certificates import certificate_lines, verify_lines
-from checkers.linearizability.outcome import Window
-from checkers.models import model_named, relevant
 from checkers.registry import CheckSpec, RunInput, check_keys, find_check, run_check
+from porcupine_py.models import model_named, relevant
+from porcupine_py.search import certificate, walk
+from porcupine_py.search.outcome import Window
 from tests.checkers import histories, test_rules  # the latter registers its worlds
 from tests.checkers.histories import (
     FIRST_WORLDS,

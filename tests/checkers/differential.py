@@ -28,12 +28,12 @@ from pathlib import Path
 from random import Random
 
 from checkers.history import Operation
-from checkers.history.columns import from_operations
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.encoding import encodable
 from checkers.linearizability.linearizable import judge, verify
-from checkers.linearizability.walk import dead_end
-from checkers.models import model_named, relevant
+from porcupine_py.columns import from_operations
+from porcupine_py.models import model_named, relevant
+from porcupine_py.search.encoding import encodable
+from porcupine_py.search.walk import dead_end
 from tests.checkers import (
     more_worlds,
     oracle,  # the first of the two adds its specifications to the second's

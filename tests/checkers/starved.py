@@ -19,13 +19,13 @@ from pathlib import Path
 from random import Random
 
 from checkers.history import Operation
-from checkers.history.columns import from_operations
-from checkers.linearizability import kernels
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.encoding import encode
-from checkers.linearizability.outcome import Budget
-from checkers.linearizability.race import race
-from checkers.models import model_named
+from porcupine_py import kernels
+from porcupine_py.columns import from_operations
+from porcupine_py.models import model_named
+from porcupine_py.search.encoding import encode
+from porcupine_py.search.outcome import Budget
+from porcupine_py.search.race import race
 from tests.checkers.histories import INFO, op, read, write
 
 ALLOCATIONS_MAX = 1000

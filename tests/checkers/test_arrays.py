@@ -10,15 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkers import Status, check
-from checkers.history.columns import from_operations
-from checkers.linearizability import certificate, columnar, replay_types
-from checkers.linearizability.certificate import RefusedError, verify_order
+from checkers.linearizability import columnar
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.replay import verify_times
-from checkers.linearizability.rules import RULES, arrays
-from checkers.linearizability.rules.arrays import array_rule_for
-from checkers.models import Stack, model_named, relevant
 from checkers.verdict import CheckResult
+from porcupine_py.columns import from_operations
+from porcupine_py.models import Stack, model_named, relevant
+from porcupine_py.search import certificate, replay_types
+from porcupine_py.search.certificate import RefusedError, verify_order
+from porcupine_py.search.replay import verify_times
+from porcupine_py.search.rules import RULES, arrays
+from porcupine_py.search.rules.arrays import array_rule_for
 from tests.checkers.histories import FAIL, INFO, op
 from tests.checkers.more_worlds import RULED
 from tests.checkers.oracle import is_linearizable

@@ -9,8 +9,8 @@ from checkers import Status, load_history, pair
 from checkers.evidence.assisted import OPEN_END_NS, resolve
 from checkers.history import EventType
 from checkers.linearizability.linearizable import judge
-from checkers.models import model_named
 from checkers.registry import CheckSpec, RunInput, run_check
+from porcupine_py.models import model_named
 from tests.checkers.histories import read, write
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.run_evidence import NODES, good_run, high_watermark, record, trace

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from checkers.history import INFINITY_NS, EventType, HistoryError, Operation
-from checkers.linearizability.dispatch import dispatch
-from checkers.linearizability.outcome import Budget
-from checkers.models import Broker, model_named
 from checkers.verdict import Status
+from porcupine_py.models import Broker, model_named
+from porcupine_py.search.dispatch import dispatch
+from porcupine_py.search.outcome import Budget
 
 
 def operation(index, f, input_=None, output=None, kind=EventType.OK, at=None):

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 from checkers.history.foreign import Reading, judgeable
 from checkers.history.formats import load
-from checkers.linearizability import certificate, walk
 from checkers.linearizability.certificates import certificate_lines, verify_lines
-from checkers.models import model_named
 from checkers.registry import CheckSpec, RunInput, check_keys, find_check
 from harness.cli import main
+from porcupine_py.models import model_named
+from porcupine_py.search import certificate, walk
 from tests.checkers.histories import read, write
 
 EXAMPLE = Path(__file__).parents[1] / "data" / "histories" / "example.edn"

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 from checkers.history import EventType
-from checkers.history.columns import from_operations
-from checkers.linearizability import chains, columnar
-from checkers.linearizability.certificate import RefusedError, verify_order
+from checkers.linearizability import columnar
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.kernels import load
 from checkers.linearizability.linearizable import judge, verify
-from checkers.linearizability.replay import verify_orders
-from checkers.models import Register, model_named
 from checkers.verdict import Status
+from porcupine_py.columns import from_operations
+from porcupine_py.kernels import load
+from porcupine_py.models import Register, model_named
+from porcupine_py.search import chains
+from porcupine_py.search.certificate import RefusedError, verify_order
+from porcupine_py.search.replay import verify_orders
 from tests.checkers.histories import FAIL, op, random_history, read, write
 from tests.checkers.oracle import is_linearizable
 

@@ -9,8 +9,8 @@ import pytest
 
 from checkers import HistoryError, load_history, pair
 from checkers.history import INFINITY_NS, Event, EventType
-from checkers.history.columns import Integers, check_columns, from_operations
 from checkers.history.files import load_columns
+from porcupine_py.columns import Integers, check_columns, from_operations
 from results.store.tables import RunName, events_table, operations_table
 from tests.checkers.histories import FAIL, FIRST_WORLDS, INFO, op, random_history, read, write
 from tests.checkers.test_corpus_verdicts import JUDGED, expected, folder  # noqa: F401  (fixture)

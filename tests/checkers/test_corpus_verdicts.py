@@ -9,8 +9,8 @@ import pytest
 
 from checkers import HistoryError, check, load_history, pair
 from checkers.linearizability.linearizable import judge, verify
-from checkers.models import model_named
 from checkers.verdict import Status
+from porcupine_py.models import model_named
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "histories" / "porcupine.tar.gz"
 MODELS = {"cas-register": "cas-register", "kv-append": "kv"}

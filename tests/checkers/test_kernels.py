@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkers.linearizability import kernels
-from checkers.linearizability.compiled import WglRun
-from checkers.linearizability.encoding import Encoded
-from checkers.linearizability.kernels import build, load, why_not
-from checkers.linearizability.kernels.library import OPERATIONS_MAX, right
 from harness import toolkit_image
+from porcupine_py import kernels
+from porcupine_py.kernels import build, load, why_not
+from porcupine_py.kernels.library import OPERATIONS_MAX, right
+from porcupine_py.search.compiled import WglRun
+from porcupine_py.search.encoding import Encoded
 
 ROOT = Path(__file__).parents[2]
 
@@ -155,7 +155,7 @@ def test_switching_it_off_is_no_reason_to_warn(anew):
 CHECK = """
 import sys
 from pathlib import Path
-from checkers.linearizability import kernels
+from porcupine_py import kernels
 kernels.LIBRARY = Path("searches.so")
 from harness.cli import main
 main(["check", sys.argv[1], "--model", "register"])
@@ -183,7 +183,7 @@ UNDEFINED = """
 import sys
 from pathlib import Path
 import pytest
-from checkers.linearizability import kernels
+from porcupine_py import kernels
 kernels.LIBRARY = Path(sys.argv[1])
 assert kernels.load() is not None
 tests = ("test_searches.py", "test_arrays.py", "test_columnar.py", "test_limits.py")
@@ -208,7 +208,7 @@ def test_nothing_in_it_is_undefined_and_the_compiler_warns_of_nothing(tmp_path, 
     )
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        library = archive.extract("checkers/linearizability/kernels/searches.so", tmp_path)
+        library = archive.extract("porcupine_py/kernels/searches.so", tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", UNDEFINED, library, chosen],
         cwd=ROOT,

@@ -9,15 +9,15 @@ from random import Random
 import pytest
 
 from checkers import Status, check
-from checkers.history.columns import from_operations
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.compiled import WglRun
-from checkers.linearizability.encoding import encode
-from checkers.linearizability.kernels import load
 from checkers.linearizability.linearizable import judge
-from checkers.linearizability.outcome import Budget
-from checkers.linearizability.race import race
-from checkers.models import model_named
+from porcupine_py.columns import from_operations
+from porcupine_py.kernels import load
+from porcupine_py.models import model_named
+from porcupine_py.search.compiled import WglRun
+from porcupine_py.search.encoding import encode
+from porcupine_py.search.outcome import Budget
+from porcupine_py.search.race import race
 from tests.checkers.histories import op, read, write
 
 
@@ -78,7 +78,7 @@ MEASURE = """
 import json, resource, sys
 from tests.checkers.test_limits import explosion
 from checkers.linearizability.linearizable import judge
-from checkers.models import model_named
+from porcupine_py.models import model_named
 model = model_named("cas-register")
 judge(explosion(), model, algorithm=sys.argv[1], memory_limit_mb=1)
 peak_mb = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -136,11 +136,11 @@ def test_a_search_looks_at_its_budget_while_it_looks_through_a_crowd():
 
 WITHOUT = """
 from random import Random
-from checkers.linearizability import kernels
+from porcupine_py import kernels
 from checkers.linearizability.columnar import judge_columns
-from checkers.history.columns import from_operations
+from porcupine_py.columns import from_operations
 from checkers.linearizability.linearizable import judge
-from checkers.models import model_named
+from porcupine_py.models import model_named
 from tests.checkers.histories import random_history
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.test_searches import crowd

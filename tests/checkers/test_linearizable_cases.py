@@ -7,10 +7,10 @@ import pytest
 
 from checkers import Status, check
 from checkers.history import EventType, HistoryError
-from checkers.linearizability import dispatch
 from checkers.linearizability.linearizable import judge, verify
-from checkers.linearizability.outcome import Outcome, Window
-from checkers.models import Model, NondeterministicModel, Register, model_named
+from porcupine_py.models import Model, NondeterministicModel, Register, model_named
+from porcupine_py.search import dispatch
+from porcupine_py.search.outcome import Outcome, Window
 from tests.checkers.histories import op, random_history, read, write
 
 FAIL = EventType.FAIL

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkers.linearizability.linearizable import judge, verify
-from checkers.models import model_named
 from checkers.verdict import Status
+from porcupine_py.models import model_named
 from tests.checkers.histories import FIRST_WORLDS, random_history
 from tests.checkers.oracle import is_linearizable
 from tests.night import drawn

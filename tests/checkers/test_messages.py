@@ -6,11 +6,11 @@ import pytest
 
 from checkers.evidence import WORLD_CLOCK, Evidence, FinalRead, RunClock, TraceEvent, run_clock
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, Operation, seconds
-from checkers.history.columns import from_operations
 from checkers.linearizability.columnar import judge_columns
-from checkers.models import CasRegister, Register
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
+from porcupine_py.columns import from_operations
+from porcupine_py.models import CasRegister, Register
 from tests.checkers.run_evidence import good_run, high_watermark, state, with_trace
 
 _RAW = re.compile(r"\d{4,} ns\b|-1\b|9223372036854775807|\d{10,}")

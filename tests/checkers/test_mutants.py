@@ -11,16 +11,16 @@ from checkers import growth, registry, sessions
 from checkers.cycles import list_append, search
 from checkers.evidence import assisted, log_audit
 from checkers.history import EventType
-from checkers.linearizability import certificate, dispatch, walk, wgl
-from checkers.linearizability.rules import counter, ladder, lists, log, offsets, queue, sets, stack
-from checkers.models import base, parts, strings
-from checkers.models.base import Model, relevant
-from checkers.models.config import Config
-from checkers.models.counters import ProducerIds
-from checkers.models.registers import CasRegister, Register
-from checkers.models.strings import KeyValue
-from checkers.models.topics import Topics
 from checkers.verdict import Status
+from porcupine_py.models import base, parts, strings
+from porcupine_py.models.base import Model, relevant
+from porcupine_py.models.config import Config
+from porcupine_py.models.counters import ProducerIds
+from porcupine_py.models.registers import CasRegister, Register
+from porcupine_py.models.strings import KeyValue
+from porcupine_py.models.topics import Topics
+from porcupine_py.search import certificate, dispatch, walk, wgl
+from porcupine_py.search.rules import counter, ladder, lists, log, offsets, queue, sets, stack
 from tests.checkers.battery import battery
 
 MUTANTS = {}
@@ -135,8 +135,8 @@ def ignores_a_refused_cas(patch):
 @mutant
 def takes_true_for_one(patch):
     for module in ("registers", "base"):
-        patch.setattr(f"checkers.models.{module}.freeze", lambda value: value)
-    patch.setattr("checkers.history.columns.freeze", lambda value: value)
+        patch.setattr(f"porcupine_py.models.{module}.freeze", lambda value: value)
+    patch.setattr("porcupine_py.columns.freeze", lambda value: value)
 
 
 @mutant

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from checkers import Status, check
 from checkers.history import INFINITY_NS
-from checkers.linearizability import certificate, wgl
-from checkers.linearizability.outcome import Budget
-from checkers.linearizability.rules import OFFSETS, RULES
-from checkers.linearizability.rules.log import LogColumns, judge_columns
-from checkers.models import Counter as CounterModel
-from checkers.models import Model, model_named, relevant
+from porcupine_py.models import Counter as CounterModel
+from porcupine_py.models import Model, model_named, relevant
+from porcupine_py.search import certificate, wgl
+from porcupine_py.search.outcome import Budget
+from porcupine_py.search.rules import OFFSETS, RULES
+from porcupine_py.search.rules.log import LogColumns, judge_columns
 from tests.checkers import histories
 from tests.checkers.differential import INITIAL
 from tests.checkers.histories import op, random_history

@@ -13,13 +13,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from checkers.history.columns import from_operations
-from checkers.linearizability import chains, clusters, encoding, race, refused
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.kernels import load
-from checkers.linearizability.outcome import Budget
-from checkers.models import model_named, relevant
 from checkers.verdict import Status
+from porcupine_py.columns import from_operations
+from porcupine_py.kernels import load
+from porcupine_py.models import model_named, relevant
+from porcupine_py.search import chains, clusters, encoding, race, refused
+from porcupine_py.search.outcome import Budget
 from tests.checkers import test_arrays, test_mutants
 from tests.checkers.histories import FAIL, op, random_history, repeated_strings, write
 from tests.checkers.oracle import is_linearizable
@@ -130,7 +130,7 @@ def takes_every_value_for_unique(patch):
         "checkers.linearizability.columnar.unique_keys",
         lambda e, n: np.ones(len(e.bounds) - 1, np.bool_),
     )
-    patch.setattr("checkers.linearizability.dispatch.has_unique_values", lambda e, n: True)
+    patch.setattr("porcupine_py.search.dispatch.has_unique_values", lambda e, n: True)
 
 
 @mutant

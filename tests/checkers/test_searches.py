@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers.history.columns import from_operations
-from checkers.linearizability import certificate, wgl
-from checkers.linearizability.dispatch import raced_outcome
-from checkers.linearizability.encoding import encode
-from checkers.linearizability.kernels import load
-from checkers.linearizability.outcome import Budget
-from checkers.linearizability.race import race
-from checkers.models import model_named, relevant
 from checkers.verdict import Status
+from porcupine_py.columns import from_operations
+from porcupine_py.kernels import load
+from porcupine_py.models import model_named, relevant
+from porcupine_py.search import certificate, wgl
+from porcupine_py.search.dispatch import raced_outcome
+from porcupine_py.search.encoding import encode
+from porcupine_py.search.outcome import Budget
+from porcupine_py.search.race import race
 from tests.checkers.histories import FAIL, INFO, OK, op, random_history, read, write
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.oracles import frontier

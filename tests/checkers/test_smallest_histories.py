@@ -6,10 +6,10 @@ from random import Random
 import pytest
 
 from checkers import Status, check
-from checkers.linearizability import outcome
 from checkers.linearizability.linearizable import verify
-from checkers.linearizability.outcome import WALL_FACTOR, Budget, BudgetExceededError
-from checkers.models import model_named
+from porcupine_py.models import model_named
+from porcupine_py.search import outcome
+from porcupine_py.search.outcome import WALL_FACTOR, Budget, BudgetExceededError
 from tests.checkers.histories import FAIL, op, read, write
 
 

@@ -5,12 +5,12 @@ from random import Random
 import pytest
 
 from benchmarks.checkers.generate import Shape, generate
-from checkers.history.columns import from_operations
 from checkers.linearizability.columnar import judge_columns
 from checkers.linearizability.linearizable import judge, verify
-from checkers.models import model_named
-from checkers.models.parts import parts_of
 from checkers.verdict import Status
+from porcupine_py.columns import from_operations
+from porcupine_py.models import model_named
+from porcupine_py.models.parts import parts_of
 from tests.checkers.histories import op
 
 

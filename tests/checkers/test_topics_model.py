@@ -4,8 +4,8 @@ import pytest
 
 from checkers.history import EventType
 from checkers.linearizability.linearizable import judge
-from checkers.models import Topics
 from checkers.verdict import Status
+from porcupine_py.models import Topics
 from tests.checkers.histories import op
 from tests.checkers.oracle import is_linearizable
 

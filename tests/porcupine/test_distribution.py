@@ -1,4 +1,4 @@
-"""The distribution porcupine-py: built, installed beside NumPy alone, and tried with these tests."""
+"""The distribution porcupine-py: built, tried beside NumPy alone, and beside Kraftprobe's own."""
 
 import os
 import shutil
@@ -10,6 +10,8 @@ from email.parser import BytesParser
 from pathlib import Path
 
 import pytest
+
+from harness.source import PACKAGES
 
 pytestmark = pytest.mark.slow
 
@@ -29,11 +31,11 @@ TOOLS = (
 """What runs the tests; none of it is a dependency of the distribution."""
 ELSEWHERE = """
 import sys
-import checkers, porcupine_py
-from checkers.linearizability.kernels import load
+import porcupine_py
+from porcupine_py.kernels import load
 assert load() is not None
 assert "pyarrow" not in sys.modules, "it is not there"
-print(checkers.__file__, porcupine_py.__file__, sep="\\n")
+print(porcupine_py.__file__)
 """
 
 TYPED = """
@@ -70,16 +72,38 @@ def python(*arguments, cwd, **environment):
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built from a copy, since a build leaves files beside its sources."""
-    folder = tmp_path_factory.mktemp("build")
-    caches = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
-    shutil.copytree(MEMBER, folder / "source", ignore=caches)
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
+
+
+def built(folder):
+    """Return the wheel of the sources in a folder, copies, since a build leaves files there."""
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps")
     python(*pip, "--wheel-dir", folder / "wheel", folder / "source", cwd=folder)
-    (built,) = (folder / "wheel").glob("*.whl")
-    return built
+    (wheel,) = (folder / "wheel").glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("build")
+    shutil.copytree(MEMBER, folder / "source", ignore=LEFT_OUT)
+    return built(folder)
+
+
+@pytest.fixture(scope="module")
+def own_wheel(tmp_path_factory):
+    """Kraftprobe's."""
+    folder = tmp_path_factory.mktemp("own")
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, folder / "source" / name, ignore=LEFT_OUT)
+    for name in ("LICENSE", "NOTICE", "README.md", "pyproject.toml", "setup.py"):
+        shutil.copy(ROOT / name, folder / "source")
+    return built(folder)
+
+
+def contents(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 @pytest.fixture(scope="module")
@@ -100,15 +124,10 @@ def empty(wheel, tmp_path_factory):
 
 
 def test_the_wheel_holds_every_module_and_no_other(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        held = {name for name in archive.namelist() if ".dist-info/" not in name}
-    packages = ("checkers", "extensions", "porcupine_py")
-    modules = {
-        str(path.relative_to(ROOT)) for name in packages for path in (ROOT / name).rglob("*.py")
-    }
-    kernels = ROOT / "checkers" / "linearizability" / "kernels"
+    held = {name for name in contents(wheel) if ".dist-info/" not in name}
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "porcupine_py").rglob("*.py")}
+    kernels = ROOT / "porcupine_py" / "kernels"
     others = {
-        "checkers/py.typed",
         *(str(path.relative_to(ROOT)) for path in kernels.glob("*.[ch]")),
         str((kernels / "searches.so").relative_to(ROOT)),
         "porcupine_py/py.typed",
@@ -128,8 +147,27 @@ def test_the_wheel_requires_numpy_only(wheel):
         about = BytesParser().parsebytes(archive.read(name))
     required = about.get_all("Requires-Dist")
     assert [line for line in required if "extra" not in line] == ["numpy>=2.2"]
-    assert sorted(about.get_all("Provides-Extra")) == ["pyarrow"]
+    assert about.get_all("Provides-Extra") is None
     assert about.get_payload().lstrip().startswith("# porcupine-py")
+
+
+@pytest.mark.parametrize("kept", ["kraftprobe", "porcupine-py"])
+def test_both_are_installed_and_one_is_removed_again(kept, wheel, own_wheel, tmp_path):
+    python(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
+    (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    program = tmp_path / "venv" / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", program)
+    wheels = {"kraftprobe": own_wheel, "porcupine-py": wheel}
+    offline = ("--no-index", "--no-deps", "--no-compile")
+    python(*pip, "install", *offline, *wheels.values(), cwd=tmp_path)
+    (removed,) = wheels.keys() - {kept}
+
+    python(*pip, "uninstall", "--yes", removed, cwd=tmp_path)
+
+    left = {name: data for name, data in contents(wheels[kept]).items() if "/RECORD" not in name}
+    assert {name: (site / name).read_bytes() for name in left} == left
+    gone = {name for name in contents(wheels[removed]) if (site / name).exists()}
+    assert gone == set()
 
 
 def test_the_wheel_brings_its_types(empty, tmp_path):
@@ -154,7 +192,7 @@ def test_the_same_tests_pass_beside_numpy_alone(empty, tmp_path):
     shutil.copy(MEMBER / "README.md", readme)
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\nmarkers = browser\n")
     places = python(empty, "-c", ELSEWHERE, cwd=tmp_path).split()
-    assert [Path(place).parents[1].name for place in places] == ["site-packages"] * 2
+    assert [Path(place).parents[1].name for place in places] == ["site-packages"]
     tried = python(
         *(empty, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not browser"),
         *("-p", "_hypothesis_pytestplugin", "tests/porcupine"),

@@ -40,9 +40,9 @@ def test_a_nondeterministic_model_and_clients_without_an_answer(capsys):
     assert names["CheckResult"].ILLEGAL == "Illegal"
 
 
-def test_our_own_vocabulary(capsys):
-    (line,) = run("checkers", capsys)[1]
-    assert line.startswith("FAIL not linearizable: ")
+def test_ready_models(capsys):
+    (line,) = run("Ready models, near-linear rules, compiled searches", capsys)[1]
+    assert line.startswith("zones FAIL stale read: ")
 
 
 def test_every_example_is_run():

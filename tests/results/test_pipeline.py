@@ -11,9 +11,9 @@ from factory import DEFAULT_CHECKS, NODES, make_run
 from checkers.history import HistoryError, pair
 from checkers.history.formats import load_history
 from checkers.linearizability.certificates import verify_lines
-from checkers.models import model_named
 from checkers.registry import CheckError, CheckSpec, RunInput, judged_operations
 from checkers.verdict import Status
+from porcupine_py.models import model_named
 from results.judge.lone_files import judge_file
 from results.judge.pipeline import judge
 from results.store.digests import digest_of, read_chain

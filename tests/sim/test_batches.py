@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-import checkers
 import harness
+import porcupine_py
 from checkers.verdict import Status
 from harness.cli import main
 from harness.commands import progress_bar, sim
@@ -233,12 +233,12 @@ def test_every_source_counts(tmp_path, monkeypatch):
 
 def test_sources_in_c_count_and_what_is_built_from_them_does_not(tmp_path, monkeypatch):
     before = source_digest()
-    package = tmp_path / "checkers"
-    shutil.copytree(Path(checkers.__file__).parent, package)
-    monkeypatch.setattr(checkers, "__file__", str(package / "__init__.py"))
-    (package / "linearizability" / "kernels" / "searches.so").write_bytes(b"")
+    package = tmp_path / "porcupine_py"
+    shutil.copytree(Path(porcupine_py.__file__).parent, package)
+    monkeypatch.setattr(porcupine_py, "__file__", str(package / "__init__.py"))
+    (package / "kernels" / "searches.so").write_bytes(b"")
     assert source_digest() == before
-    (package / "linearizability" / "kernels" / "wgl.c").write_text("")
+    (package / "kernels" / "wgl.c").write_text("")
     assert source_digest() != before
 
 

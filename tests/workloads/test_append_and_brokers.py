@@ -5,13 +5,13 @@ import itertools
 import pytest
 
 from checkers.history import EventType, pair
-from checkers.linearizability.dispatch import dispatch
-from checkers.linearizability.outcome import Budget
-from checkers.models import model_named
 from checkers.verdict import Status
 from cluster import mutants
 from cluster.client.admin_client import TOPIC_RESOURCE, Outcome
 from cluster.systems.kafka import kind as kafka
+from porcupine_py.models import model_named
+from porcupine_py.search.dispatch import dispatch
+from porcupine_py.search.outcome import Budget
 from tests.sim.quorums import campaign
 from tests.workloads.test_workloads import ops, perform
 from workloads.append import elements

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from checkers.history import EventType, Operation
-from checkers.linearizability.outcome import Outcome
-from checkers.linearizability.wgl import prefix_window
-from checkers.linearizability.wording import no_order
-from checkers.models import Model
-from checkers.models.registers import cas_pair
 from checkers.verdict import Status
+from porcupine_py.models import Model
+from porcupine_py.models.registers import cas_pair
+from porcupine_py.search.outcome import Outcome
+from porcupine_py.search.wgl import prefix_window
+from porcupine_py.search.wording import no_order
 
 
 class _Placed(NamedTuple):

@@ -1,4 +1,4 @@
-"""The zones of `checkers.linearizability.clusters` with objects: their readable reference."""
+"""The zones of `porcupine_py.search.clusters` with objects: their readable reference."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from checkers.history import EventType, Operation, seconds
-from checkers.history.values import freeze
-from checkers.linearizability.outcome import Outcome, Window
-from checkers.models.registers import Register
 from checkers.verdict import Status
+from porcupine_py.models.registers import Register
+from porcupine_py.search.outcome import Outcome, Window
+from porcupine_py.values import freeze
 
 _BEFORE_ALL_NS = -1
 """The initial value was written, and that write completed, before the first invocation."""

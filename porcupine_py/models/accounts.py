@@ -1,0 +1,101 @@
+"""Accounts between which money is transferred, as Jepsen's bank test has them.
+
+`accounts`: `transfer`, with `{"from": account, "to": account, "amount": n}`, and `read`, which
+returns all balances by account, or a list of them. So a read has to show the balances of one
+moment, where the check `bank` asks only for their total. Accounts begin with `initial`, a map or
+list of balances; without it, with what reads show that ended before any transfer began. A read that
+lacks an account says nothing about it; what was never there holds nothing.
+
+A transfer is always possible here: whether a balance may go below zero is for `bank`, which looks
+at what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from porcupine_py.models.base import Model, State
+from porcupine_py.models.registers import unknown_function
+from porcupine_py.operations import INFINITY_NS, EventType, HistoryError, Operation
+from porcupine_py.values import freeze
+
+
+class Accounts(Model):
+    """Balances by account, which transfers change."""
+
+    name = "accounts"
+
+    def __init__(self, initial: Any = None) -> None:
+        if initial is not None and not isinstance(initial, Mapping | list | tuple):
+            raise ValueError(f"the model {self.name!r} starts with balances, not {initial!r}")
+        self._initial = None if initial is None else _balances(initial)
+
+    def prepare(self, operations: Sequence[Operation]) -> Model:
+        """Return a model that begins with what is given, or with what an early read shows."""
+        if self._initial is not None:
+            return self
+        first_ns = min((o.invoke_ns for o in operations if o.f == "transfer"), default=INFINITY_NS)
+        reads = [o for o in operations if o.f == "read" and o.type is EventType.OK]
+        early = [read for read in reads if read.complete_ns < first_ns]
+        if reads and not early:
+            problem = "no read ended before the first transfer: --initial has to say what was there"
+            raise HistoryError(problem)
+        shown: dict[str, Any] = {}
+        for read in early:
+            shown |= _balances(read.output)
+        return Accounts(shown)
+
+    def init(self) -> State:
+        """Return the initial balances, those that are not zero."""
+        return frozenset((a, b) for a, b in (self._initial or {}).items() if b)
+
+    def step(self, state: State, operation: Operation) -> tuple[bool, State]:
+        """Transfer, or read what is there."""
+        assert isinstance(state, frozenset)
+        balances: dict[str, Any] = dict(state)
+        if operation.f == "read":
+            shown = _balances(operation.output)
+            return all(balances.get(a, 0) == b for a, b in shown.items()), state
+        if operation.f != "transfer":
+            raise unknown_function(self, operation)
+        source, target, amount = _transfer(operation)
+        balances[source] = balances.get(source, 0) - amount
+        balances[target] = balances.get(target, 0) + amount
+        return True, frozenset((a, b) for a, b in balances.items() if b)
+
+    def has_effect(self, operation: Operation) -> bool:
+        """Everything but a read."""
+        return operation.f != "read"
+
+    def same_effect(self, operation: Operation) -> Hashable:
+        """Name the accounts and the amount."""
+        return (operation.f, freeze(operation.input))
+
+    def always_legal(self, operation: Operation) -> bool:
+        """A transfer."""
+        return operation.f == "transfer"
+
+    def describe_state(self, state: State) -> str:
+        """List the balances."""
+        assert isinstance(state, frozenset)
+        return "{" + ", ".join(f"{a}: {b}" for a, b in sorted(state)) + "}"
+
+
+def _transfer(operation: Operation) -> tuple[str, str, float]:
+    asked = operation.input
+    if not isinstance(asked, Mapping) or not {"from", "to", "amount"} <= set(asked):
+        problem = f"{asked!r} names no from, to and amount"
+        raise HistoryError(f"operation {operation.index}: {problem}")
+    amount = asked["amount"]
+    if isinstance(amount, bool) or not isinstance(amount, int | float):
+        raise HistoryError(f"operation {operation.index}: {amount!r} is no amount")
+    return str(asked["from"]), str(asked["to"]), amount
+
+
+def _balances(value: Any) -> dict[str, Any]:
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
+    if not isinstance(value, Mapping):
+        raise HistoryError(f"{value!r} is no map of balances")
+    return {str(account): balance for account, balance in value.items()}

@@ -1,0 +1,228 @@
+"""Orders of sets, counters, ids, queues, stacks, lists and logs, verified in columns.
+
+What `search.certificate.verify_order` does with objects, for one key and in arrays;
+registers are verified by `search.replay`. Knows what the functions of each type mean and
+none of the algorithms. Where values are not plain enough for arrays the order is refused, and
+objects decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from porcupine_py.columns import FAIL, INFO, OK, Bools, Columns, Int64s
+from porcupine_py.models.counters import ADDING
+from porcupine_py.models.queues import EMPTY_ERRORS
+from porcupine_py.search.certificate import RefusedError
+from porcupine_py.search.decoded import (
+    Shown,
+    amounts,
+    append_offsets,
+    decode,
+    integers,
+    starts,
+)
+from porcupine_py.search.replay import verify_times
+
+_LONG_READ = 2_000
+_SUM_MAX = 1 << 62
+
+
+def verify_container(into: str, out_of: str, end: int) -> Callable[[Columns, Int64s], None]:
+    """Return a verifier of queues (`end` 0: the oldest comes out) or stacks (-1: the newest)."""
+
+    def verify(columns: Columns, order: Int64s) -> None:
+        inserting, removing = (columns.f == columns.function(f) for f in (into, out_of))
+        saw_nothing = np.array([error in EMPTY_ERRORS for error in columns.errors], np.bool_)
+        refused = removing & (columns.type == FAIL) & saw_nothing[columns.error]
+        _verify_placed(columns, order, (into, out_of), refused, inserting)
+        goes_in = inserting[order]
+        value = np.where(goes_in, columns.input[order], columns.output[order])
+        value[refused[order]] = 0
+        comes_out = ~goes_in & (value != 0)
+        inside = np.cumsum(goes_in.astype(np.int64) - comes_out)
+        _verify_met(columns, order, goes_in | comes_out | (inside == 0))
+        _verify_met(columns, order, inside >= 0)
+        if end == 0:
+            inserted, which = value[goes_in], np.cumsum(comes_out)[comes_out] - 1
+            met = np.ones(len(order), np.bool_)
+            met[comes_out] = inserted[which] == value[comes_out]
+            _verify_met(columns, order, met)
+        else:
+            _verify_nested(columns, order, goes_in, comes_out, inside, value)
+
+    return verify
+
+
+def _verify_nested(
+    columns: Columns,
+    order: Int64s,
+    goes_in: Bools,
+    comes_out: Bools,
+    inside: Int64s,
+    value: Int64s,
+) -> None:
+    """What comes out at a height is what last went in at that height."""
+    moving = np.flatnonzero(goes_in | comes_out)
+    height = inside[moving] + comes_out[moving]
+    moving = moving[np.argsort(height, kind="stable")]
+    met = np.ones(len(order), np.bool_)
+    out = np.flatnonzero(comes_out[moving])
+    before = moving[out - 1]
+    met[moving[out]] = (out > 0) & goes_in[before] & (value[before] == value[moving[out]])
+    _verify_met(columns, order, met)
+
+
+def verify_counter(columns: Columns, order: Int64s) -> None:
+    """Every read returns the sum of the additions before it."""
+    reading = columns.f == columns.function("read")
+    nothing = np.zeros(len(columns), np.bool_)
+    _verify_placed(columns, order, ("read", *ADDING), nothing, ~reading)
+    adds = np.flatnonzero(~reading & (columns.type != FAIL))
+    added, read = amounts(columns, adds), reading[order]
+    total = integers(columns, columns.output[order[read]])
+    if added is None or total is None or float(added.sum(dtype=np.float64)) >= _SUM_MAX:
+        raise RefusedError("the numbers are not plain")
+    amount = np.zeros(len(columns), np.int64)
+    amount[adds] = added
+    met = np.ones(len(order), np.bool_)
+    met[read] = np.cumsum(amount[order])[read] == total
+    _verify_met(columns, order, met)
+
+
+def verify_ids(columns: Columns, order: Int64s) -> None:
+    """No identifier is returned twice."""
+    nothing = np.zeros(len(columns), np.bool_)
+    _verify_placed(columns, order, ("generate",), nothing, nothing)
+    given = columns.output[order]
+    first = np.full(len(columns.values), -1, np.int64)
+    first[given[::-1]] = np.arange(len(given))[::-1]
+    _verify_met(columns, order, first[given] == np.arange(len(given)))
+
+
+def verify_list(columns: Columns, order: Int64s) -> None:
+    """Every read returns what was appended before it, in order."""
+    seen, position, number = _collect(columns, order, "append", ("read",))
+    sizes, which = np.diff(seen.bounds), number[seen.made[seen.source]]
+    inside = np.arange(len(which)) - np.repeat(seen.bounds[:-1], sizes)
+    met = np.ones(len(order), np.bool_)
+    met[position[seen.reads]] = sizes == number[seen.reads]
+    reader = np.repeat(position[seen.reads], sizes)
+    met[reader[which != inside]] = False
+    _verify_met(columns, order, met)
+
+
+def verify_set(columns: Columns, order: Int64s) -> None:
+    """Every read returns what was added before it, each element once."""
+    seen, position, number = _collect(columns, order, "add", ("read",))
+    sizes, at = np.diff(seen.bounds), position[seen.made[seen.source]]
+    met = np.ones(len(order), np.bool_)
+    met[position[seen.reads]] = sizes == number[seen.reads]
+    reader = np.repeat(position[seen.reads], sizes)
+    met[reader[(at < 0) | (at > reader)]] = False
+    _verify_met(columns, order, met)
+    if _repeats(seen):
+        raise RefusedError("a read shows an element twice")
+
+
+def _repeats(seen: Shown) -> bool:
+    sizes = np.diff(seen.bounds)
+    last = np.empty(len(seen.made), np.int64)
+    for read in np.flatnonzero(sizes > _LONG_READ).tolist():
+        elements = seen.source[seen.bounds[read] : seen.bounds[read + 1]]
+        last[elements] = np.arange(len(elements))
+        if not np.array_equal(last[elements], np.arange(len(elements))):
+            return True
+    short = np.repeat(sizes <= _LONG_READ, sizes)
+    reader = np.repeat(np.arange(len(sizes)), sizes)[short]
+    pairs = np.sort(reader * len(seen.made) + seen.source[short])
+    return bool(np.any(pairs[1:] == pairs[:-1]))
+
+
+def verify_log(columns: Columns, order: Int64s) -> None:
+    """Offsets grow; every read shows all records from its beginning to its last, or to the end."""
+    seen, position, number = _collect(columns, order, "append", ("read", "read-all"), log=True)
+    offset, begin = append_offsets(columns, seen.made), starts(columns, seen.reads)
+    if offset is None or begin is None:
+        raise RefusedError("the offsets are not plain")
+    fresh = offset < 0  # no append returned it: then reads show it
+    known = offset.copy()
+    known[seen.source] = np.where(fresh[seen.source], seen.offset, known[seen.source])
+    placed = position[seen.made] >= 0
+    if np.any(known[placed] < 0):
+        raise RefusedError("an append of nobody knows where")
+    by_number = np.argsort(position[seen.made][placed], kind="stable")
+    offsets = known[placed][by_number]
+    if np.any(offsets[1:] <= offsets[:-1]):
+        raise RefusedError("offsets do not grow")
+    sizes = np.diff(seen.bounds)
+    at, reader = position[seen.made[seen.source]], np.repeat(position[seen.reads], sizes)
+    met = np.ones(len(order), np.bool_)
+    met[reader[(at < 0) | (at > reader) | (known[seen.source] != seen.offset)]] = False
+    low = np.repeat(begin, sizes)
+    met[reader[seen.offset < low]] = False
+    again = (seen.offset[1:] <= seen.offset[:-1]) & (reader[1:] == reader[:-1])
+    met[reader[1:][again]] = False
+    there = number[seen.reads]
+    last = begin - 1
+    last[sizes > 0] = seen.offset[seen.bounds[1:][sizes > 0] - 1]
+    end = np.minimum(np.searchsorted(offsets, last, side="right"), there)
+    end = np.where(columns.f[seen.reads] == columns.function("read-all"), there, end)
+    first = np.minimum(np.searchsorted(offsets, begin, side="left"), there)
+    met[position[seen.reads]] &= np.maximum(end - first, 0) == sizes
+    _verify_met(columns, order, met)
+
+
+def _collect(
+    columns: Columns, order: Int64s, into: str, reading: tuple[str, ...], *, log: bool = False
+) -> tuple[Shown, Int64s, Int64s]:
+    """Return (reads decoded, position of each row or -1, insertions before each row).
+
+    For an insertion itself: those before it.
+    """
+    inserting = columns.f == columns.function(into)
+    nothing = np.zeros(len(columns), np.bool_)
+    _verify_placed(columns, order, (into, *reading), nothing, inserting)
+    seen = decode(columns, into, *reading, records=log)
+    if seen is None:
+        raise RefusedError("the values are not plain")
+    if np.any(seen.source < 0):
+        raise RefusedError("a read shows what nobody inserted")
+    position = np.full(len(columns), -1, np.int64)
+    position[order] = np.arange(len(order))
+    number = np.full(len(columns), -1, np.int64)
+    goes_in = inserting[order]
+    number[order] = np.cumsum(goes_in) - goes_in
+    return seen, position, number
+
+
+def _verify_placed(
+    columns: Columns,
+    order: Int64s,
+    functions: tuple[str, ...],
+    observed: Bools,
+    inserting: Bools,
+) -> None:
+    """Everything that happened or was observed is there once, and nothing that did not."""
+    known = np.isin(columns.f, [columns.function(f) for f in functions])
+    if np.any(~known & (columns.type != FAIL)):
+        raise RefusedError("the model does not know every operation")
+    must = (columns.type == OK) | observed
+    may = must | ((columns.type == INFO) & inserting)
+    placed = np.bincount(order, minlength=len(columns))
+    if len(placed) > len(columns) or np.any(placed > 1):
+        raise RefusedError("the order holds an operation twice or one that is not in the history")
+    if np.any((placed == 0) & must):
+        row = int(np.argmax((placed == 0) & must))
+        raise RefusedError(f"operation {columns.index[row]} is missing in the order")
+    if not np.all(may[order]):
+        raise RefusedError("the order holds an operation that did not happen")
+    verify_times(columns, order)
+
+
+def _verify_met(columns: Columns, order: Int64s, met: Bools) -> None:
+    if not np.all(met):
+        row = int(order[np.argmax(~met)])
+        raise RefusedError(f"the model refuses operation {columns.index[row]} at its place")
