@@ -59,7 +59,7 @@ def lost(shown: int) -> list[Operation]:
     rnd = Random(7)
     cas = [
         op(i, "cas", (10, None), input=[rnd.randrange(8), rnd.randrange(8)], type=INFO)
-        for i in range(1, 24)
+        for i in range(1, 19)
     ]
     writes = [write(50 + i, i, 12 + i, 300 + i) for i in range(8)]
     return [write(0, 0, 0, 1), *cas, *writes, read(99, shown, 10, 400)]
@@ -140,6 +140,7 @@ def main() -> None:
         c_int64.in_dll(known._library, f"allocations_{name}") for name in ("left", "held")
     )
     seen = Counter[str]()
+    gc.freeze()  # what is collected below is of a case, not of all that was imported
     for name, judged, truth in cases():
         for allocations in range(ALLOCATIONS_MAX):
             left.value = allocations

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -191,24 +190,26 @@ sys.exit(pytest.main(["-x", "-m", sys.argv[2], *(f"tests/checkers/{name}" for na
 """
 
 
+def compiled(folder, *flags):
+    """The library from the compiler of this machine, with these flags."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        pytest.skip("gcc is not there, whose sanitizers this needs")
+    library = folder / "searches.so"
+    sources = [path for path in build.sources() if path.suffix == ".c"]
+    common = ("-std=c99", "-O1", "-g", "-fPIC", "-shared", f'-DSOURCES="{build.digest()}"')
+    subprocess.run([gcc, *common, *flags, "-o", library, *sources], check=True)
+    return library
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "chosen", ["not slow and not nightly", pytest.param("slow", marks=pytest.mark.nightly)]
 )
 def test_nothing_in_it_is_undefined_and_the_compiler_warns_of_nothing(tmp_path, chosen):
     """Built so that it dies where it does what C does not define, it passes the searches' tests."""
-    caches = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
-    shutil.copytree(ROOT / "packages" / "porcupine-py", tmp_path / "source", ignore=caches)
-    flags = "-fsanitize=undefined -fsanitize-trap=undefined -Wconversion -Werror"
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "wheel")
-    subprocess.run(
-        [*pip, "--no-deps", "--wheel-dir", tmp_path, tmp_path / "source"],
-        env=os.environ | {"KRAFTPROBE_CFLAGS": flags},
-        check=True,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        library = archive.extract("porcupine_py/kernels/searches.so", tmp_path)
+    flags = ("-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=undefined")
+    library = compiled(tmp_path, *flags, "-fsanitize-undefined-trap-on-error")
     done = subprocess.run(
         [sys.executable, "-c", UNDEFINED, library, chosen],
         cwd=ROOT,
@@ -221,26 +222,19 @@ def test_nothing_in_it_is_undefined_and_the_compiler_warns_of_nothing(tmp_path, 
 
 def sanitizer():
     """Return gcc's AddressSanitizer, to be loaded first; skip where there is none."""
-    gcc = shutil.which("gcc")
-    if gcc is None:
-        pytest.skip("gcc is not there, whose AddressSanitizer this needs")
-    asked = [gcc, "-print-file-name=libasan.so"]
+    asked = ["gcc", "-print-file-name=libasan.so"]
     found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     if not Path(found).is_file():
         pytest.skip("gcc has no AddressSanitizer (Debian: libasan8)")
-    return gcc, found
+    return found
 
 
 @pytest.mark.slow
 def test_where_memory_runs_out_no_verdict_is_wrong_and_all_memory_is_freed(tmp_path):
     """Also, AddressSanitizer ends the process where the library reads or writes what is not its."""
-    gcc, preloaded = sanitizer()
-    flags = ["-std=c99", "-O1", "-g", "-fPIC", "-shared", "-fsanitize=address"]
-    flags += [f'-DSOURCES="{build.digest()}"', "-include", str(ROOT / "tests/checkers/failing.h")]
-    sources = [path for path in build.sources() if path.suffix == ".c"]
-    library = tmp_path / "searches.so"
-    subprocess.run([gcc, *flags, "-o", library, *sources], check=True)
-    options = {"ASAN_OPTIONS": "detect_leaks=0", "LD_PRELOAD": preloaded}
+    failing = ("-include", ROOT / "tests/checkers/failing.h")
+    library = compiled(tmp_path, "-fsanitize=address", *failing)
+    options = {"ASAN_OPTIONS": "detect_leaks=0", "LD_PRELOAD": sanitizer()}
     done = subprocess.run(
         [sys.executable, "-m", "tests.checkers.starved", library],
         cwd=ROOT,
