@@ -90,6 +90,15 @@ def test_a_batch_that_inflates_without_end_is_refused(codec):
     assert refused(log, sent).error == ErrorCode.message_too_large
 
 
+@pytest.mark.parametrize("codec", [1, 3, 4])
+def test_a_batch_that_inflates_much_is_taken(codec):
+    log = Folder(max_message_bytes=10 << 20).open()
+    sent = batch(bytes(3 << 20), codec=codec)
+    log.append_as_leader(sent, 0)
+    (record,) = decode_batch(log.read(0, 1))
+    assert record.value == bytes(3 << 20)
+
+
 def test_a_batch_of_too_many_records_is_refused_before_they_are_looked_at():
     log = Folder().open()
     announced = resealed(batch(b"a"), 57, (1_000_001).to_bytes(4, "big"))

@@ -8,12 +8,14 @@ most. Codecs are those of Kafka: gzip, snappy in xerial's blocks, lz4 and zstd f
 from __future__ import annotations
 
 import zlib
+from types import ModuleType
 
 import cramjam
 from aiokafka.codec import snappy_decode
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 _GZIP_WINDOW_BITS = 31
+_FIRST_ROOM_BYTES = 1 << 16
 
 
 class DamagedRecordsError(Exception):
@@ -38,15 +40,27 @@ def inflate(codec: int, data: bytes, max_bytes: int) -> bytes:
         return plain
     if codec not in {LZ4, ZSTD}:
         raise ValueError(f"Unknown compression type id: {codec}")
-    module = cramjam.lz4 if codec == LZ4 else cramjam.zstd
-    space = bytearray(max_bytes)  # pages that stay untouched cost nothing
-    try:
-        size_bytes = module.decompress_into(data, space)
-    except Exception as error:
-        if _is_full(error):
-            raise OverflowError(f"more than {max_bytes} bytes of records") from error
-        raise DamagedRecordsError(str(error)) from error
-    return bytes(memoryview(space)[:size_bytes])
+    return _inflate_into_room(cramjam.lz4 if codec == LZ4 else cramjam.zstd, data, max_bytes)
+
+
+def _inflate_into_room(module: ModuleType, data: bytes, max_bytes: int) -> bytes:
+    """Inflate into a little room first, then into more.
+
+    Room for all that is allowed would be cleared for each batch: 60 ms for 100 MB.
+    """
+    room_bytes = min(max_bytes, max(_FIRST_ROOM_BYTES, 8 * len(data)))
+    while True:
+        space = bytearray(room_bytes)
+        try:
+            size_bytes = module.decompress_into(data, space)
+        except Exception as error:
+            if not _is_full(error):
+                raise DamagedRecordsError(str(error)) from error
+            if room_bytes == max_bytes:
+                raise OverflowError(f"more than {max_bytes} bytes of records") from error
+            room_bytes = min(max_bytes, 8 * room_bytes)
+        else:
+            return bytes(memoryview(space)[:size_bytes])
 
 
 def _gunzip(data: bytes, max_bytes: int) -> bytes:
