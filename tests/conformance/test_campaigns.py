@@ -30,7 +30,10 @@ PLAN = Path(__file__).parent / "plan.toml"
 STRANDS = Path(__file__).parent / "strands.toml"
 
 
-@pytest.mark.parametrize("workload", ["register", "topics", "set"])
+@pytest.mark.parametrize(
+    "workload",
+    ["topics", *(pytest.param(w, marks=pytest.mark.nightly) for w in ("register", "set"))],
+)
 def test_a_campaign_passes_on_every_arm(arm, workload, tmp_path):
     passes(arm, read_document(PLAN) | {"workload": workload}, tmp_path)
 
@@ -40,7 +43,10 @@ def test_strands_are_played_on_every_arm(arm, tmp_path):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("path", [PLAN, STRANDS], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(PLAN, id="plan", marks=pytest.mark.nightly), pytest.param(STRANDS, id="strands")],
+)
 def test_the_same_plan_passes_in_containers(path, tmp_path):
     try:
         engine.connect().close()

@@ -112,6 +112,7 @@ def test_every_named_difference_is_there(ours):
         assert any(known.covers(case, field) for case, field in found), known.why
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 def test_kafka_still_answers_as_it_did(tmp_path):
     release()

@@ -59,6 +59,7 @@ def test_every_named_difference_is_there(ours):
         assert any(known.covers(case, field) for case, field in found), known.why
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_kafka_still_answers_as_it_did(tmp_path: Path, situation: str):

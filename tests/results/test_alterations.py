@@ -11,14 +11,21 @@ from tests.alterations.gated import complaints
 from tests.alterations.runs import copy_of, read_text, table, unpack
 
 
+def cases():
+    """Every alteration of each run that it may be done to; of one run in turn for every commit."""
+    for number, alteration in enumerate(ALTERATIONS):
+        for at, name in enumerate(alteration.runs):
+            by_night = at != number % len(alteration.runs)
+            marks = [pytest.mark.nightly] if by_night else []
+            yield pytest.param(alteration, name, id=f"{alteration.name}, {name}", marks=marks)
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     return {name: unpack(name, tmp_path_factory.mktemp("runs") / name) for name in RAP}
 
 
-@pytest.mark.parametrize(
-    ("alteration", "name"), CASES, ids=[f"{case.name}, {name}" for case, name in CASES]
-)
+@pytest.mark.parametrize(("alteration", "name"), list(cases()))
 def test_judging_and_the_gate_give_an_altered_run_the_verdict_that_it_deserves(
     runs, tmp_path, alteration, name
 ):

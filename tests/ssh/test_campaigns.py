@@ -40,7 +40,7 @@ def start(lab, name, inventory, text=PLAN):
     plan.write_text(text)
     return lab.kraftprobe(
         *("run", "--campaign", plan, "--inventory", inventory, "--runs", lab.folder / "runs"),
-        *("--no-report", "--spark-master", "local[1]"),
+        "--no-report",
     )
 
 
@@ -62,7 +62,6 @@ def faults_verified(run):
     return exercised["statistics"]["faults_verified"]
 
 
-@pytest.mark.spark
 def test_a_campaign_with_partition_and_kill_passes_and_leaves_nothing(lab):
     process = start(lab, "whole", lab.inventory())
     stdout, stderr = process.communicate(timeout=BOUND_S)
@@ -77,7 +76,6 @@ def test_a_campaign_with_partition_and_kill_passes_and_leaves_nothing(lab):
 
 
 @pytest.mark.nightly
-@pytest.mark.spark
 def test_the_strands_of_every_backend_are_played_behind_ssh(lab):
     text = f'backend = "ssh"\n{STRANDS.read_text()}'
     process = start(lab, "strands", lab.inventory(), text)

@@ -20,7 +20,6 @@ def _sudo():
     assert before == {name: (Path("/etc") / name).read_bytes() for name in before}
 
 
-@pytest.mark.spark
 def test_a_campaign_runs_as_a_user_that_may_use_sudo(lab):
     with user_of_hosts(lab, ALLOWED) as changes:
         process = start(lab, "sudo", lab.inventory("by_sudo.toml", **changes))
