@@ -28,7 +28,7 @@ line that names the place, and for an unknown name the nearest known one.
 | `world`, `bounds` | of a simulated run: how network, disks and clocks behave when no fault acts on them; how long it may take to come back to life | |
 | `about`, `exposes` | documentation: what the plan is for, and which mutants it finds | none |
 | `skipped` | what an earlier run had to leave out, never written by hand | none |
-| `expectations` | `min_operations`, `faults`, `leader_changes`, else UNDER-EXERCISED | below |
+| `expectations` | `min_operations`, `faults`, `leader_changes`, else UNDER-EXERCISED; `write_outage_max_s`: longest time without a write while most nodes are whole (15), else UNKNOWN | below |
 
 A plan's default expectation is a quarter of the operations that its rate would give; with strands,
 which may run without a stream of operations, it is the floor. No plan can expect less than the
@@ -114,6 +114,7 @@ class Expectations(TypedDict, total=False):
     min_operations: Count
     faults: Annotated[list[FaultName], Field(description="a list of names")]
     leader_changes: Count
+    write_outage_max_s: Annotated[float, Field(strict=True, ge=0.001, le=86_400)]
 
 
 @valueclass

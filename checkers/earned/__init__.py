@@ -23,6 +23,7 @@ from checkers.earned.base import Floor, Judged, Outcome
 from checkers.earned.faults import faults_healed, faults_wanted
 from checkers.earned.inputs import checks_ran, exercise, whole_input
 from checkers.earned.observed import observations, service_share
+from checkers.earned.outages import writes_served
 from checkers.earned.phases import final_reads, last_phase, load_phase
 from checkers.earned.processes import deaths_meant, restarts_meant
 from checkers.verdict import CheckResult, Status, worst
@@ -75,6 +76,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(restarts_meant, of_evidence=True),
     Condition(load_phase),
     Condition(service_share),
+    Condition(writes_served),
     Condition(last_phase),
     Condition(final_reads),
     Condition(observations),

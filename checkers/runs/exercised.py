@@ -28,7 +28,8 @@ epoch begins with a LeaderChangeMessage (KIP-595). The same node may win it.
 
 Short of any of these: UNDER-EXERCISED, naming each. It never FAILs: nothing wrong was seen.
 
-Options: `expectations` (`min_operations`, `faults`, `leader_changes`: more than the floor);
+Options: `expectations` (`min_operations`, `faults`, `leader_changes`: more than the floor;
+`write_outage_max_s` is of another condition, `checkers.earned.outages`);
 `skipped` names faults that the user had wanted and that could not work there; `nothing_left` says
 that these were all: then nothing that was asked for has been tried.
 
@@ -61,7 +62,9 @@ from checkers.verdict import CheckResult, Status
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "exercised"
-KNOWN = ("min_operations", "faults", "leader_changes")
+OUTAGE = "write_outage_max_s"
+"""How long writes may fail while most nodes are whole (`checkers.earned.outages`)."""
+KNOWN = ("min_operations", "faults", "leader_changes", OUTAGE)
 
 OPERATIONS_MIN = 50
 READS_MIN = 10
@@ -97,7 +100,9 @@ def validate(options: Mapping[str, Any]) -> None:
     for name, value in expectations.items():
         if name not in KNOWN:
             raise ValueError(f"unknown expectation {name!r}; known: {', '.join(KNOWN)}")
-        if name == "faults":
+        if name == OUTAGE:
+            good = _is_number(value) and 0 < value <= _NUMBER_MAX
+        elif name == "faults":
             good = isinstance(value, list) and all(isinstance(fault, str) for fault in value)
         else:
             good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
@@ -134,6 +139,8 @@ def options_of(plan: Mapping[str, Any], own: Mapping[str, Any] | None = None) ->
             ),
         }
     }
+    if bounds := [expected[OUTAGE] for expected in given if OUTAGE in expected]:
+        options["expectations"][OUTAGE] = min(bounds)
     if skipped:
         options["skipped"] = [str(fault) for fault in skipped]
         options["nothing_left"] = not planned
@@ -179,10 +186,13 @@ def _can_depose(entry: Mapping[str, Any]) -> bool:
 
 def _number(plan: Mapping[str, Any], key: str) -> float:
     value = plan.get(key, 0)
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    if not good or not 0 <= value <= _NUMBER_MAX:
+    if not _is_number(value) or not 0 <= value <= _NUMBER_MAX:
         raise ValueError(f"{key} must be a number from 0 to {_NUMBER_MAX:g}")
     return float(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _rows(plan: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

@@ -128,6 +128,7 @@ TAKEN: dict[str, tuple[Change, Status]] = {
         operations(lambda op, after: op if after or op.index < 30 else failed(op)),
         Status.UNDER_EXERCISED,
     ),
+    "writes-served": (plan(expectations={"write_outage_max_s": 1e-6}), Status.UNKNOWN),
     "last-phase": (operations(lambda op, after: failed(op) if after else op), Status.UNKNOWN),
     "final-reads": (events(no_final_reads), Status.UNKNOWN),
     "observations": (lone, Status.UNDER_EXERCISED),

@@ -1,0 +1,119 @@
+"""Condition of a PASS: writes were served while a majority of the nodes was hurt by nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
+from checkers.earned.observed import BLIND
+from checkers.history import INFINITY_NS, seconds
+from checkers.history.recorded import columns_of
+from checkers.runs.exercised import DEPOSING, OUTAGE
+from checkers.runs.faults import HEAL, FaultSpan, fault_spans
+from checkers.runs.statistics import READS
+from porcupine_py.columns import OK, Columns, Int64s
+
+OUTAGE_MAX_S = 15.0
+"""Of a plan that states no bound. Kafka fences a broker 9 s after its last heartbeat, and elects a
+leader in a few seconds more."""
+_IDLE_S = 5.0
+"""Clients that try nothing for so long, beside the time-out of what they tried, miss nothing."""
+_SPARES_OTHERS = DEPOSING - {"log-dir-loss"} | {
+    *("clock-jump", "clock-skew", "clock-drift", "clock-strobe", "snapshot"),
+}
+"""Faults that hurt their targets alone. What slows a leader down (links, disks, limits, timers)
+leaves it in office, and all clients wait for it."""
+Span = tuple[int, int]
+
+
+def writes_served(judged: Judged) -> Outcome:
+    """Writes were served, but for the plan's bound, while most nodes were hurt by nothing.
+
+    A leader that commits nothing, and that nobody replaces, spoils no history: reads go on, every
+    write times out, all logs agree. Such an outage is no PASS where a majority of the nodes was up,
+    connected and hurt by no fault for longer than the bound.
+
+    No true run breaks it, however hard its faults: time in which a fault hurts half of the nodes,
+    or is of a kind that may leave a crippled leader in office, is left out, and after it the bound
+    begins anew, for elections and starts. Of nodes with roles of their own, and of systems that
+    elect no leader, nobody knows here which of them are needed: there every fault hurts. A machine
+    so starved that no write comes through in all that time breaks it, and shows nothing either.
+    """
+    if judged.plan is None:
+        return OF_A_RUN
+    if judged.plan.get("backend") == "sim":
+        return not_applicable("simulated time has the plan's bound on liveness")
+    heal_ns = judged.phases.get(HEAL, INFINITY_NS)
+    bound_s = _bound_s(judged.plan)
+    operations = columns_of(judged.run.operations)
+    hurt = list(_hurt(judged.plan, fault_spans(judged.notes)))
+    for begin_ns, end_ns in _outages(operations, judged.plan, hurt, heal_ns):
+        if end_ns - begin_ns > bound_s * 1e9:
+            return unknown(
+                f"no write was ok for {(end_ns - begin_ns) / 1e9:.1f} s from "
+                f"{seconds(begin_ns, 1)}, though no fault hurt a majority of the nodes then: the "
+                f"plan allows {bound_s:g} s ({OUTAGE})"
+            )
+    return HOLDS
+
+
+def _bound_s(plan: Mapping[str, Any]) -> float:
+    expectations = plan.get("expectations")
+    given = expectations.get(OUTAGE) if isinstance(expectations, Mapping) else None
+    return float(OUTAGE_MAX_S if given is None else given)
+
+
+def _outages(
+    operations: Columns, plan: Mapping[str, Any], hurt: Sequence[Span], heal_ns: int
+) -> Iterator[Span]:
+    """Yield the longest times in which writes were tried, none was ok and most nodes were whole."""
+    codes = [code for code, name in enumerate(operations.functions) if _writes(plan, name)]
+    writes = np.isin(operations.f, codes) & (operations.invoke_ns < heal_ns)
+    served = operations.complete_ns[writes & (operations.type == OK)]
+    invoked = np.sort(operations.invoke_ns[writes])
+    timeout_ms = plan.get("operation_timeout_ms")
+    waits_ms = timeout_ms if isinstance(timeout_ms, int | float) else 0.0
+    idle_ns = int(waits_ms * 1e6 + _IDLE_S * 1e9)
+    borders = sorted({*served.tolist(), *(at for span in hurt for at in span)})
+    for begin_ns, end_ns in pairwise([0, *borders, heal_ns]):
+        if any(begin < end_ns and begin_ns < end for begin, end in hurt):
+            continue
+        low, high = np.searchsorted(invoked, (begin_ns, end_ns))
+        yield from _runs(invoked[low:high], idle_ns)
+
+
+def _runs(invoked: Int64s, idle_ns: int) -> Iterator[Span]:
+    """Yield from when to when something was tried without a pause."""
+    breaks = np.flatnonzero(np.diff(invoked) > idle_ns) + 1
+    for part in np.split(invoked, breaks):
+        if len(part):
+            yield int(part[0]), int(part[-1])
+
+
+def _writes(plan: Mapping[str, Any], function: str) -> bool:
+    """Whether a function has an effect; of another system only what cannot be refused as wrong."""
+    return function in BLIND if plan.get("leaderless") is True else function not in READS
+
+
+def _hurt(plan: Mapping[str, Any], spans: Sequence[FaultSpan]) -> Iterator[Span]:
+    """Yield from when to when faults hurt half of the nodes or more, or nobody knows how many."""
+    nodes = plan.get("nodes")
+    options = plan.get("system_options")
+    alike = plan.get("leaderless") is not True and not (
+        isinstance(options, Mapping) and "roles" in options
+    )
+    spared_max = (nodes - 1) // 2 if alike and isinstance(nodes, int) else 0
+    times = [(span.begin_ns, INFINITY_NS if span.end_ns is None else span.end_ns) for span in spans]
+    for begin_ns, end_ns in pairwise(sorted({at for time in times for at in time})):
+        active = [
+            span
+            for span, (begin, end) in zip(spans, times, strict=True)
+            if begin < end_ns and begin_ns < end
+        ]
+        targets = {target for span in active for target in span.targets}
+        if len(targets) > spared_max or any(span.fault not in _SPARES_OTHERS for span in active):
+            yield begin_ns, end_ns

@@ -1,0 +1,117 @@
+"""An outage of writes while most nodes are whole is no PASS, beyond the bound of the plan."""
+
+from dataclasses import replace
+
+import pytest
+
+from checkers.earned.base import Judged
+from checkers.earned.outages import OUTAGE_MAX_S, writes_served
+from checkers.history import NEMESIS, Event, EventType, Operation
+from checkers.run_input import RunInput
+from checkers.verdict import Status
+
+S = 10**9
+LEADER = ("n1",)
+PLAN = {"nodes": 3, "backend": "local", "operation_timeout_ms": 800, "expectations": {}}
+
+
+def fault(name, targets, begin_s, end_s, detail=None):
+    def note(at_s, kind, phase):
+        value = {"phase": phase, "fault": name, "targets": list(targets), "verified": True}
+        return Event(0, int(at_s * S), NEMESIS, kind, name, value={**value, "detail": detail or {}})
+
+    return [note(begin_s, EventType.OK, "inject"), note(end_s, EventType.OK, "heal")]
+
+
+def phase(name, at_s):
+    return Event(0, at_s * S, NEMESIS, EventType.OK, "phase", value={"name": name})
+
+
+def judged(faults=(), *, down=(10, 40), f="write", every_s=0.5, plan=None):
+    """A minute in which one write and one read are tried at a time; in `down` no write is ok."""
+    operations = []
+    for number in range(int(60 / every_s)):
+        begin = int(number * every_s * S)
+        served = not down[0] * S <= begin < down[1] * S
+        kind = EventType.OK if served else EventType.INFO
+        for name, ended in ((f, kind), ("read", EventType.OK)):
+            index = len(operations)
+            operations.append(
+                Operation(index, index, name, None, 1, 1, ended, begin, begin + S // 100)
+            )
+    notes = [phase("faults", 0), *faults, phase("heal", 58)]
+    run = RunInput(notes, operations)
+    return Judged(run, [], [], {**PLAN, **(plan or {})})
+
+
+def status(*args, **fields):
+    return writes_served(judged(*args, **fields)).status
+
+
+def test_an_outage_without_any_fault_is_no_pass():
+    outcome = writes_served(judged())
+    assert outcome.status is Status.UNKNOWN
+    assert "30.0 s from 10.0 s" in outcome.sentence
+    assert status(down=(10, 10 + OUTAGE_MAX_S)) is Status.PASS
+    assert status(down=(0, 0)) is Status.PASS
+
+
+@pytest.mark.parametrize("kind", ["clock-jump", "pause", "kill", "partition", "resign", "voters"])
+def test_a_fault_on_a_minority_is_no_reason_for_an_outage(kind):
+    assert status(fault(kind, LEADER, 10, 40)) is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("kind", "targets"),
+    [
+        ("kill", ("n1", "n2")),
+        ("partition", ("n1", "n2", "n3")),
+        ("delay", LEADER),
+        ("disk-slow", LEADER),
+        ("fault-of-a-package", LEADER),
+    ],
+)
+def test_a_fault_that_takes_the_majority_or_cripples_a_leader_is(kind, targets):
+    assert status(fault(kind, targets, 10, 40)) is Status.PASS
+    # Behind it the bound begins anew.
+    assert status(fault(kind, targets, 10, 26)) is Status.PASS
+    assert status(fault(kind, targets, 10, 24)) is Status.UNKNOWN
+
+
+def test_two_faults_that_overlap_may_take_the_majority_together():
+    both = [*fault("kill", ("n1",), 10, 40), *fault("pause", ("n2",), 11, 39)]
+    assert status(both) is Status.PASS
+    assert status(both, plan={"nodes": 5}) is Status.UNKNOWN
+
+
+def test_a_plan_states_its_bound():
+    allowed = {"expectations": {"write_outage_max_s": 40}}
+    assert status(plan=allowed) is Status.PASS
+    strict = {"expectations": {"write_outage_max_s": 1.5}}
+    assert status(down=(10, 14), plan=strict) is Status.UNKNOWN
+
+
+def test_where_nobody_tries_nothing_is_missed():
+    assert status(every_s=9) is Status.PASS
+    patient = {"operation_timeout_ms": 8_000}
+    assert status(every_s=9, plan=patient) is Status.UNKNOWN
+
+
+def test_who_is_needed_is_unknown_of_nodes_with_roles_and_of_systems_without_a_leader():
+    roles = {"nodes": 6, "system_options": {"roles": "controller,broker"}}
+    assert status(fault("kill", ("n1",), 10, 40), plan=roles) is Status.PASS
+    assert status(plan=roles) is Status.UNKNOWN
+    leaderless = {"leaderless": True}
+    assert status(fault("kill", ("n1",), 10, 40), plan=leaderless) is Status.PASS
+    assert status(plan=leaderless) is Status.UNKNOWN
+    # A lock that is taken may be refused to everybody else for long.
+    assert status(f="acquire", plan=leaderless) is Status.PASS
+
+
+def test_simulated_time_and_lone_files_have_no_such_bound():
+    assert status(plan={"backend": "sim"}) is None
+    assert writes_served(replace(judged(), plan=None)).status is None
+
+
+def test_the_end_of_a_run_is_not_of_this_condition():
+    assert status(down=(50, 60)) is Status.PASS
