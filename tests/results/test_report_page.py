@@ -16,7 +16,7 @@ from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, pair
 from checkers.runs.faults import fault_spans, not_healed, phases, reigns
 from checkers.verdict import CheckResult, Status
 from results.judge.pipeline import judge
-from results.report import page
+from results.report import page as report_page
 from results.report.charts import over_time
 from results.report.packed import pack
 from results.report.page import as_script_data, render, write_report
@@ -130,7 +130,7 @@ def test_of_a_long_run_the_page_says_what_it_does_not_hold(tmp_path, monkeypatch
     count = len(pair(store.history().events))
     whole = text_of(render(results, store.plan(), *history_of(store), NODES))
     assert "Chart and search have" not in whole
-    monkeypatch.setattr(page, "pack", partial(pack, rows_max=100, detail_max=10))
+    monkeypatch.setattr(report_page, "pack", partial(pack, rows_max=100, detail_max=10))
     body = text_of(render(results, store.plan(), *history_of(store), NODES))
     assert f"Chart and search have 100 of {count:,} operations, those first" in body
     assert "Values and errors are here for 10 operations, those first" in body
@@ -316,8 +316,8 @@ def test_many_violations_have_tables_and_the_first_a_picture(tmp_path):
     check = CheckResult("records", Status.FAIL, "30 are lost", anomalies=many)
     results = replace(judge(store), status=Status.FAIL, checks=(check,))
     page = render(results, store.plan(), *history_of(store), NODES)
-    assert page.count('<figure class="timeline') == page._PICTURES_MAX < 30
-    assert page.count("The 3 operations as a table") == page._ANOMALIES_MAX < 30
+    assert page.count('<figure class="timeline') == report_page._PICTURES_MAX < 30
+    assert page.count("The 3 operations as a table") == report_page._ANOMALIES_MAX < 30
     assert "10 more like these are in results.json" in page
 
 
