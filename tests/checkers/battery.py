@@ -29,8 +29,8 @@ from tests.checkers.test_cycles import LISTS, REGISTERS
 from tests.checkers.test_sessions import script
 
 PASS, FAIL, UNKNOWN = Status.PASS, Status.FAIL, Status.UNKNOWN
-CASES = 120
-assert test_rules.CASES > CASES
+CASES = 100
+"""As few as tests/checkers/test_rules.py draws for every commit."""
 
 
 def battery() -> Iterator[str]:
