@@ -12,7 +12,7 @@ from checkers.registry import CheckSpec, RunInput, check_keys, find_check, run_c
 from porcupine_py.models import model_named, relevant
 from porcupine_py.search import certificate, walk
 from porcupine_py.search.outcome import Window
-from tests.checkers import histories, test_rules  # the latter registers its worlds
+from tests.checkers import histories, test_rules  # noqa: F401  (which registers its worlds)
 from tests.checkers.histories import (
     FIRST_WORLDS,
     op,
