@@ -47,7 +47,6 @@ EXIT_INTERRUPTED = 130
 
 _EXPECTED = frozenset(
     {
-        "checkers.history:HistoryError",
         "checkers.registry:CheckError",
         "cluster.backends.terms:BackendError",
         "cluster.systems.kafka.fetch:FetchError",
@@ -55,6 +54,7 @@ _EXPECTED = frozenset(
         "extensions:ExtensionError",
         "harness.interpreter:HarnessError",
         "nemeses.base:ParameterError",
+        "porcupine_py.operations:HistoryError",
         "results.store.files:StoreError",
         "results.judge.jvm:JvmError",
         "results.catalogue.query:QueryError",
