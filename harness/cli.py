@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 import click
 
 from cluster.names import unknown
-from harness import colours
 from harness.errors import (
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
@@ -28,8 +27,9 @@ from harness.errors import (
     is_expected,
     one_line,
 )
-from harness.interrupt import signals_interrupt
-from harness.output import EXIT_UNREAD, Output, UnreadError, current, guarded
+from harness.signals.interrupt import signals_interrupt
+from harness.terminal import colours
+from harness.terminal.output import EXIT_UNREAD, Output, UnreadError, current, guarded
 
 _COMMANDS = {
     "campaign": ("listing:campaign", "Print a named campaign: a plan in TOML."),

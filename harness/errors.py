@@ -52,7 +52,7 @@ _EXPECTED = frozenset(
         "cluster.systems.kafka.fetch:FetchError",
         "cluster.systems.kinds:SettingError",
         "extensions:ExtensionError",
-        "harness.interpreter:HarnessError",
+        "harness.run.interpreter:HarnessError",
         "nemeses.base:ParameterError",
         "porcupine_py.operations:HistoryError",
         "results.store.files:StoreError",
@@ -77,7 +77,7 @@ def is_expected(error: BaseException) -> bool:
     if isinstance(error, UsageError | OSError | PlanError | BatchError):
         return True
     names = {f"{kind.__module__}:{kind.__qualname__}" for kind in type(error).__mro__}
-    if "harness.interpreter:HarnessError" in names and error.__cause__ is not None:
+    if "harness.run.interpreter:HarnessError" in names and error.__cause__ is not None:
         return is_expected(error.__cause__)
     return not names.isdisjoint(_EXPECTED)
 

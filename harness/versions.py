@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 
-from harness.source import source_digest
+from harness.source_digest import source_digest
 
 _PACKAGES = ("kraftprobe", "pyspark", "pyarrow", "pandas", "numpy", "kio", "aiokafka")
 

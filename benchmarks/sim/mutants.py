@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from harness.commands.shrink import write_small
-from harness.sim.draw import draw
 from harness.sim.runner import run_plan
-from harness.sim.shrink import Shrinker
+from harness.sim.shrink.shrinker import Shrinker
+from harness.sim.swarm.draw import draw
 
 RANGE = 5_000
 SHRINK_S = 300.0

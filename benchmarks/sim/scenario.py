@@ -12,10 +12,10 @@ from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import NODE_SETTINGS
-from harness.plan import from_document
-from harness.recorder import Recorder
-from harness.run_phases import Run, conduct
-from harness.sim.sight import watch
+from harness.plan.plan import from_document
+from harness.run.phases import Run, conduct
+from harness.run.recorder import Recorder
+from harness.sim.world_sight import watch
 
 LINGER = "controller.quorum.append.linger.ms"
 FAULTS = ("kill", "pause", "partition")

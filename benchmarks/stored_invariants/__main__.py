@@ -24,10 +24,10 @@ from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.stored import LEFT_OUT, NAME
 from checkers.verdict import Status
 from harness.campaigns import read_document
-from harness.display import Display
-from harness.plan import from_document
-from harness.plan_document import plan_document
-from harness.run_to_verdict import run_cluster, run_name
+from harness.plan.plan import from_document
+from harness.plan.stored_document import plan_document
+from harness.run.display import Display
+from harness.run.run_to_verdict import run_cluster, run_name
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 

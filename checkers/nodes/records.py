@@ -7,7 +7,7 @@ the journal (what clients were answered), the nodes' logs, and the final reads.
   and every committed record of a client's key is of an operation that may have had an effect
   (`checkers.evidence.effects`).
 - *Logs and final reads.* A node's final read shows each cell and topic as the log has it at some
-  offset from the sentinel's on (`harness.final_reads`): what a node serves is the replay of the
+  offset from the sentinel's on (`harness.run.final_reads`): what a node serves is the replay of the
   committed log (KIP-631). Cells are those of names that begin with `kraftprobe.`.
 - *Answers and traces*, of systems that trace their answers: see `checkers.nodes.answered`.
 - *Log and time*: see `checkers.evidence.order`.

@@ -74,7 +74,7 @@ def _ssh(asked: BackendRequest) -> Backend:
 
 
 def _sim(asked: BackendRequest) -> Backend:
-    raise AssertionError(f"{asked.run_id}: harness.plan_backend makes the simulated world")
+    raise AssertionError(f"{asked.run_id}: harness.run.plan_backend makes the simulated world")
 
 
 DOCKER = BackendKind("docker", _docker)

@@ -22,11 +22,11 @@ from cluster.node.log.metadata.snapshot import (
 )
 from harness.commands.options import Group, shown_options
 from harness.errors import EXIT_USAGE, UsageError
-from harness.evidence import batch_records
-from harness.json_names import camel_case
-from harness.partition_evidence import data_records, partition_in, segments_in
-from harness.shown import Shown
-from harness.targets import for_each
+from harness.evidence.json_names import camel_case
+from harness.evidence.node_disks import batch_records
+from harness.evidence.partition_logs import data_records, partition_in, segments_in
+from harness.judge.run_targets import for_each
+from harness.terminal.answers import Shown
 
 _PATH = click.Path(path_type=Path)
 _options = shown_options(

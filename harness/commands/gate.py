@@ -10,7 +10,7 @@ import click
 
 from harness.commands.options import Command, shown_options
 from harness.errors import UsageError
-from harness.shown import Shown, answer
+from harness.terminal.answers import Shown, answer
 
 _FOLDER = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -57,8 +57,8 @@ def gate(
     A folder that is no run means all runs below it, and all batches of simulated seeds. A run that
     is given twice counts once. With a policy, what it requires must be there as well.
     """
-    from harness.gating import gate_all  # noqa: PLC0415  (imports the simulated world)
     from harness.policy.document import Policy, read_policy  # noqa: PLC0415  (imports pydantic)
+    from harness.policy.gate import gate_all  # noqa: PLC0415  (imports the simulated world)
     from results.gate.output import to_annotations, to_document, to_markdown  # noqa: PLC0415
 
     if shown is Shown.JSON and github:

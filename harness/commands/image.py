@@ -12,8 +12,8 @@ from cluster.backends.base import BackendError
 from cluster.backends.docker.engine import BUILD_TIMEOUT_S, EngineErrors, connect, reason
 from cluster.backends.docker.image import ensure_image
 from harness.commands.options import Command, shown_options
-from harness.shown import Shown, answer
-from harness.toolkit_image import ensure_toolkit_image
+from harness.commands.toolkit_image import ensure_toolkit_image
+from harness.terminal.answers import Shown, answer
 
 
 @click.command(cls=Command)

@@ -8,9 +8,9 @@ import click
 
 from harness.commands.options import Command, shown_options
 from harness.errors import UsageError
-from harness.room import not_stored
-from harness.shown import Shown, answer
-from harness.targets import report_unread
+from harness.full_disk import not_stored
+from harness.judge.run_targets import report_unread
+from harness.terminal.answers import Shown, answer
 from results.catalogue.index import write_index
 from results.catalogue.rows import entry_of
 from results.store.folders import is_run, walk

@@ -18,10 +18,10 @@ from checkers.linearizability import linearizable
 from checkers.registry import CheckSpec
 from harness.commands.options import Command, shown_options, spark_option
 from harness.errors import UsageError
-from harness.judgement import print_judgement
-from harness.judging import judge_stored, judged_elsewhere, prefix_of, print_judged
-from harness.shown import Shown, answer
-from harness.targets import each_once, find_runs, for_each
+from harness.judge.run_targets import each_once, find_runs, for_each
+from harness.judge.stored_runs import judge_stored, judged_elsewhere, prefix_of, print_judged
+from harness.judge.verdict_output import print_judgement
+from harness.terminal.answers import Shown, answer
 from results.judge.engine import Engine
 from results.judge.lone_files import judge_file
 from results.store.folders import is_batch

@@ -11,7 +11,7 @@ from cluster.mutants import MUTANTS
 from harness.campaigns import campaign_names, load, text_of
 from harness.commands.options import Command, json_option
 from harness.errors import UsageError
-from harness.shown import print_document
+from harness.terminal.answers import print_document
 from nemeses.registry import FAULTS
 from workloads.registry import WORKLOADS
 

@@ -22,10 +22,10 @@ from cluster.backends.registry import BACKENDS
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from cluster.backends.trials import abandoned_trials, remove_trial
 from harness.commands.options import Command, json_option, runs_option, shown_options
-from harness.doctor import examine, explained, shortcomings, tables
+from harness.doctor.examination import examine, explained, shortcomings, tables
 from harness.errors import EXIT_USAGE
-from harness.shown import Shown, answer, print_document
-from harness.steps import Steps
+from harness.terminal.answers import Shown, answer, print_document
+from harness.terminal.steps import Steps
 
 
 @click.command(cls=Command)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from harness.errors import UsageError
-from harness.shown import Shown
+from harness.terminal.answers import Shown
 
 
 class Command(click.Command):

@@ -9,13 +9,13 @@ import click
 
 from checkers.verdict import EXIT_CODES, Status
 from harness.commands.options import Command, shown_options
-from harness.commands.progress_bar import progress_bar
 from harness.commands.shrink import can_write, out_option, shrink_to, time_option
 from harness.errors import UsageError
-from harness.interrupt import stopping
-from harness.plan import from_document
-from harness.shown import Shown, answer
-from harness.sim.reproduce import RedRun, Search, only, red_run, search
+from harness.plan.plan import from_document
+from harness.signals.interrupt import stopping
+from harness.sim.shrink.reproduce import RedRun, Search, only, red_run, search
+from harness.terminal.answers import Shown, answer
+from harness.terminal.progress_bar import progress_bar
 from results.store.folders import is_run
 from results.store.run_store import RunStore
 

@@ -16,7 +16,7 @@ from cluster.backends.registry import BACKENDS
 from harness.campaigns import error_origin, load, read_schedule
 from harness.commands.options import Command, runs_option, shown_options, spark_option
 from harness.errors import UsageError
-from harness.shown import Shown
+from harness.terminal.answers import Shown
 
 DEFAULT_CAMPAIGN = "smoke"
 _SEED_MAX = 2**31
@@ -135,10 +135,10 @@ def run(
     with error_origin(asked["campaign"], _origins(asked)):
         document = compose(asked)
         # Each import waits for what may be refused without it: nothing costs a refusal more.
-        from harness.impossible_faults import settle  # noqa: PLC0415
+        from harness.doctor.impossible_faults import settle  # noqa: PLC0415
 
         plan = settle(document, skip=skip_impossible)
-    from harness.run_to_verdict import (  # noqa: PLC0415
+    from harness.run.run_to_verdict import (  # noqa: PLC0415
         Request,
         own_arguments,
         perform,
@@ -250,9 +250,9 @@ def _rescale(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, An
 
     A plan of half the length expects half the operations and half the leader changes. Other nodes,
     faults or schedule drop the expected faults, and without a fault that can depose a leader the
-    expected leader changes. `harness.plan` raises the result to the floor.
+    expected leader changes. `harness.plan.plan` raises the result to the floor.
     """
-    from harness.plan import EXPECTED_MAX, from_document  # noqa: PLC0415  (as above)
+    from harness.plan.plan import EXPECTED_MAX, from_document  # noqa: PLC0415  (as above)
 
     expectations = dict(asked["expectations"])
     length = _ratio(given, asked, "duration_s")
@@ -272,7 +272,7 @@ def _rescale(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, An
 
 
 def _ratio(given: Mapping[str, Any], asked: Mapping[str, Any], key: str) -> float:
-    from harness.plan import EXPECTED_MAX, Plan  # noqa: PLC0415  (as above)
+    from harness.plan.plan import EXPECTED_MAX, Plan  # noqa: PLC0415  (as above)
 
     default = next(item.default for item in fields(Plan) if item.name == key)
     before, after = given.get(key, default), asked.get(key, default)

@@ -20,8 +20,8 @@ from checkers.verdict import Status
 from cluster.names import unknown
 from harness.commands.options import Group, json_option, runs_option, shown_options
 from harness.errors import EXIT_USAGE, UsageError
-from harness.shown import Shown, print_document
-from harness.targets import report_unread
+from harness.judge.run_targets import report_unread
+from harness.terminal.answers import Shown, print_document
 from results.catalogue.rows import DAMAGED, NOT_JUDGED, Entry, Filter, Row, catalogue, entry_of
 from results.catalogue.trends import BY, roll_up, trends
 from results.store.folders import Walk, is_run, walk
@@ -64,7 +64,7 @@ def runs() -> None:
 def list_(runs: Path, uri: str | None, *, shown: Shown, **wanted: Any) -> int:
     """List runs: what ran, on which build, and with which verdict."""
     if uri is not None:
-        from harness.exported import exported_runs  # noqa: PLC0415  (imports object stores)
+        from harness.commands.object_store import exported_runs  # noqa: PLC0415  (imports object stores)
 
         _, found = exported_runs(uri, Filter(**wanted))
         rows = [(run.row, f"{run.row.campaign}/{run.row.run}") for run in found]
@@ -175,7 +175,7 @@ def prune(
     Which ones must be said: by age, by number to keep, or by any of the filters. Asks before it
     removes anything; where nobody can be asked, --yes is needed.
     """
-    from harness.removing import chosen, removals  # noqa: PLC0415  (imports backends)
+    from harness.commands.prune import chosen, removals  # noqa: PLC0415  (imports backends)
 
     if days is None and keep is None and not any(wanted.values()):
         raise UsageError("say which runs: --older-than, --keep or a filter such as --verdict")
@@ -237,13 +237,13 @@ def export(
     FILE ends in .parquet, .csv or .json (a list of objects). With --to, a run that is there already
     is replaced.
     """
-    from harness.exporting import FORMATS, write_table  # noqa: PLC0415  (imports pyarrow's formats)
+    from harness.commands.table_export import FORMATS, write_table  # noqa: PLC0415  (imports pyarrow's formats)
     from results.catalogue.rows import checks_table, runs_table  # noqa: PLC0415
 
     if (target is None) == (uri is None) or (uri is not None and table is not None):
         raise UsageError("give a FILE, with --table or without, or --to URI")
     if uri is not None:
-        from harness.exported import export_runs  # noqa: PLC0415  (imports object stores)
+        from harness.commands.object_store import export_runs  # noqa: PLC0415  (imports object stores)
 
         click.echo(export_runs(_list_entries(runs, wanted), uri))
         return 0
@@ -268,11 +268,11 @@ def query(sql: str, runs: Path, uri: str | None, *, as_json: bool, **wanted: Any
 
     It runs in this process, by DuckDB (pip install duckdb), and needs no JVM.
     """
-    from harness.exporting import rows_of  # noqa: PLC0415
+    from harness.commands.table_export import rows_of  # noqa: PLC0415
     from results.catalogue.query import query as answer  # noqa: PLC0415
 
     if uri is not None:
-        from harness.exported import query_exported  # noqa: PLC0415  (imports object stores)
+        from harness.commands.object_store import query_exported  # noqa: PLC0415  (imports object stores)
 
         found = query_exported(sql, uri, Filter(**wanted))
     else:

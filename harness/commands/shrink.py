@@ -12,16 +12,16 @@ import click
 
 from harness.campaigns import error_origin, read_document
 from harness.commands.options import Command, shown_options
-from harness.commands.progress_bar import progress_bar
 from harness.commands.sim import simulated
 from harness.errors import UsageError
-from harness.interrupt import stopping
-from harness.plan import Plan
-from harness.room import full_disk_of
-from harness.shown import Shown, answer
+from harness.full_disk import full_disk_of
+from harness.plan.plan import Plan
+from harness.signals.interrupt import stopping
 from harness.sim.runner import run_plan
-from harness.sim.shrink import Progress, Shrinker
+from harness.sim.shrink.shrinker import Progress, Shrinker
 from harness.sim.story import story_of
+from harness.terminal.answers import Shown, answer
+from harness.terminal.progress_bar import progress_bar
 
 
 def out_option(default: str) -> Callable[[Any], Any]:

@@ -16,24 +16,24 @@ from cluster.mutants import UnknownMutantError, find
 from cluster.values import whole_number
 from harness.campaigns import error_origin, load, read_document
 from harness.commands.options import Command, shown_options, spark_option
-from harness.commands.progress_bar import progress_bar
 from harness.errors import UsageError
-from harness.interrupt import interruptible
-from harness.plan import Plan, in_simulation
-from harness.room import full_disk_of
-from harness.shown import Shown, answer
-from harness.sim.batch import (
+from harness.full_disk import full_disk_of
+from harness.plan.plan import Plan, in_simulation
+from harness.signals.interrupt import interruptible
+from harness.sim.batch.batch import (
     Batch,
     run_on_spark,
     run_plainly,
 )
-from harness.sim.chunks import BatchPlan, plan_of
-from harness.sim.draw import draw
+from harness.sim.batch.chunks import BatchPlan, plan_of
+from harness.sim.batch.summary import lines_of
 from harness.sim.findings import SimResult
 from harness.sim.runner import run, run_plan
-from harness.sim.stored import run_stored
+from harness.sim.stored_run import run_stored
 from harness.sim.story import story_of
-from harness.sim.summary import lines_of
+from harness.sim.swarm.draw import draw
+from harness.terminal.answers import Shown, answer
+from harness.terminal.progress_bar import progress_bar
 from results.judge.session import Spark, SparkError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

@@ -28,8 +28,8 @@ from cluster.schemas import Flag, Schema, Text
 from cluster.systems.registry import system_named
 from cluster.values import valueclass
 from harness.errors import UsageError
-from harness.fields import Mutant, Nodes, Version
-from harness.schedule import FaultName
+from harness.plan.field_types import Mutant, Nodes, Version
+from harness.plan.schedule import FaultName
 from results.catalogue.comparison import FIGURES
 from workloads.registry import WORKLOADS
 

@@ -26,22 +26,22 @@ from cluster.backends.sim.process import Process
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.client.admin_client import Client
-from harness.acts import Act
-from harness.final_reads import Cells, FinalReads, read_all
-from harness.generators import Clients, Phases, UntilOk
-from harness.generators.base import NEMESIS, Worker
-from harness.interpreter import Interpreter
-from harness.observer import Leadership, Observer
-from harness.plan import Plan
-from harness.player import Player
-from harness.recorder import Journal, Recorder
-from harness.scripted_clients import STRAND_WORKERS, ScriptedClient, ScriptedClients
+from harness.plan.plan import Plan
+from harness.run.final_reads import Cells, FinalReads, read_all
+from harness.run.generators import Clients, Phases, UntilOk
+from harness.run.generators.base import NEMESIS, Worker
+from harness.run.interpreter import Interpreter
+from harness.run.observer import Leadership, Observer
+from harness.run.recorder import Journal, Recorder
+from harness.run.scripted_clients import STRAND_WORKERS, ScriptedClient, ScriptedClients
+from harness.run.strands.player import Player
+from harness.run.strands.step_record import Act
+from harness.run.world_standings import Watch
 from harness.sim.findings import Violation, generalised
 from harness.sim.image_sight import ImageWatch
-from harness.sim.sight import watch
-from harness.sim.view import SimView
 from harness.sim.violations import Violations
-from harness.sim.watch import Watch
+from harness.sim.world_sight import watch
+from harness.sim.world_view import SimView
 from nemeses import drive
 from nemeses.base import Injection
 from workloads.base import Completion, Op, WorkloadClient

@@ -17,13 +17,13 @@ from checkers.nodes import durability
 from checkers.registry import CheckSpec, RunInput, find_check, run_check
 from checkers.runs import answers, exercised
 from checkers.verdict import Status
-from harness import evidence
-from harness.acts import coverage
-from harness.plan import Plan
-from harness.plan_document import plan_document
+from harness.evidence import node_disks
+from harness.plan.plan import Plan
+from harness.plan.step_verbs import is_fault
+from harness.plan.stored_document import plan_document
+from harness.run.strands.step_record import coverage
 from harness.sim.findings import SimResult, of_check
 from harness.sim.play import MemoryJournal, Played, play
-from harness.verbs import is_fault
 from results.store.run_store import RunStore
 
 
@@ -98,6 +98,6 @@ def _left_behind(played: Played) -> Evidence:
         store = RunStore(Path(place))
         store.begin(plan_document(plan, "sim", ""))
         played.backend.write(store.node_path)
-        evidence.collect(store, plan.node_names)
+        node_disks.collect(store, plan.node_names)
         found = store.evidence(store.plan()).evidence
     return replace(found, run_clock=run_clock(played.events))

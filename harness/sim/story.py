@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from checkers.history import NEMESIS, Event, EventType
-from harness.acts import Act
-from harness.plan import Plan
+from harness.plan.plan import Plan
+from harness.run.strands.step_record import Act
 from harness.sim.findings import Violation
 from harness.sim.play import Played
 from results.report.narration import (

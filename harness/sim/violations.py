@@ -9,7 +9,7 @@ from checkers.evidence.standings import Standings
 from checkers.history import EventType
 from cluster.backends.base import Death
 from cluster.backends.sim.scheduler import Scheduler
-from harness.recorder import Recorder
+from harness.run.recorder import Recorder
 from harness.sim.findings import Violation, generalised
 
 _CHECK_EVERY_MS = 20.0

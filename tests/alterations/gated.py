@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from checkers.verdict import Status
-from harness.gating import gate_folder, rules_of
 from harness.policy.document import Policy
+from harness.policy.gate import gate_folder, rules_of
 from results.gate.policy_gate import GateEntry
 from tests.alterations.runs import Alteration, Altered, problem_of, read_text
 from tests.gate.bench import forge

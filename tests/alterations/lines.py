@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from harness.plan_document import derive
+from harness.plan.stored_document import derive
 from tests.alterations.runs import NODES, Altered, Change, Row, write_json
 
 LEADER, FOLLOWER, RESTARTED = "leader", "follower", "restarted"

@@ -25,9 +25,9 @@ from cluster.node.controller.records.system import NoOpRecord
 from cluster.node.log.batch.records import Record, encode_batch, iter_batches
 from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, encode_recovery_point
 from cluster.node.runtime.trace import encode_line
-from harness import evidence
-from harness.evidence_again import judge_again
-from harness.plan_document import derive
+from harness.evidence import node_disks
+from harness.evidence.recomputation import judge_again
+from harness.plan.stored_document import derive
 from results.judge.pipeline import judge
 from results.store.model import RunResults
 from results.store.run_store import RunStore
@@ -182,7 +182,7 @@ class Altered:
         folder = self.store.evidence_path(node)
         for name in ("log.jsonl", "snapshots.jsonl", "quorum-state.json"):
             (folder / name).unlink(missing_ok=True)
-        return evidence.collect(self.store, (node,))
+        return node_disks.collect(self.store, (node,))
 
     def leader(self) -> str:
         """Name the last leader."""

@@ -30,11 +30,11 @@ from cluster.systems.kraft import FORWARDING_HOLD
 from cluster.systems.mixed import KIND, MixedLayout, MixedSystem
 from cluster.systems.registry import system_named
 from cluster.systems.secured import SECURITY, RunSecurity
+from harness.doctor.impossible_faults import settle
 from harness.errors import PlanError
-from harness.impossible_faults import settle
-from harness.plan import Plan, from_document
-from harness.plan_document import checks_for
-from harness.run_phases import pinned_to, role_of
+from harness.plan.plan import Plan, from_document
+from harness.plan.stored_document import checks_for
+from harness.run.phases import pinned_to, role_of
 from nemeses.base import ParameterError
 from nemeses.registry import FAULTS
 from tests.checkers.run_evidence import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import toolkit_image
+from harness.commands import toolkit_image
 from porcupine_py import kernels
 from porcupine_py.kernels import build, load, why_not
 from porcupine_py.kernels.library import OPERATIONS_MAX, right

@@ -25,7 +25,7 @@ from cluster.node.ports import Clock
 from cluster.node.runtime.clock import LoopClock
 from cluster.systems.kraft import KraftSystem
 from harness.sim.image_sight import ImageWatch
-from harness.sim.sight import watch
+from harness.sim.world_sight import watch
 
 KEY = "kraftprobe.register.1"
 ELECTION_S = 15.0

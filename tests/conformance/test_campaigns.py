@@ -13,13 +13,13 @@ from checkers.verdict import Status
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
 from cluster.node.runtime.trace import clock_name
-from harness import evidence
 from harness.campaigns import read_document
-from harness.plan import from_document
-from harness.plan_document import plan_document
-from harness.recorder import Recorder
-from harness.run_phases import Run, conduct
-from harness.sim.watch import Watch
+from harness.evidence import node_disks
+from harness.plan.plan import from_document
+from harness.plan.stored_document import plan_document
+from harness.run.phases import Run, conduct
+from harness.run.recorder import Recorder
+from harness.run.world_standings import Watch
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 from tests.conformance.arms import DockerArm
@@ -99,7 +99,7 @@ def passes(arm, document, tmp_path):
                 store.write_final_read(read)
 
         arm.play(work, store.folder, plan.nodes)
-        assert evidence.collect(store, plan.node_names) == []
+        assert node_disks.collect(store, plan.node_names) == []
 
     results = judge(store)
     found = {check.checker: (check.status, check.summary) for check in results.checks}

@@ -17,12 +17,12 @@ from typing import Any
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.plan import from_document
-from harness.plan_document import checks_for
-from harness.sim.batch import Batch, run_plainly
-from harness.sim.chunks import BatchPlan
-from harness.sim.stored import run_stored
-from harness.strands import Step, Strand
+from harness.plan.plan import from_document
+from harness.plan.stored_document import checks_for
+from harness.plan.strands import Step, Strand
+from harness.sim.batch.batch import Batch, run_plainly
+from harness.sim.batch.chunks import BatchPlan
+from harness.sim.stored_run import run_stored
 from results.judge.pipeline import judge
 from results.store import digests
 from results.store.digests import Step as DigestStep

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.history import NEMESIS, Event, EventType
-from harness.sim.chunks import SCHEMA
+from harness.sim.batch.chunks import SCHEMA
 from results.judge.pipeline import judge
 from results.store.journal import decode_event, encode_event
 from results.store.run_store import RunStore

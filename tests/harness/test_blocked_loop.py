@@ -9,9 +9,9 @@ import traceback
 
 import pytest
 
-from harness import blocked_loop
-from harness.blocked_loop import BlockedError, unblocked
-from harness.interrupt import run_interruptible
+from harness.signals import blocked_loop
+from harness.signals.blocked_loop import BlockedError, unblocked
+from harness.signals.interrupt import run_interruptible
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 
 from checkers.runs.faults import not_healed
 from cluster.backends.base import BackendError, NodeState, Probe
-from harness.nemesis import RunView
+from harness.run.nemesis import RunView
 from nemeses.base import Injection, ParameterError, Refusal
 from nemeses.drive import heal_all
 from nemeses.registry import FAULTS

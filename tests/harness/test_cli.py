@@ -14,17 +14,18 @@ from checkers.verdict import CheckResult, Status
 from cluster.backends.base import Probe
 from cluster.backends.local import local_backend
 from cluster.backends.registry import BACKENDS
-from harness import doctor, run_to_verdict
 from harness.campaigns import campaign_names, load, read_document
 from harness.cli import main
 from harness.commands import judge as judge_commands
 from harness.commands import run as run_command
+from harness.doctor import examination
+from harness.doctor.fault_probes import Tried
 from harness.errors import PlanError
-from harness.fault_probes import Tried
-from harness.plan import from_document
-from harness.plan_document import plan_document
-from harness.recorder import Recorder
-from harness.run_to_verdict import repeat_command
+from harness.plan.plan import from_document
+from harness.plan.stored_document import plan_document
+from harness.run import run_to_verdict
+from harness.run.recorder import Recorder
+from harness.run.run_to_verdict import repeat_command
 from nemeses.registry import FAULTS
 from results.judge.pipeline import judge
 from results.judge.session import Spark, SparkError
@@ -324,7 +325,9 @@ def test_doctor_shows_every_fault_and_the_command_that_brings_what_is_missing(mo
     missing = Probe(possible=False, reason="nft not found", remedy="apt install nftables")
     works = Probe(possible=True)
     faults = {name: missing if name == "partition" else works for name in FAULTS}
-    monkeypatch.setattr(doctor, "try_backend", lambda *_: Tried(works, {"links": missing}, faults))
+    monkeypatch.setattr(
+        examination, "try_backend", lambda *_: Tried(works, {"links": missing}, faults)
+    )
     result = kraftprobe("doctor", "--backend", "local")
     assert result.exit_code == 0
     rows = {row.split()[0]: row.split()[1:] for row in result.stdout.splitlines() if row.strip()}
@@ -341,14 +344,14 @@ def test_doctor_shows_its_steps_but_where_a_document_is_asked_for(monkeypatch):
             steps.step("probing")
         return Tried(Probe(possible=True, reason=""), {}, {})
 
-    monkeypatch.setattr(doctor, "try_backend", stepping)
+    monkeypatch.setattr(examination, "try_backend", stepping)
     assert "probing" in kraftprobe("doctor", "--backend", "local").stderr
     assert kraftprobe("doctor", "--backend", "local", "--json").stderr == ""
 
 
 def test_doctor_ends_in_2_where_no_campaign_can_run(monkeypatch):
     nowhere = Tried(Probe(possible=False, reason="no processes here"), {}, {})
-    monkeypatch.setattr(doctor, "try_backend", lambda *_: nowhere)
+    monkeypatch.setattr(examination, "try_backend", lambda *_: nowhere)
     result = kraftprobe("doctor", "--backend", "local")
     assert result.exit_code == 2
     assert result.stdout.splitlines()[-1] == "backend local: no processes here"
@@ -520,7 +523,7 @@ def test_spark_starts_when_no_node_runs_any_more(tmp_path, monkeypatch):
 
 def test_campaigns_can_run_without_a_jvm(monkeypatch):
     missing = Probe(possible=False, reason="no java found")
-    monkeypatch.setattr(doctor, "_jvm", lambda: missing)
+    monkeypatch.setattr(examination, "_jvm", lambda: missing)
     result = kraftprobe("doctor", "--json", "--backend", "sim")
     found = json.loads(result.stdout)
     assert not found["machine"]["a JVM for Spark"]["possible"]

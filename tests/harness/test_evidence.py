@@ -12,10 +12,10 @@ from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, encode_reco
 from cluster.node.log.storage.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
 from cluster.node.runtime.trace import encode_line
 from cluster.systems.kraft import KraftSystem
-from harness import evidence
-from harness.evidence import EvidenceError, decode_log
-from harness.sim.stored import run_stored
-from harness.strands import Step, Strand
+from harness.evidence import node_disks
+from harness.evidence.node_disks import EvidenceError, decode_log
+from harness.plan.strands import Step, Strand
+from harness.sim.stored_run import run_stored
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 from tests.sim.plans import sim_plan
@@ -143,7 +143,7 @@ def again(store, folder, change):
             for node in ("n1", "n2", "n3")
         }
     )
-    problems = evidence.collect(copy, ("n1", "n2", "n3"))
+    problems = node_disks.collect(copy, ("n1", "n2", "n3"))
     return judge(copy, keep=False), problems  # the chain would find any change; what else does?
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.history import EventType
-from harness.generators import (
+from harness.run.generators import (
     At,
     BackOff,
     Clients,

@@ -15,10 +15,10 @@ from checkers.history import EventType, pair
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.runs.answers import HUNG
 from checkers.verdict import Status
-from harness import run_phases
 from harness.errors import InternalError, PackageError, internal_error
-from harness.interpreter import HarnessError
-from harness.interrupt import run_interruptible
+from harness.run import phases
+from harness.run.interpreter import HarnessError
+from harness.signals.interrupt import run_interruptible
 from nemeses import time_bound
 from nemeses.time_bound import CLOSE_BOUND_S, OutOfTimeError, in_time
 from tests.harness.fake_cluster import FakeCluster
@@ -27,7 +27,7 @@ from workloads.base import Completion
 from workloads.register import RegisterClient
 
 THE_PLAN = {"duration_s": 6, "faults": [], "workload_options": {"keys": 3}}
-BOUND_S = run_phases.HUNG_AFTER_MIN_S
+BOUND_S = phases.HUNG_AFTER_MIN_S
 
 
 async def for_ever(*_):
@@ -55,7 +55,7 @@ def test_operations_that_never_return_end_as_info_with_new_clients(monkeypatch, 
     assert len(ended) >= 15
     assert {event.type for event in ended} == {EventType.INFO}
     assert len({event.process for event in ended}) == len(ended)
-    most_s = 6 + run_phases.FINAL_BOUND_S + 2 * (BOUND_S + CLOSE_BOUND_S) + 30
+    most_s = 6 + phases.FINAL_BOUND_S + 2 * (BOUND_S + CLOSE_BOUND_S) + 30
     assert events[-1].time_ns / 1e9 < most_s
     result = answers(events, reads)
     assert result.statistics["clients_hung"] == len(ended)

@@ -92,7 +92,7 @@ def test_judging_a_small_history_takes_at_most_60_mb():
 def test_listing_what_a_plan_can_name_checks_no_plan(kind):
     code, modules = modules_of("list", kind)
     assert code == 0
-    assert not {"pydantic", "harness.plan"} & modules
+    assert not {"pydantic", "harness.plan.plan"} & modules
 
 
 ON_HOSTS = (
@@ -144,8 +144,8 @@ def test_a_refusal_imports_only_what_had_to_be_known_for_it():
     assert not {"pydantic", "numpy", "checkers", "rich", "nemeses.registry"} & modules
     code, modules = modules_of("run", "--nodes", "99")
     assert code == 2
-    assert "harness.plan" in modules
-    run = {"harness.fault_probes", "harness.run_to_verdict", "results.store.run_store"}
+    assert "harness.plan.plan" in modules
+    run = {"harness.doctor.fault_probes", "harness.run.run_to_verdict", "results.store.run_store"}
     assert not {*run, "cluster.mutants", "cluster.node.assembly"} & modules
 
 

@@ -12,13 +12,16 @@ from cluster.backends.cleanup import find_leftovers
 from cluster.backends.local import local_backend
 from cluster.backends.processes.records import TRIAL
 from cluster.backends.terms import NoPlaceError
-from harness import evidence, fault_probes, plan_document, run_to_verdict
 from harness.cli import main
+from harness.doctor import fault_probes
+from harness.doctor.fault_probes import try_backend, try_faults
+from harness.doctor.impossible_faults import settle
 from harness.errors import ImpossibleError
-from harness.fault_probes import try_backend, try_faults
-from harness.impossible_faults import settle
-from harness.plan import from_document
-from harness.steps import Steps
+from harness.evidence import node_disks
+from harness.plan import stored_document
+from harness.plan.plan import from_document
+from harness.run import run_to_verdict
+from harness.terminal.steps import Steps
 from nemeses.registry import FAULTS
 from tests.harness.fake_cluster import FakeCluster
 
@@ -57,9 +60,9 @@ class Broken(Crippled):
 
 def on(monkeypatch, cluster):
     monkeypatch.setattr(local_backend, "LocalBackend", cluster)
-    monkeypatch.setattr(evidence, "collect", lambda *_: [])  # fake nodes leave no logs
+    monkeypatch.setattr(node_disks, "collect", lambda *_: [])  # fake nodes leave no logs
     # Fake nodes leave no files.
-    monkeypatch.setattr(run_to_verdict.evidence, "collect", lambda *_: [])
+    monkeypatch.setattr(run_to_verdict.node_disks, "collect", lambda *_: [])
 
 
 def document(**changes):
@@ -241,7 +244,7 @@ def test_skipping_what_deposes_leaders_expects_no_change(monkeypatch):
 
 def test_the_shortest_run_without_faults_is_no_pass(monkeypatch, tmp_path):
     """Eight operations, no fault, no leader change: this was a PASS that opened the gate."""
-    monkeypatch.setattr(plan_document, "checks_for", fast_checks)
+    monkeypatch.setattr(stored_document, "checks_for", fast_checks)
     on(monkeypatch, lambda *_, **__: FakeCluster())
     options = ("--duration", 1, "--faults", "none", "--rate", 0.5, "--runs", tmp_path)
     result = kraftprobe("run", "--no-report", *options)
@@ -265,7 +268,7 @@ def partial_run(tmp_path_factory):
     runs = tmp_path_factory.mktemp("partial")
     with pytest.MonkeyPatch.context() as patch:
         on(patch, Crippled)
-        patch.setattr(plan_document, "checks_for", fast_checks)
+        patch.setattr(stored_document, "checks_for", fast_checks)
         plan = runs / "plan.toml"
         plan.write_text(
             'faults = ["partition"]\nduration_s = 3\n[[schedule]]\nat_s = 0.5\nfault = "kill"\n'
@@ -317,7 +320,7 @@ def test_the_junit_file_has_a_skipped_test_case(partial_run):
 
 
 def test_the_gate_opens_for_it_only_with_the_option(partial_run, monkeypatch):
-    monkeypatch.setattr(plan_document, "checks_for", fast_checks)
+    monkeypatch.setattr(stored_document, "checks_for", fast_checks)
     folder = partial_run[1]
     closed = kraftprobe("gate", folder)
     assert closed.exit_code == 4, closed.output
@@ -329,7 +332,7 @@ def test_the_gate_opens_for_it_only_with_the_option(partial_run, monkeypatch):
 
 
 def test_a_run_of_which_nothing_is_left_is_under_exercised(monkeypatch, tmp_path):
-    monkeypatch.setattr(plan_document, "checks_for", fast_checks)
+    monkeypatch.setattr(stored_document, "checks_for", fast_checks)
     on(monkeypatch, Crippled)
     plan = tmp_path / "plan.toml"
     plan.write_text('duration_s = 1\n[[schedule]]\nat_s = 0.5\nfault = "partition"\n')

@@ -11,9 +11,9 @@ import pytest
 
 from checkers.history import EventType
 from cluster.backends.sim.loop import run
-from harness.generators import Clients, EachWorker, Limit, Of, Rate
-from harness.interpreter import HarnessError, Interpreter
-from harness.recorder import Recorder
+from harness.run.generators import Clients, EachWorker, Limit, Of, Rate
+from harness.run.interpreter import HarnessError, Interpreter
+from harness.run.recorder import Recorder
 from results.store.journal import JournalWriter, read_journal
 from tests.harness.world import Client, Journal, invocations, play
 from workloads.base import Op
@@ -159,9 +159,9 @@ import asyncio, sys, itertools
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.harness.world import Client
-from harness.generators import Clients, Of
-from harness.interpreter import Interpreter
-from harness.recorder import Recorder
+from harness.run.generators import Clients, Of
+from harness.run.interpreter import Interpreter
+from harness.run.recorder import Recorder
 from results.store.journal import JournalWriter
 from workloads.base import Op
 

@@ -4,9 +4,9 @@ import pytest
 from rich.console import Console
 
 from checkers.history import Event, EventType
-from harness import colours
-from harness.display import Display, plain_line
-from harness.live_figures import LiveFigures
+from harness.run.display import Display, plain_line
+from harness.run.live_figures import LiveFigures
+from harness.terminal import colours
 
 S = 1_000_000_000
 

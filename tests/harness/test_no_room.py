@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from checkers.history import NEMESIS, Event, EventType
 from checkers.verdict import Status
-from harness import run_to_verdict
 from harness.cli import main
-from harness.recorder import Recorder
+from harness.run import run_to_verdict
+from harness.run.recorder import Recorder
 from results.store import files, journal
 from results.store.journal import JournalWriter, read_journal
 from tests.checkers.run_evidence import NODES, good_run, good_trace, trace
@@ -160,8 +160,8 @@ def test_a_simulation_without_room_names_its_folder(tmp_path, monkeypatch, argum
     def refuse(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as the system's: no file's name
 
-    monkeypatch.setattr("harness.sim.stored.story_of", refuse)
-    monkeypatch.setattr("harness.sim.batch.Batch.finish", refuse)
+    monkeypatch.setattr("harness.sim.stored_run.story_of", refuse)
+    monkeypatch.setattr("harness.sim.batch.batch.Batch.finish", refuse)
     ran = kraftprobe("sim", *arguments, "--out", tmp_path / "out")
     assert ran.exit_code == 2
     (line,) = ran.stderr.splitlines()[-1:]

@@ -8,8 +8,8 @@ import pytest
 from cluster.backends.sim import loop
 from cluster.client.admin_client import CallFailed
 from cluster.node.ports import Endpoint, Failure
-from harness.observer import POLL_INTERVAL_S, Observer, describing
-from harness.recorder import Recorder
+from harness.run.observer import POLL_INTERVAL_S, Observer, describing
+from harness.run.recorder import Recorder
 from workloads.leader import LeaderTracker
 
 NODES = ("n1", "n2", "n3")

@@ -13,8 +13,8 @@ _BROKEN = """
 import builtins, sys
 from harness.cli import main
 sys.argv = ["kraftprobe", "run", "--runs", sys.argv[1], "--faults", "none"]
-from harness import run_to_verdict
-from harness.interpreter import HarnessError
+from harness.run import run_to_verdict
+from harness.run.interpreter import HarnessError
 
 def fails(*_, **__):
     real = builtins.__import__

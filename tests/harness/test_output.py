@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 import pytest
 
-from harness.interrupt import interruptible, signals_interrupt, stopping
-from harness.output import guarded
+from harness.signals.interrupt import interruptible, signals_interrupt, stopping
+from harness.terminal.output import guarded
 from tests.harness.test_cli import write_history
 
 pytestmark = pytest.mark.slow
@@ -24,13 +24,13 @@ ROOT = Path(__file__).parents[2]
 _MAIN = "import sys; from harness.cli import main; main(sys.argv[1:])"
 _FAKE_RUN = textwrap.dedent("""
     import sys
-    from cluster.backends import local
-    from harness import display
+    from cluster.backends.local import local_backend
+    from harness.run import display
     from harness.cli import main
     from tests.harness.fake_cluster import FakeCluster
 
     display._LINE_EVERY_S = 0.05
-    local.LocalBackend = lambda *_, **__: FakeCluster()
+    local_backend.LocalBackend = lambda *_, **__: FakeCluster()
     main(sys.argv[1:])
 """)
 
@@ -84,7 +84,7 @@ def test_a_command_without_streams_ends_well(closed):
 def test_no_file_becomes_the_stdout_that_was_closed(tmp_path):
     script = textwrap.dedent("""
         import os, sys
-        from harness.output import guarded
+        from harness.terminal.output import guarded
         with guarded():
             print(os.open(sys.argv[1], os.O_CREAT), file=sys.stderr)
     """)

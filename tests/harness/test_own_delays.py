@@ -2,9 +2,9 @@
 
 import asyncio
 
-from harness import own_delays
-from harness.own_delays import OwnDelays
-from harness.recorder import Recorder
+from harness.run import harness_delays
+from harness.run.harness_delays import OwnDelays
+from harness.run.recorder import Recorder
 
 
 class Journal:
@@ -34,7 +34,7 @@ def test_a_step_of_the_wall_clock_is_journaled_once_and_a_slew_or_a_pause_is_non
 
 
 def test_a_late_loop_is_measured(monkeypatch):
-    monkeypatch.setattr(own_delays, "_EVERY_S", 0.0)
+    monkeypatch.setattr(harness_delays, "_EVERY_S", 0.0)
     journal, now = Journal(), [0.0]
     delays = OwnDelays(Recorder(journal, lambda: 0.0), lambda: now[0], lambda: now[0])
 

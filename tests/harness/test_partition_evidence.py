@@ -11,7 +11,7 @@ from cluster.node.log.batch.records import (
     parse_header,
     with_place,
 )
-from harness.partition_evidence import decode_partitions
+from harness.evidence.partition_logs import decode_partitions
 from results.store.evidence_files import load_evidence, write_partition_logs
 
 CHECKPOINT = "0\n1\nd0 3 {}\n"

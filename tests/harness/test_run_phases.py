@@ -19,15 +19,15 @@ from cluster.node.runtime.trace import clock_name
 from cluster.systems import kraft
 from cluster.systems.cells import LIST_PREFIX
 from cluster.systems.kafka import kind as kafka
-from harness.final_reads import SENTINEL_PREFIX, Cells, read_all
-from harness.final_reads import _read_node as read_node
-from harness.interpreter import HarnessError
-from harness.nemesis import QUIET_S, RETRIES_S, RunView
-from harness.observer import Observer
-from harness.plan import Plan, from_document
-from harness.plan_document import checks_for
-from harness.recorder import Recorder
-from harness.run_phases import LATER_SHARE, Run, conduct, pinned_to
+from harness.plan.plan import Plan, from_document
+from harness.plan.stored_document import checks_for
+from harness.run.final_reads import SENTINEL_PREFIX, Cells, read_all
+from harness.run.final_reads import _read_node as read_node
+from harness.run.interpreter import HarnessError
+from harness.run.nemesis import QUIET_S, RETRIES_S, RunView
+from harness.run.observer import Observer
+from harness.run.phases import LATER_SHARE, Run, conduct, pinned_to
+from harness.run.recorder import Recorder
 from nemeses import drive
 from nemeses.base import Injection
 from tests.harness.fake_cluster import FakeCluster, FakeNetwork

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.removing import chosen
+from harness.commands.prune import chosen
 from results.catalogue.rows import catalogue
 from results.store.files import StoreError
 from results.store.pruning import removal_of

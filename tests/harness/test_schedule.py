@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.schedule import Entry, RandomSchedule, ScheduleError, draw, steps
+from harness.plan.schedule import Entry, RandomSchedule, ScheduleError, draw, steps
 from nemeses.registry import FAULTS
 
 NODES = ("n1", "n2", "n3")

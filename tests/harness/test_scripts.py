@@ -22,7 +22,7 @@ from harness.cli import main
 from harness.commands import kafka as kafka_command
 from harness.commands import machine
 from harness.commands import reproduce as reproduce_command
-from harness.sim.reproduce import Search
+from harness.sim.shrink.reproduce import Search
 from results.judge.pipeline import judge
 from tests.results.factory import make_run
 

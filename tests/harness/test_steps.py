@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
-from harness import steps
-from harness.steps import Steps
+from harness.terminal import steps
+from harness.terminal.steps import Steps
 
 
 def lines_shown(monkeypatch, moments, *, at_once):

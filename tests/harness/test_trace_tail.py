@@ -9,7 +9,7 @@ from checkers.evidence.standings import DEAD
 from cluster.backends.base import NodeState
 from cluster.systems.kafka.kind import KIND as KAFKA
 from cluster.systems.kraft import KIND as KRAFT
-from harness.trace_tail import TraceTail
+from harness.run.trace_tail import TraceTail
 
 LOGGED = Path(__file__).parents[1] / "data/kafka/node-4.3.1.log"
 

@@ -7,8 +7,8 @@ import weakref
 import pytest
 
 from cluster.backends.sim.loop import Stalled, run
-from harness.plan import from_document
-from harness.plan_backend import place_of
+from harness.plan.plan import from_document
+from harness.run.plan_backend import place_of
 
 
 def test_a_day_passes_without_waiting():

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from checkers.history import EventType
 from cluster.backends.sim.loop import run
-from harness.interpreter import Interpreter
-from harness.recorder import Recorder
+from harness.run.interpreter import Interpreter
+from harness.run.recorder import Recorder
 from workloads.base import Completion
 
 

@@ -7,7 +7,7 @@ from checkers.invariants.watcher import Watcher
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.kraft.quorum.quorum_state_store import decode
 from cluster.node.log.batch.records import decode_records, iter_batches
-from harness.sim.sight import read_from
+from harness.sim.world_sight import read_from
 from tests.kraft.world import World
 
 EVENTS_AT_ONE_TIME_MAX = 2_000

@@ -11,7 +11,7 @@ from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
-from harness.sim.sight import watch
+from harness.sim.world_sight import watch
 from nemeses.base import Injection, View
 from nemeses.drive import inject
 

@@ -19,11 +19,11 @@ from cluster.backends.netns.netns_backend import NetnsBackend
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.trace import clock_name
 from cluster.systems.kraft import KraftSystem
-from harness import evidence
-from harness.plan import from_document
-from harness.plan_document import plan_document
-from harness.recorder import Recorder
-from harness.run_phases import Run, conduct
+from harness.evidence import node_disks
+from harness.plan.plan import from_document
+from harness.plan.stored_document import plan_document
+from harness.run.phases import Run, conduct
+from harness.run.recorder import Recorder
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 
@@ -70,7 +70,7 @@ def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path:
             reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
             for read in reads.reads.values():
                 store.write_final_read(read)
-            problems = evidence.collect(store, plan.node_names)
+            problems = node_disks.collect(store, plan.node_names)
             recorder.note("evidence", {"problems": problems})
             assert problems == []
 

@@ -17,7 +17,7 @@ from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import KraftSystem
-from harness.sim.sight import watch
+from harness.sim.world_sight import watch
 from nemeses.base import Injection, ParameterError, View
 from nemeses.drive import heal, heal_all, heal_order, inject
 from nemeses.queries import describe, leading

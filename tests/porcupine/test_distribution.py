@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.source import PACKAGES
+from harness.source_digest import PACKAGES
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks import page
 from checkers.verdict import Status
-from harness.gating import gate_folder, rules_of
 from harness.policy.document import Policy
+from harness.policy.gate import gate_folder, rules_of
 from tests.alterations.alterations import ALTERATIONS, CASES, RAP
 from tests.alterations.gated import complaints
 from tests.alterations.runs import copy_of, read_text, table, unpack

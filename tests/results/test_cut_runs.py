@@ -14,7 +14,7 @@ from checkers.evidence.extent import extent_of
 from checkers.history import NEMESIS, Event, EventType, HistoryError
 from checkers.history.sealed import seal
 from checkers.verdict import Status
-from harness.strands import step_name
+from harness.plan.strands import step_name
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 from tests.results.factory import CLOCK, NODES, SECOND, make_run

@@ -13,8 +13,8 @@ from checkers.history import EventType, pair
 from checkers.nodes import agreement, durability
 from checkers.run_input import RunInput
 from checkers.verdict import Status
-from harness.gating import gate_folder, rules_of
 from harness.policy.document import Policy
+from harness.policy.gate import gate_folder, rules_of
 from nemeses.registry import FAULTS
 from results.gate.refusals import specs_of
 from results.judge.pipeline import judge

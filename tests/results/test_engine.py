@@ -11,7 +11,7 @@ from test_pipeline import judgement
 
 from checkers.verdict import Status
 from harness.cli import main
-from harness.judging import judged_elsewhere
+from harness.judge.stored_runs import judged_elsewhere
 from results.judge import engine, spark_jobs
 from results.judge.engine import Engine
 from results.judge.jvm import JvmError

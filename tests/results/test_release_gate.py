@@ -7,8 +7,8 @@ import pytest
 from factory import make_run
 
 from benchmarks import page
-from harness.gating import recompute
-from harness.plan_document import derive
+from harness.plan.stored_document import derive
+from harness.policy.gate import recompute
 from results.gate.policy_gate import Rules, gate
 from results.judge.pipeline import judge
 from results.store.digests import read_chain

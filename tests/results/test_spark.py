@@ -18,7 +18,7 @@ from factory import make_run
 from test_pipeline import judgement
 
 from checkers.verdict import EXIT_CODES, Status
-from harness.judging import judged_elsewhere
+from harness.judge.stored_runs import judged_elsewhere
 from results.catalogue import places
 from results.catalogue.rows import Filter, catalogue
 from results.judge import engine, session, spark_jobs

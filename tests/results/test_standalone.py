@@ -16,7 +16,7 @@ from factory import DEFAULT_CHECKS, make_run
 from test_pipeline import judgement
 
 from checkers.verdict import EXIT_CODES, Status
-from harness.source import source_digest
+from harness.source_digest import source_digest
 from results.judge import engine
 from results.judge.engine import Engine
 from results.judge.jvm import find_jvm
@@ -113,7 +113,7 @@ def test_a_worker_killed_while_it_judges_loses_no_verdict(tmp_path, monkeypatch)
     mark, killed = tmp_path / "judging", []
 
     def work(folder):
-        from harness.judging import judged_elsewhere  # noqa: PLC0415  (a worker imports it)
+        from harness.judge.stored_runs import judged_elsewhere  # noqa: PLC0415  (a worker imports it)
 
         if not mark.exists():  # the first task never ends by itself
             aside = mark.with_suffix(f".{os.getpid()}")

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from checkers.verdict import Status
 from harness.campaigns import read_document
-from harness.display import Display
-from harness.plan import from_document
-from harness.plan_document import plan_document
-from harness.run_to_verdict import run_cluster, run_name
+from harness.plan.plan import from_document
+from harness.plan.stored_document import plan_document
+from harness.run.display import Display
+from harness.run.run_to_verdict import run_cluster, run_name
 from results.judge.pipeline import judge
 from results.store.model import RunResults
 from results.store.run_store import RunStore

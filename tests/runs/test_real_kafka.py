@@ -16,10 +16,10 @@ from checkers.history import EventType, pair
 from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status
-from harness.display import Display
-from harness.plan import from_document
-from harness.plan_document import plan_document
-from harness.run_to_verdict import run_cluster
+from harness.plan.plan import from_document
+from harness.plan.stored_document import plan_document
+from harness.run.display import Display
+from harness.run.run_to_verdict import run_cluster
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 from tests.kafka_release import VERSION, release

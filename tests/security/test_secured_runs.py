@@ -23,12 +23,12 @@ from cluster.systems.authority import Authority
 from cluster.systems.base import Placement
 from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem
 from cluster.systems.secured import SECURITY, RunSecurity, SecurityError, conceal
-from harness import evidence
-from harness.plan import from_document
-from harness.plan_document import plan_document
-from harness.recorder import Recorder
-from harness.run_phases import Run, conduct
-from harness.run_to_verdict import system_of
+from harness.evidence import node_disks
+from harness.plan.plan import from_document
+from harness.plan.stored_document import plan_document
+from harness.run.phases import Run, conduct
+from harness.run.recorder import Recorder
+from harness.run.run_to_verdict import system_of
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 
@@ -187,13 +187,13 @@ def test_a_secured_campaign_passes(tmp_path):
         reads = await conduct(Run(plan, backend, recorder, LoopClock(loop)))
         for read in reads.reads.values():
             store.write_final_read(read)
-        problems = evidence.collect(store, plan.node_names)
+        problems = node_disks.collect(store, plan.node_names)
         recorder.note("evidence", {"problems": problems})
         assert problems == []
 
     with store.journal_writer() as journal:
         asyncio.run(work(journal))
-    evidence.conceal(store, plan.node_names)
+    node_disks.conceal(store, plan.node_names)
     kept = [path for path in store.folder.rglob("*") if path.is_file()]
     secrets = (b"PRIVATE KEY", system.client_security.credentials.password.encode())
     assert not [path for path in kept for secret in secrets if secret in path.read_bytes()]

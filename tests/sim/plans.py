@@ -1,7 +1,7 @@
 """Plans of simulated worlds for tests."""
 
 from harness.campaigns import read_document
-from harness.plan import Plan, from_document
+from harness.plan.plan import Plan, from_document
 
 
 def sim_plan(**fields):

@@ -16,7 +16,7 @@ from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.log.batch.records import CorruptBatchError, iter_batches
 from cluster.node.log.metadata.snapshot import SUFFIX, parse_snapshot_name
 from cluster.node.log.storage.segment import METADATA_DIRECTORY, segment_base_offset
-from harness.sim.sight import read_from
+from harness.sim.world_sight import read_from
 
 
 def scan(world: SimWorld, monitor: Watcher) -> list[str]:

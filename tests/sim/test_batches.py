@@ -21,13 +21,14 @@ import harness
 import porcupine_py
 from checkers.verdict import Status
 from harness.cli import main
-from harness.commands import progress_bar, sim
+from harness.commands import sim
 from harness.errors import BatchError
-from harness.sim.batch import Batch, run_on_spark, run_plainly
-from harness.sim.batch_gate import gate_batch
-from harness.sim.chunks import BatchPlan, plan_of, read_unfinished, run_chunk, store_rows
+from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
+from harness.sim.batch.chunks import BatchPlan, plan_of, read_unfinished, run_chunk, store_rows
+from harness.sim.batch.gate import gate_batch
 from harness.sim.runner import run_plan
-from harness.source import source_digest
+from harness.source_digest import source_digest
+from harness.terminal import progress_bar
 from results.judge.session import Spark, SparkError
 from tests.sim.plans import read_plan
 
@@ -71,7 +72,7 @@ def test_the_first_failure_can_end_it(tmp_path):
 
 def test_a_killed_batch_loses_no_finished_seed(tmp_path):
     code = (
-        "from pathlib import Path; from harness.sim.batch import *;"
+        "from pathlib import Path; from harness.sim.batch.batch import *;"
         f"run_plainly(Batch(Path({str(tmp_path)!r}), BatchPlan(0, 6)), lambda row: None)"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
@@ -111,7 +112,7 @@ def test_seeds_of_two_states_of_the_code_do_not_go_together(tmp_path):
 
 
 def test_a_worker_with_other_code_runs_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.sim.chunks.source_digest", lambda: "of-other-code")
+    monkeypatch.setattr("harness.sim.batch.chunks.source_digest", lambda: "of-other-code")
     with Batch(tmp_path, BatchPlan(0, 3)) as batch, Spark("local[1]") as handle:
         with pytest.raises(BatchError, match=rf"have other code \({source_digest()}\)"):
             run_on_spark(batch, handle.spark, lambda row: None)
@@ -152,7 +153,7 @@ def test_a_worker_may_finish_its_chunk_while_the_batch_is_loaded(tmp_path, monke
         path.unlink()
         return read_unfinished(path) if late else rows[:1]
 
-    monkeypatch.setattr("harness.sim.batch.read_unfinished", worker_finishes)
+    monkeypatch.setattr("harness.sim.batch.batch.read_unfinished", worker_finishes)
     with Batch(tmp_path / "here", BatchPlan(0, 2)) as batch:
         (tmp_path / "here/running/000000000-000000001.jsonl").touch()
         batch.load()
@@ -185,7 +186,7 @@ def test_a_batch_whose_spark_dies_reports_how_to_go_on(tmp_path, monkeypatch):
 
     state = Path(os.environ["XDG_STATE_HOME"])
     arguments = ("sim", "--seeds", "11..14", "--spark-master", "local[1]", "--out", str(tmp_path))
-    monkeypatch.setattr("harness.sim.batch.WAVE", 1)
+    monkeypatch.setattr("harness.sim.batch.batch.WAVE", 1)
     monkeypatch.setattr(sim, "run_on_spark", dying)
     code, output = invoke(*arguments)
 
@@ -227,7 +228,7 @@ def test_every_source_counts(tmp_path, monkeypatch):
     shutil.copytree(Path(harness.__file__).parent, package)
     monkeypatch.setattr(harness, "__file__", str(package / "__init__.py"))
     assert source_digest() == before, "where it lies does not matter"
-    (package / "sim" / "draw.py").write_text("")
+    (package / "sim" / "swarm" / "draw.py").write_text("")
     assert source_digest() != before
 
 
@@ -407,7 +408,7 @@ def test_interrupted_shrinking_keeps_the_smallest_so_far(tmp_path):
     small = tmp_path / "small.json"
     code = (
         "import os, signal;"
-        "from harness.sim.shrink import Shrinker;"
+        "from harness.sim.shrink.shrinker import Shrinker;"
         "from harness.cli import main;"
         "tried, fails = [], Shrinker.fails\n"
         "def interrupted(shrinker, plan):\n"

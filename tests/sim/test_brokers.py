@@ -13,9 +13,9 @@ from cluster.node.controller.records.broker import BrokerRegistrationChangeRecor
 from cluster.node.log.data.clean_shutdown import read_clean_shutdown
 from cluster.node.protocol.messages import CreatableReplicaAssignment
 from cluster.systems.kraft import REGISTRATION
-from harness.sim.draw import draw
 from harness.sim.image_sight import ImageWatch
 from harness.sim.runner import run_plan
+from harness.sim.swarm.draw import draw
 from tests.controller.fakes import alter, creatable, create, describe
 from tests.sim.quorums import Quorum, campaign
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import PlanError
-from harness.plan import from_document
-from harness.sim.coverage import cell, empty, steer_for, universe
-from harness.sim.draw import Steer, draw
+from harness.plan.plan import from_document
+from harness.sim.swarm.coverage import cell, empty, steer_for, universe
+from harness.sim.swarm.draw import Steer, draw
 from tests.sim.plans import read_plan
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness.plan import Bounds
+from harness.plan.plan import Bounds
+from harness.plan.strands import Step, Strand
 from harness.sim.findings import generalised
 from harness.sim.runner import run_plan
-from harness.strands import Step, Strand
 from tests.sim.plans import sim_plan
 
 

@@ -11,11 +11,11 @@ from checkers.history import NEMESIS, Event, EventType
 from checkers.verdict import CheckResult, Status
 from harness.cli import main
 from harness.errors import UsageError
-from harness.plan import from_document
-from harness.sim.reproduce import neighbours, red_run, search
+from harness.plan.plan import from_document
+from harness.plan.strands import Step, Strand
 from harness.sim.runner import run_plan
-from harness.sim.stored import run_stored
-from harness.strands import Step, Strand
+from harness.sim.shrink.reproduce import neighbours, red_run, search
+from harness.sim.stored_run import run_stored
 from results.store.model import RunResults
 from tests.sim.plans import read_plan, sim_plan
 

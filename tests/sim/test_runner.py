@@ -13,10 +13,10 @@ import pytest
 import harness.sim
 from cluster.backends.sim.world import SimWorld
 from cluster.node.kraft.quorum.control_state import ControlState
-from harness.sim.draw import draw
+from harness.plan.strands import Step, Strand
 from harness.sim.play import MemoryJournal, play
 from harness.sim.runner import run_plan
-from harness.strands import Step, Strand
+from harness.sim.swarm.draw import draw
 from tests.sim.plans import read_plan, sim_plan
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 SCRIPTS = Path(harness.sim.__file__).parent / "scripts"
 FINGERPRINT = """
 import hashlib
-from harness.sim.draw import draw
+from harness.sim.swarm.draw import draw
 from harness.sim.play import MemoryJournal, play
 journal = MemoryJournal()
 played = play(draw(SEED), journal, journal.events)

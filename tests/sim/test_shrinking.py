@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from harness.plan import from_document
-from harness.sim.rewrites import halves
+from harness.plan.plan import from_document
+from harness.plan.strands import Step, Strand
 from harness.sim.runner import run_plan
-from harness.sim.shrink import Shrinker
+from harness.sim.shrink.rewrites import halves
+from harness.sim.shrink.shrinker import Shrinker
 from harness.sim.story import story_of
-from harness.strands import Step, Strand
 from tests.sim.plans import sim_plan
 
 

@@ -10,11 +10,11 @@ import pytest
 import harness.sim
 from checkers.verdict import EXIT_CODES, Status
 from cluster.node.kraft.quorum.control_state import ControlState
-from harness.plan import Plan
-from harness.sim.draw import draw
+from harness.plan.plan import Plan
+from harness.plan.strands import Step, Strand
 from harness.sim.runner import run_plan
-from harness.sim.stored import run_stored
-from harness.strands import Step, Strand
+from harness.sim.stored_run import run_stored
+from harness.sim.swarm.draw import draw
 from tests.sim.plans import read_plan, sim_plan
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from checkers.history import NEMESIS, Event, EventType, Operation, pair
 from checkers.registry import CheckSpec, judged_operations, run_check
 from checkers.run_input import RunInput
 from checkers.verdict import Status
-from harness.evidence import decode_log
+from harness.evidence.node_disks import decode_log
 from tests.sim.quorums import campaign
 from workloads import reconfig
 from workloads.base import Role

@@ -1,0 +1,1 @@
+"""Probes what works on this machine, and refuses plans whose faults do not."""

@@ -1,0 +1,1 @@
+"""Judges stored runs and prints their verdicts."""

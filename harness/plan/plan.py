@@ -1,0 +1,442 @@
+"""A plan: everything that a campaign needs to know before it starts.
+
+Plans come as TOML (to be written by hand) or JSON (as runs store them), are completed with defaults
+and options of the command line, and are checked as a whole before anything starts. An error is one
+line that names the place, and for an unknown name the nearest known one.
+
+| key | meaning | default |
+|---|---|---|
+| `campaign` | name; runs are stored below it | file name |
+| `workload`, `workload_options` | what clients do | `register` |
+| `version` | of this table | 1 |
+| `system` | which kind of node (`kraftprobe list systems`) | `kraft` |
+| `system_options` | options of the system (docs/kafka.md): where it is installed, such as `image` | none |
+| `backend` | where nodes run: `local`, `netns`, `docker`, `ssh` or `sim` | `local` |
+| `inventory` | for `ssh`: file that names the hosts (`cluster.backends.ssh.inventory`) | none |
+| `nodes` | how many | 3 |
+| `node_settings` | configuration keys for every node | none |
+| `security` | `protocol` of all listeners (`SSL`, ...), `mechanism` of SASL | `PLAINTEXT` |
+| `mutant` | a faulty variant of the node | none |
+| `duration_s` | length of the fault phase in seconds | 60 |
+| `seed` | of schedule and operations | drawn anew |
+| `rate_per_s` | operations a second over all clients | 150 |
+| `concurrency` | client workers; the first ones are pinned to one node each | 15 |
+| `operation_timeout_ms` | after which an operation is indeterminate | 800 |
+| `faults` | kinds of fault that must be injected; `[]`: none, else a run without any is UNDER-EXERCISED | kill, pause, partition |
+| `schedule` | a list of timed faults (`Entry`) and of strands of steps (`harness.plan.strands`), or options of a random one (`RandomSchedule`) | random |
+| `operations` | a list of single operations with their times (`ScriptedOp`), beside the rate | none |
+| `world`, `bounds` | of a simulated run: how network, disks and clocks behave when no fault acts on them; how long it may take to come back to life | |
+| `about`, `exposes` | documentation: what the plan is for, and which mutants it finds | none |
+| `skipped` | what an earlier run had to leave out, never written by hand | none |
+| `expectations` | `min_operations`, `faults`, `leader_changes`, else UNDER-EXERCISED; `write_outage_max_s`: longest time without a write while most nodes are whole (15), else UNKNOWN | below |
+
+A plan's default expectation is a quarter of the operations that its rate would give; with strands,
+which may run without a stream of operations, it is the floor. No plan can expect less than the
+floor (`checkers.runs.exercised`).
+
+A plan decides a simulated run: the same plan gives the same run, event by event, on every machine.
+Nothing is drawn when it runs except *micro-randomness* (latencies, time-outs, what of an unsynced
+write survives a power loss), which comes from streams that are named by the plan's seed and by
+purpose, so that removing one event changes little of the rest. A stored plan therefore replays even
+after `harness.sim.swarm.draw` has changed.
+"""
+
+# ruff: noqa: E501  (the table)
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, field, fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
+
+from checkers.runs import exercised
+from cluster.backends.registry import BACKENDS, DOCKER, SIM
+from cluster.backends.sim.settings import SimSettings
+from cluster.names import unknown
+from cluster.schemas import Schema, Text, shown, where_of
+from cluster.systems.base import Listener
+from cluster.systems.image import OPTION as IMAGE
+from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
+from cluster.systems.registry import SYSTEMS, system_named
+from cluster.systems.secured import SecuritySettings
+from cluster.values import valueclass
+from harness.errors import PlanError
+from harness.plan.field_types import Mutant, Nodes, Seed, Version, node_names
+from harness.plan.schedule import Entry, FaultName, RandomSchedule, ScheduleError, draw
+from harness.plan.schedule_rows import read_rows, strand_of
+from harness.plan.step_verbs import is_fault
+from harness.plan.strands import SILENT, ScriptedOp, Strand, operation_to_json, strand_to_json
+from nemeses.base import ParameterError, Parameters
+from workloads.base import Workload
+from workloads.registry import WORKLOADS, WorkloadError, workload_named
+
+_STORED_ONLY = ("checks", "leaderless", "versions", "command")
+"""Keys that a run stores beside its plan. They follow from it and cannot be chosen."""
+EXPECTED_MAX = 10**9
+"""Most operations, or leader changes, that a plan can expect."""
+_OK_FRACTION = 0.25
+"""Default of the share of the possible operations that a run must have completed."""
+
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="a name of at most 64 letters, digits, '.', '_', '-'",
+    ),
+]
+Faults = Annotated[tuple[FaultName, ...], Field(description="a list of names")]
+Count = Annotated[int, Field(strict=True, ge=0, le=EXPECTED_MAX)]
+
+
+def _backend(name: str) -> str:
+    if name not in BACKENDS:
+        raise ValueError(unknown("backend", name, BACKENDS))
+    return name
+
+
+@valueclass
+class Skipped:
+    """A fault that was asked for and left out, since it cannot work where the plan runs."""
+
+    fault: Text
+    reason: Text = ""
+    remedy: Text = ""
+
+
+class Expectations(TypedDict, total=False):
+    """What a plan expects of its run; missing keys follow from the rest of the plan."""
+
+    min_operations: Count
+    faults: Annotated[list[FaultName], Field(description="a list of names")]
+    leader_changes: Count
+    write_outage_max_s: Annotated[float, Field(strict=True, ge=0.001, le=86_400)]
+
+
+@valueclass
+class Bounds:
+    """Limits of a simulated run; exceeding one is a violation."""
+
+    liveness_ms: Annotated[float, Field(strict=True, ge=1, le=86_400_000)] = 30_000.0
+    """From the heal until every node is up, follows one leader and has replayed a new write."""
+    events_max: Annotated[int, Field(strict=True, ge=1, le=10**12)] = 20_000_000
+    """Callbacks in the whole run; more mean a livelock."""
+
+
+@valueclass(kw_only=True)
+class Plan:
+    """A plan whose every part was checked. Made by `from_document`."""
+
+    version: Version = 1
+    campaign: Name = "campaign"
+    about: Text = ""
+    exposes: tuple[Text, ...] = ()
+    """Mutants that it finds. For readers and tests; decides nothing."""
+    system: Annotated[str, AfterValidator(lambda name: system_named(name).name)] = "kraft"
+    system_options: dict[str, Text] = field(default_factory=dict)
+    backend: Annotated[str, AfterValidator(_backend)] = "local"
+    inventory: Annotated[Path, Field(description="the path of a file")] | None = None
+    """Of the hosts of backend ssh; None for any other."""
+    nodes: Nodes = 3
+    node_settings: dict[str, Any] = field(default_factory=dict)
+    security: SecuritySettings = SecuritySettings()
+    mutant: Mutant | None = None
+    world: SimSettings = field(default_factory=SimSettings)
+    """How a simulated world's network, disks and clocks behave when no fault acts on them."""
+    bounds: Bounds = Bounds()
+    workload: Text = "register"
+    workload_options: dict[str, Any] = field(default_factory=dict)
+    operations: tuple[ScriptedOp, ...] = ()
+    duration_s: Annotated[float, Field(strict=True, ge=0.001, le=7 * 86_400)] = 60
+    """Length of the fault phase."""
+    seed: Seed = 0
+    rate_per_s: Annotated[float, Field(strict=True, ge=0, le=100_000)] = 150
+    """0: no operations but those of `operations` and of strands."""
+    concurrency: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 15
+    # Below the nodes' fetch time-out: clients of a leader that was cut off time out and write to
+    # the next leader while the old one may still consider itself leader.
+    operation_timeout_ms: Annotated[float, Field(strict=True, ge=1, le=600_000)] = 800
+    faults: Faults = ("kill", "pause", "partition")
+    without_faults: bool = False
+    """Whether a run without any fault was asked for in so many words; follows from `faults`."""
+    schedule: tuple[Entry, ...] = ()
+    """The timed faults of the document's schedule ..."""
+    strands: tuple[Strand, ...] = ()
+    """... and its rows that have steps."""
+    expectations: Expectations = field(default_factory=Expectations)
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def kind(self) -> SystemKind:
+        """What is known of the system."""
+        return system_named(self.system)
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """n1, n2, ..."""
+        return node_names(self.nodes)
+
+    def nodes_at(self, listener: Listener) -> tuple[str, ...]:
+        """Name the nodes that have this listener: CONTROLLER to vote, CLIENT to serve clients."""
+        request = SystemRequest(self.node_settings, self.system_options)
+        listeners = self.kind.listeners(request, self.nodes)
+        return tuple(
+            node for node, own in zip(self.node_names, listeners, strict=True) if listener in own
+        )
+
+    @property
+    def whole_traces(self) -> tuple[str, ...]:
+        """Name the nodes that trace everything where not all do."""
+        request = SystemRequest(self.node_settings, self.system_options)
+        whole = self.kind.whole_traces(request, self.nodes)
+        return tuple(node for node, own in zip(self.node_names, whole, strict=True) if own)
+
+    @property
+    def duration_ms(self) -> float:
+        """Length of the fault phase."""
+        return self.duration_s * 1000.0
+
+    @property
+    def is_scripted(self) -> bool:
+        """Whether clients perform more than a stream of operations, or none."""
+        return bool(self.strands or self.operations) or self.rate_per_s == 0
+
+    @property
+    def fault_steps(self) -> int:
+        """How many steps of strands inject, heal, release or request something."""
+        return sum(step.kind not in SILENT for strand in self.strands for step in strand.steps)
+
+    @property
+    def events(self) -> int:
+        """Fault and operation events, which shrinking reduces; a stream counts by its rate."""
+        streamed = round(self.rate_per_s * self.duration_s)
+        return len(self.schedule) + self.fault_steps + len(self.operations) + streamed
+
+    def make_workload(self) -> Workload:
+        """Make the workload, with its options."""
+        return workload_named(self.workload, self.workload_options)
+
+    def judged_by(self) -> dict[str, Any]:
+        """Return the document that decides what a run must have tried (`checkers.runs.exercised`)."""
+        return self.to_json() | ({} if self.kind.is_led else {"leaderless": True})
+
+    def to_json(self) -> dict[str, Any]:
+        """Render a document that gives the same plan again."""
+        document: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        del document["strands"]
+        document |= {
+            "exposes": list(self.exposes),
+            "inventory": None if self.inventory is None else str(self.inventory),
+            "security": self.security.to_json(),
+            "world": self.world.to_json(),
+            "bounds": asdict(self.bounds),
+            "operations": [operation_to_json(operation) for operation in self.operations],
+            "faults": list(self.faults),
+            "schedule": [
+                *(entry.to_json() for entry in self.schedule),
+                *(strand_to_json(strand) for strand in self.strands),
+            ],
+            "skipped": [asdict(row) for row in self.skipped],
+        }
+        if self.backend == SIM.name:  # where a run of an image is looked for as well
+            document["system_options"] = {
+                key: value for key, value in self.system_options.items() if key != IMAGE
+            }
+        if not document["system_options"]:
+            del document["system_options"]
+        if self.backend != SIM.name:
+            del document["world"], document["bounds"]
+        return document
+
+
+PLAN = Schema(Plan, PlanError)
+RANDOM_SCHEDULE = Schema(RandomSchedule, PlanError)
+
+
+def from_document(document: Mapping[str, Any]) -> Plan:
+    """Complete and check a plan. Raises PlanError with one line."""
+    stated = {key: value for key, value in document.items() if key not in ("run", "found")}
+    for key in _STORED_ONLY:
+        if stated.pop(key, None) is not None and "run" not in document:
+            raise PlanError(
+                f"{key} cannot be chosen: it follows from the rest of a plan; remove it"
+            )
+    schedule = stated.pop("schedule", {})
+    if schedule == [] and "faults" not in document:
+        raise PlanError("schedule: is empty; a plan that wants no fault says so: faults = []")
+    if not isinstance(schedule, list | dict):
+        given = f"a list of entries or a table of options, not {shown(schedule)}"
+        raise PlanError(f"schedule must be {given}")
+    if "strands" in stated:
+        raise PlanError("unknown key 'strands': strands are rows of schedule, with steps")
+    plan = PLAN.read(stated)
+    plan = replace(plan, faults=tuple(dict.fromkeys(plan.faults)))
+    try:
+        _check_system(plan)
+        plan.make_workload()
+        _check_operations(plan)
+        if isinstance(schedule, list):
+            plan = _read_script(plan, schedule, asks_for_faults="faults" in document)
+        else:
+            options = RANDOM_SCHEDULE.read(schedule, place=("schedule",))
+            drawn = draw(plan.seed, plan.faults, plan.duration_s, plan.node_names, options)
+            plan = replace(plan, schedule=drawn)
+    except (ParameterError, ScheduleError, SettingError, WorkloadError) as error:
+        raise PlanError(str(error)) from error
+    if not (plan.rate_per_s or plan.strands or "operations" in document):
+        raise PlanError("rate_per_s must be above 0 where a plan lists no operations itself")
+    # A rendered plan has both keys, and an empty list in it was not typed by anybody.
+    asked_for_none = document.get("without_faults", document.get("faults") == [])
+    return replace(
+        plan,
+        without_faults=asked_for_none and not planned(plan),
+        inventory=_inventory(plan),
+        expectations=expectations_of(plan),
+        skipped=tuple({row.fault: row for row in plan.skipped}.values()),
+    )
+
+
+def in_simulation(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
+    """Make a plan of a document as the simulation plays it. Raises PlanError."""
+    changed = {"mutant": mutant} if mutant is not None else {}
+    return in_strands(from_document({**document, **changed, "backend": SIM.name}))
+
+
+def in_strands(plan: Plan) -> Plan:
+    """Rewrite timed faults as strands of one step, the only form that the simulation plays."""
+    alone = map(strand_of, plan.schedule)
+    return replace(plan, schedule=(), strands=(*alone, *plan.strands))
+
+
+def planned(plan: Plan) -> tuple[str, ...]:
+    """Name the kinds of fault in a plan's schedule, in order."""
+    steps = (step.kind for strand in plan.strands for step in strand.steps)
+    kinds = [*(entry.fault for entry in plan.schedule), *filter(is_fault, steps)]
+    return tuple(dict.fromkeys(kinds))
+
+
+def parameters_in(plan: Plan, kind: str) -> list[Parameters]:
+    """Return all parameters with which a plan's schedule asks for a kind of fault."""
+    steps = (step for strand in plan.strands for step in strand.steps)
+    entries = (entry for entry in plan.schedule if entry.fault == kind)
+    timed = [given for entry in entries for given in (entry.parameters, *entry.alternatives)]
+    return [*timed, *(step.parameters for step in steps if step.kind == kind)]
+
+
+def _check_system(plan: Plan) -> None:
+    """Refuse what the system does not take, promise or run on. Raises PlanError, SettingError."""
+    kind = plan.kind
+    _check_image(plan)
+    request = SystemRequest(plan.node_settings, plan.system_options)
+    kind.check(request)
+    kind.listeners(request, plan.nodes)
+    for key in plan.system_options:
+        if key not in kind.options:
+            line = unknown("option", key, kind.options)
+            raise PlanError(f"system_options: {line} of system {kind.name}")
+    if plan.backend == SIM.name and not kind.simulated:
+        raise PlanError(
+            f"backend: system {kind.name} has no nodes in the simulated world (backend sim)"
+        )
+    if kind.backends is not None and plan.backend not in kind.backends:
+        raise PlanError(f"backend: system {kind.name} runs on backend {_either(kind.backends)}")
+    if kind.workloads is not None and plan.workload not in kind.workloads:
+        raise PlanError(f"workload: system {kind.name} carries workload {_either(kind.workloads)}")
+    if kind.workloads is None:
+        _check_workload(plan.workload, kind)
+    if plan.mutant is not None and not kind.has_mutants:
+        raise PlanError(f"mutant: system {kind.name} has no faulty variants")
+    mechanism = plan.security.mechanism
+    if mechanism is not None and kind.mechanisms is not None and mechanism not in kind.mechanisms:
+        known = _either(kind.mechanisms)
+        raise PlanError(f"security: system {kind.name} takes mechanism {known}, not {mechanism}")
+
+
+def _check_workload(workload: str, kind: SystemKind) -> None:
+    """Refuse a workload that none of the system's nodes would understand. Raises PlanError.
+
+    Those that come with Kraftprobe speak Kafka's protocol. One of a package that adds systems as
+    well speaks theirs; of any other package, Kafka's.
+    """
+    if workload not in WORKLOADS:
+        return  # the workload's own error suggests the nearest name
+    package = WORKLOADS.package(workload)
+    if package is None:
+        if not kind.metadata_quorum:
+            raise PlanError(
+                f"workload: {workload} speaks Kafka's protocol, and system {kind.name} does not: "
+                "name a workload of its own (--workload), or those that it can have in the "
+                "system's `workloads`"
+            )
+        return
+    systems = [name for name in SYSTEMS if SYSTEMS.package(name) == package]
+    if kind.name not in systems and (systems or not kind.metadata_quorum):
+        of = f"it is of systems of the same package: --system {_either(systems)}" if systems else ""
+        raise PlanError(
+            f"workload: {workload} of package {package} is none of system {kind.name}; "
+            f"{of or 'it speaks the protocol of Kafka'}"
+        )
+
+
+def _check_image(plan: Plan) -> None:
+    if IMAGE not in plan.system_options:
+        return
+    if IMAGE not in plan.kind.options:
+        raise PlanError(f"system_options.image: system {plan.system} runs in no image of yours")
+    if not plan.system_options[IMAGE]:
+        raise PlanError("system_options.image: the name of an image is missing")
+    if plan.backend != DOCKER.name:
+        given = f"--backend {DOCKER.name} only, not on {plan.backend}"
+        raise PlanError(f"system_options.image: nodes of an image run on {given}")
+
+
+def _either(names: Collection[str]) -> str:
+    *others, last = sorted(names)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _check_operations(plan: Plan) -> None:
+    for number, operation in enumerate(plan.operations):
+        if operation.node is not None and operation.node not in plan.node_names:
+            where = where_of(("operations", number))
+            raise PlanError(f"{where}: {unknown('node', operation.node, plan.node_names)}")
+
+
+def _read_script(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -> Plan:
+    """Read the rows of a schedule, and name its faults."""
+    entries, strands = read_rows(rows, plan.node_names, plan.duration_s, plan.kind.traced)
+    plan = replace(plan, schedule=entries, strands=strands)
+    if strands or plan.operations:
+        settings = plan.kind.scripted
+        if settings is None:
+            raise PlanError(f"system {plan.system} plays no strands of steps and single operations")
+        if strands:
+            plan = replace(plan, node_settings={**settings, **plan.node_settings})
+    present = planned(plan)
+    missing = [kind for kind in plan.faults if kind not in present]
+    if asks_for_faults and missing:
+        raise PlanError(f"faults: {missing[0]!r} is not in the schedule")
+    return plan if asks_for_faults else replace(plan, faults=present)
+
+
+def expectations_of(plan: Plan) -> Expectations:
+    """Return a plan's expectations, with the default of a quarter of its rate and the floor."""
+    possible = 0.0 if plan.strands else plan.rate_per_s * plan.duration_s
+    least = Expectations(min_operations=math.floor(possible * _OK_FRACTION))
+    document = {**plan.judged_by(), "expectations": {**least, **plan.expectations}}
+    expected: Expectations = exercised.options_of(document)["expectations"]
+    return expected
+
+
+def _inventory(plan: Plan) -> Path | None:
+    if plan.backend == SIM.name and plan.security.to_json():
+        raise PlanError("security: messages of the simulated world cross as objects, without TLS")
+    if plan.backend == "ssh" and plan.inventory is None:
+        raise PlanError("backend ssh needs an inventory of hosts: --inventory FILE")
+    if plan.backend != "ssh" or plan.inventory is None:
+        return None  # the plan of an ssh run may be run on another backend
+    return plan.inventory.absolute()

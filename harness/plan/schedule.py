@@ -1,0 +1,216 @@
+"""Schedules of faults, computed from the seed before anything starts.
+
+A schedule is a list of entries: a fault with its parameters, the second of the fault phase at which
+it is injected, and its length. It is either scripted in the plan or drawn at random; either way it
+is stored in the run's plan, so the plan repeats the run even after the drawing code has changed.
+
+A random schedule has quiet times between faults, in which the quorum can recover, and never two
+faults at a time, unless the option `nested` is set: then some faults contain another of a different
+kind, which begins later and is healed earlier. Whether the inner fault may act on its node's state
+is decided when it is injected (`nemeses.legality`); if not, it is journaled as refused.
+
+A fault that is refused or has no effect is tried again (`harness.run.nemesis`): shortly after with
+the same parameters, then with others. These alternatives are drawn from the seed, too, and stored.
+A kind that never took effect gets turns after the schedule.
+
+A schedule holds every kind of fault that the plan names at least once. The first fault of a kind
+targets the leader, where the kind can, since that exercises the most of the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from random import Random
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from cluster.schemas import rising
+from cluster.values import valueclass
+from nemeses.registry import fault_named
+
+LEAD_IN_S = 2.0
+"""Quiet time before the first fault, so that acknowledged writes exist by then."""
+LEAD_OUT_S = 1.0
+"""Quiet time after the last fault."""
+OTHERS = 2
+"""Number of alternative parameters that are drawn for each fault."""
+
+
+class ScheduleError(ValueError):
+    """No such schedule can be made; one line."""
+
+
+FaultName = Annotated[str, AfterValidator(lambda name: fault_named(name).name)]
+Moment = Annotated[float, Field(strict=True, ge=0, le=7 * 86_400)]
+Seconds = Annotated[float, Field(strict=True, ge=0.1, le=86_400)]
+Span = Annotated[
+    tuple[Seconds, Seconds],
+    AfterValidator(rising),
+    Field(description="[least, most] in seconds"),
+]
+
+
+@valueclass
+class Entry:
+    """One fault of a schedule."""
+
+    at_s: Moment
+    """Seconds after the fault phase began."""
+    fault: FaultName
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    for_s: Moment = 0.0
+    """How long until it is healed."""
+    alternatives: tuple[Mapping[str, Any], ...] = ()
+    """Parameters to try in turn while it is refused or has no effect; none: the same again."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Render the entry as a plan holds it."""
+        alternatives = [dict(parameters) for parameters in self.alternatives]
+        return {
+            "at_s": self.at_s,
+            "fault": self.fault,
+            "parameters": dict(self.parameters),
+            "for_s": self.for_s,
+            **({"alternatives": alternatives} if alternatives else {}),
+        }
+
+
+@valueclass
+class RandomSchedule:
+    """How a random schedule is drawn."""
+
+    quiet_s: Span = (2.0, 4.0)
+    """Shortest and longest quiet time between two faults."""
+    fault_s: Span = (4.0, 7.0)
+    """Shortest and longest fault. Followers need about 3 s to time out and elect a leader."""
+    nested: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
+    """Share of faults that contain another fault, 0 to 1."""
+
+
+def draw(
+    seed: int,
+    kinds: Sequence[str],
+    duration_s: float,
+    nodes: tuple[str, ...],
+    options: RandomSchedule,
+) -> tuple[Entry, ...]:
+    """Draw the schedule of a seed. Without kinds it is empty.
+
+    Raises ScheduleError when the kinds do not all fit into the time, ParameterError when one of
+    them is unknown.
+    """
+    if not kinds:
+        return ()
+    random = Random(f"{seed}/schedule")
+    free_s = duration_s - LEAD_IN_S - LEAD_OUT_S
+    needed_s = len(kinds) * (options.quiet_s[0] + options.fault_s[0]) - options.quiet_s[0]
+    if free_s < needed_s:
+        least_s = needed_s + LEAD_IN_S + LEAD_OUT_S
+        raise ScheduleError(
+            f"duration_s: {duration_s:g} s are too short for {', '.join(kinds)}: "
+            f"they need {least_s:g} s"
+        )
+    # Share of each range that may be drawn above its least, so that all kinds fit.
+    most_s = len(kinds) * (options.quiet_s[1] + options.fault_s[1]) - options.quiet_s[1]
+    slack = 1.0 if most_s <= free_s else (free_s - needed_s) / (most_s - needed_s)
+    due = list(kinds)
+    random.shuffle(due)
+    entries: list[Entry] = []
+    seen: set[str] = set()
+    at_s = LEAD_IN_S
+    while True:
+        for_s = _between(random, options.fault_s, slack)
+        if due:
+            kind = due.pop(0)
+        elif at_s + for_s <= duration_s - LEAD_OUT_S:
+            kind = random.choice(list(kinds))
+        else:
+            return _with_alternatives(seed, entries, nodes)
+        parameters = _parameters(random, kind, nodes, aim_at_leader=kind not in seen)
+        seen.add(kind)
+        entries.append(Entry(round(at_s, 3), kind, parameters, round(for_s, 3)))
+        if options.nested and random.random() < options.nested:
+            entries += _inside(random, entries[-1], kinds, nodes)
+        at_s += for_s + _between(random, options.quiet_s, slack)
+
+
+def _with_alternatives(
+    seed: int, entries: Sequence[Entry], nodes: tuple[str, ...]
+) -> tuple[Entry, ...]:
+    """Add alternatives to each entry: its own parameters first, then others."""
+    random = Random(f"{seed}/alternatives")
+    found = []
+    for entry in entries:
+        options = fault_named(entry.fault).options(nodes)
+        others = [parameters for parameters in options if parameters != entry.parameters]
+        drawn = random.sample(others, min(OTHERS, len(others)))
+        found.append(replace(entry, alternatives=(entry.parameters, *map(dict, drawn))))
+    return tuple(found)
+
+
+def _inside(
+    random: Random, outer: Entry, kinds: Sequence[str], nodes: tuple[str, ...]
+) -> list[Entry]:
+    """Draw a fault of another kind that begins and ends while the outer one is in force."""
+    others = [kind for kind in kinds if kind != outer.fault]
+    if not others:
+        return []
+    kind = random.choice(others)
+    at_s = outer.at_s + outer.for_s * random.uniform(0.15, 0.35)
+    for_s = outer.for_s * random.uniform(0.3, 0.5)
+    parameters = _parameters(random, kind, nodes, aim_at_leader=False)
+    return [Entry(round(at_s, 3), kind, parameters, round(for_s, 3))]
+
+
+def _between(random: Random, bounds: tuple[float, float], slack: float) -> float:
+    low, high = bounds
+    return low + (high - low) * slack * random.random()
+
+
+def _parameters(
+    random: Random, kind: str, nodes: tuple[str, ...], *, aim_at_leader: bool
+) -> dict[str, Any]:
+    choices = fault_named(kind).options(nodes)
+    if not choices:
+        raise ScheduleError(f"{kind} needs more than {len(nodes)} nodes")
+    if aim_at_leader:
+        at_leader = [choice for choice in choices if _is_at_leader(choice)]
+        choices = tuple(at_leader) or choices
+    return dict(random.choice(choices))
+
+
+def _is_at_leader(parameters: Mapping[str, Any]) -> bool:
+    return any(value == "leader" for value in parameters.values())
+
+
+@valueclass
+class Step:
+    """One moment of a schedule: entry number `entry` is injected or healed."""
+
+    at_s: float
+    verb: str
+    entry: int
+
+
+def steps(entries: Sequence[Entry]) -> list[Step]:
+    """Order all injections and heals by time; at the same moment heals come first."""
+    both = [
+        step
+        for number, entry in enumerate(entries)
+        for step in (
+            Step(entry.at_s, "inject", number),
+            Step(entry.at_s + entry.for_s, "heal", number),
+        )
+    ]
+    # But a fault of length 0 is injected before it is healed.
+    order = {"heal": 0, "inject": 1}
+    return sorted(
+        both,
+        key=lambda step: (
+            step.at_s,
+            2 if step.verb == "heal" and entries[step.entry].for_s == 0 else order[step.verb],
+            step.entry,
+        ),
+    )

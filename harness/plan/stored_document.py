@@ -1,0 +1,101 @@
+"""What a run stores as `plan.json`: its plan, its checks, and the versions that it ran with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from checkers.nodes import durability, records
+from checkers.registry import CheckSpec, find_check
+from checkers.runs import answers, exercised
+from cluster.backends.registry import SIM
+from cluster.node.kraft.quorum.config import CHECK_QUORUM_FETCH_TIMEOUTS
+from cluster.systems.kraft import NODE_SETTINGS
+from harness.errors import is_expected, one_line
+from harness.plan.plan import Plan, from_document
+from harness.versions import versions
+from results.store.files import StoreError
+from workloads.registry import WORKLOADS
+
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_NOT_DERIVED = frozenset({"versions", "command", "run"})
+"""Fields of a stored plan that record when and how it was made; they decide nothing."""
+_ONE_CLOCK: Final = frozenset({"local", "netns", "sim"})
+"""Backends with nodes that read the harness's clock: those of its kernel, or of its world.
+
+An engine of containers may run on another kernel (a virtual machine), and hosts are others.
+"""
+
+
+def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
+    """List the checks of a run of this plan. Raises CheckError."""
+    traced, whole = plan.kind.traced, list(plan.whole_traces)
+    of_traces = {} if traced is None else {"traced": sorted(traced)}
+    of_starts = {"starts": _starts(plan), "pids": plan.backend in _ONE_CLOCK - {SIM.name}}
+    of_answers = {
+        "timeout_ms": float(plan.operation_timeout_ms),
+        "one_clock": plan.backend in _ONE_CLOCK,
+    }
+    brokers = plan.nodes_at("CLIENT")
+    # What serves no clients has no state that they could read in the end.
+    serving = {} if brokers == plan.node_names else {"nodes": list(brokers)}
+    served = {durability.NAME: serving} if serving else {}
+    of_logs = (
+        CheckSpec("log-agreement"),
+        CheckSpec("snapshots"),
+        CheckSpec(records.NAME, {"workload": plan.workload, **of_answers, **of_traces, **serving}),
+        CheckSpec("invariants", of_traces | of_starts | ({"whole": whole} if whole else {})),
+        *([CheckSpec("isr")] if WORKLOADS[plan.workload].creates_partitions else []),
+    )
+    of_workload = plan.make_workload().checks(reads_lag=plan.kind.reads_lag)
+    specs = (
+        *(CheckSpec(s.name, {**s.options, **served.get(s.name, {})}) for s in of_workload),
+        *([CheckSpec("monitor")] if plan.strands else []),
+        *(of_logs if plan.kind.metadata_quorum else ()),
+        CheckSpec(answers.NAME),
+        CheckSpec(exercised.NAME, exercised.options_of(plan.judged_by())),
+        CheckSpec("statistics"),
+    )
+    for spec in specs:
+        find_check(spec)
+    return specs
+
+
+def _starts(plan: Plan) -> dict[str, Any]:
+    """Return what the plan has of the fields of a `start`, where nodes trace them."""
+    settings = {**NODE_SETTINGS, **plan.node_settings}
+    fetch_timeout_ms = settings["controller.quorum.fetch.timeout.ms"]
+    if plan.kind.traced is not None and not plan.whole_traces:
+        return {}
+    timeout_ms = CHECK_QUORUM_FETCH_TIMEOUTS * int(fetch_timeout_ms)
+    return {"mutant": plan.mutant, "check_quorum_timeout_ms": timeout_ms}
+
+
+def plan_document(
+    plan: Plan, run: str, command: str, started: Mapping[str, str] = NOTHING
+) -> dict[str, Any]:
+    """Render everything that `plan.json` holds; `started`: versions of what the nodes run."""
+    document = plan.judged_by()
+    return {
+        **document,
+        "run": run,
+        "expectations": exercised.options_of(document)["expectations"],
+        "checks": [{"name": spec.name, "options": spec.options} for spec in checks_for(plan)],
+        "versions": {**versions(), **started},
+        "command": command,
+    }
+
+
+def derive(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Derive a stored plan's fields again from those that decide a run.
+
+    Raises StoreError when this version refuses the plan.
+    """
+    try:
+        made = plan_document(from_document(plan), str(plan.get("run")), "")
+    except Exception as error:
+        if not is_expected(error):
+            raise
+        raise StoreError(f"its plan is none that this version runs: {one_line(error)}") from error
+    return {key: value for key, value in made.items() if key not in _NOT_DERIVED}

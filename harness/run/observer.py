@@ -1,0 +1,142 @@
+"""Observes the quorum from outside: its leader and epoch, and nodes that died unexpectedly.
+
+The observer asks the nodes in turn to describe the quorum, believes the answer with the highest
+epoch, and journals changes. The verdict takes leader changes from it, clients a hint, and the
+report its strip of leaders; no check of correctness depends on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from checkers.history import EventType
+from cluster.backends.base import Backend
+from cluster.client.admin_client import CallFailed
+from cluster.node.ports import Endpoint
+from cluster.node.runtime.network import Connect
+from cluster.systems.kinds import AskLeader
+from cluster.values import valueclass
+from harness.run.recorder import Recorder
+from workloads.leader import LeaderTracker
+
+POLL_INTERVAL_S = 0.2
+ASK_TIMEOUT_MS = 400.0
+
+
+class QuorumClient(Protocol):
+    """The part of `cluster.client.admin_client.Client` that observes."""
+
+    async def describe_quorum(self, endpoint: Endpoint, *, timeout_ms: float | None = None) -> Any:
+        """Return a DescribeQuorumResponse; raises CallFailed."""
+
+
+def describing(client: QuorumClient) -> AskLeader:
+    """Ask nodes of a metadata quorum by DescribeQuorum."""
+
+    async def ask(_: Connect, endpoint: Endpoint, bound_ms: float) -> tuple[int, int] | None:
+        try:
+            response = await client.describe_quorum(endpoint, timeout_ms=bound_ms)
+        except CallFailed:
+            return None
+        return response.leader_id, response.leader_epoch
+
+    return ask
+
+
+@valueclass
+class Leadership:
+    """The leader and its epoch, as one node reported."""
+
+    leader: str
+    epoch: int
+    by_itself: bool
+    """Whether the leader reported it itself, not a follower."""
+
+
+class Observer:
+    """Asks the nodes, and while `watch` runs, journals changes.
+
+    Without `ask` there is no leader to learn of, and what it watches are deaths.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        ask: AskLeader | None,
+        recorder: Recorder,
+        tracker: LeaderTracker,
+        on_death: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._backend = backend
+        self._ask_leader = ask
+        self._recorder = recorder
+        self._tracker = tracker
+        self._on_death = on_death
+        self._known: Leadership | None = None
+        self._deaths_journaled = 0
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Those that may lead, which are asked."""
+        return self._tracker.nodes
+
+    async def ask(self) -> Leadership | None:
+        """Ask all of them now; returns the leader of the highest epoch that any of them knows."""
+        answers = await asyncio.gather(*(self._ask_node(node) for node in self.nodes))
+        known = [answer for answer in answers if answer is not None]
+        if not known:
+            return None
+        freshest = max(known, key=lambda leadership: (leadership.epoch, leadership.by_itself))
+        self._note(freshest)
+        return freshest
+
+    async def watch(self) -> None:
+        """Ask one node after the other until cancelled.
+
+        A majority of the nodes takes part in an epoch, so a turn over all nodes finds its leader.
+        """
+        for node in itertools.cycle(self.nodes):
+            answer = await self._ask_node(node)
+            if answer is not None:
+                self._note(answer)
+            self.journal_deaths()
+            await asyncio.sleep(POLL_INTERVAL_S)
+
+    def journal_deaths(self) -> None:
+        """Journal the unexpected deaths of nodes since the last call."""
+        deaths = self._backend.unexpected_deaths()
+        for death in deaths[self._deaths_journaled :]:
+            value = {
+                "node": death.node,
+                "incarnation": death.incarnation,
+                "exit_code": death.exit_code,
+                "output_tail": list(death.output_tail),
+            }
+            self._recorder.note("crash", value, EventType.INFO)
+            self._on_death(death.node)
+        self._deaths_journaled = len(deaths)
+
+    async def _ask_node(self, node: str) -> Leadership | None:
+        if self._ask_leader is None:
+            return None
+        endpoint = self._backend.endpoint(node, "CONTROLLER")
+        try:
+            found = await self._ask_leader(self._backend.connect, endpoint, ASK_TIMEOUT_MS)
+        except OSError:
+            return None
+        if found is None or f"n{found[0]}" not in self.nodes:
+            return None
+        leader = f"n{found[0]}"
+        return Leadership(leader, found[1], by_itself=leader == node)
+
+    def _note(self, seen: Leadership) -> None:
+        if seen.by_itself:
+            self._tracker.learn(seen.leader, seen.epoch)  # a client may have suspected it since
+        if self._known is not None and seen.epoch <= self._known.epoch:
+            return
+        self._known = seen
+        self._tracker.learn(seen.leader, seen.epoch)
+        self._recorder.note("leader", {"leader": seen.leader, "epoch": seen.epoch})

@@ -1,0 +1,127 @@
+"""Makes the backend of a plan, with real or virtual time.
+
+The simulated world has a time of its own, so it is made here and not by its kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from checkers.evidence import WORLD_CLOCK
+from cluster.backends.base import Backend
+from cluster.backends.registry import BACKENDS, SIM, BackendRequest
+from cluster.backends.terms import Need
+from cluster.mutants import applied
+from cluster.node.ports import Clock
+from cluster.node.runtime.clock import LoopClock
+from cluster.node.runtime.trace import clock_name
+from cluster.systems.base import System
+from cluster.values import valueclass
+from harness.plan.plan import Plan
+from harness.run.trace_tail import Followed
+from harness.signals.interrupt import interruptible, run_interruptible
+from nemeses.registry import needs_of
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+Needs = frozenset[Need]
+Say = Callable[[str], None]
+
+
+@valueclass
+class Place:
+    """A backend, and the clock and loop of its run."""
+
+    backend: Backend
+    make_clock: Callable[[], Clock]
+    """Called on the run's own loop."""
+    standings: Callable[[], Followed] | None
+    """See `harness.run.phases.Run`."""
+    clock_name: str
+    """Name of the loop's clock, as traces name theirs."""
+    run: Callable[[Work, Callable[[int], None]], None]
+    """Run the work to its end on a loop of real or virtual time; the callback gets the number of
+    signals at each signal. Raises KeyboardInterrupt once the work has ended after a signal."""
+
+
+@contextlib.contextmanager
+def place_of(
+    plan: Plan,
+    system: System,
+    run_folder: Path,
+    *,
+    needs: Collection[Need] | None = None,
+    say: Say | None = None,
+) -> Iterator[Place]:
+    """Prepare the backend that the plan names; nothing is started yet.
+
+    `needs`: surroundings of the nodes; None: those that the plan's faults need. `say` gets a line
+    before each slow step; None: stderr.
+    """
+    if plan.backend == SIM.name:
+        with _simulation(plan, run_folder) as place:
+            yield place
+    else:
+        asked = BackendRequest(
+            system,
+            run_folder,
+            plan.nodes,
+            frozenset(_needs(plan) if needs is None else needs),
+            plan.inventory,
+            say or _say,
+        )
+        yield Place(
+            BACKENDS[plan.backend].create(asked),
+            lambda: LoopClock(asyncio.get_running_loop()),
+            None,
+            clock_name(),
+            lambda work, on_signal: run_interruptible(work(), on_signal),
+        )
+
+
+def _needs(plan: Plan) -> Needs:
+    """Return the surroundings that the plan's faults need nodes to be started with."""
+    return needs_of([*plan.faults, *(entry.fault for entry in plan.schedule)])
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+@contextlib.contextmanager
+def _simulation(plan: Plan, run_folder: Path) -> Iterator[Place]:
+    """One process holds all nodes, so a mutant is applied for as long as the run lasts."""
+    from cluster.backends.sim import loop  # noqa: PLC0415
+    from cluster.backends.sim.scheduler import Scheduler  # noqa: PLC0415
+    from cluster.backends.sim.sim_backend import SimBackend  # noqa: PLC0415
+    from harness.run.world_standings import Watch  # noqa: PLC0415
+
+    scheduler = Scheduler()
+    backend = SimBackend(
+        plan.nodes,
+        plan.seed,
+        run_folder.name,
+        settings=plan.world,
+        node_settings=plan.node_settings,
+        mutant=plan.mutant,
+        run_folder=run_folder,
+        scheduler=scheduler,
+    )
+
+    def run(work: Work, on_signal: Callable[[int], None]) -> None:
+        try:
+            with interruptible():
+                loop.run(work(), scheduler)
+        except KeyboardInterrupt:
+            on_signal(1)
+            raise
+
+    with contextlib.ExitStack() as stack:
+        if plan.mutant is not None:
+            stack.enter_context(applied(plan.mutant))
+        yield Place(backend, lambda: backend.clock, lambda: Watch(backend.world), WORLD_CLOCK, run)

@@ -1,0 +1,243 @@
+"""One run from plan to verdict: folder, cluster, evidence, judgement, exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shlex
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from checkers.evidence.extent import COLLECTED
+from checkers.history import NEMESIS, Event, EventType
+from checkers.nodes.agreement import NO_SPACE
+from checkers.verdict import EXIT_CODES, Status
+from cluster.backends.processes.lifecycle import ROOM_BYTES_MIN
+from cluster.backends.registry import SIM
+from cluster.systems.base import System
+from cluster.systems.secured import RunSecurity
+from cluster.values import valueclass
+from harness.errors import bugs_kept_in, one_line
+from harness.evidence import node_disks
+from harness.full_disk import lack_of_room, run_broken_off
+from harness.judge.verdict_output import judge_and_report
+from harness.plan.plan import Plan
+from harness.plan.stored_document import plan_document
+from harness.plan.system_request import request_of
+from harness.run.display import Display
+from harness.run.final_reads import FinalReads
+from harness.run.harness_delays import OwnDelays
+from harness.run.interpreter import HarnessError
+from harness.run.live_figures import LiveFigures
+from harness.run.phases import Run, conduct
+from harness.run.plan_backend import place_of
+from harness.run.recorder import Recorder
+from harness.signals.blocked_loop import unblocked
+from harness.terminal.answers import Shown
+from results.judge.engine import Engine
+from results.report.advice import starved
+from results.store.model import system_shown
+from results.store.run_store import RunStore
+
+
+@valueclass
+class Request:
+    """A plan and the options that are no part of it."""
+
+    plan: Plan
+    runs: Path
+    command: str
+    """The command line that repeats the run."""
+    spark_master: str | None
+    with_report: bool
+    shown: Shown = Shown.LINES
+    build: str | None = None
+    """What the user calls the build under test."""
+
+
+def run_name(now: datetime, seed: int) -> str:
+    """Name a run by its UTC start, its seed and a random suffix.
+
+    The name labels every process of the run. Two runs that begin in the same second with the same
+    seed must not share it: cleaning up after the first would kill the second's processes.
+    """
+    return f"{now:%Y%m%dT%H%M%SZ}-seed{seed}-{secrets.token_hex(2)}"
+
+
+def perform(request: Request, now: datetime) -> int:
+    """Run, judge and report. Returns the exit code of the verdict.
+
+    Raises StoreError when the run folder cannot be made, BackendError, HarnessError, and
+    KeyboardInterrupt after a signal; by then no node runs any more.
+    """
+    plan = request.plan
+    run = run_name(now, plan.seed)
+    started = dict(plan.kind.versions(request_of(plan)))
+    if request.build is not None:
+        started["build"] = request.build
+    store = RunStore.create(request.runs, plan_document(plan, run, request.command, started))
+    with bugs_kept_in(store.folder):
+        return _perform(request, store)
+
+
+def _perform(request: Request, store: RunStore) -> int:
+    plan = request.plan
+    console = Console(stderr=True, quiet=request.shown is not Shown.LINES)
+    display = Display(console, f"{plan.campaign}/{store.folder.name}", plan.duration_s, plan.mutant)
+    display.say(f"run {store.folder} of system {system_shown(store.plan())}")
+    if plan.mutant is not None:
+        display.say(f"MUTANT {plan.mutant}: the nodes are deliberately faulty")
+    for skipped in plan.skipped:
+        remedy = f" (remedy: {skipped.remedy})" if skipped.remedy else ""
+        display.say(f"SKIPPED {skipped.fault}: it cannot work here: {skipped.reason}{remedy}")
+    run_cluster(plan, store, display)
+    scarce = "" if plan.backend == SIM.name else starvation()  # before judging adds to the load
+    with Engine(request.spark_master, display.say) as engine:
+        display.say("judging")
+        code = judge_and_report(
+            store, engine.judge, with_report=request.with_report, shown=request.shown
+        )
+    if scarce and code in (EXIT_CODES[Status.UNDER_EXERCISED], EXIT_CODES[Status.UNKNOWN]):
+        display.say(scarce)
+    return code
+
+
+def starvation() -> str:
+    """Say that processors of this machine were scarce in the last minute; empty if not."""
+    return starved(os.getloadavg()[0], os.cpu_count() or 1)
+
+
+def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
+    """Run the cluster and store the run, also when it raises."""
+    system = system_of(plan, store.folder.name)
+
+    def on_signal(count: int) -> None:
+        if count == 1:
+            display.say("stopping: healing, then taking the nodes down (again to hurry)")
+        else:
+            display.say("hurrying")
+
+    try:
+        with (
+            _secrets_concealed(store, plan),
+            store.journal_writer() as journal,
+            place_of(plan, system, store.folder) as place,
+        ):
+
+            async def work() -> None:
+                loop = asyncio.get_running_loop()
+                at = datetime.now(UTC).isoformat(timespec="seconds")
+                of = {"run": store.folder.name, "seed": plan.seed, "at": at}
+                recorder = Recorder(journal, loop.time, place.clock_name, of)
+                recorder.listen(_NoteNoSpace(recorder, store.folder))
+                clock = place.make_clock()
+                run = Run(plan, place.backend, recorder, clock, place.standings)
+                async with _own_delays(recorder, plan):
+                    reads = await _show_and_conduct(run, display)
+                for read in reads.reads.values():
+                    store.write_final_read(read)
+                recorder.note("phase", {"name": "evidence"})
+                problems = node_disks.collect(store, plan.node_names)
+                recorder.note(COLLECTED, {"problems": problems})
+                for problem in problems:
+                    display.say(f"evidence: {problem}")
+
+            place.run(work, on_signal)
+        store.end_recording()
+    except KeyboardInterrupt:
+        display.say(f"what was recorded is kept: kraftprobe check {store.folder}")
+        raise
+    except Exception as error:
+        full = lack_of_room(error)
+        if full is not None:
+            raise run_broken_off(store.folder, full) from error
+        if isinstance(error, HarnessError):
+            raise HarnessError(
+                f"the harness failed: {one_line(error)}; the journal is kept in {store.folder}"
+            ) from error
+        raise
+
+
+@contextlib.contextmanager
+def _secrets_concealed(store: RunStore, plan: Plan) -> Iterator[None]:
+    """Cover keys and passwords once the nodes have ended, however the run did."""
+    try:
+        yield
+    finally:
+        if plan.security.to_json():
+            node_disks.conceal(store, plan.node_names)
+
+
+class _NoteNoSpace:
+    """Journals after a node's death that the disk of the run's folder is full, if it is.
+
+    Nodes on this machine may share that disk, and a node that ends over it violates nothing.
+    """
+
+    def __init__(self, recorder: Recorder, folder: Path) -> None:
+        self._recorder = recorder
+        self._folder = folder
+
+    def __call__(self, event: Event) -> None:
+        if event.process != NEMESIS or event.f != "crash":
+            return
+        free_bytes = shutil.disk_usage(self._folder).free
+        if free_bytes < ROOM_BYTES_MIN:
+            note = {"path": str(self._folder), "free_bytes": free_bytes}
+            self._recorder.note(NO_SPACE, note, EventType.INFO)
+
+
+def system_of(plan: Plan, run: str) -> System:
+    """Make the system of a plan, with keys and passwords for the run if it is secured."""
+    security = RunSecurity(plan.security, run) if plan.security.to_json() else None
+    return plan.kind.create(request_of(plan, security))
+
+
+async def _show_and_conduct(run: Run, display: Display) -> FinalReads:
+    """Conduct the run with the display beside it."""
+    live = LiveFigures(says_why=run.plan.kind.metadata_quorum)
+    run.recorder.listen(live.take)
+    with display:
+        shown = asyncio.ensure_future(display.refresh(live, run.recorder.now_ns))
+        try:
+            return await conduct(run)
+        finally:
+            shown.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await shown
+
+
+@contextlib.asynccontextmanager
+async def _own_delays(recorder: Recorder, plan: Plan) -> AsyncIterator[None]:
+    """Watch the harness itself; in a simulated world nothing is late, and nothing blocks."""
+    if plan.backend == SIM.name:
+        yield
+        return
+    delays = OwnDelays(recorder)
+    watch = asyncio.ensure_future(delays.watch())
+    try:
+        async with unblocked():
+            yield
+        delays.end()
+    finally:
+        watch.cancel()
+
+
+def repeat_command(arguments: list[str], seed: int) -> str:
+    """Return the command line that repeats a run: the given arguments and the seed."""
+    typed = list(arguments)
+    if not any(part == "--seed" or part.startswith("--seed=") for part in typed):
+        typed += ["--seed", str(seed)]
+    return shlex.join(["kraftprobe", "run", *typed])
+
+
+def own_arguments() -> list[str]:
+    """Return the arguments after `kraftprobe run`."""
+    return sys.argv[2:] if sys.argv[1:2] == ["run"] else []

@@ -1,0 +1,176 @@
+"""Clients of a plan with strands: a seeded stream of operations, a list of them, or a strand's.
+
+Workers below the plan's concurrency follow the stream or the list; `STRAND_WORKERS` more perform
+the operations of strands, each as soon as a worker is free. An operation of a strand or a list may
+name its node; every other goes to the supposed leader.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+from checkers.history import Event, EventType
+from cluster.backends.base import Backend, ClientNetwork
+from cluster.client.admin_client import Client
+from cluster.node.ports import Clock
+from cluster.values import valueclass
+from harness.plan.plan import Plan
+from harness.plan.strands import ScriptedOp
+from harness.run.generators import BackOff, EachWorker, Of, Rate, TimeLimit
+from harness.run.generators.base import NEMESIS, Answer, Context, Done, Next, Wait, Worker
+from workloads.base import ClientContext, Completion, Op, Role, Workload, WorkloadClient
+from workloads.leader import LeaderTracker
+from workloads.target import LEADS_NOT
+
+STRAND_WORKERS = 4
+"""Workers for the operations of strands; further operations wait for a free worker."""
+_NS = 1_000_000
+_BACK_OFF_S = 0.1
+_PINNED_BACK_OFF_S = 0.25
+_CERTAIN = 10**9
+"""An epoch above every real one: nothing that the tracker learns replaces the aim."""
+
+
+@valueclass
+class AimedOp(Op):
+    """An operation of a list or a strand, maybe for a given node."""
+
+    node: str | None = None
+    op_id: str = ""
+
+
+class ScriptedClients:
+    """The generator of the fault phase (`harness.run.generators.base.Generator`)."""
+
+    def __init__(self, plan: Plan, workload: Workload) -> None:
+        self._plan = plan
+        self._limit_ns = round(plan.duration_ms * _NS)
+        self._origin_ns: int | None = None
+        self._asked: deque[AimedOp] = deque()
+        self._wake: Callable[[], None] | None = None
+        self._listed = _by_worker(plan)
+        self._stream = _stream(plan, workload) if plan.rate_per_s > 0 else None
+        self._over = False
+
+    def ask(self, op: Op, node: str | None, op_id: str) -> None:
+        """Have a strand worker perform an operation."""
+        self._asked.append(AimedOp(op.f, op.key, op.value, node, op_id))
+        if self._wake is not None:
+            self._wake()
+
+    def op(self, context: Context) -> Answer:
+        """See `Generator.op`."""
+        self._wake = context.wake
+        if self._origin_ns is None:
+            self._origin_ns = context.now_ns
+        end_ns = self._origin_ns + self._limit_ns
+        if context.worker == NEMESIS or self._over or context.now_ns >= end_ns:
+            return Done()
+        assert isinstance(context.worker, int), "only the nemesis has a name"
+        if context.worker >= self._plan.concurrency:
+            if self._asked:
+                return Next(self._asked.popleft(), context.now_ns)
+            return Wait(end_ns)
+        listed = self._listed.get(context.worker)
+        if listed:
+            scripted = listed.popleft()
+            at_ns = max(context.now_ns, self._origin_ns + round(scripted.at_ms * _NS))
+            op = AimedOp(scripted.f, scripted.key, scripted.value, scripted.node)
+            return Next(op, at_ns) if at_ns < end_ns else Done()
+        return Done() if self._stream is None else self._stream.op(context)
+
+    def update(self, context: Context, event: Event) -> None:
+        """See `Generator.update`."""
+        if self._stream is not None and context.worker != NEMESIS:
+            self._stream.update(context, event)
+
+    def stop(self) -> None:
+        """Answer `Done` from now on."""
+        self._over = True
+
+
+def _by_worker(plan: Plan) -> dict[int, deque[ScriptedOp]]:
+    listed: dict[int, deque[ScriptedOp]] = {}
+    for op in sorted(plan.operations, key=lambda op: op.at_ms):
+        listed.setdefault(op.worker % plan.concurrency, deque()).append(op)
+    return listed
+
+
+def _stream(plan: Plan, workload: Workload) -> TimeLimit:
+    def of_worker(worker: Worker) -> BackOff:
+        assert isinstance(worker, int), "only clients have streams"
+        pinned = pinned_to(plan, worker) is not None
+        role = Role.MIXED
+        if pinned:
+            role = Role.READER if worker % 2 == 0 else Role.WRITER
+        random = Random(f"{plan.seed}/operations/{worker}")
+        back_off_s = _PINNED_BACK_OFF_S if pinned else _BACK_OFF_S
+        return BackOff(back_off_s, LEADS_NOT, Of(workload.operations(worker, random, role)))
+
+    rate = Rate(plan.rate_per_s, EachWorker(of_worker), Random(f"{plan.seed}/rate"))
+    return TimeLimit(plan.duration_s, rate)
+
+
+def pinned_to(plan: Plan, worker: int) -> str | None:
+    """Return the node that a worker of the stream is pinned to; at most half of them are."""
+    if plan.rate_per_s <= 0 or worker >= plan.concurrency // 2:
+        return None
+    return plan.node_names[worker % plan.nodes]
+
+
+class ScriptedClient:
+    """The client of a process, with its own connections."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        workload: Workload,
+        backend: Backend,
+        clock: Clock,
+        believed: LeaderTracker,
+        worker: int,
+        process: int,
+        ended: Callable[[str, EventType], None],
+    ) -> None:
+        self._believed = believed
+        self._nodes = backend.nodes
+        self._own = LeaderTracker(backend.nodes)
+        self._network: ClientNetwork = backend.client_network()
+        self._ended = ended
+        timeout_ms = plan.operation_timeout_ms
+        context = ClientContext(
+            client=Client(self._network, clock, timeout_ms, indefinite=plan.kind.indefinite),
+            endpoint=backend.endpoint,
+            nodes_at=plan.nodes_at,
+            leader=self._own,
+            worker=worker,
+            process=process,
+            pinned_to=pinned_to(plan, worker),
+            timeout_ms=timeout_ms,
+            cell=plan.kind.cell,
+            reads_at=plan.kind.reads_at,
+            reads_lag=plan.kind.reads_lag,
+            connect=backend.connect,
+        )
+        self._inner: WorkloadClient = workload.client(context)
+
+    async def invoke(self, op: Op) -> Completion:
+        """Perform an operation at the node that it is aimed at, or at the supposed leader."""
+        aim = op.node if isinstance(op, AimedOp) else None
+        asked = aim or self._believed.guess
+        self._own.learn(asked, _CERTAIN)
+        completion = await self._inner.invoke(op)
+        if aim is None and self._own.guess != asked:
+            self._believed.suspect(asked)
+        if isinstance(op, AimedOp):
+            self._ended(op.op_id, completion.type)
+        return completion
+
+    async def close(self) -> None:
+        """End its connections."""
+        try:
+            await self._inner.close()
+        finally:
+            self._network.close()

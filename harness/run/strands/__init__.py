@@ -1,0 +1,1 @@
+"""Plays the strands of a plan: steps, conditions, target words, excused deaths."""

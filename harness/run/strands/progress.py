@@ -1,0 +1,184 @@
+"""Plays one strand: its pauses, its conditions, its names.
+
+The stage (`harness.run.strands.player`) executes the steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Protocol
+
+from checkers.evidence.standings import Standings
+from harness.plan.plan import Plan
+from harness.plan.strands import Condition, Step, Strand, step_name
+from harness.run.strands.conditions import Cast, Outcomes, holds
+
+
+class Timers(Protocol):
+    """The time of a run."""
+
+    @property
+    def now_ms(self) -> float:
+        """Milliseconds, from any origin."""
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> object:
+        """Call back later, and never within this call."""
+
+
+class LoopTimers:
+    """The time of an event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    @property
+    def now_ms(self) -> float:
+        """See `Timers`."""
+        return self._loop.time() * 1000.0
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> object:
+        """See `Timers`."""
+        return self._loop.call_later(delay_ms / 1000.0, callback)
+
+
+class Stage(Protocol):
+    """What a strand needs of the run that it is played in."""
+
+    plan: Plan
+    standings: Standings
+    timers: Timers
+    outcomes: Outcomes
+    stopped: bool
+
+    def act(self, play: Play, step: Step, *, at_event: bool) -> None:
+        """Execute a step, and call `play.done`."""
+
+    def wait(self, play: Play, condition: Condition | None) -> None:
+        """Call `play.look` whenever the condition may hold; None: no longer."""
+
+    def broken(self, name: str, explanation: str, place: str) -> None:
+        """Report that an expectation of the script does not hold."""
+
+
+class Play:
+    """A strand under way."""
+
+    def __init__(self, stage: Stage, number: int, strand: Strand) -> None:
+        self.stage = stage
+        self.number = number
+        self.strand = strand
+        self.position = -1
+        self.cast = Cast()
+        self.waiting: Condition | None = None
+        self._turn = 0
+
+    def stream(self, step: Step) -> Random:
+        """Make the step's own stream, so that removing another strand changes none of its draws."""
+        seed, at_ms = self.stage.plan.seed, self.strand.at_ms
+        return Random(f"{seed}/targets/{at_ms}/{step.kind}/{step.targets}/{self.position}")
+
+    def next(self) -> None:
+        """Go to the next step: first its pause."""
+        self.position += 1
+        if self.stage.stopped or self.position >= len(self.strand.steps):
+            return
+        step = self.strand.steps[self.position]
+        if step.after_ms > 0:
+            self.stage.timers.call_later(step.after_ms, self._arrive)
+        else:
+            self._arrive()
+
+    def _arrive(self) -> None:
+        if self.stage.stopped:
+            return
+        step = self.strand.steps[self.position]
+        if step.until is None:
+            self.stage.act(self, step, at_event=False)
+            return
+        self._turn += 1
+        turn = self._turn
+        self.stage.wait(self, step.until)
+        self.stage.timers.call_later(step.within_ms, lambda: self._expire(turn))
+        if step.until.event is None:
+            self.look(None)
+
+    def look(self, event: tuple[str, str, Mapping[str, Any]] | None) -> None:
+        """Execute the step if its condition holds."""
+        stage, wanted = self.stage, self.waiting
+        assert wanted is not None
+        if holds(wanted, stage.standings, self.cast, stage.outcomes, event):
+            stage.wait(self, None)
+            self._turn += 1
+            stage.act(self, self.strand.steps[self.position], at_event=event is not None)
+
+    def _expire(self, turn: int) -> None:
+        if turn != self._turn or self.stage.stopped:
+            return
+        self.stage.wait(self, None)
+        step = self.strand.steps[self.position]
+        if not step.strict:
+            self.stage.act(self, step, at_event=False)
+
+    def done(self) -> None:
+        """Go on to the next step, after the current event."""
+        self.stage.timers.call_later(0, self.next)
+
+
+class Expectation:
+    """A condition that must hold within a time, and then for a while."""
+
+    def __init__(self, stage: Stage, play: Play, step: Step, that: Condition) -> None:
+        self._stage = stage
+        self._step = step
+        self._that = that
+        self._name = step.options.get("property", "expectation")
+        self._cast = Cast(dict(play.cast.names), play.cast.epoch)
+        self._place = step_name(play.number, play.position)
+        self._over = False
+        self._came = False
+
+    def begin(self) -> None:
+        """Evaluate it now, and from now on at each event."""
+        if self._holds():
+            self._come()
+            return
+        self._stage.standings.listeners.append(self._on_event)
+        self._stage.timers.call_later(self._step.within_ms, self._late)
+
+    def _holds(self) -> bool:
+        return holds(self._that, self._stage.standings, self._cast, self._stage.outcomes)
+
+    def _come(self) -> None:
+        self._came = True
+        if self._step.for_ms is None:
+            self._end()
+        else:
+            if self._on_event not in self._stage.standings.listeners:
+                self._stage.standings.listeners.append(self._on_event)
+            self._stage.timers.call_later(self._step.for_ms, self._end)
+
+    def _on_event(self, node: str, event: str, fields: Mapping[str, Any]) -> None:
+        del node, event, fields
+        if self._over:
+            return
+        if not self._came and self._holds():
+            self._come()
+        elif self._came and not self._holds():
+            self._fail("held, but not for as long as it must")
+
+    def _late(self) -> None:
+        if not self._came and not self._over:
+            self._fail("did not come true in time")
+
+    def _fail(self, how: str) -> None:
+        if not self._stage.stopped:
+            explanation = f"{self._place}: {self._step.options['that']} {how}"
+            self._stage.broken(self._name, explanation, self._place)
+        self._end()
+
+    def _end(self) -> None:
+        self._over = True
+        if self._on_event in self._stage.standings.listeners:
+            self._stage.standings.listeners.remove(self._on_event)

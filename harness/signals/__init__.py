@@ -1,0 +1,1 @@
+"""Signals: those that stop a run, and the timer that ends a blocked event loop."""

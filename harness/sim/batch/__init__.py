@@ -1,0 +1,1 @@
+"""Runs many seeds, keeps their rows, and judges a batch for the gate."""

@@ -1,0 +1,178 @@
+"""Chunks of a batch: seeds that run in one task, and the files of their rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from checkers.verdict import Status
+from cluster.values import valueclass
+from extensions.plain_files import open_plain, read_lines
+from harness.errors import BatchError
+from harness.plan.plan import Plan, in_simulation
+from harness.sim.findings import SimResult, Violation, generalised
+from harness.sim.runner import run_plan
+from harness.sim.swarm import coverage
+from harness.sim.swarm.draw import draw
+from harness.source_digest import source_digest
+
+VERSION = 4
+Row = dict[str, Any]
+
+NO_RESULTS = "these are no results of seeds"
+SCHEMA = pa.schema(
+    [
+        ("seed", pa.int64()),
+        ("verdict", pa.string()),
+        ("property", pa.string()),
+        ("explanation", pa.string()),
+        ("causes", pa.list_(pa.string())),
+        ("plan", pa.string()),
+        ("statistics", pa.string()),
+        ("coverage", pa.string()),
+        ("exercise", pa.string()),
+    ]
+)
+
+
+@valueclass
+class BatchPlan:
+    """The request of a batch. Seeds are `first` to `last - 1`."""
+
+    first: int
+    last: int
+    mutant: str | None = None
+    duration_ms: float | None = None
+    steered: bool = True
+    stop_at_first: bool = False
+    campaign: Mapping[str, Any] | None = None
+    """The document that each seed plays; None: the swarm draws each seed's plan."""
+
+    def to_json(self) -> Row:
+        """Render what must be equal for a folder to be continued."""
+        fields = asdict(self)
+        del fields["stop_at_first"]
+        return {"version": VERSION, "code": source_digest(), **fields}
+
+
+@valueclass
+class Chunk:
+    """Seeds that run in sequence, in one task."""
+
+    seeds: tuple[int, ...]
+    plan: BatchPlan
+    folder: str
+    covered: Mapping[str, int]
+    code: str
+    """Digest of the sources that the batch runs with."""
+
+    @property
+    def name(self) -> str:
+        """Name of its files."""
+        return f"{self.seeds[0]:09d}-{self.seeds[-1]:09d}"
+
+
+def plan_of(plan: BatchPlan, seed: int, covered: Mapping[str, int]) -> Plan:
+    """Return the plan of a seed of a batch, its own or the campaign's. Raises PlanError."""
+    if plan.campaign is not None:
+        length = {} if plan.duration_ms is None else {"duration_s": plan.duration_ms / 1000.0}
+        return in_simulation({**plan.campaign, **length, "seed": seed}, plan.mutant)
+    steer = coverage.steer_for(seed, covered) if plan.steered else None
+    return draw(seed, mutant=plan.mutant, duration_ms=plan.duration_ms, steer=steer)
+
+
+def run_seed(plan: Plan) -> Row:
+    """Run a plan; an exception of the simulator becomes a violation, `harness-error`."""
+    try:
+        result = run_plan(plan)
+    except Exception as error:  # noqa: BLE001  (one seed must not end the others)
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        place = " <- ".join(f"{Path(f.filename).name} {f.name}" for f in reversed(frames))
+        message = f"{type(error).__name__}: {error}"
+        broken = Violation("harness-error", f"{message} ({place})", (generalised(message), place))
+        result = SimResult(plan.seed, Status.FAIL, (broken,), {}, {})
+    return row_of(plan, result)
+
+
+def row_of(plan: Plan, result: SimResult) -> Row:
+    """Make a seed's row of results. The plan is kept unless it passed."""
+    first = result.violations[0] if result.violations else None
+    kept = None if result.verdict is Status.PASS else json.dumps(plan.to_json())
+    return {
+        "seed": result.seed,
+        "verdict": result.verdict.value,
+        "property": None if first is None else first.property,
+        "explanation": None if first is None else first.explanation,
+        "causes": [] if first is None else list(first.causes),
+        "plan": kept,
+        "statistics": json.dumps(dict(result.statistics)),
+        "coverage": json.dumps(dict(result.coverage)),
+        "exercise": json.dumps(dict(result.exercise)),
+    }
+
+
+def run_chunk(chunk: Chunk, on_row: Callable[[Row], bool] = lambda _: True) -> list[Row]:
+    """Run the seeds of a chunk and store them. `on_row` gets each row; False ends the chunk.
+
+    An exception or a kill leaves the finished seeds in `running`.
+    """
+    folder = Path(chunk.folder)
+    line_path = folder / "running" / f"{chunk.name}.jsonl"
+    rows: list[Row] = []
+    with line_path.open("a", encoding="utf-8") as lines:
+        for seed in chunk.seeds:
+            row = run_seed(plan_of(chunk.plan, seed, chunk.covered))
+            rows.append(row)
+            lines.write(json.dumps(row) + "\n")
+            lines.flush()
+            if not on_row(row):
+                break
+    store_rows(folder, rows)
+    line_path.unlink(missing_ok=True)  # a driver whose Spark died may have loaded it
+    return rows
+
+
+def store_rows(folder: Path, rows: Sequence[Row]) -> None:
+    """Write the rows of a finished chunk, atomically."""
+    name = f"{rows[0]['seed']:09d}-{rows[-1]['seed']:09d}.parquet"
+    path = folder / "results" / name
+    temporary = path.with_suffix(f".tmp{os.getpid()}")
+    pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), temporary)
+    temporary.replace(path)
+
+
+def read_finished(path: Path) -> list[Row]:
+    """Read the rows of a finished chunk. Raises BatchError."""
+    try:
+        with open_plain(path) as file:
+            table = pq.read_table(file)
+        if not table.schema.equals(SCHEMA) or table.column("seed").null_count:
+            raise BatchError(f"{path}: {NO_RESULTS}")
+        return list(table.to_pylist())
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BatchError(f"{path}: {NO_RESULTS}") from error
+
+
+def read_unfinished(path: Path) -> list[Row]:
+    """Read the rows of an unfinished chunk, up to a line that a kill tore.
+
+    Raises BatchError for a JSON line that is no row.
+    """
+    rows: list[Row] = []
+    for line in read_lines(path):
+        try:
+            row = json.loads(line.decode("utf-8"))
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(row, dict) or type(row.get("seed")) is not int:
+            raise BatchError(f"{path}: {NO_RESULTS}")
+        rows.append(row)
+    return rows

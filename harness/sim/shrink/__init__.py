@@ -1,0 +1,1 @@
+"""Finds a failure again in the simulated world, and makes its plan smaller."""

@@ -1,0 +1,1 @@
+"""Draws plans for seeds, and counts what they covered."""

@@ -1,0 +1,292 @@
+"""The swarm: draws a plan from every seed, each with different features.
+
+After *swarm testing* (Groce, Zhang, Eide, Chen, Regehr: ISSTA 2012): a seed first decides which
+features it has at all (kinds of fault, shaped fragments, settings off their defaults), and only
+then how they are used. Omitting features lets the others reach deep states: a run that loses half
+of all messages never gets far enough to show the effect of a late message.
+
+A plan is a function of its seed and of the cells that it is *steered* to (`Steer`), and holds all
+draws: a stored plan replays after any change of this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from cluster.backends.sim.settings import SimSettings
+from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION
+from cluster.values import valueclass
+from harness.plan.plan import Bounds, Plan, expectations_of
+from harness.plan.strands import Condition, Step, Strand
+from harness.sim.swarm.brokers import with_brokers
+from harness.sim.swarm.fragments import FRAGMENTS, Draw, kept, strand
+from harness.sim.swarm.voters import with_snapshots, with_voters
+from nemeses.links.hold import MESSAGE_TYPES
+
+PLAIN = (
+    "kill",
+    "stop",
+    "pause",
+    "partition",
+    "one-way",
+    "loss",
+    "duplicate",
+    "delay",
+    "hold",
+    "disk-stall",
+    "disk-slow",
+    "disk-error",
+    "timer-rate",
+    "clock-jump",
+    "bit-flip",
+)
+"""Plain faults of the swarm; `one-way` is a partition of one direction."""
+
+_EVENTS_MAX = 1_000_000
+_EVENTS_PER_S_MAX = 30_000
+"""Ten times the rate of the busiest quorum of the swarm."""
+
+
+@valueclass
+class Steer:
+    """Empty cells (fault, role of its target, phase) that a plan should visit."""
+
+    cells: tuple[tuple[str, str, str], ...] = ()
+
+
+def draw(
+    seed: int,
+    *,
+    mutant: str | None = None,
+    duration_ms: float | None = None,
+    steer: Steer | None = None,
+) -> Plan:
+    """Draw the plan of a seed."""
+    random = Random(f"swarm/{seed}")
+    nodes = random.choice((3,) * 11 + (5,) * 6 + (4, 4, 7))
+    settings = _settings(random)
+    world = _world(random, settings)
+    unit_ms = float(
+        settings["controller.quorum.fetch.timeout.ms"]
+        + 1.5 * settings["controller.quorum.election.timeout.ms"]
+    )
+    drawn_ms = unit_ms * random.uniform(15, 45)
+    length_ms = round(drawn_ms) if duration_ms is None else duration_ms
+    load = _load(random, unit_ms)
+    strands = _strands(random, nodes, unit_ms, float(length_ms), load, steer or Steer())
+    plain = Plan(
+        campaign=f"swarm-{seed}",
+        backend="sim",
+        seed=seed,
+        nodes=nodes,
+        duration_s=length_ms / 1000.0,
+        mutant=mutant,
+        node_settings=settings,
+        world=world,
+        **load,
+        faults=(),
+        strands=strands,
+        bounds=Bounds(
+            liveness_ms=round(20_000 + 40 * unit_ms), events_max=_events_max(float(length_ms))
+        ),
+    )
+    drawn = with_brokers(with_snapshots(with_voters(plain, unit_ms), unit_ms), unit_ms)
+    return replace(drawn, expectations=expectations_of(drawn))
+
+
+def _events_max(duration_ms: float) -> int:
+    return _EVENTS_MAX + round(_EVENTS_PER_S_MAX * duration_ms / 1000.0)
+
+
+def _settings(random: Random) -> dict[str, int]:
+    election_ms = random.choice((60, 100, 100, 150, 300, 1000))
+    fetch_ms = round(election_ms * random.choice((0.5, 1, 1, 2)))
+    settings = dict(NODE_SETTINGS)
+    settings |= {
+        "controller.quorum.election.timeout.ms": election_ms,
+        "controller.quorum.election.backoff.max.ms": round(election_ms * random.choice((0.5, 1))),
+        "controller.quorum.fetch.timeout.ms": max(30, fetch_ms),
+        "controller.quorum.request.timeout.ms": max(20, round(fetch_ms * random.choice((0.3, 1)))),
+        "controller.quorum.append.linger.ms": random.choice((0, 0, 5, 25)),
+        "controller.quorum.retry.backoff.ms": random.choice((2, 5, 20)),
+        "controller.quorum.fetch.max.bytes": random.choice((1, 1, 300, 4096, 8 << 20)),
+        "metadata.log.segment.bytes": random.choice((1024, 4096, 1 << 20)),
+        "metadata.max.idle.interval.ms": random.choice((0, 100, 500, 2000)),
+        REGISTRATION: 0,
+    }
+    return settings
+
+
+def _world(random: Random, settings: dict[str, int]) -> SimSettings:
+    """Draw a world in which a quorum with these time-outs is live without faults."""
+    quick_ms = min(
+        settings["controller.quorum.election.timeout.ms"],
+        settings["controller.quorum.fetch.timeout.ms"],
+        settings["controller.quorum.request.timeout.ms"],
+    )
+    latency_ms = round(random.choice((0.01, 0.03, 0.08)) * quick_ms, 2)
+    sync_ms = round(random.choice((0.005, 0.02, 0.08)) * quick_ms, 2)
+    low = random.choice((0.1, 0.5))
+    turn_ms = 2 * latency_ms + sync_ms
+    if turn_ms > 0.2 * min(100, settings["metadata.max.idle.interval.ms"] or 100):
+        # One batch for each round trip would be less than the leader itself appends when idle, and
+        # followers would never catch up.
+        settings["controller.quorum.fetch.max.bytes"] = 8 << 20
+    return SimSettings(
+        latency_ms=(round(low * latency_ms, 3), latency_ms),
+        slow_probability=random.choice((0.0, 0.0, 0.001, 0.02)),
+        slow_ms=(latency_ms, round(random.uniform(0.2, 3.0) * quick_ms, 1)),
+        loss=random.choice((0.0, 0.0, 0.0, 0.002, 0.02)),
+        duplication=random.choice((0.0, 0.0, 0.01, 0.1)),
+        cut_keeps=random.choice((0.0, 0.3, 1.0)),
+        sync_ms=(round(low * sync_ms, 3), sync_ms),
+        slow_sync_probability=random.choice((0.0, 0.0, 0.01)),
+        slow_sync_ms=(sync_ms, round(random.uniform(0.2, 2.0) * quick_ms, 1)),
+        start_ms=(0.5, round(random.choice((1.0, 20.0, 60.0)), 1)),
+        drift_ppm=random.choice((0.0, 100.0, 10_000.0)),
+        skew_ms=random.choice((0.0, 50.0, 100_000.0)),
+        power_loss=random.choice(("any", "any", "nothing")),
+    )
+
+
+def _load(random: Random, unit_ms: float) -> dict[str, Any]:
+    name = random.choice(("register",) * 6 + ("topics",) * 3 + ("set",))
+    options: dict[str, Any] = {}
+    if name == "register":
+        options = {"keys": random.choice((1, 3, 8)), "write_fraction": random.choice((0.3, 0.6))}
+    elif name == "topics":
+        options = {"names": random.choice((2, 6)), "partitions_max": random.choice((1, 3))}
+    return {
+        "workload": name,
+        "workload_options": options,
+        "concurrency": random.choice((3, 5, 8)),
+        "rate_per_s": round(random.choice((5.0, 10.0, 20.0)) * min(4.0, 1000.0 / unit_ms), 1),
+        "operation_timeout_ms": float(round(random.choice((0.5, 1.0, 3.0)) * unit_ms)),
+    }
+
+
+def _strands(
+    random: Random,
+    nodes: int,
+    unit_ms: float,
+    duration_ms: float,
+    load: Mapping[str, Any],
+    steer: Steer,
+) -> tuple[Strand, ...]:
+    plain = _subset(random, PLAIN, random.choice((0.2, 0.4, 0.7)))
+    shaped = _subset(random, tuple(FRAGMENTS), random.choice((0.2, 0.4, 0.8)))
+    share = random.choice((0.0, 0.4, 0.7, 1.0)) if plain else 1.0
+    gap_units = random.choice((0.5, 1.5, 3.0))
+    maker = Draw(random, unit_ms, nodes, lambda: _write(random, load))
+    strands: list[Strand] = []
+    at_ms = unit_ms * random.uniform(1.0, 2.5)
+    asked = list(steer.cells)
+    while at_ms < duration_ms - 0.5 * unit_ms:
+        if asked:
+            kind, role, phase = asked.pop(0)
+            step = replace(
+                _plain(random, kind, unit_ms, role),
+                until=_MOMENT_OF.get(phase),
+                within_ms=4 * unit_ms,
+            )
+            made = Strand(round(at_ms, 1), (step,))
+        elif random.random() < share:
+            made = strand(random.choice(shaped), at_ms, maker)
+        else:
+            kind = random.choice(plain)
+            made = Strand(round(at_ms, 1), (_plain(random, kind, unit_ms, ""),))
+        strands.append(made)
+        at_ms += unit_ms * (random.expovariate(1.0 / gap_units) + 0.5 * len(made.steps) ** 0.5)
+        if random.random() < 0.15:
+            strands.append(Strand(round(at_ms, 1), (Step("heal"),)))
+            at_ms += unit_ms * random.uniform(0.5, 2.0)
+    return tuple(strands)
+
+
+def _subset(random: Random, names: Sequence[str], probability: float) -> tuple[str, ...]:
+    """Draw a subset of features, at least one."""
+    chosen = tuple(name for name in names if random.random() < probability)
+    return chosen or (random.choice(names),)
+
+
+def _write(random: Random, load: Mapping[str, Any]) -> Mapping[str, Any]:
+    number = random.getrandbits(40)
+    if load["workload"] == "register":
+        keys = load["workload_options"]["keys"]
+        key = f"k{random.randrange(keys):0{len(str(keys - 1))}}"
+        return {"f": "write", "key": key, "value": f"x{number:x}"}
+    if load["workload"] == "set":
+        return {"f": "add", "key": f"x{number:x}", "value": {"partitions": 1}}
+    names = load["workload_options"]["names"]
+    key = f"t{random.randrange(names):0{len(str(names - 1))}}"
+    if random.random() < 0.3:
+        return {"f": "delete", "key": key}
+    count = random.randint(1, load["workload_options"]["partitions_max"])
+    return {"f": "create", "key": key, "value": {"partitions": count}}
+
+
+_MOMENT_OF = {
+    "electing": Condition(event="state", where={"state": "Candidate"}),
+    "establishing": Condition(event="epoch-start"),
+    "catching-up": Condition(event="append", where={"role": "leader"}),
+}
+"""Phase -> the condition that starts it; a quorum is steady most of the time."""
+
+_NODE_TARGETS = ("leader", "leader", "follower", "random", "random", "minority", "majority", "all")
+
+
+def _plain(random: Random, kind: str, unit_ms: float, role: str) -> Step:
+    """Draw a plain fault; `role` (leader or follower) if coverage steers to it, else empty."""
+    target = random.choice(_NODE_TARGETS)
+    target = role if role in ("leader", "follower") else target
+    for_ms = round(unit_ms * random.choice((0.05, 0.3, 1.0, 2.5)) * random.uniform(0.5, 1.5), 1)
+    options = _options(random, kind, unit_ms)
+    if kind in ("partition", "one-way"):
+        target, options = _partition(random, kind, target, forced=bool(role))
+        kind = "partition"
+    elif kind in ("loss", "duplicate", "delay"):
+        target = "all"
+    elif kind == "hold":
+        target = ""
+    elif kind in ("disk-error", "clock-jump", "bit-flip"):
+        target = target if target in ("leader", "follower", "random") else "random"
+    return Step(kind, targets=target, for_ms=for_ms, options=options)
+
+
+def _options(random: Random, kind: str, unit_ms: float) -> dict[str, Any]:
+    """Draw the parameters of a fault of nodes or links, beside its targets."""
+    drawn: dict[str, Callable[[], dict[str, Any]]] = {
+        "kill": lambda: kept(random.choice(("any", "nothing", "everything"))),
+        "loss": lambda: {"percent": random.choice((10, 40))},
+        "duplicate": lambda: {"percent": random.choice((20, 80))},
+        "delay": lambda: _delay(round(random.choice((0.1, 0.5)) * unit_ms, 1)),
+        "hold": lambda: {"types": random.choice(MESSAGE_TYPES)},
+        "disk-slow": lambda: {"delay_ms": round(unit_ms * random.uniform(0.02, 0.5), 1)},
+        "timer-rate": lambda: {"rate": round(2 ** random.uniform(-3, 3), 2)},
+        "clock-jump": lambda: {
+            "jump_ms": round(random.choice((-1, 1)) * 10 ** random.uniform(1, 7))
+        },
+        "bit-flip": lambda: {"file": "quorum-state"},
+    }
+    return drawn[kind]() if kind in drawn else {}
+
+
+def _delay(most_ms: float) -> dict[str, Any]:
+    return {"delay_ms": most_ms / 2, "jitter_ms": most_ms / 2}
+
+
+def _partition(
+    random: Random, kind: str, target: str, *, forced: bool
+) -> tuple[str, dict[str, Any]]:
+    if kind == "one-way":
+        target = target if target in ("leader", "follower", "random") else "random"
+        direction = random.choice(("incoming", "outgoing"))
+        return target, {"shape": "isolate", "direction": direction}
+    shapes = ("isolate", "isolate", "halves", "bridge", "majorities-ring")
+    shape = "isolate" if forced else random.choice(shapes)
+    if shape != "isolate":
+        return "", {"shape": shape}
+    return (target if target not in ("all", "majority") else "random"), {"shape": "isolate"}

@@ -1,0 +1,190 @@
+"""The swarm's draws of voter changes and of snapshots (see `harness.sim.swarm.draw`).
+
+Both use streams of their own, so that the other draws of a seed do not depend on them. About two
+seeds of five have voters in the log: up to two more nodes, an early upgrade of kraft.version, and
+then voters that are added, removed and wiped beside the seed's other faults. Shaped strands repeat
+the schedules of known bugs of reconfiguration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from harness.plan.plan import Plan
+from harness.plan.strands import Condition, Step, Strand
+from harness.sim.swarm.fragments import kept
+
+_SNAPSHOT_SETTINGS = "metadata.log.max.record.bytes.between.snapshots"
+
+
+def with_voters(plan: Plan, unit_ms: float) -> Plan:
+    """Draw whether a plan's voters change, and how."""
+    random = Random(f"swarm/{plan.seed}/voters")
+    if random.random() >= 0.4:
+        return plan
+    observers = random.choice((0, 1, 1, 2))
+    nodes = plan.nodes + observers
+    strands = list(plan.strands)
+    at_ms = round(unit_ms * random.uniform(0.0, 0.5), 1)
+    strands.append(Strand(at_ms, (Step("voters", options={"change": "upgrade"}),)))
+    # The upgrade needs every voter's endpoints (UpdateRaftVoter): two fetch time-outs.
+    fetch_ms = float(plan.node_settings["controller.quorum.fetch.timeout.ms"])
+    at_ms += 2.5 * fetch_ms + unit_ms * random.uniform(0.5, 2.0)
+    while at_ms < plan.duration_ms - 0.5 * unit_ms:
+        if random.random() < 0.35:
+            make = random.choice(_SHAPED)
+            strands.append(Strand(round(at_ms, 1), tuple(make(random, unit_ms, nodes))))
+            at_ms += unit_ms * 4
+        else:
+            strands.append(Strand(round(at_ms, 1), (_plain(random, unit_ms, nodes),)))
+        at_ms += unit_ms * (0.3 + random.expovariate(0.5))
+    return replace(
+        plan,
+        nodes=nodes,
+        world=replace(plan.world, observers=observers),
+        strands=tuple(strands),
+    )
+
+
+def with_snapshots(plan: Plan, unit_ms: float) -> Plan:
+    """Draw whether nodes snapshot and clean their logs often, and faults that force snapshots."""
+    random = Random(f"swarm/{plan.seed}/snapshots")
+    if random.random() >= 0.4:
+        return plan
+    settings = {
+        **plan.node_settings,
+        _SNAPSHOT_SETTINGS: random.choice((200, 1_000, 5_000)),
+        "metadata.log.segment.bytes": random.choice((1024, 1024, 4096)),
+        "metadata.max.retention.bytes": random.choice((0, 2_000, 100 << 20)),
+        # A snapshot must not be cleaned before a follower can have loaded all its pieces.
+        "kraftprobe.log.clean.interval.ms": round(unit_ms * random.choice((2.0, 4.0, 10.0))),
+        "controller.quorum.fetch.snapshot.max.bytes": random.choice((3_000, 20_000, 1 << 20)),
+    }
+    strands = list(plan.strands)
+    at_ms = unit_ms * random.uniform(1.0, 4.0)
+    while at_ms < plan.duration_ms:
+        word = random.choice(("leader", "follower", "random", "all"))
+        steps = [Step("snapshot", targets=word)]
+        if random.random() < 0.4:
+            steps = [Step("cast", options={"names": {"S": word if word != "all" else "random"}})]
+            steps.append(Step("snapshot", targets="@S"))
+            keep = random.choice(("any", "nothing"))
+            moment = Condition(at="@S", event=random.choice(("snapshot", "flush", "hw")))
+            down_ms = round(unit_ms * random.uniform(0.05, 1.0), 1)
+            steps.append(
+                Step(
+                    "kill",
+                    targets="@S",
+                    for_ms=down_ms,
+                    until=moment,
+                    within_ms=unit_ms,
+                    options=kept(keep),
+                )
+            )
+        strands.append(Strand(round(at_ms, 1), tuple(steps)))
+        at_ms += unit_ms * (1.0 + random.expovariate(0.3))
+    return replace(plan, node_settings=settings, strands=tuple(strands))
+
+
+_WORDS = ("leader", "follower", "follower", "random", "random")
+
+
+def _plain(random: Random, unit_ms: float, nodes: int) -> Step:
+    """Draw a single change of voters."""
+    kind = random.choice(("add", "add", "remove", "remove", "wipe", "resign"))
+    word = random.choice((*_WORDS, f"node:n{nodes}"))
+    if kind == "resign":
+        return Step("resign", targets="leader")
+    if kind == "wipe":
+        back_ms = round(unit_ms * random.choice((0.02, 0.3, 1.0)), 1)
+        repair_ms = round(unit_ms * random.choice((0.5, 3.0, 8.0)), 1)
+        return Step("disk-wipe", targets=word, for_ms=repair_ms, options={"back_ms": back_ms})
+    return Step("voters", targets=word, options={"change": kind})
+
+
+def _cast(unit_ms: float, **names: str) -> Step:
+    until = Condition(established=True)
+    return Step("cast", until=until, within_ms=4 * unit_ms, options={"names": names})
+
+
+def _half(random: Random, unit_ms: float, nodes: int) -> list[Step]:
+    """A voter is changed, and cut off together with the leader when the change is appended."""
+    steps = [
+        _cast(unit_ms, D=f"node:n{nodes}", A="leader"),
+        Step("voters", targets="@D", options={"change": random.choice(("add", "add", "remove"))}),
+        Step(
+            "partition",
+            targets="@A,@D",
+            until=Condition(at="@A", event="voter-change"),
+            within_ms=2 * unit_ms,
+            for_ms=round(unit_ms * random.uniform(0.5, 3.0), 1),
+            options={"shape": "isolate"},
+        ),
+    ]
+    if random.random() < 0.5:
+        steps.append(
+            Step(
+                "kill",
+                targets="@A",
+                after_ms=round(unit_ms * random.uniform(0.1, 1.0), 1),
+                for_ms=round(unit_ms * random.uniform(0.5, 2.0), 1),
+                options=kept(random.choice(("any", "nothing"))),
+            )
+        )
+    return steps
+
+
+def _ongaro(random: Random, unit_ms: float, nodes: int) -> list[Step]:
+    """A change that only its leader has, then another by the next leader (Ongaro's bug of 2015)."""
+    return [
+        _cast(unit_ms, E=f"node:n{nodes}", A="leader"),
+        Step(
+            "partition",
+            targets="@A,@E",
+            for_ms=round(unit_ms * random.uniform(1.5, 4.0), 1),
+            options={"shape": "isolate"},
+        ),
+        Step("voters", targets="@E", options={"change": "add"}),
+        Step(
+            "cast",
+            until=Condition(at="all", event="epoch-start", epoch="later"),
+            within_ms=3 * unit_ms,
+            options={"names": {"B": "leader", "D": "follower"}},
+        ),
+        Step("voters", targets="@A", options={"change": "remove"}),
+        Step(
+            "partition",
+            for_ms=round(unit_ms * random.uniform(0.5, 2), 1),
+            options={"shape": "links", "links": "@B-@D"},
+        ),
+    ]
+
+
+def _wipe(random: Random, unit_ms: float, nodes: int) -> list[Step]:
+    """A record is on two voters only; one of them is wiped, and the other goes down."""
+    del nodes
+    span = round(unit_ms * random.uniform(0.3, 1.0), 1)
+    return [
+        _cast(unit_ms, A="leader", B="follower", C="follower"),
+        Step("partition", targets="@C", options={"shape": "isolate"}),
+        Step(
+            "disk-wipe",
+            targets="@B",
+            after_ms=span,
+            for_ms=round(5 * unit_ms, 1),
+            options={"back_ms": round(0.02 * unit_ms, 1)},
+        ),
+        Step(
+            "kill",
+            targets="@A",
+            after_ms=round(0.1 * unit_ms, 1),  # the leader is asked whether B can be replaced
+            for_ms=round(unit_ms * random.uniform(2.0, 4.0), 1),
+            options={"keep": "nothing"},
+        ),
+        Step("heal", targets="@C", options={"fault": "partition"}),
+    ]
+
+
+_SHAPED: tuple[Callable[[Random, float, int], list[Step]], ...] = (_half, _ongaro, _wipe)
