@@ -3,7 +3,8 @@
 The search is `porcupine_py.search.wgl`: Wing and Gong (1993) with Lowe's memo of (set of
 placed operations, state), sets as bits. It is exponential in the worst case (the problem is
 NP-complete, Gibbons and Korach 1997), hence bounded in time and memory. It runs in plain Python,
-whatever is installed: a model is any Python function, which no compiled kernel knows.
+since a model is any Python function. Where a part is hard and the model has few states, as a
+register has, the compiled search goes on over a table of its steps (`porcupine_py.tables`).
 
 An operation that returned behind every call, as Porcupine's users let those return of which nothing
 is known, may stand behind all others, and nothing has to follow it. It is searched for as if it
@@ -26,17 +27,19 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from porcupine_py import models
+from porcupine_py import models, tables
 from porcupine_py.history import PENDING, Operation, ranks
 from porcupine_py.model import Model
 from porcupine_py.operations import INFINITY_NS, EventType
 from porcupine_py.operations import Operation as Placed
 from porcupine_py.partials import Longest
 from porcupine_py.search import certificate, wgl
-from porcupine_py.search.outcome import Budget, BudgetExceededError, Status
+from porcupine_py.search.outcome import Budget, BudgetExceededError, Outcome, Status
 from porcupine_py.states import ModelError, Rules, StateKey
 
 _PENDING, _RETURNED = "pending", "returned"
+_EASY_MIN, _EASY_EACH = 1_000, 2
+"""Configurations after which a part is hard: so many for each operation, and at least so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +121,7 @@ class Part:
         budget = Budget(math.inf, limits.memory_bytes, limits.passed)
         if self.longest is not None:
             self.longest.begin()
-        outcome = wgl.search(
-            kept,
-            checked,
-            budget,
-            explored_max=explored_max,
-            on_dead_end=None if self.longest is None else self.longest.note,
-        )
+        outcome = self._outcome(kept, checked, budget, explored_max)
         self.explored = outcome.explored
         if outcome.status is Status.PASS:
             if not self._accept(model, outcome.linearization):
@@ -134,6 +131,26 @@ class Part:
             self.legal = False
         elif explored_max is None or outcome.explored <= explored_max:
             self.limit = "time" if limits.passed() else "memory"
+
+    def _outcome(
+        self, kept: Sequence[Placed], checked: _Checked, budget: Budget, explored_max: int | None
+    ) -> Outcome:
+        """Search in Python; what is hard and has a table, in the compiled search.
+
+        Partial linearizations are known to the search in Python only.
+        """
+        if self.longest is not None:
+            note = self.longest.note
+            return wgl.search(kept, checked, budget, explored_max=explored_max, on_dead_end=note)
+        easy = max(_EASY_MIN, _EASY_EACH * len(kept))
+        if explored_max is not None and explored_max <= easy:
+            return wgl.search(kept, checked, budget, explored_max=explored_max)
+        outcome = wgl.search(kept, checked, budget, explored_max=easy)
+        if outcome.status is not Status.UNKNOWN or outcome.explored <= easy:
+            return outcome
+        classes = [checked.same_effect(operation) for operation in kept]
+        compiled = tables.search(kept, classes, checked, budget, explored_max)
+        return compiled or wgl.search(kept, checked, budget, explored_max=explored_max)
 
     def _accept(self, model: Model[Any, Any, Any], order: tuple[int, ...]) -> bool:
         """Replay an order; False when only what returned last does not fit behind it."""
@@ -172,19 +189,21 @@ class _Checked(models.Model):
         return self._rules.key(self._model.init())
 
     def step(self, state: models.State, operation: Placed) -> tuple[bool, models.State]:
-        assert isinstance(state, StateKey)
         if self._limits.passed():  # here as well: a step may take long
             raise BudgetExceededError("time limit")
         output = PENDING if operation.f == _PENDING else operation.output
-        result: Any = self._model.step(state.state, operation.input, output)
-        state.check_unchanged()
+        if isinstance(state, StateKey):
+            result: Any = self._model.step(state.state, operation.input, output)
+            state.check_unchanged()
+        else:
+            result = self._model.step(state, operation.input, output)
         if not isinstance(result, tuple) or len(result) != 2:
             raise ModelError(f"step returned {result!r:.100}, not (whether it is legal, new state)")
-        legal, after = bool(result[0]), result[1]
+        legal, after = result
         if not legal:
             return False, state
         key = self._rules.key(after)
-        if key != state and not self.has_effect(operation):
+        if not self.has_effect(operation) and key != state:
             raise ModelError(
                 f"the model calls {operation.input!r:.100} read-only, but its step returned "
                 "another state"
@@ -206,7 +225,7 @@ class _Checked(models.Model):
         return read_only is None or not read_only(operation.input)
 
     def same_effect(self, operation: Placed) -> Hashable:
-        return (exactly(operation.input), exactly(operation.output))
+        return (operation.f, exactly(operation.input), exactly(operation.output))
 
     def describe_operation(self, operation: Placed) -> str:
         del operation

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
@@ -51,7 +51,7 @@ def contents_hash(state: Any, depth: int = 0) -> int:
 class Rules(Generic[StateT]):
     """Which states are equal, and their hashes."""
 
-    __slots__ = ("_equal", "_hash")
+    __slots__ = ("_equal", "_hash", "_own")
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class Rules(Generic[StateT]):
     ) -> None:
         self._equal = equal
         self._hash = hash_of
+        self._own = equal is None and hash_of is None
 
     def equal(self, left: StateT, right: StateT) -> bool:
         """Return whether two states are the same."""
@@ -71,8 +72,10 @@ class Rules(Generic[StateT]):
             return self._hash(state)
         return contents_hash(state) if self._equal is None else 0
 
-    def key(self, state: StateT) -> StateKey[StateT]:
-        """Return the state as a key of dicts and sets."""
+    def key(self, state: StateT) -> Hashable:
+        """Return the state as a key of dicts and sets: itself where it is one by Python's rules."""
+        if self._own and _hashable(state):
+            return state
         return StateKey(state, self)
 
 
@@ -94,7 +97,9 @@ class StateKey(Generic[StateT]):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, StateKey) and self._rules.equal(self.state, other.state)
+        # Beside a `StateKey` a state may stand for itself: set() equals frozenset().
+        right: Any = other.state if isinstance(other, StateKey) else other
+        return self._rules.equal(self.state, right)
 
     def __hash__(self) -> int:
         return self._hash

@@ -82,7 +82,7 @@ class _Frame:
     bits: int
     indeterminate: int
     state: int
-    alternatives: list[tuple[int, int]]
+    alternatives: list[int]
 
 
 class _Search:
@@ -149,6 +149,7 @@ class _Search:
         for left, right in zip(ring, [*order, self._end], strict=True):
             self._next[left] = right
             self._previous[right] = left
+        self._return_rank = self._rank[count:]
 
     def from_state(self, state: State) -> bool:
         """Walk from one initial state; True when every determinate operation was placed."""
@@ -158,14 +159,14 @@ class _Search:
         alternatives = self._candidates(at, indeterminate)
         went_on = False
         while alternatives is not None:
-            step = self._first_new(alternatives, low, bits, indeterminate)
+            step = self._first_new(alternatives, low, bits, indeterminate, at)
             if step is not None:
-                placed, after, key = step
+                placed, key = step
                 frames.append(_Frame(placed, low, bits, indeterminate, at, alternatives))
                 self._lift(placed)
                 self.path.append(placed)
                 low, bits, indeterminate, at = key
-                alternatives = self._candidates(after, indeterminate)
+                alternatives = self._candidates(at, indeterminate)
                 went_on = True
             elif not frames:
                 return False
@@ -185,33 +186,33 @@ class _Search:
         if self.on_dead_end is not None:
             self.on_dead_end([self.operations[i].index for i in self.path])
 
-    def _candidates(self, state: int, indeterminate: int) -> list[tuple[int, int]] | None:
-        """List (operation, state after it) of what may come next, the best one last.
+    def _candidates(self, state: int, indeterminate: int) -> list[int] | None:
+        """List the operations that may come next, the best one last; most are never tried.
 
         None when no determinate operation is left.
         """
-        # The innermost loop of the search: names are looked up once, and a step only when new.
+        # The innermost loop of the search: names are looked up once, and only operations without
+        # effect are stepped here.
         count, following, steps = len(self.operations), self._next, self._steps
         open_ended, pure = self._indeterminate, self._pure
         entry = following[self._head]
-        found: list[tuple[int, int]] = []
+        found: list[int] = []
         while entry < count:
-            is_open = open_ended[entry]
-            if not is_open or self._is_first(entry, indeterminate):
+            if pure[entry] and not open_ended[entry]:
                 after = steps[entry].get(state)
                 if after is None:
                     after = self._step(entry, state)
-                if after == state and pure[entry] and not is_open:
-                    return [(entry, after)]
-                if after >= 0 and not (is_open and after == state):
-                    found.append((entry, after))
+                if after == state:
+                    return [entry]
+            if not open_ended[entry] or self._is_first(entry, indeterminate):
+                found.append(entry)
             entry = following[entry]
         if entry == self._end:
             return None
         if self._rank[entry] > self.furthest:
             self._note_furthest(entry, state)
         if len(found) > 1:
-            found.sort(key=self._return_rank, reverse=True)
+            found.sort(key=self._return_rank.__getitem__, reverse=True)
         return found
 
     def _is_first(self, entry: int, indeterminate: int) -> bool:
@@ -219,22 +220,26 @@ class _Search:
         alike = self._alike_before[entry]
         return alike < 0 or bool(indeterminate >> self._bit[alike] & 1)
 
-    def _return_rank(self, candidate: tuple[int, int]) -> int:
-        return self._rank[len(self.operations) + candidate[0]]
-
     def _note_furthest(self, entry: int, state: int) -> None:
         self.furthest = self._rank[entry]
         self.blocked = entry - len(self.operations)
         self.blocked_state = state
 
     def _first_new(
-        self, alternatives: list[tuple[int, int]], low: int, bits: int, indeterminate: int
-    ) -> tuple[int, int, tuple[int, int, int, int]] | None:
-        """Take alternatives until one leads to a configuration not seen before."""
+        self, alternatives: list[int], low: int, bits: int, indeterminate: int, state: int
+    ) -> tuple[int, tuple[int, int, int, int]] | None:
+        """Take alternatives until one is legal and leads to a configuration not seen before."""
         while alternatives:
-            placed, after = alternatives.pop()
+            placed = alternatives.pop()
+            after = self._steps[placed].get(state)
+            if after is None:
+                after = self._step(placed, state)
+            if after < 0:
+                continue
             key_low, key_bits, key_indeterminate = low, bits, indeterminate
             if self._indeterminate[placed]:
+                if after == state:
+                    continue
                 key_indeterminate |= 1 << self._bit[placed]
             else:
                 key_bits |= 1 << (self._bit[placed] - low)
@@ -244,7 +249,7 @@ class _Search:
             key = (key_low, key_bits, key_indeterminate, after)
             if key not in self._memo:
                 self._remember(key)
-                return placed, after, key
+                return placed, key
         return None
 
     def _remember(self, key: tuple[int, int, int, int]) -> None:
