@@ -202,8 +202,9 @@ class NetnsProvider:
             program = str(Path(keeper.__file__))
             self._run_folder.mkdir(parents=True, exist_ok=True)
             with self._output().open("ab") as output:
+                # Slave: what another run unmounts is not kept mounted here, and its daemon ends.
                 self._keeper = await asyncio.create_subprocess_exec(
-                    *("unshare", *user, "--net", "--mount", "--"),
+                    *("unshare", *user, "--net", "--mount", "--propagation", "slave", "--"),
                     *(sys.executable, "-I", "-S", program, str(theirs.fileno())),
                     env={**os.environ, **labels(self.run_id, support=True)},
                     stdin=asyncio.subprocess.DEVNULL,
