@@ -104,7 +104,10 @@ def test_a_judgement_that_cannot_be_stored_is_no_verdict(tmp_path, monkeypatch, 
     if name == "history.parquet":
         monkeypatch.setattr("results.judge.pipeline.write_tables", _no_tables)
     refuse = unwritable(name)
-    modules = ("files", "judged", "pipeline", "junit", "report", "store")
+    modules = (
+        *("store.files", "store.run_store", "judge.check_results", "judge.pipeline"),
+        *("report.junit", "report.page"),
+    )
     for module in [import_module(f"results.{name}") for name in modules]:  # all, then patch any
         monkeypatch.setattr(module, "write_atomically", refuse, raising=False)
     checked = kraftprobe("check", store.folder)
