@@ -117,7 +117,7 @@ def test_a_null_outside_of_any_event_is_refused_and_ends_no_process(tmp_path, pl
     assert "HistoryError" in done.stderr.splitlines()[-1]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=mutated(EDN, lines(), lines("time")), independent=st.booleans())
 def test_a_history_is_read_alike_both_ways_or_refused(folder, data, independent):
     path = folder / "history"

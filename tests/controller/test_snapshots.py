@@ -188,7 +188,7 @@ def fitting(state, drawn):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(before=st.lists(records(), max_size=40), after=st.lists(records(), max_size=15))
 def test_a_snapshot_and_the_rest_of_the_log_are_a_replay_from_scratch(before, after):
     scratch = committed_state()

@@ -266,6 +266,7 @@ def check_epochs(node):
                 assert known.setdefault(epoch, state[name]) == state[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ROLES)
 def test_whatever_requests_arrive_a_node_lives_on_and_keeps_its_epochs(role):
     @settings(max_examples=15, deadline=None)
@@ -323,7 +324,8 @@ def forged(response, changes, node):
     return dataclasses.replace(response, **{k: v for k, v in changes.items() if k in fields})
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
 @given(st.lists(leaders | errors | contents | pieces, min_size=1, max_size=6), st.integers(0, 9))
 def test_whatever_its_peers_answer_a_node_lives_on_and_keeps_its_log(forgeries, seed):
     world = World(seed=seed).start()

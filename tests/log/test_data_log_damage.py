@@ -71,7 +71,7 @@ def check(folder: Folder, batches: list[bytes], durable: int, *, start_may_shrin
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.booleans(),
     st.integers(0, 2**32),

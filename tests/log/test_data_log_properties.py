@@ -276,4 +276,4 @@ class DataLogMachine(RuleBasedStateMachine):
 
 
 TestDataLog = DataLogMachine.TestCase
-TestDataLog.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestDataLog.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

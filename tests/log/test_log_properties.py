@@ -154,4 +154,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLog = LogMachine.TestCase
-TestLog.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+TestLog.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

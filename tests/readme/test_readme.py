@@ -19,7 +19,7 @@ SHORTER = {
     "make check": " -o lint PYTEST=tests/test_values.py",
     "make test": " -o lint PYTEST=tests/test_values.py",
     "make run": " ARGS='--duration 25 --seed 3 --runs {folder}/made'",
-    ".venv/bin/kraftprobe run --mutant M15": " --campaign quick --duration 25 --seed 1",
+    ".venv/bin/kraftprobe run --mutant M15": " --campaign quick --faults partition --duration 12 --seed 1",
     ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 25",
     ".venv/bin/kraftprobe run --backend docker --campaign quick": " --duration 25 --seed 7",
     ".venv/bin/python -m benchmarks.sim": " --runs 1 --repeats 1 --seconds 20",

@@ -12,6 +12,7 @@ import json
 import random
 import zlib
 from bisect import bisect_right
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -447,6 +448,12 @@ def _write_trace(
     begin(0, 0)
     grid = {int(at * sim.scale * SECOND): at for at in (0.1, *range(1, 60, 3), *STARTS, 58.1)}
     answered = {time_ns for time_ns, _, _ in sim.answers}
+    own_answers: dict[int, list[str]] = defaultdict(list)
+    for at_ns, by, answer in sim.answers:
+        if by == node:
+            own_answers[at_ns].append(answer)
+    before = max((at_ns for at_ns in answered if at_ns < down_ns), default=0)
+    held_before_the_kill = bisect_right(times, before)
     for time_ns in sorted({*grid, *answered}):
         second = grid.get(time_ns, time_ns / sim.scale / SECOND)
         if sim.killed and node == "n1" and 10 <= second < 16:
@@ -482,7 +489,7 @@ def _write_trace(
         if leader == node:
             counted = dict.fromkeys(voters, held)
             if 10 <= second < 16:
-                counted["1"] = bisect_right(times, max(t for t in answered if t < down_ns))
+                counted["1"] = held_before_the_kill
             role = {"role": "leader", "replicas": counted}
         else:
             asked = {"leader_id": int(leader[1:]), "asked_id": int(leader[1:])}
@@ -491,7 +498,7 @@ def _write_trace(
         if leader == node and claimed != epoch:
             claimed = epoch
             say("claim", epoch=epoch, offset=held - 1)
-        for answer in (a for at, by, a in sim.answers if (at, by) == (time_ns, node)):
+        for answer in own_answers.get(time_ns, ()):
             place: dict[str, Any] = {"epoch": epoch, "offset": held - 1}
             more = (
                 {"high_watermark": held} if answer == "ack" else {"confirmed": True, "query": True}

@@ -25,6 +25,7 @@ def runs(tmp_path_factory):
     return {name: unpack(name, tmp_path_factory.mktemp("runs") / name) for name in RAP}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alteration", "name"), list(cases()))
 def test_judging_and_the_gate_give_an_altered_run_the_verdict_that_it_deserves(
     runs, tmp_path, alteration, name

@@ -94,14 +94,14 @@ CHANGES = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(changes=st.lists(CHANGES, min_size=1, max_size=2))
 def test_a_good_run_never_fails_whatever_is_cut_or_flipped(good, changes):
     results = judged(good, lambda store: [change(store) for change in changes])
     assert status_of(results) is not Status.FAIL, results.checks
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(changes=st.lists(CHANGES, min_size=1, max_size=2))
 def test_a_bad_run_never_passes_whatever_is_cut_or_flipped(bad, changes):
     results = judged(bad, lambda store: [change(store) for change in changes])
