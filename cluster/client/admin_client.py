@@ -65,7 +65,7 @@ BROKER_RESOURCE: Final = i8(4)
 CLIENT_METRICS_RESOURCE: Final = i8(16)
 CLUSTER_RESOURCE: Final = (BROKER_RESOURCE, "")
 """The cluster-wide default of all brokers, which holds the register keys."""
-TOPICS_A_REQUEST: Final = 100
+TOPICS_A_REQUEST: Final = 80
 """Whose configurations are described at a time: an answer is bounded (`describe.MAX_DESCRIBED`)."""
 
 AlterOperation = Literal["set", "delete", "append", "subtract"]

@@ -67,7 +67,7 @@ Described = tuple[
 ]
 """Names all keys of a resource; and shows one, None where the resource does not have it."""
 
-MAX_DESCRIBED: Final = 5_000
+MAX_DESCRIBED: Final = 3_000
 """How many configurations an answer holds before the next resource is refused.
 
 An answer is made and encoded in one piece; all configurations of 20,000 topics, which 120 kB can
