@@ -24,14 +24,11 @@ from harness.plan.plan import Plan
 from harness.run.final_reads import Cells, FinalReads, read_all
 from harness.run.generators import (
     At,
-    BackOff,
     Clients,
-    EachWorker,
     Generator,
     Nemesis,
     Of,
     Phases,
-    Rate,
     Spaced,
     TimeLimit,
     Together,
@@ -43,6 +40,7 @@ from harness.run.generators.base import NEMESIS
 from harness.run.interpreter import HarnessError, Interpreter
 from harness.run.nemesis import NemesisClient, RunView
 from harness.run.observer import Observer, describing
+from harness.run.process_clients import ProcessClient, client_stream
 from harness.run.recorder import Recorder
 from harness.run.scripted_clients import STRAND_WORKERS, ScriptedClient, ScriptedClients
 from harness.run.strands.player import Player
@@ -50,14 +48,9 @@ from harness.run.strands.progress import LoopTimers
 from harness.run.trace_tail import Followed, TraceTail
 from nemeses import drive
 from nemeses.base import Injection
-from workloads.base import ClientContext, Completion, Op, Role, WorkloadClient
+from workloads.base import Role, WorkloadClient
 from workloads.leader import LeaderTracker
-from workloads.target import LEADS_NOT
 
-BACK_OFF_S = 0.1
-"""Pause of a worker after a node refused because it does not lead; then it asks another node."""
-PINNED_BACK_OFF_S = 0.25
-"""The same pause for a worker that is pinned to a node and asks it again."""
 HUNG_AFTER = 5
 """Time-outs of an operation after which a client that has not returned is replaced ..."""
 HUNG_AFTER_MIN_S = 10.0
@@ -150,7 +143,7 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
         run.recorder.note("phase", {"name": "faults"})
         if cast.script is not None:
             cast.script.player.begin()
-        clients = cast.script.clients if cast.script is not None else client_stream(run.plan)
+        clients = cast.script.clients if cast.script is not None else stream_of(run.plan)
         await cast.interpreter.run(main_phase(run.plan, cast.nemesis, clients))
         if cast.script is None and cast.nemesis.lacking():
             await cast.interpreter.run(later_phase(run.plan, cast.nemesis, clients))
@@ -172,20 +165,6 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
         reads = await read_all(run.backend, cast.client, cast.observer, cells, FINAL_BOUND_S)
     run.recorder.note(FINAL_READS, reads.value())
     return reads
-
-
-def client_stream(plan: Plan) -> Generator:
-    """Make what clients do at the plan's rate, without an end."""
-
-    def stream(worker: Worker) -> Generator:
-        assert isinstance(worker, int), "only clients have streams"
-        random = Random(f"{plan.seed}/operations/{worker}")
-        role = role_of(plan, worker)
-        delay_s = BACK_OFF_S if role is Role.MIXED else PINNED_BACK_OFF_S
-        operations = plan.make_workload().operations(worker, random, role)
-        return BackOff(delay_s, LEADS_NOT, Of(operations))
-
-    return Rate(plan.rate_per_s, EachWorker(stream), Random(f"{plan.seed}/rate"))
 
 
 def main_phase(plan: Plan, nemesis: NemesisClient, clients: Generator) -> Generator:
@@ -248,29 +227,16 @@ def _cast(run: Run) -> _Cast:
                 process,
                 script.player.op_ended,
             )
-        network = backend.client_network()
-        inner = plan.make_workload().client(
-            ClientContext(
-                client=Client(
-                    network,
-                    run.clock,
-                    plan.operation_timeout_ms,
-                    indefinite=plan.kind.indefinite,
-                ),
-                endpoint=backend.endpoint,
-                nodes_at=plan.nodes_at,
-                leader=tracker,
-                worker=worker,
-                process=process,
-                pinned_to=pinned_to(plan, worker),
-                timeout_ms=plan.operation_timeout_ms,
-                cell=plan.kind.cell,
-                reads_at=plan.kind.reads_at,
-                reads_lag=plan.kind.reads_lag,
-                connect=backend.connect,
-            )
+        return ProcessClient(
+            plan,
+            plan.make_workload(),
+            backend,
+            run.clock,
+            tracker,
+            worker,
+            process,
+            pinned_to(plan, worker),
         )
-        return _Connected(inner, network)
 
     workers = plan.concurrency + (0 if script is None else STRAND_WORKERS)
     bound_s = max(HUNG_AFTER_MIN_S, HUNG_AFTER * plan.operation_timeout_ms / 1000.0)
@@ -317,21 +283,9 @@ async def _followed(script: _Script | None) -> AsyncIterator[None]:
         await script.player.close()
 
 
-class _Connected:
-    """A process's client together with the connections that it alone uses."""
-
-    def __init__(self, inner: WorkloadClient, network: ClientNetwork) -> None:
-        self._inner = inner
-        self._network = network
-
-    def invoke(self, op: Op) -> Coroutine[Any, Any, Completion]:
-        return self._inner.invoke(op)
-
-    async def close(self) -> None:
-        try:
-            await self._inner.close()
-        finally:
-            self._network.close()
+def stream_of(plan: Plan) -> Generator:
+    """Make what clients do at the plan's rate, without an end."""
+    return client_stream(plan, plan.make_workload, lambda worker: role_of(plan, worker))
 
 
 def pinned_to(plan: Plan, worker: int) -> str | None:

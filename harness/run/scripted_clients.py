@@ -9,26 +9,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from random import Random
 
 from checkers.history import Event, EventType
-from cluster.backends.base import Backend, ClientNetwork
-from cluster.client.admin_client import Client
+from cluster.backends.base import Backend
 from cluster.node.ports import Clock
 from cluster.values import valueclass
 from harness.plan.plan import Plan
 from harness.plan.strands import ScriptedOp
-from harness.run.generators import BackOff, EachWorker, Of, Rate, TimeLimit
-from harness.run.generators.base import NEMESIS, Answer, Context, Done, Next, Wait, Worker
-from workloads.base import ClientContext, Completion, Op, Role, Workload, WorkloadClient
+from harness.run.generators import TimeLimit
+from harness.run.generators.base import NEMESIS, Answer, Context, Done, Next, Wait
+from harness.run.process_clients import ProcessClient, client_stream
+from workloads.base import Completion, Op, Role, Workload
 from workloads.leader import LeaderTracker
-from workloads.target import LEADS_NOT
 
 STRAND_WORKERS = 4
 """Workers for the operations of strands; further operations wait for a free worker."""
 _NS = 1_000_000
-_BACK_OFF_S = 0.1
-_PINNED_BACK_OFF_S = 0.25
 _CERTAIN = 10**9
 """An epoch above every real one: nothing that the tracker learns replaces the aim."""
 
@@ -99,18 +95,12 @@ def _by_worker(plan: Plan) -> dict[int, deque[ScriptedOp]]:
 
 
 def _stream(plan: Plan, workload: Workload) -> TimeLimit:
-    def of_worker(worker: Worker) -> BackOff:
-        assert isinstance(worker, int), "only clients have streams"
-        pinned = pinned_to(plan, worker) is not None
-        role = Role.MIXED
-        if pinned:
-            role = Role.READER if worker % 2 == 0 else Role.WRITER
-        random = Random(f"{plan.seed}/operations/{worker}")
-        back_off_s = _PINNED_BACK_OFF_S if pinned else _BACK_OFF_S
-        return BackOff(back_off_s, LEADS_NOT, Of(workload.operations(worker, random, role)))
+    def role_of(worker: int) -> Role:
+        if pinned_to(plan, worker) is None:
+            return Role.MIXED
+        return Role.READER if worker % 2 == 0 else Role.WRITER
 
-    rate = Rate(plan.rate_per_s, EachWorker(of_worker), Random(f"{plan.seed}/rate"))
-    return TimeLimit(plan.duration_s, rate)
+    return TimeLimit(plan.duration_s, client_stream(plan, lambda: workload, role_of))
 
 
 def pinned_to(plan: Plan, worker: int) -> str | None:
@@ -135,26 +125,10 @@ class ScriptedClient:
         ended: Callable[[str, EventType], None],
     ) -> None:
         self._believed = believed
-        self._nodes = backend.nodes
         self._own = LeaderTracker(backend.nodes)
-        self._network: ClientNetwork = backend.client_network()
         self._ended = ended
-        timeout_ms = plan.operation_timeout_ms
-        context = ClientContext(
-            client=Client(self._network, clock, timeout_ms, indefinite=plan.kind.indefinite),
-            endpoint=backend.endpoint,
-            nodes_at=plan.nodes_at,
-            leader=self._own,
-            worker=worker,
-            process=process,
-            pinned_to=pinned_to(plan, worker),
-            timeout_ms=timeout_ms,
-            cell=plan.kind.cell,
-            reads_at=plan.kind.reads_at,
-            reads_lag=plan.kind.reads_lag,
-            connect=backend.connect,
-        )
-        self._inner: WorkloadClient = workload.client(context)
+        pin = pinned_to(plan, worker)
+        self._inner = ProcessClient(plan, workload, backend, clock, self._own, worker, process, pin)
 
     async def invoke(self, op: Op) -> Completion:
         """Perform an operation at the node that it is aimed at, or at the supposed leader."""
@@ -170,7 +144,4 @@ class ScriptedClient:
 
     async def close(self) -> None:
         """End its connections."""
-        try:
-            await self._inner.close()
-        finally:
-            self._network.close()
+        await self._inner.close()

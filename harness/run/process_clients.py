@@ -1,0 +1,83 @@
+"""The stream of operations of a plan's clients, and the client of each process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from cluster.backends.base import Backend
+from cluster.client.admin_client import Client
+from cluster.node.ports import Clock
+from harness.plan.plan import Plan
+from harness.run.generators import BackOff, EachWorker, Of, Rate
+from harness.run.generators.base import Worker
+from workloads.base import ClientContext, Completion, Op, Role, Workload
+from workloads.leader import LeaderTracker
+from workloads.target import LEADS_NOT
+
+BACK_OFF_S = 0.1
+"""Pause of a worker after a node refused because it does not lead; then it asks another node."""
+PINNED_BACK_OFF_S = 0.25
+"""The same pause for a worker that is pinned to a node and asks it again."""
+
+
+def client_stream(
+    plan: Plan, make_workload: Callable[[], Workload], role_of: Callable[[int], Role]
+) -> Rate:
+    """Make what clients do at the plan's rate, without an end."""
+
+    def of_worker(worker: Worker) -> BackOff:
+        assert isinstance(worker, int), "only clients have streams"
+        random = Random(f"{plan.seed}/operations/{worker}")
+        role = role_of(worker)
+        delay_s = BACK_OFF_S if role is Role.MIXED else PINNED_BACK_OFF_S
+        return BackOff(delay_s, LEADS_NOT, Of(make_workload().operations(worker, random, role)))
+
+    return Rate(plan.rate_per_s, EachWorker(of_worker), Random(f"{plan.seed}/rate"))
+
+
+class ProcessClient:
+    """A process's client together with the connections that it alone uses."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        workload: Workload,
+        backend: Backend,
+        clock: Clock,
+        leader: LeaderTracker,
+        worker: int,
+        process: int,
+        pinned_to: str | None,
+    ) -> None:
+        """`leader` supposes which node an operation goes to unless the worker is pinned."""
+        self._network = backend.client_network()
+        timeout_ms = plan.operation_timeout_ms
+        self._inner = workload.client(
+            ClientContext(
+                client=Client(self._network, clock, timeout_ms, indefinite=plan.kind.indefinite),
+                endpoint=backend.endpoint,
+                nodes_at=plan.nodes_at,
+                leader=leader,
+                worker=worker,
+                process=process,
+                pinned_to=pinned_to,
+                timeout_ms=timeout_ms,
+                cell=plan.kind.cell,
+                reads_at=plan.kind.reads_at,
+                reads_lag=plan.kind.reads_lag,
+                connect=backend.connect,
+            )
+        )
+
+    def invoke(self, op: Op) -> Coroutine[Any, Any, Completion]:
+        """See `workloads.base.WorkloadClient`."""
+        return self._inner.invoke(op)
+
+    async def close(self) -> None:
+        """End its connections."""
+        try:
+            await self._inner.close()
+        finally:
+            self._network.close()
