@@ -59,9 +59,12 @@ def test_clocks_and_limits_bite_and_heal(tmp_path: Path):
         await bites_and_heals(view, "clock-skew", targets="all", max_ms=600_000)
         await bites_and_heals(view, "clock-drift", targets="node:n2", rate=2.0)
         await bites_and_heals(view, "clock-strobe", targets="node:n3")
-        # A node without descriptors ends itself if it has a file to write, as it has at its start.
-        log = tmp_path / "nodes" / "n1" / "stdout.log"
+        # A node without descriptors ends itself if it has a file to write, as it has at its start
+        # and, for the first time, five seconds later.
+        folder = tmp_path / "nodes" / "n1"
+        log = folder / "stdout.log"
         await eventually(lambda: "the broker is unfenced" in log.read_text())
+        await eventually(lambda: any(folder.rglob("replication-offset-checkpoint")))
         limit = await bites_and_heals(view, "limit", targets="node:n1")
         detail = limit.detail["nodes"]["n1"]
         assert (detail["now"], detail["room"]) == (16, 0)
