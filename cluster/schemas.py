@@ -74,7 +74,7 @@ class Schema(Generic[T]):
             known = self._at(at[:-1]).get("properties", {})
             return _join(place + at[:-1], unknown("key", str(at[-1])[:_SHOWN_MAX], known))
         if kind == "string_unicode":
-            return _join(place + at, f"{shown(given)} is not Unicode")
+            return _join(place + at, f"{render(given)} is not Unicode")
         if kind == "value_error":
             return _join(place + at, str(error["ctx"]["error"]))
         if kind == "missing" and isinstance(at[-1], str):
@@ -84,11 +84,11 @@ class Schema(Generic[T]):
         said = self._at(at)
         choices = [said["const"]] if "const" in said else said.get("enum")
         if choices and at:
-            name = given[:_SHOWN_MAX] if isinstance(given, str) else shown(given)
+            name = given[:_SHOWN_MAX] if isinstance(given, str) else render(given)
             line = unknown(str(at[-1]), name, map(str, choices))
             return _join(place + at[:-1], line)
         where = where_of(place + at) or "a document"
-        return f"{where} must be {_describe_allowed(said)}, not {shown(given)}"
+        return f"{where} must be {_describe_allowed(said)}, not {render(given)}"
 
     def _at(self, place: Place) -> dict[str, Any]:
         """Return the JSON schema of a place."""
@@ -128,7 +128,7 @@ def where_of(place: Place) -> str:
     return text.strip()
 
 
-def shown(value: object) -> str:
+def render(value: object) -> str:
     """Return a value for a message, cut to a line."""
     try:
         text = ascii(value)

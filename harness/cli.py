@@ -29,7 +29,7 @@ from harness.errors import (
 )
 from harness.signals.interrupt import signals_interrupt
 from harness.terminal import colours
-from harness.terminal.output import EXIT_UNREAD, Output, UnreadError, current, guarded
+from harness.terminal.output import EXIT_UNREAD, Output, UnreadError, current, guard
 
 _COMMANDS = {
     "campaign": ("listing:campaign", "Print a named campaign: a plan in TOML."),
@@ -105,11 +105,11 @@ class _Commands(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         kwargs["standalone_mode"] = False
         warnings.formatwarning = _as_a_line
-        with guarded() as output, signals_interrupt():
+        with guard() as output, signals_interrupt():
             try:
                 ended = super().main(*args, **kwargs)
                 code = ended if isinstance(ended, int) else 0
-                if reason := output.unreported():
+                if reason := output.stdout_problem():
                     click.echo(f"kraftprobe: stdout could not be written: {reason}", err=True)
             except UnreadError:
                 code = EXIT_UNREAD
@@ -161,4 +161,4 @@ def _report_of(error: BaseException) -> tuple[int, *tuple[str, ...]]:
 @click.version_option(package_name="kraftprobe", prog_name="kraftprobe")
 def main() -> None:
     """Put a KRaft metadata quorum through faults and prove whether it kept its promises."""
-    click.get_current_context().color = colours.wanted()
+    click.get_current_context().color = colours.wants_colour()

@@ -143,13 +143,13 @@ def others(view: View, injection: Injection) -> list[Injection]:
     return [other for other in view.active if other.key is not injection.key]
 
 
-def refused(fault: str, parameters: Parameters, reason: str, **detail: Any) -> Injection:
+def refusal(fault: str, parameters: Parameters, reason: str, **detail: Any) -> Injection:
     """Report an injection that was not applied, and why."""
     found = {"reason": reason, **detail}
     return Injection(fault, dict(parameters), (), verified=False, detail=found)
 
 
-def measured(
+def add_measurement(
     injection: Injection, found: Mapping[str, Any], reasons: Sequence[str] = ()
 ) -> Injection:
     """Add to an injection what was measured, and why that does not verify it, if anything."""
@@ -169,8 +169,8 @@ __all__ = [
     "Probe",
     "Refusal",
     "View",
+    "add_measurement",
     "before_acting",
-    "measured",
     "others",
-    "refused",
+    "refusal",
 ]

@@ -37,7 +37,7 @@ from nemeses.base import (
     Refusal,
     View,
     others,
-    refused,
+    refusal,
 )
 from nemeses.disks.io_faults import DiskError, DiskFull, DiskSlow, DiskStall
 from nemeses.disks.wipe import DiskWipe
@@ -92,22 +92,22 @@ async def _apply(view: View, name: str, parameters: Parameters) -> tuple[Injecti
     """Apply a fault; returns the injection, and whether it is known what it did."""
     hung = _out_of_time.setdefault(view.backend, {})
     if name in hung:
-        return refused(name, parameters, f"it is not tried again: {hung[name]}"), True
+        return refusal(name, parameters, f"it is not tried again: {hung[name]}"), True
     try:
         fault = fault_named(name)
     except (ParameterError, ExtensionError) as error:
-        return refused(name, parameters, _reason(error)), True
+        return refusal(name, parameters, _reason(error)), True
     try:
-        injection = _checked(await _call(view, fault.inject(view, parameters)))
-    except Refusal as refusal:
-        return refused(name, parameters, str(refusal)), True
+        injection = _check_injection(await _call(view, fault.inject(view, parameters)))
+    except Refusal as error:
+        return refusal(name, parameters, str(error)), True
     except ParameterError as error:
-        return refused(name, parameters, _reason(error)), True
+        return refusal(name, parameters, _reason(error)), True
     except Exception as error:  # noqa: BLE001  (whatever a fault meets belongs in the history)
         reason = _reason(error, "its injection")
         if isinstance(error, OutOfTimeError):
             hung[name] = reason
-        injection = refused(name, parameters, f"{reason}, perhaps after it acted")
+        injection = refusal(name, parameters, f"{reason}, perhaps after it acted")
         nodes = view.backend.nodes
         every_link = tuple(permutations(nodes, 2))
         return replace(injection, targets=nodes, links=every_link, applied=True), False
@@ -186,7 +186,7 @@ async def start_ended(view: View) -> tuple[Injection, ...]:
         except Exception as error:  # noqa: BLE001  (as in `inject`)
             failed.append(f"{node} may have ended: {_reason(error)}")
         found.append(node)
-    return _swept(found, failed)
+    return _sweep_report(found, failed)
 
 
 async def _sweep(view: View) -> tuple[Injection, ...]:
@@ -207,7 +207,7 @@ async def _sweep(view: View) -> tuple[Injection, ...]:
         nodes = ",".join(sorted({node for link in cut for node in link}))
         await undo(nodes, "links were cut", backend.restore_links(cut))
     shaping = backend.abilities().shaping
-    if shaping is not None and (shaped := sorted(shaping.shaped())):
+    if shaping is not None and (shaped := sorted(shaping.shapes())):
         nodes = ",".join(sorted({node for link in shaped for node in link}))
         perfect = dict.fromkeys(shaped, LinkShape())
         await undo(nodes, "links were shaped", shaping.shape(perfect))
@@ -226,10 +226,10 @@ async def _sweep(view: View) -> tuple[Injection, ...]:
             and not is_damaged(view, node)
         ):
             await undo(node, "was dead", backend.start(node))
-    return _swept(found, failed)
+    return _sweep_report(found, failed)
 
 
-def _swept(found: Sequence[str], failed: Sequence[str]) -> tuple[Injection, ...]:
+def _sweep_report(found: Sequence[str], failed: Sequence[str]) -> tuple[Injection, ...]:
     if not found:
         return ()
     detail = {"found": list(found)} | ({"reason": "; ".join(failed)} if failed else {})
@@ -248,7 +248,7 @@ async def _measure(
     `key` is what is not called again when it runs out of time, and `what` names it.
     """
     try:
-        found = _checked(await _call(view, act(view, injection)))
+        found = _check_injection(await _call(view, act(view, injection)))
     except Exception as error:  # noqa: BLE001  (as in `inject`)
         reason = _reason(error, what)
         if isinstance(error, OutOfTimeError):
@@ -264,7 +264,7 @@ async def _call(view: View, work: Awaitable[T]) -> T:
     return await (doing if view.bound_s is None else do_at_once(doing, view.bound_s))
 
 
-def _checked(answer: object) -> Injection:
+def _check_injection(answer: object) -> Injection:
     """Refuse what is no Injection: a fault of a package may answer anything. Raises TypeError."""
     if not isinstance(answer, Injection):
         raise TypeError(f"a fault answers with an Injection, not {answer!r}")

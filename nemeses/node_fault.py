@@ -1,7 +1,7 @@
 """The base of faults that act on single nodes: targets, legality, measuring, healing.
 
 A subclass says what happens to one node (`apply`), what is measured there while the fault bites
-(`bites`) and after it was undone (`undo`, `gone`). Each measurement goes into the history for
+(`bites`) and after it was undone (`undo`, `check_gone`). Each measurement goes into the history for
 each node, under `detail.nodes`.
 """
 
@@ -15,7 +15,7 @@ from cluster.backends.base import BackendError, NodeState
 from cluster.values import valueclass
 from nemeses.active_faults import applying, hit, keeper
 from nemeses.at_once import at_once
-from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refused
+from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refusal
 from nemeses.legality import refusals
 from nemeses.queries import until
 from nemeses.targets import check_keys, check_target, choose
@@ -80,11 +80,11 @@ class NodeFault:
             unable = {**await refusals(self.name, view.backend), **self._taken_nodes(view)}
             choice = await choose(view, parameters.get("targets", "random"), unable)
         if not choice.nodes:
-            return refused(self.name, parameters, choice.reason)
+            return refusal(self.name, parameters, choice.reason)
         taken = self._taken_nodes(view)  # another one may have been quicker than the choice
         reasons = [taken[node] for node in choice.nodes if node in taken]
         if reason := "; ".join(reasons) or self.too_much(view, choice.nodes):
-            return refused(self.name, parameters, reason)
+            return refusal(self.name, parameters, reason)
         with applying(view, self.name, choice.nodes):
             return await self._act(view, choice.nodes, parameters)
 
@@ -116,7 +116,7 @@ class NodeFault:
 
         async def undo(node: str) -> Seen:
             await self.undo(view, node, injection)
-            return await self.gone(view, node, injection)
+            return await self.check_gone(view, node, injection)
 
         seen = await on_each(injection.targets, undo)
         detail: dict[str, Any] = {"nodes": _details(seen), "chosen": injection.detail["chosen"]}
@@ -155,7 +155,7 @@ class NodeFault:
         """Undo what is left of it on one node; BackendError when that is not possible."""
         raise NotImplementedError
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure that nothing is left of it."""
         raise NotImplementedError
 
@@ -170,13 +170,13 @@ class NodeFault:
 async def on_each(nodes: Iterable[str], act: Act) -> dict[str, Seen]:
     """Act on all nodes at once; an error of the backend is reported as what is wrong there."""
 
-    async def guarded(node: str) -> tuple[str, Seen]:
+    async def guard(node: str) -> tuple[str, Seen]:
         try:
             return node, await act(node)
         except BackendError as error:
             return node, Seen(wrong=str(error))
 
-    return dict(await at_once(guarded(node) for node in nodes))
+    return dict(await at_once(guard(node) for node in nodes))
 
 
 async def start_if_dead(view: View, node: str, injection: Injection) -> None:
@@ -201,13 +201,13 @@ async def alive(view: View, node: str, injection: Injection) -> Seen:
 async def ended_itself(view: View, node: str, incarnation: int, timeout_s: float) -> bool:
     """Whether that life of the node ends unasked: by itself, and not by another fault's kill."""
 
-    async def noticed() -> bool | None:
+    async def notices() -> bool | None:
         deaths = view.backend.unexpected_deaths()
         return (
             any((death.node, death.incarnation) == (node, incarnation) for death in deaths) or None
         )
 
-    return await until(noticed, timeout_s) is True
+    return await until(notices, timeout_s) is True
 
 
 def number_of(

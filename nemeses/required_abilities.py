@@ -28,13 +28,13 @@ def lacking(view: View, ability: str) -> Probe:
 def _require(ability: str, find: Callable[[Abilities], T | None]) -> Callable[[View], T]:
     """Return a function that finds an ability; it raises BackendError where there is none."""
 
-    def required(view: View) -> T:
+    def find_or_raise(view: View) -> T:
         found = find(view.backend.abilities())
         if found is None:
             raise BackendError(lacking(view, ability).reason)
         return found
 
-    return required
+    return find_or_raise
 
 
 clocks_of = _require("clocks", lambda abilities: abilities.clocks)

@@ -132,10 +132,10 @@ class Shaping(Protocol):
     async def shape(self, links: Mapping[Link, LinkShape]) -> None:
         """Give these links a shape; the perfect one removes it.
 
-        Raises BackendError; where a link may have changed all the same, `shaped` has it.
+        Raises BackendError; where a link may have changed all the same, `shapes` has it.
         """
 
-    def shaped(self) -> Mapping[Link, LinkShape]:
+    def shapes(self) -> Mapping[Link, LinkShape]:
         """What is in force."""
 
     async def measure(self, link: Link) -> ShapeMeasure:
@@ -360,7 +360,7 @@ class Messages(Protocol):
         A type is the name of a class of `cluster.node.kraft.messages`. Returns the hold's name.
         """
 
-    async def held(self, name: str) -> int | None:
+    async def count_held(self, name: str) -> int | None:
         """Count the messages that a hold keeps; None when there is no such hold (any more)."""
 
     async def release(self, name: str, links: Sequence[Link] = (), *, deliver: bool = True) -> int:

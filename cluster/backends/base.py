@@ -121,7 +121,7 @@ class Backend(Protocol):
         Raises BackendError, after it has taken down what it had started.
         """
 
-    async def lost(self) -> str:
+    async def wait_until_lost(self) -> str:
         """Wait until the place itself is gone (an engine that died); one line that says what to do.
 
         For ever where a place cannot be lost while the harness lives.

@@ -81,19 +81,19 @@ def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[
     here = {process.run_id for processes in recorded.values() for process in processes}
     found: dict[ProcessIdentity, Leftover] = {}
 
-    def left(run: str, identity: ProcessIdentity, *, supports: bool, contained: bool) -> None:
+    def add(run: str, identity: ProcessIdentity, *, supports: bool, contained: bool) -> None:
         command = _command(identity.pid)
         found[identity] = Leftover(run, identity, command, supports, contained)
 
     for processes in recorded.values():
         for process in _recorded_nodes(processes, run_id):
             supports = ":" in process.role
-            left(process.run_id, process.identity, supports=supports, contained=False)
+            add(process.run_id, process.identity, supports=supports, contained=False)
     for seen in _labelled_processes():
         if runs is not None and seen.run_id not in here and not seen.run_id.startswith(TRIAL):
             continue
         if seen.run_id == run_id or (run_id is None and _is_dead(seen.harness)):
-            left(
+            add(
                 seen.run_id,
                 seen.identity,
                 supports=seen.supports,

@@ -26,7 +26,7 @@ from cluster.mutants import (
 from cluster.mutants.mutations import Mutant, Patch
 from cluster.names import unknown
 
-__all__ = ["MUTANTS", "Mutant", "Patch", "UnknownMutantError", "applied", "apply", "find"]
+__all__ = ["MUTANTS", "Mutant", "Patch", "UnknownMutantError", "apply", "apply_mutant", "find"]
 
 
 class UnknownMutantError(ValueError):
@@ -50,7 +50,7 @@ def apply(mutant_id: str) -> Mutant:
 
 
 @contextmanager
-def applied(mutant_id: str) -> Iterator[Mutant]:
+def apply_mutant(mutant_id: str) -> Iterator[Mutant]:
     """Make all nodes of this process faulty for a while."""
     mutant = find(mutant_id)
     before = [patch.owner.__dict__[patch.name] for patch in mutant.patches]

@@ -19,7 +19,7 @@ from cluster.names import unknown
 from cluster.node.security.connecting import ClientSecurity
 from cluster.node.security.jaas import Credentials
 from cluster.node.security.settings import MECHANISMS, PLAIN, SCRAM_SHA_512, SecurityProtocol
-from cluster.schemas import Schema, Text, shown
+from cluster.schemas import Schema, Text, render
 from cluster.systems.authority import Authority
 from cluster.systems.base import Placement
 from cluster.values import valueclass
@@ -41,7 +41,7 @@ def _protocol(name: object) -> object:
     if isinstance(name, SecurityProtocol):
         return name
     if name not in SecurityProtocol.__members__:
-        raise ValueError(unknown("protocol", shown(name).strip("'"), SecurityProtocol.__members__))
+        raise ValueError(unknown("protocol", render(name).strip("'"), SecurityProtocol.__members__))
     return SecurityProtocol[str(name)]
 
 

@@ -30,7 +30,7 @@ def fetch(version: str, repository: str | None, shown: Shown) -> int:
     What has arrived is not fetched again: an interrupted fetch goes on where it was.
     """
     steps = Steps(Console(stderr=True, quiet=shown is not Shown.LINES))
-    with steps.shown(at_once=True):
+    with steps.show(at_once=True):
         home = str(kafka_fetch.fetch(version, repository, steps.step))
     answer(shown, {"version": version, "home": home}, [home], [home])
     return 0

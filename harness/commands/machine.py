@@ -22,7 +22,7 @@ from cluster.backends.registry import BACKENDS
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
 from cluster.backends.trials import abandoned_trials, remove_trial
 from harness.commands.options import Command, json_option, runs_option, shown_options
-from harness.doctor.examination import examine, explained, shortcomings, tables
+from harness.doctor.examination import examine, explain, shortcomings, tables
 from harness.errors import EXIT_USAGE
 from harness.terminal.answers import Shown, answer, print_document
 from harness.terminal.steps import Steps
@@ -49,7 +49,7 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
         print_document(found.to_json())
     else:
         for what, probe in found.machine.items():
-            click.echo(f"{'yes' if probe.possible else 'NO '}  {what}: {explained(probe)}")
+            click.echo(f"{'yes' if probe.possible else 'NO '}  {what}: {explain(probe)}")
         console = Console(soft_wrap=True)
         for table in tables(found):
             console.print()

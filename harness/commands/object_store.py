@@ -27,7 +27,7 @@ def exported_runs(uri: str, wanted: Filter) -> tuple[places.Place, list[places.E
     Raises StoreError.
     """
     place = places.place_of(uri)
-    found, lines = places.exported(place, wanted)
+    found, lines = places.read_export(place, wanted)
     for line in lines:
         click.echo(f"kraftprobe: {line}; left out", err=True)
     return place, found

@@ -15,7 +15,7 @@ _QUIET = dt.timedelta(minutes=10)
 """A harness writes more often, whatever its run does."""
 
 
-def chosen(
+def choose(
     entries: Sequence[Entry], days: float | None, keep: int | None, now: dt.datetime
 ) -> list[Entry]:
     """Choose by age, and leave the newest of each campaign. What has no date is never too old."""

@@ -175,11 +175,11 @@ def prune(
     Which ones must be said: by age, by number to keep, or by any of the filters. Asks before it
     removes anything; where nobody can be asked, --yes is needed.
     """
-    from harness.commands.prune import chosen, removals  # noqa: PLC0415  (imports backends)
+    from harness.commands.prune import choose, removals  # noqa: PLC0415  (imports backends)
 
     if days is None and keep is None and not any(wanted.values()):
         raise UsageError("say which runs: --older-than, --keep or a filter such as --verdict")
-    entries = chosen(_list_entries(runs, wanted), days, keep, dt.datetime.now(dt.UTC))
+    entries = choose(_list_entries(runs, wanted), days, keep, dt.datetime.now(dt.UTC))
     found, refused = removals(entries, dt.datetime.now(dt.UTC))
     if not as_json:
         for removal in found:

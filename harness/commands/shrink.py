@@ -12,7 +12,7 @@ import click
 
 from harness.campaigns import error_origin, read_document
 from harness.commands.options import Command, shown_options
-from harness.commands.sim import simulated
+from harness.commands.sim import simulated_plan
 from harness.errors import UsageError
 from harness.full_disk import full_disk_of
 from harness.plan.plan import Plan
@@ -60,7 +60,7 @@ def shrink(file: Path, out: Path | None, limit_s: float, shown: Shown) -> int:
     Ctrl-C stops shrinking and keeps the smallest plan so far.
     """
     with error_origin(file):
-        plan = simulated(read_document(file))
+        plan = simulated_plan(read_document(file))
     wanted = run_plan(plan).property
     if wanted is None:
         raise UsageError(f"{file}: this plan violates nothing; there is nothing to shrink")

@@ -111,7 +111,7 @@ def sim(
     if campaign is not None:
         length = {} if duration_s is None else {"duration_s": duration_s}
         with error_origin(campaign, _ORIGINS if length else {}):
-            single = simulated({**load(campaign), **length}, chosen)
+            single = simulated_plan({**load(campaign), **length}, chosen)
     else:
         assert seed is not None, "one of the three is given"
         single = draw(seed, mutant=chosen, duration_ms=duration_ms)
@@ -137,7 +137,7 @@ def replay(file: Path, out: Path | None, shown: Shown) -> int:
     not violate.
     """
     with error_origin(file):
-        plan = simulated(read_document(file))
+        plan = simulated_plan(read_document(file))
     if out is not None:
         return _run_stored(plan, out, shown)
     found = _recorded_violation(read_document(file))
@@ -273,7 +273,7 @@ def _mutant(name: str | None) -> str | None:
         raise UsageError(str(error)) from error
 
 
-def simulated(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
+def simulated_plan(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
     """Make a plan of a document, with backend `sim`. Raises PlanError."""
     return in_simulation({"seed": random.randrange(_SEED_MAX), **document}, mutant)
 

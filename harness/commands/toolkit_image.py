@@ -46,7 +46,7 @@ def ensure_toolkit_image(client: docker.DockerClient, host: str, say: image.Say)
     packages = with_requirements([NAME])
     del packages[NAME]
     packages.pop("porcupine-py", None)  # its sources are copied as ours
-    wanted = image.pinned(packages)
+    wanted = image.pin(packages)
     files = dict(_files())
     contents = hashlib.sha256(f"{host}\0{wanted}\0".encode() + _DOCKERFILE.read_bytes())
     for path, (data, _) in files.items():  # templates, campaigns and scripts as well as sources

@@ -99,17 +99,17 @@ def shortcomings(found: Examination) -> Iterator[str]:
     """Yield one line for each reason why something does not work, with its remedy."""
     for name, tried in found.backends.items():
         if not tried.backend.possible:
-            yield f"backend {name}: {explained(tried.backend)}"
+            yield f"backend {name}: {explain(tried.backend)}"
             continue
         by_reason: dict[str, list[str]] = {}
         for what, probe in {**tried.abilities, **tried.faults}.items():
             if not probe.possible:
-                by_reason.setdefault(explained(probe), []).append(what)
+                by_reason.setdefault(explain(probe), []).append(what)
         for reason, what_all in by_reason.items():
             yield f"backend {name}: {', '.join(what_all)}: {reason}"
 
 
-def explained(probe: Probe) -> str:
+def explain(probe: Probe) -> str:
     """Render reason and remedy."""
     remedy = f" (remedy: {probe.remedy})" if probe.remedy else ""
     return (probe.reason or ("it works" if probe.possible else "its probe failed")) + remedy

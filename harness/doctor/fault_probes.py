@@ -134,7 +134,7 @@ def _ask(
             of_abilities[ability.value] = await _bound(backend.probe(ability))
         of_faults.update(await _probe_all(backend, plan, kinds, steps))
 
-    with steps.shown(at_once=plan.backend not in _QUICK):
+    with steps.show(at_once=plan.backend not in _QUICK):
         steps.step(f"probing {len(kinds)} faults on a throw-away cluster of backend {plan.backend}")
         _on_trial(plan, needs, act, steps)
     return Tried(Probe(possible=True), of_abilities, of_faults)

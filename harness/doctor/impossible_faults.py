@@ -17,7 +17,7 @@ from typing import Any
 from checkers.runs import exercised
 from cluster.backends.base import Probe
 from harness.errors import ImpossibleError, UsageError
-from harness.plan.plan import Plan, Skipped, from_document, planned
+from harness.plan.plan import Plan, Skipped, fault_kinds, from_document
 from harness.plan.strands import strand_to_json, without_faults
 from harness.plan.system_request import request_of
 from harness.terminal.steps import Steps
@@ -30,7 +30,7 @@ _ASKING = frozenset({"resign", "snapshot", "voters", "log-dir-loss", "log-dir-mo
 
 def asked_faults(plan: Plan) -> tuple[str, ...]:
     """List every kind of fault that a run of this plan would inject, in a fixed order."""
-    return tuple(dict.fromkeys((*plan.faults, *planned(plan))))
+    return tuple(dict.fromkeys((*plan.faults, *fault_kinds(plan))))
 
 
 def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:

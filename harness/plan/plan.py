@@ -58,7 +58,7 @@ from checkers.runs import exercised
 from cluster.backends.registry import BACKENDS, DOCKER, SIM
 from cluster.backends.sim.settings import SimSettings
 from cluster.names import unknown
-from cluster.schemas import Schema, Text, shown, where_of
+from cluster.schemas import Schema, Text, render, where_of
 from cluster.systems.base import Listener
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
@@ -269,7 +269,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
     if schedule == [] and "faults" not in document:
         raise PlanError("schedule: is empty; a plan that wants no fault says so: faults = []")
     if not isinstance(schedule, list | dict):
-        given = f"a list of entries or a table of options, not {shown(schedule)}"
+        given = f"a list of entries or a table of options, not {render(schedule)}"
         raise PlanError(f"schedule must be {given}")
     if "strands" in stated:
         raise PlanError("unknown key 'strands': strands are rows of schedule, with steps")
@@ -293,7 +293,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
     asked_for_none = document.get("without_faults", document.get("faults") == [])
     return replace(
         plan,
-        without_faults=asked_for_none and not planned(plan),
+        without_faults=asked_for_none and not fault_kinds(plan),
         inventory=_inventory(plan),
         expectations=expectations_of(plan),
         skipped=tuple({row.fault: row for row in plan.skipped}.values()),
@@ -312,7 +312,7 @@ def in_strands(plan: Plan) -> Plan:
     return replace(plan, schedule=(), strands=(*alone, *plan.strands))
 
 
-def planned(plan: Plan) -> tuple[str, ...]:
+def fault_kinds(plan: Plan) -> tuple[str, ...]:
     """Name the kinds of fault in a plan's schedule, in order."""
     steps = (step.kind for strand in plan.strands for step in strand.steps)
     kinds = [*(entry.fault for entry in plan.schedule), *filter(is_fault, steps)]
@@ -416,7 +416,7 @@ def _read_script(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -
             raise PlanError(f"system {plan.system} plays no strands of steps and single operations")
         if strands:
             plan = replace(plan, node_settings={**settings, **plan.node_settings})
-    present = planned(plan)
+    present = fault_kinds(plan)
     missing = [kind for kind in plan.faults if kind not in present]
     if asks_for_faults and missing:
         raise PlanError(f"faults: {missing[0]!r} is not in the schedule")

@@ -25,7 +25,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from cluster.names import unknown
-from cluster.schemas import Schema, Text, shown
+from cluster.schemas import Schema, Text, render
 from cluster.values import valueclass
 from harness.errors import PlanError
 from nemeses.links.link_names import ends_of
@@ -45,7 +45,7 @@ class Option:
 
 def _plain(value: object) -> object:
     if not isinstance(value, str | int | dict | None) or isinstance(value, bool):
-        raise ValueError(f"must be a string, a whole number or a table, not {shown(value)}")  # noqa: TRY004  (pydantic's)
+        raise ValueError(f"must be a string, a whole number or a table, not {render(value)}")  # noqa: TRY004  (pydantic's)
     return value
 
 

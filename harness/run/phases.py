@@ -335,7 +335,7 @@ async def _watched(observer: Observer, work: Coroutine[Any, Any, FinalReads]) ->
 async def _standing(backend: Backend) -> AsyncIterator[None]:
     """Cancel the block when the backend's place (a container, a host) is lost: BackendError."""
     loop = asyncio.get_running_loop()
-    lost = asyncio.ensure_future(backend.lost())
+    lost = asyncio.ensure_future(backend.wait_until_lost())
 
     def break_off(_: asyncio.Future[str]) -> None:
         scope.reschedule(loop.time())

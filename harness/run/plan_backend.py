@@ -17,7 +17,7 @@ from checkers.evidence import WORLD_CLOCK
 from cluster.backends.base import Backend
 from cluster.backends.registry import BACKENDS, SIM, BackendRequest
 from cluster.backends.terms import Need
-from cluster.mutants import applied
+from cluster.mutants import apply_mutant
 from cluster.node.ports import Clock
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.trace import clock_name
@@ -123,5 +123,5 @@ def _simulation(plan: Plan, run_folder: Path) -> Iterator[Place]:
 
     with contextlib.ExitStack() as stack:
         if plan.mutant is not None:
-            stack.enter_context(applied(plan.mutant))
+            stack.enter_context(apply_mutant(plan.mutant))
         yield Place(backend, lambda: backend.clock, lambda: Watch(backend.world), WORLD_CLOCK, run)

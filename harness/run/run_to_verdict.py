@@ -39,10 +39,10 @@ from harness.run.live_figures import LiveFigures
 from harness.run.phases import Run, conduct
 from harness.run.plan_backend import place_of
 from harness.run.recorder import Recorder
-from harness.signals.blocked_loop import unblocked
+from harness.signals.blocked_loop import raise_in_blocked_loop
 from harness.terminal.answers import Shown
 from results.judge.engine import Engine
-from results.report.advice import starved
+from results.report.advice import describe_starvation
 from results.store.model import system_shown
 from results.store.run_store import RunStore
 
@@ -111,7 +111,7 @@ def _perform(request: Request, store: RunStore) -> int:
 
 def starvation() -> str:
     """Say that processors of this machine were scarce in the last minute; empty if not."""
-    return starved(os.getloadavg()[0], os.cpu_count() or 1)
+    return describe_starvation(os.getloadavg()[0], os.cpu_count() or 1)
 
 
 def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
@@ -223,7 +223,7 @@ async def _own_delays(recorder: Recorder, plan: Plan) -> AsyncIterator[None]:
     delays = OwnDelays(recorder)
     watch = asyncio.ensure_future(delays.watch())
     try:
-        async with unblocked():
+        async with raise_in_blocked_loop():
             yield
         delays.end()
     finally:

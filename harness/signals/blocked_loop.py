@@ -36,7 +36,7 @@ def hurry() -> None:
 
 
 @contextlib.asynccontextmanager
-async def unblocked() -> AsyncIterator[None]:
+async def raise_in_blocked_loop() -> AsyncIterator[None]:
     """Raise BlockedError in what blocks the loop while the body runs; in the main thread only."""
     turns, turns_at_alarm, turned_s = 0, -1, time.monotonic()
 

@@ -50,16 +50,16 @@ async def _supervise(work: Coroutine[Any, Any, T], on_signal: Callable[[int], No
         if not signals:
             stop()
 
-    def asked(number: int) -> None:
+    def note_signal(number: int) -> None:
         loop.call_soon_threadsafe(stop_once if number == signal.SIGHUP else stop)
         hurry()
 
-    def left() -> None:
+    def on_timeout() -> None:
         loop.call_soon_threadsafe(stop_once)
 
     # Not `loop.add_signal_handler`: its removal restores the default action first, and a signal in
     # that moment would kill the process.
-    with _handlers(asked, *_signals()), output.current().needed(left):
+    with _handlers(note_signal, *_signals()), output.current().stop_when_unread(on_timeout):
         await asyncio.wait([task])
     if signals:
         if not task.cancelled():
@@ -115,10 +115,10 @@ def _lost_ones_strike_again() -> Iterator[None]:
 def interruptible() -> Iterator[None]:
     """As `signals_interrupt`; a reader that closes the output acts like a signal."""
 
-    def left() -> NoReturn:
+    def leave() -> NoReturn:
         raise KeyboardInterrupt
 
-    with signals_interrupt(), output.current().needed(left):
+    with signals_interrupt(), output.current().stop_when_unread(leave):
         yield
 
 
@@ -131,7 +131,7 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
     """
     signals = 0
 
-    def asked(number: int) -> None:
+    def on_signal(number: int) -> None:
         nonlocal signals
         if signals and number == signal.SIGHUP:
             return
@@ -140,10 +140,10 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
             raise KeyboardInterrupt
         stop()
 
-    def left() -> None:
-        asked(signal.SIGHUP)
+    def on_timeout() -> None:
+        on_signal(signal.SIGHUP)
 
-    with _handlers(asked, *_signals()), output.current().needed(left):
+    with _handlers(on_signal, *_signals()), output.current().stop_when_unread(on_timeout):
         yield
     if signals:
         raise KeyboardInterrupt

@@ -99,7 +99,7 @@ def play(
     """
     with contextlib.ExitStack() as stack:
         if plan.mutant is not None:
-            stack.enter_context(mutants.applied(plan.mutant))
+            stack.enter_context(mutants.apply_mutant(plan.mutant))
         stack.enter_context(_few_collections())
         return _Run(plan, journal, events, run_folder, brief=brief, wanted=wanted).play()
 

@@ -16,7 +16,7 @@ from results.report.narration import (
     fault_text,
     node_line,
     operation_text,
-    shortened,
+    shorten,
 )
 
 _LINES_MAX = 60
@@ -26,7 +26,7 @@ def story_of(played: Played, violation: Violation | None) -> list[str]:
     """Render the story, a numbered line for each event."""
     end_ms = violation.at_ms if violation is not None and violation.at_ms else float("inf")
     lines = [*_acts(played), *_clients(played), *_nodes(played)]
-    kept = shortened([line for line in lines if line.at_ns <= end_ms * 1e6], _LINES_MAX)
+    kept = shorten([line for line in lines if line.at_ns <= end_ms * 1e6], _LINES_MAX)
     texts = [f"{line.at_ns / 1e9:9.4f} s  {line.text}" for line in kept]
     tail = [] if violation is None else [f"VIOLATED {violation.property}: {violation.explanation}"]
     return [

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def wanted() -> bool | None:
+def wants_colour() -> bool | None:
     """Return whether click may colour; None: where the stream is a terminal."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown"):
         return False

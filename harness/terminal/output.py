@@ -8,7 +8,8 @@ first failure a stream drops its output, and the command decides what the failur
 - by default the command ends at once and silently with exit code 141, like a program that SIGPIPE
   ends;
 - a command whose effect or exit code matters more than its output runs to its end (`finish`);
-- a command with running nodes or hours of work is asked to stop, as by SIGTERM (`needed`).
+- a command with running nodes or hours of work is asked to stop, as by SIGTERM
+  (`stop_when_unread`).
 
 A stream that fails for another reason than a closed pipe (a full disk, a closed terminal) stops no
 command; a failure of stdout is reported on stderr.
@@ -43,7 +44,7 @@ class _Guard:
             try:
                 return int(self._stream.write(data))
             except (OSError, ValueError) as error:
-                self._output.failed(self._name, self._stream, error)
+                self._output.note_failure(self._name, self._stream, error)
         return len(data)
 
     def flush(self) -> None:
@@ -52,7 +53,7 @@ class _Guard:
             try:
                 self._stream.flush()
             except (OSError, ValueError) as error:
-                self._output.failed(self._name, self._stream, error)
+                self._output.note_failure(self._name, self._stream, error)
 
     @property
     def buffer(self) -> _Guard:
@@ -77,7 +78,7 @@ class Output:
         self._goes_on = True
 
     @contextlib.contextmanager
-    def needed(self, stop: Callable[[], None]) -> Iterator[None]:
+    def stop_when_unread(self, stop: Callable[[], None]) -> Iterator[None]:
         """Call `stop` once, maybe from another thread, when a reader closes or has closed it."""
         before, self._on_leaving = self._on_leaving, stop
         try:
@@ -87,7 +88,7 @@ class Output:
         finally:
             self._on_leaving = before
 
-    def failed(self, name: str, stream: Any, error: Exception) -> None:
+    def note_failure(self, name: str, stream: Any, error: Exception) -> None:
         """Record that a stream failed: its output is dropped from now on."""
         left_before = any(_has_left(earlier) for earlier in self.failures.values())
         self.failures[name] = error
@@ -102,7 +103,7 @@ class Output:
         elif name == "stdout":
             raise OSError(getattr(error, "errno", None), _reason(error), f"<{name}>") from error
 
-    def unreported(self) -> str | None:
+    def stdout_problem(self) -> str | None:
         """Return why stdout could not be written; None if it could, or its reader closed it."""
         error = self.failures.get("stdout")
         if error is None or _has_left(error):
@@ -119,7 +120,7 @@ def current() -> Output:
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[Output]:
+def guard() -> Iterator[Output]:
     """Guard stdout and stderr of this process."""
     global _current  # noqa: PLW0603  (as are the two streams)
     _open_descriptors()

@@ -29,7 +29,7 @@ class Steps:
         self._printed_s = 0.0
 
     @contextmanager
-    def shown(self, *, at_once: bool) -> Iterator[None]:
+    def show(self, *, at_once: bool) -> Iterator[None]:
         """Show the steps of the block; a terminal's status line disappears at its end.
 
         `at_once`: print the first step, too, since the block will take seconds.

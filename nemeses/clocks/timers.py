@@ -56,7 +56,7 @@ class TimerRate(NodeFault):
         """Let it run with its host's own clock again."""
         await timers_of(view).set(node, 1.0)
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
         """Measure that it does."""
         return await _measure(view, node, 1.0)
 

@@ -60,7 +60,7 @@ class ClockFault(NodeFault):
         """Show the true time again."""
         await clocks_of(view).set(node, ClockSetting())
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
         """Measure that it does."""
         return await _reads(view, node, 0.0, 0.0, {})
 

@@ -114,7 +114,7 @@ class DamageFault(NodeFault):
         await disks_of(view).restore(node)
         await start_if_dead(view, node, injection)
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it lives."""
         return await alive(view, node, injection)
 

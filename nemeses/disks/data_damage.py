@@ -68,9 +68,9 @@ class DataDamage(DamageFault):
         else:
             await super().undo(view, node, injection)
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it lives, and that no damaged batch is left in a partition."""
-        lives = await super().gone(view, node, injection)
+        lives = await super().check_gone(view, node, injection)
         damage = injection.detail["nodes"].get(node, {}).get("damage")
         if injection.parameters.get("file", LOG) != PARTITION or damage is None or lives.wrong:
             return lives

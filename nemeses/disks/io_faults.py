@@ -81,7 +81,7 @@ class DiskFaultOf(NodeFault):
         if self.restarts:
             await start_if_dead(view, node, injection)
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure that a write and an fsync come back, unless another fault is still there."""
         faults = [other.fault for other in others(view, injection) if node in other.targets]
         measure = await disks_of(view).measure(node, WELL_MS / 1000)

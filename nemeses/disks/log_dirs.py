@@ -77,10 +77,10 @@ class LogDirLoss(NodeFault):
         if "directory" not in detail:
             return Seen(detail)  # it was not taken away, as was noted
 
-        async def noticed() -> bool | None:
+        async def notices() -> bool | None:
             return True if await _offline(view, node) else None
 
-        if await until(noticed, NOTICED_S):
+        if await until(notices, NOTICED_S):
             return Seen({**detail, "offline": True})
         state = await view.backend.state(node)
         if (
@@ -102,7 +102,7 @@ class LogDirLoss(NodeFault):
             await view.backend.kill(node)
         await start_if_dead(view, node, injection)
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
         """Wait until the broker says that it has all directories."""
 
         async def whole() -> bool | None:
@@ -160,11 +160,11 @@ class LogDirMove(NodeFault):
         detail = dict(injection.detail["nodes"].get(node, {}))
         replica = (chosen["topic"], chosen["partition"])
 
-        async def arrived() -> bool | None:
+        async def arrives() -> bool | None:
             found = [row for row in await _replicas(view, node) if row[:2] == replica]
             return True if found == [(*replica, chosen["to"], False)] else None
 
-        if "incarnation" not in detail or await until(arrived, MOVED_S):
+        if "incarnation" not in detail or await until(arrives, MOVED_S):
             return Seen(detail)
         state, now = await view.backend.state(node), view.backend.incarnation(node)
         if state is not NodeState.RUNNING or now != detail["incarnation"]:
@@ -175,7 +175,7 @@ class LogDirMove(NodeFault):
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Leave it there."""
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
         """Nothing is left to measure: a move that has not ended goes on by itself."""
         return Seen()
 

@@ -63,7 +63,7 @@ class PowerLoss(NodeFault):
         """Start it."""
         await start_if_dead(view, node, injection)
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it lives."""
         return await alive(view, node, injection)
 

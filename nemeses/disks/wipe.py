@@ -177,9 +177,9 @@ class DiskWipe(DamageFault):
             if await until(back, CHANGE_TIMEOUT_S) is None:
                 raise BackendError(f"no leader reports {node} as a voter again")
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
         """Check that it lives, and note its directory id."""
-        seen = await super().gone(view, node, injection)
+        seen = await super().check_gone(view, node, injection)
         lost = injection.detail["chosen"][node].get(LOST)
         found = await leading(view) if lost is not None else None
         if lost is None or found is None:

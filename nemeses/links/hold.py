@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from cluster.backends.base import Link, Probe
 from cluster.names import unknown
-from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refused
+from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refusal
 from nemeses.links.link_names import links_of
 from nemeses.required_abilities import lacking, messages_of
 from nemeses.targets import check_keys
@@ -72,7 +72,7 @@ class Hold:
         self.check(parameters, nodes)
         messages = view.backend.abilities().messages
         if messages is None:
-            return refused(self.name, parameters, lacking(view, "messages").reason)
+            return refusal(self.name, parameters, lacking(view, "messages").reason)
         named = links_of(self.name, parameters.get("links", ""), nodes)
         links = named or tuple((a, b) for a in nodes for b in nodes if a != b)
         types = [kind for kind in parameters.get("types", "").split(",") if kind]
@@ -91,7 +91,7 @@ class Hold:
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """See `Fault.verify`: the hold is in force, whether or not a message came yet."""
-        held = await messages_of(view).held(injection.detail["hold"])
+        held = await messages_of(view).count_held(injection.detail["hold"])
         if held is None:
             detail = {**injection.detail, "reason": "nothing is held"}
             return replace(injection, verified=False, detail=detail)
@@ -103,7 +103,7 @@ class Hold:
         messages, hold = messages_of(view), injection.detail["hold"]
         count = await messages.release(hold, deliver=deliver)
         detail = {"hold": hold, "delivered" if deliver else "dropped": count}
-        over = await messages.held(hold) is None
+        over = await messages.count_held(hold) is None
         if not over:
             detail["reason"] = "messages are held still"
         return replace(injection, verified=over, detail=detail)

@@ -24,10 +24,10 @@ from nemeses.base import (
     ParameterError,
     Parameters,
     View,
+    add_measurement,
     before_acting,
-    measured,
     others,
-    refused,
+    refusal,
 )
 from nemeses.links import grudges
 from nemeses.links.link_names import links_of
@@ -129,7 +129,7 @@ class Partition:
         with before_acting():
             cut = await _choose(view, parameters)
         if not cut.links:
-            return refused(self.name, parameters, cut.reason)
+            return refusal(self.name, parameters, cut.reason)
         links = tuple(sorted(cut.links))
         detail: dict[str, Any] = {"cut": _names(links)}
         try:
@@ -163,7 +163,7 @@ class Partition:
         reasons += [f"{name} is open" for name in _names(set(injection.links) - cut)]
         if set(injection.links) <= set(unmeasured):
             reasons.append("no cut link could be measured, as its nodes do not run")
-        return measured(injection, detail, reasons)
+        return add_measurement(injection, detail, reasons)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """Restore the links that no other active partition cuts, and measure that they work."""
@@ -186,7 +186,7 @@ class Partition:
         }
         reasons = [f"nothing passes {name} after the heal" for name in _names(broken)]
         reasons += [f"{name} is still cut" for name in _names(still_cut)]
-        return measured(replace(injection, detail={}), detail, reasons)
+        return add_measurement(replace(injection, detail={}), detail, reasons)
 
 
 async def _choose(view: View, parameters: Parameters) -> _Cut:

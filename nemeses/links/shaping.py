@@ -24,10 +24,10 @@ from nemeses.base import (
     Parameters,
     Refusal,
     View,
+    add_measurement,
     before_acting,
-    measured,
     others,
-    refused,
+    refusal,
 )
 from nemeses.targets import check_keys, check_target, choose
 
@@ -102,11 +102,11 @@ class LinkFault:
         self.check(parameters, backend.nodes)
         shaping = backend.abilities().shaping
         if shaping is None:
-            return refused(self.name, parameters, _why_not(backend))
+            return refusal(self.name, parameters, _why_not(backend))
         with before_acting():
             choice = await choose(view, parameters.get("targets", "random"), {})
         if not choice.nodes:
-            return refused(self.name, parameters, choice.reason)
+            return refusal(self.name, parameters, choice.reason)
         direction = parameters.get("direction", "both")
         links = _links(backend.nodes, choice.nodes, direction)
         injection = Injection(
@@ -122,11 +122,11 @@ class LinkFault:
             link: combine([self.shape(parameters), *_others(view, injection, link)])
             for link in links
         }
-        before = shaping.shaped()
+        before = shaping.shapes()
         try:
             await shaping.shape(shapes)
         except BackendError as error:
-            if shaping.shaped() == before:  # what a host refused is remembered (`Shaping.shape`)
+            if shaping.shapes() == before:  # what a host refused is remembered (`Shaping.shape`)
                 raise Refusal(str(error)) from error
             injection = replace(injection, detail={**injection.detail, "error": str(error)})
         return injection
@@ -136,7 +136,7 @@ class LinkFault:
         sample = _sample(view, injection.links, MEASURED_LINKS_MAX)
         seen, wrong = await _verify(view.backend, sample)
         error = injection.detail.get("error")
-        return measured(injection, {"measured": seen}, [error, *wrong] if error else wrong)
+        return add_measurement(injection, {"measured": seen}, [error, *wrong] if error else wrong)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """Give the links what the other faults in force leave them, and measure that.
@@ -157,7 +157,7 @@ class LinkFault:
         detail = {"before_heal": before, "after_heal": after} | (
             {"ended_early": gone} if gone else {}
         )
-        return measured(injection, detail, left)
+        return add_measurement(injection, detail, left)
 
 
 class Loss(LinkFault):
@@ -272,7 +272,7 @@ async def _verify(backend: Backend, links: Sequence[Link]) -> tuple[dict[str, An
     shaping = _shaping(backend)
     if not links:
         return {}, ["no link could be measured, as all are cut"]
-    shaped = shaping.shaped()
+    shaped = shaping.shapes()
     measures = await at_once([shaping.measure(link) for link in links])
     seen = dict(zip(links, measures, strict=True))
     wrong = [
@@ -292,7 +292,7 @@ async def _until_healed(
     shaping, loop = _shaping(backend), asyncio.get_running_loop()
     deadline_s = loop.time() + _HEALED_TIMEOUT_S
     while True:
-        shaped = shaping.shaped()
+        shaped = shaping.shapes()
         measures = await at_once([shaping.measure(link) for link in was])
         seen = dict(zip(was, measures, strict=True))
         left = [

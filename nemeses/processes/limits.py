@@ -103,7 +103,7 @@ class Limit(NodeFault):
                 raise
         await start_if_dead(view, node, injection)
 
-    async def gone(self, view: View, node: str, injection: Injection) -> Seen:
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure that the kernel holds the process to another limit."""
         name, value = _requested_limit(injection.detail["chosen"][node])
         now = (await limits_of(view).measure(node, name)).soft

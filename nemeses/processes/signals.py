@@ -15,7 +15,7 @@ from cluster.backends.base import Ability, Backend, BackendError, NodeState, Pro
 from cluster.names import unknown
 from nemeses.active_faults import keeper
 from nemeses.at_once import at_once
-from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refused
+from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refusal
 from nemeses.legality import GRACEFUL_RESTART, refusals
 from nemeses.targets import check_keys, check_target, choose
 
@@ -55,14 +55,14 @@ class ProcessFault:
         """See `Fault.inject`."""
         self.check(parameters, view.backend.nodes)
         if reason := self.lacking(view, parameters):
-            return refused(self.name, parameters, reason)
+            return refusal(self.name, parameters, reason)
         backend = view.backend
         with before_acting():
             unable = await refusals(self.rule(parameters), backend)
             choice = await choose(view, parameters.get("targets", "random"), unable)
             before = {node: _name(await backend.process(node)) for node in choice.nodes}
         if not choice.nodes:
-            return refused(self.name, parameters, choice.reason)
+            return refusal(self.name, parameters, choice.reason)
         errors = await _for_each(choice.nodes, lambda node: self.apply(backend, node, parameters))
         detail = {"processes_before": before, **self.extra_detail(backend, parameters)}
         if errors:
@@ -284,14 +284,14 @@ class Restart(ProcessFault):
 async def _for_each(nodes: Iterable[str], act: Callable[[str], Awaitable[None]]) -> dict[str, str]:
     """Act on all nodes at once; returns what went wrong, by node."""
 
-    async def guarded(node: str) -> tuple[str, str] | None:
+    async def guard(node: str) -> tuple[str, str] | None:
         try:
             await act(node)
         except BackendError as error:
             return node, str(error)
         return None
 
-    results = await at_once(guarded(node) for node in nodes)
+    results = await at_once(guard(node) for node in nodes)
     return dict(result for result in results if result is not None)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from cluster.backends.base import NodeState, Probe
-from nemeses.base import Injection, Parameters, View, before_acting, refused
+from nemeses.base import Injection, Parameters, View, before_acting, refusal
 from nemeses.queries import describe, epoch_of, leading, until
 from nemeses.targets import check_keys, check_target, choose
 
@@ -56,16 +56,16 @@ class Resign:
         self.check(parameters, view.backend.nodes)
         requests = view.backend.abilities().requests
         if requests is None:
-            return refused(self.name, parameters, _unable(view).reason or "impossible here")
+            return refusal(self.name, parameters, _unable(view).reason or "impossible here")
         with before_acting():
             unable = await _not_running(view)
             choice = await choose(view, parameters.get("targets", "leader"), unable)
         if not choice.nodes:
-            return refused(self.name, parameters, choice.reason)
+            return refusal(self.name, parameters, choice.reason)
         asked = {node: await describe(view, node) for node in choice.nodes}
         epochs = {node: quorum.leader_epoch for node, quorum in asked.items() if quorum is not None}
         if not epochs:
-            return refused(self.name, parameters, f"{', '.join(choice.nodes)} does not lead")
+            return refusal(self.name, parameters, f"{', '.join(choice.nodes)} does not lead")
         detail = {"epoch_before": max(epochs.values())}
         with before_acting():  # nothing is left of a signal to the nodes before one that died
             for node in epochs:
@@ -95,11 +95,11 @@ class Resign:
         """
         before = injection.detail["epoch_before"]
 
-        async def led() -> str | None:
+        async def newer_leader() -> str | None:
             found = await leading(view)
             return found[0] if found is not None and found[1].leader_epoch > before else None
 
-        leader = await until(led, EFFECT_TIMEOUT_S)
+        leader = await until(newer_leader, EFFECT_TIMEOUT_S)
         detail = {key: value for key, value in injection.detail.items() if key != "reason"}
         detail["leader_after"] = leader
         if leader is None:
@@ -134,7 +134,7 @@ class Snapshot:
         self.check(parameters, view.backend.nodes)
         requests = view.backend.abilities().requests
         if requests is None:
-            return refused(self.name, parameters, _unable(view).reason or "impossible here")
+            return refusal(self.name, parameters, _unable(view).reason or "impossible here")
         with before_acting():  # as of `Resign.inject`
             unable = await _not_running(view)
             choice = await choose(view, parameters.get("targets", "random"), unable)
@@ -142,7 +142,7 @@ class Snapshot:
             for node in choice.nodes:
                 await requests.send(node, "snapshot")
         if not choice.nodes:
-            return refused(self.name, parameters, choice.reason)
+            return refusal(self.name, parameters, choice.reason)
         return Injection(
             self.name,
             dict(parameters),

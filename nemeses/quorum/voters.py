@@ -34,9 +34,9 @@ from nemeses.base import (
     ParameterError,
     Parameters,
     View,
+    add_measurement,
     before_acting,
-    measured,
-    refused,
+    refusal,
 )
 from nemeses.queries import leading, until
 from nemeses.quorum.membership import (
@@ -121,10 +121,10 @@ class Voters:
                     applied=True,
                 )
             if upgraded is None:
-                return refused(self.name, parameters, "kraft.version 1 was not finalized in time")
+                return refusal(self.name, parameters, "kraft.version 1 was not finalized in time")
             found = await leading(view)
             if found is None:
-                return refused(self.name, parameters, "no leader is known")
+                return refusal(self.name, parameters, "no leader is known")
             return await self._change(view, parameters, change, found[1])
 
     async def _change(
@@ -135,10 +135,10 @@ class Voters:
             unable = await _unable(view, voters, joins=change == "add")
             choice = await choose(view, parameters.get("targets", "random"), unable)
         if not choice.nodes:
-            return refused(self.name, parameters, choice.reason)
+            return refusal(self.name, parameters, choice.reason)
         node = choice.nodes[0]
         if change != "add" and (reason := _too_few(view, node, voters)):
-            return refused(self.name, parameters, reason)
+            return refusal(self.name, parameters, reason)
         before = voters.get(node_id(node))
         detail = {
             "voters_before": sorted(f"n{voter}" for voter in voters),
@@ -163,30 +163,30 @@ class Voters:
         )
         if change == "upgrade":
             reason = "" if committed else "kraft.version 1 was not finalized in time"
-            return measured(injection, {}, [reason] if reason else [])
+            return add_measurement(injection, {}, [reason] if reason else [])
         node, joins = injection.targets[0], change == "add"
         patience_s = CHANGE_TIMEOUT_S if committed else 0.0
         voters = await until(lambda: is_voter(view, node, wanted=joins), patience_s)
         if voters is None:
             reason = "it is no voter yet" if joins else "it is a voter still"
-            return measured(injection, {"voters_after": []}, [reason])
+            return add_measurement(injection, {"voters_after": []}, [reason])
         if change == "replace":
             with changing(view):
                 back = await until(lambda: _add(view, injection), CHANGE_TIMEOUT_S)
             if back is None:
-                return measured(injection, {"voters_after": voters}, [_NOT_AGAIN])
+                return add_measurement(injection, {"voters_after": voters}, [_NOT_AGAIN])
             voters = back
-        return measured(injection, {"voters_after": voters})
+        return add_measurement(injection, {"voters_after": voters})
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`: it is a voter (again); an upgrade is for good."""
         if injection.parameters.get("change") == "upgrade":
-            return measured(injection, {})
+            return add_measurement(injection, {})
         with changing(view):
             back = await until(lambda: _add(view, injection), CHANGE_TIMEOUT_S)
         if back is None:
-            return measured(injection, {"voters_healed": []}, [_NOT_AGAIN])
-        return measured(injection, {"voters_healed": back})
+            return add_measurement(injection, {"voters_healed": []}, [_NOT_AGAIN])
+        return add_measurement(injection, {"voters_healed": back})
 
 
 async def _unable(view: View, voters: Mapping[int, UUID], *, joins: bool) -> dict[str, str]:

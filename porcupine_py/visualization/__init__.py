@@ -23,7 +23,7 @@ from porcupine_py.model import Model
 from porcupine_py.visualization.drawing import draw_part
 from porcupine_py.visualization.scale import Scale
 from porcupine_py.visualization.steps import TEXT_MAX, Steps
-from porcupine_py.visualization.text import escaped
+from porcupine_py.visualization.text import escape
 
 __all__ = ["TEXT_MAX", "visualize", "visualize_path"]
 
@@ -56,7 +56,7 @@ def _page(model: Model[Any, Any, Any], info: LinearizationInfo) -> str:
     parts = {
         "@STYLE@": (assets / "page.css").read_text(encoding="utf-8"),
         "@SCRIPT@": (assets / "page.js").read_text(encoding="utf-8"),
-        "@SUMMARY@": escaped(_summary(info)),
+        "@SUMMARY@": escape(_summary(info)),
         "@PARTS@": "\n".join(drawings),
         "@DATA@": data,
     }

@@ -12,7 +12,7 @@ from porcupine_py.linearization import Annotation, PartInfo
 from porcupine_py.model import Model
 from porcupine_py.visualization.scale import Scale
 from porcupine_py.visualization.steps import Steps
-from porcupine_py.visualization.text import escaped
+from porcupine_py.visualization.text import escape
 
 _ROW_PX, _BAR_PX, _TOP_PX = 38, 28, 10
 _LINE_PX = 22
@@ -68,7 +68,7 @@ def draw_part(
         [
             f'<section class="part {state}" data-part="{number}">',
             f"<h2>Part {number + 1}: {word}</h2>",
-            f"<p>{escaped(_legend(steps))}</p>",
+            f"<p>{escape(_legend(steps))}</p>",
             '<div class="scroll">',
             f'<svg width="{scale.width:g}" height="{height}" role="img">',
             *pieces,
@@ -129,7 +129,7 @@ def _head(row: _Row, lane: int) -> str:
     name = row[1] if row[0] else f"client {row[1]}"
     return (
         f'<svg x="0" y="{_top(lane)}" width="90" height="{_BAR_PX}"><text x="4" y="14">'
-        f"{escaped(str(name))}</text></svg>"
+        f"{escape(str(name))}</text></svg>"
     )
 
 
@@ -186,11 +186,11 @@ def _bar(
     about: Iterable[str],
 ) -> str:
     left, right = scale.begin(bar.start), scale.end(bar.end)
-    title = "\n".join(escaped(line) for line in about if line)
+    title = "\n".join(escape(line) for line in about if line)
     return (
         f'<g class="{kind}" {attributes} style="{style}"><title>{title}</title>'
         f'<svg x="{left:g}" y="{_top(lane)}" width="{right - left:g}" height="{_BAR_PX}">'
-        f'<rect width="100%" height="100%" rx="4"/><text x="6" y="14">{escaped(text)}</text>'
+        f'<rect width="100%" height="100%" rx="4"/><text x="6" y="14">{escape(text)}</text>'
         "</svg></g>"
     )
 
@@ -226,16 +226,15 @@ def _table(steps: Steps, texts: Sequence[str]) -> str:
     if not steps.orders:
         return ""
     order = steps.orders[0]
-    rows = [f"<tr><td>0</td><td></td><td>{escaped(order.states[0])}</td></tr>"]
+    rows = [f"<tr><td>0</td><td></td><td>{escape(order.states[0])}</td></tr>"]
     rows += [
-        f"<tr><td>{i}</td><td>{escaped(texts[position])}</td><td>{escaped(state)}</td></tr>"
+        f"<tr><td>{i}</td><td>{escape(texts[position])}</td><td>{escape(state)}</td></tr>"
         for i, (position, state) in enumerate(
             zip(order.positions, order.states[1:], strict=True), start=1
         )
     ]
     rows += [
-        f'<tr class="refused"><td></td><td>{escaped(texts[position])}</td>'
-        "<td>refused here</td></tr>"
+        f'<tr class="refused"><td></td><td>{escape(texts[position])}</td><td>refused here</td></tr>'
         for position in order.refused
     ]
     head = "<tr><th>step</th><th>operation</th><th>state after it</th></tr>"

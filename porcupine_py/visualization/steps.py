@@ -12,7 +12,7 @@ from porcupine_py.linearization import PartInfo
 from porcupine_py.model import Model
 from porcupine_py.states import ModelError
 from porcupine_py.visualization.scale import Scale
-from porcupine_py.visualization.text import TEXT_MAX, shortened
+from porcupine_py.visualization.text import TEXT_MAX, shorten
 
 __all__ = ["TEXT_MAX", "Order", "Steps"]
 
@@ -35,7 +35,7 @@ class Order:
     def of(cls, positions: Sequence[int], part: PartInfo, model: Model[Any, Any, Any]) -> Order:
         """Replay an order. Raises ModelError when the model refuses it now."""
         state = model.init()
-        states = [shortened(model.state_text(state))]
+        states = [shorten(model.state_text(state))]
         for position in positions:
             legal, state = _step(model, state, part.operations[position])
             if not legal:
@@ -43,7 +43,7 @@ class Order:
                     f"the model refuses {model.operation_text(part.operations[position])!r:.200}, "
                     "which it accepted at this place when the history was checked"
                 )
-            states.append(shortened(model.state_text(state)))
+            states.append(shorten(model.state_text(state)))
         refused = [
             position
             for position in _next_ones(part, positions)

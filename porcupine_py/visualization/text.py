@@ -8,16 +8,16 @@ TEXT_MAX = 300
 """Characters of a text that the page shows."""
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return a text for HTML or SVG, in an element or a quoted attribute.
 
     Characters that no XML document may hold, and halves of surrogate pairs, which no encoding of
     Unicode can write, are shown as U+FFFD.
     """
-    return html.escape(shortened(text))
+    return html.escape(shorten(text))
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return at most TEXT_MAX characters, an ellipsis for the rest, that can be written."""
     if len(text) > TEXT_MAX:
         text = text[: TEXT_MAX - 1] + "\N{HORIZONTAL ELLIPSIS}"

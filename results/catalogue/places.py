@@ -117,7 +117,7 @@ def export(entry: Entry, place: Place) -> int:
     folder = f"{place.root}/{entry.store.name}"
     paths = {name: f"{folder}/{name}.parquet" for name in (_RUNS, *_TABLES)}
     filesystem = place.filesystem
-    with _one_line_errors(place), entry.store.locked():  # a judgement replaces the tables
+    with _one_line_errors(place), entry.store.lock():  # a judgement replaces the tables
         if isinstance(filesystem, pafs.LocalFileSystem):
             filesystem.create_dir(folder)
         for path in _there(filesystem, paths.values()):
@@ -145,7 +145,7 @@ def export(entry: Entry, place: Place) -> int:
     return sum(sizes.values())
 
 
-def exported(place: Place, wanted: Filter) -> tuple[list[Exported], list[str]]:
+def read_export(place: Place, wanted: Filter) -> tuple[list[Exported], list[str]]:
     """Return the runs that are there, and a line for each that is not there as a whole.
 
     Raises StoreError where the place cannot be read.

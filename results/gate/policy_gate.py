@@ -129,7 +129,7 @@ class GateDecision:
     @property
     def lines(self) -> tuple[str, ...]:
         """One for each run and each requirement, and the decision."""
-        repeated = self._repeated()
+        repeated = self._repeats()
         shown = [
             entry.line + (f" (the same run as {again}: counted once)" if again else "")
             for entry, again in zip(self.entries, repeated, strict=True)
@@ -150,9 +150,9 @@ class GateDecision:
             met = sum(found.status is Status.PASS for found in self.requirements)
             are = "requirement is" if len(self.requirements) == 1 else "requirements are"
             text += f", {met} of {len(self.requirements)} {are} met"
-        return text + self._tested()
+        return text + self._subject()
 
-    def _tested(self) -> str:
+    def _subject(self) -> str:
         """Say of which systems and builds the runs are; a faulty variant is nobody's release."""
         facts = (entry.facts for entry in self.entries)
         known = (found for found in facts if found is not None and found.mutant is None)
@@ -162,7 +162,7 @@ class GateDecision:
             shown.append(f"{len(builds) - _BUILDS_SHOWN} more")
         return f"; under test: {' and '.join(shown)}" if shown else ""
 
-    def _repeated(self) -> list[str]:
+    def _repeats(self) -> list[str]:
         """Name for each entry the run that it repeats; empty for the first of an identity."""
         seen: dict[str, str] = {}
         found = []
@@ -214,7 +214,7 @@ def _gate_run(store: RunStore, rules: Rules) -> GateEntry:
         history = store.tables(RunName("", store.folder.name))
         run = RunInput(history.events, history.operations, None)
         identity = content_of(history.events_table)
-        tried = _tried(run, plan)
+        tried = _count_tries(run, plan)
         signer, unsigned = None, ""
         if rules.signers is not None:
             signer, unsigned = signer_of(store.digests_path, rules.signers, "run")
@@ -283,7 +283,7 @@ def _how_much(plan: Mapping[str, Any], results: RunResults, tried: CheckResult) 
     )
 
 
-def _tried(run: RunInput, plan: Mapping[str, Any]) -> CheckResult:
+def _count_tries(run: RunInput, plan: Mapping[str, Any]) -> CheckResult:
     """Count in the journal how much was tried; and for how long clients acted."""
     spec = next((spec for spec in specs_of(plan) if spec.name == exercised.NAME), None)
     if spec is None:

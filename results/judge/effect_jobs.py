@@ -73,19 +73,19 @@ def effect_auditor(spark: Any, folder: Path) -> EffectAudit:
         groups, others = (files[name].num_row_groups for name in (OPERATIONS_FILE, RECORDS_FILE))
         buckets = max(1, groups)
 
-        def asked(group: int) -> pa.Table:
+        def operations_table(group: int) -> pa.Table:
             return operations_of(folder / OPERATIONS_FILE, group, buckets)
 
         def done(group: int) -> pa.Table:
             return effects_in(folder / RECORDS_FILE, group, buckets, workload, node)
 
         def judge(mine: pa.Table, theirs: pa.Table) -> pa.Table:
-            found = judged(workload, mine, theirs, end)
+            found = judge_bucket(workload, mine, theirs, end)
             return pa.table({"answer": [json.dumps(a) for a in found]}, schema=_ANSWERS)
 
         with one_line_errors():
             sides = (
-                _spread(spark, groups, asked, _OPERATIONS),
+                _spread(spark, groups, operations_table, _OPERATIONS),
                 _spread(spark, others, done, _EFFECTS),
             )
             mine, theirs = (side.groupBy("bucket") for side in sides)
@@ -118,7 +118,7 @@ def effects_in(path: Path, group: int, buckets: int, workload: str, node: str) -
     return _add_buckets(table, buckets)
 
 
-def judged(workload: str, operations: pa.Table, effects: pa.Table, end: int) -> list[Anomaly]:
+def judge_bucket(workload: str, operations: pa.Table, effects: pa.Table, end: int) -> list[Anomaly]:
     """Judge one bucket."""
     effects = effects.sort_by("offset")  # a shuffle keeps no order
     keys, values = (effects.column(name).to_pylist() for name in ("key", "value"))

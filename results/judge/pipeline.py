@@ -98,7 +98,7 @@ def judge(
     evidence, unplaced = _evidence_or_none(loaded, notes_of(history.events), extent, untrusted)
     if keep:
         records = records_table(name, {} if evidence is None else evidence.logs)
-        with store.locked():  # two judgements at a time must not mix what they store
+        with store.lock():  # two judgements at a time must not mix what they store
             write_tables(
                 store.parquet_path, history.events_table, history.operations_table, records
             )
@@ -131,7 +131,7 @@ def judge(
     results = replace(results, inputs=inputs, recording=recording, statistics=statistics)
     if not keep:
         return results
-    with store.locked():
+    with store.lock():
         write_certificates(store.certificates_path, proofs)
         store.write_results(results)
     return results

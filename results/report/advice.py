@@ -20,7 +20,7 @@ STARVED_LOAD = 2.0
 """Load average for each processor from which operations are likely to have waited for one."""
 
 
-def starved(load: float, processors: int) -> str:
+def describe_starvation(load: float, processors: int) -> str:
     """Say that processors of this machine were scarce in the last minute; empty if not."""
     if load < STARVED_LOAD * processors:
         return ""
@@ -55,7 +55,7 @@ def advice_of(checks: Sequence[CheckResult], notes: Sequence[Event] = ()) -> lis
 
 def _describe_note(note: Event) -> str:
     load, processors = _own(note, "load"), _own(note, "processors")
-    return "" if load is None or processors is None else starved(load, int(processors))
+    return "" if load is None or processors is None else describe_starvation(load, int(processors))
 
 
 def _own(note: Event, name: str) -> float | None:

@@ -43,7 +43,7 @@ class Line:
         return self.at_ns, self.order
 
 
-def joined(lines: Sequence[Line]) -> list[Line]:
+def join_frequent(lines: Sequence[Line]) -> list[Line]:
     """Return the lines in order, the frequent events of each node between two others as one."""
     found: list[Line] = []
     open_: dict[tuple[str | None, str], Line] = {}
@@ -70,16 +70,16 @@ def joined(lines: Sequence[Line]) -> list[Line]:
     return found
 
 
-def shortened(lines: Sequence[Line], most: int) -> list[Line]:
+def shorten(lines: Sequence[Line], most: int) -> list[Line]:
     """Cut a long story to so many lines: details first, then those behind the first ten.
 
     The last lines matter most: there the violation is.
     """
-    kept = joined(lines)
+    kept = join_frequent(lines)
     for detail in sorted({line.detail for line in lines}, reverse=True):
         if len(kept) <= most or not detail:
             break
-        kept = joined([line for line in lines if line.detail < detail])
+        kept = join_frequent([line for line in lines if line.detail < detail])
     if len(kept) <= most:
         return kept
     left_out = len(kept) - most + 1

@@ -35,7 +35,7 @@ from results.report.narration import (
     node_line,
     operation_text,
     partition_line,
-    shortened,
+    shorten,
 )
 
 LINES_MAX = 60
@@ -116,7 +116,7 @@ def story_of(
         *_violations(checks, focus),
     ]
     silent = set(() if evidence is None else evidence.nodes) - {event.node for _, event in placed}
-    steps = _steps(shortened(lines, LINES_MAX), placed, partition)
+    steps = _steps(shorten(lines, LINES_MAX), placed, partition)
     return Story(
         focus.check.checker,
         steps,

@@ -130,27 +130,27 @@ def _operations(
 ) -> pa.Table:
     done = ends >= 0
 
-    def begun(field: str) -> pa.ChunkedArray:
+    def begin_column(field: str) -> pa.ChunkedArray:
         return take_rows(events.column(field), begins)
 
-    def ended(field: str) -> pa.ChunkedArray:
+    def end_column(field: str) -> pa.ChunkedArray:
         return take_rows(events.column(field), ends, done)
 
-    node = pc.coalesce(ended("node").cast(pa.string()), begun("node").cast(pa.string()))
+    node = pc.coalesce(end_column("node").cast(pa.string()), begin_column("node").cast(pa.string()))
     kinds = pa.DictionaryArray.from_arrays(
         integers(columns.type.astype(np.int32)), texts([kind.value for kind in KINDS])
     )
     named = {
         **_names(name, len(columns)),
-        **{field: begun(field) for field in ("index", "process", "f", "key")},
-        **{field: ended(field) for field in ("error", "offset", "epoch")},
-        "input": begun("value"),
-        "output": ended("value"),
+        **{field: begin_column(field) for field in ("index", "process", "f", "key")},
+        **{field: end_column(field) for field in ("error", "offset", "epoch")},
+        "input": begin_column("value"),
+        "output": end_column("value"),
         "type": kinds,
         "invoke_ns": integers(columns.invoke_ns),
         "complete_ns": integers(columns.complete_ns),
         "node": node.dictionary_encode(),
-        "end_index": ended("index"),
+        "end_index": end_column("index"),
     }
     ordered = [named[field] for field in OPERATIONS_SCHEMA.names]
     return pa.Table.from_arrays(ordered, schema=OPERATIONS_SCHEMA)

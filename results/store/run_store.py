@@ -113,7 +113,7 @@ class RunStore:
 
         Called once, when no node runs and nothing is written any more. Raises StoreError, OSError.
         """
-        with self.locked():
+        with self.lock():
             chain = read_chain(self.digests_path)
             if chain.ended:
                 raise StoreError(f"{self.digests_path}: the run is recorded to its end already")
@@ -128,7 +128,7 @@ class RunStore:
         files without a record are recorded now, as found.
         """
         try:
-            with self.locked():
+            with self.lock():
                 chain = read_chain(self.digests_path)
                 if not chain.ended:
                     names = self._recorded_paths() - chain.files.keys()
@@ -159,7 +159,7 @@ class RunStore:
         }
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Be the only one that writes into the folder. Raises OSError."""
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -278,7 +278,7 @@ class RunStore:
 
     def record_pages(self) -> None:
         """Record the pages that show the judgement, which lie there now. Raises OSError."""
-        with self.locked():
+        with self.lock():
             try:
                 chain = read_chain(self.digests_path)
             except StoreError:  # the judgement said so

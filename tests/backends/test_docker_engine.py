@@ -107,11 +107,11 @@ def test_a_call_that_the_engine_does_not_live_through_names_it(quick: Path):
 
 def test_a_lost_engine_is_one_line_with_what_is_left_and_what_to_do(quick: Path, tmp_path: Path):
     run = tmp_path / "runs" / "campaign" / "r1"
-    line = asyncio.run(DockerProvider(run, "r1").lost())
+    line = asyncio.run(DockerProvider(run, "r1").wait_until_lost())
     assert line.startswith(f"the docker engine is gone: {quick}: No such file")
     assert f"kraftprobe cleanup --runs {tmp_path}/runs" in line
     assert line.endswith(f"kraftprobe check {run}")
-    assert "check" not in asyncio.run(DockerProvider(run, "trial-1").lost())
+    assert "check" not in asyncio.run(DockerProvider(run, "trial-1").wait_until_lost())
 
 
 def test_a_rootless_engine_is_refused():

@@ -95,13 +95,13 @@ def test_messages_behind_a_held_one_pass_and_it_is_delivered_on_its_connection()
         writer.write(VERSIONS + VOTE + FETCH)
         passed = response(0) + response(2)
         assert await reader.readexactly(len(passed)) == passed
-        assert await world.messages.held(name) == 1
+        assert await world.messages.count_held(name) == 1
         assert world.nodes["n2"].heard == [VERSIONS, FETCH]
         assert await world.messages.release(name) == 1
         assert await reader.readexactly(len(response(1))) == response(1)
         assert world.nodes["n2"].heard == [VERSIONS, FETCH, VOTE]
         assert world.nodes["n2"].connections == 1
-        assert await world.messages.held(name) is None
+        assert await world.messages.count_held(name) is None
         assert await world.messages.release(name) == 0
         writer.close()
 
@@ -160,7 +160,7 @@ def test_a_fetch_between_brokers_is_no_voters_fetch():
         name = await world.messages.hold([A_TO_B, B_TO_A], ["FetchRequest", "FetchResponse"])
         writer.write(FETCH)
         assert await reader.readexactly(len(response(2))) == response(2)
-        assert await world.messages.held(name) == 0
+        assert await world.messages.count_held(name) == 0
         writer.close()
 
     in_world(body)
@@ -194,7 +194,7 @@ def test_a_response_whose_connection_is_gone_is_lost():
         await eventually(lambda: world.messages._holds[name].held)
         writer.close()
         await eventually(lambda: not world.proxies.sieves[B_TO_A, "CONTROLLER"].streams)
-        assert await world.messages.held(name) == 1
+        assert await world.messages.count_held(name) == 1
         assert await world.messages.release(name) == 0
 
     in_world(body)
@@ -225,7 +225,7 @@ def test_a_hold_may_end_on_some_links_first():
         await eventually(lambda: world.nodes["n2"].heard == [VOTE])
         writers[0].write(FETCH)
         await eventually(lambda: world.nodes["n2"].heard == [VOTE, FETCH])
-        assert await world.messages.held(name) == 1
+        assert await world.messages.count_held(name) == 1
         assert world.nodes["n3"].heard == []
         assert await world.messages.release(name) == 1
         await eventually(lambda: world.nodes["n3"].heard == [VOTE])
@@ -287,10 +287,10 @@ def test_what_is_not_kafkas_protocol_passes_and_is_reported():
         await eventually(lambda: world.messages._holds[name].undecoded)
         reason = "messages on n1>n2 cannot be told apart: not Kafka's protocol"
         with pytest.raises(BackendError, match=f"^{reason}$"):
-            await world.messages.held(name)
+            await world.messages.count_held(name)
         with pytest.raises(BackendError, match=f"^{reason}$"):
             await world.messages.release(name)
-        assert await world.messages.held(name) is None, "it is over all the same"
+        assert await world.messages.count_held(name) is None, "it is over all the same"
         writer.close()
 
     in_world(body)
@@ -331,7 +331,7 @@ def test_all_holds_end_when_the_nodes_are_to_stop():
         for _ in range(2):
             name = await world.messages.hold([A_TO_B, B_TO_A], [])
         world.messages.forget()
-        assert await world.messages.held(name) is None
+        assert await world.messages.count_held(name) is None
         reader, writer = await world.dial("n1", "n2")
         writer.write(VOTE)
         assert await reader.readexactly(len(response(1))) == response(1)

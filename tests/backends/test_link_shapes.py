@@ -148,4 +148,4 @@ def test_a_shape_that_a_host_refused_to_take_away_is_taken_away_by_the_next_heal
 
     asyncio.run(body())
     assert b"drop" not in rules[0]
-    assert shaping.shaped() == {}
+    assert shaping.shapes() == {}

@@ -47,7 +47,7 @@ class Disk:
 
     def sync(self, name: str) -> None:
         with self.opened(name) as file:
-            self.volatile.synced(file)
+            self.volatile.note_sync(file)
 
     def sync_folder(self) -> None:
         self.volatile.synced_folder("")

@@ -67,7 +67,7 @@ class FakeCluster:
         self.deaths.append(Death(node, self.incarnations[node], -6, ("an invariant broke",)))
         self._settle()
 
-    async def lost(self):
+    async def wait_until_lost(self):
         return await asyncio.get_running_loop().create_future()
 
     async def down(self):

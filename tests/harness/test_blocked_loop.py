@@ -10,7 +10,7 @@ import traceback
 import pytest
 
 from harness.signals import blocked_loop
-from harness.signals.blocked_loop import BlockedError, unblocked
+from harness.signals.blocked_loop import BlockedError, raise_in_blocked_loop
 from harness.signals.interrupt import run_interruptible
 
 
@@ -31,7 +31,7 @@ def loop_for_ever():
 
 
 async def _call(block):
-    async with unblocked():
+    async with raise_in_blocked_loop():
         await asyncio.sleep(0.05)
         block()
 
@@ -53,7 +53,7 @@ def test_a_signal_is_heard_though_the_loop_is_blocked(monkeypatch, block):
     interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
 
     async def work():
-        async with unblocked():
+        async with raise_in_blocked_loop():
             await asyncio.sleep(0.05)
             interrupt.start()
             try:

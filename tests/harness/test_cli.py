@@ -340,7 +340,7 @@ def test_doctor_shows_every_fault_and_the_command_that_brings_what_is_missing(mo
 
 def test_doctor_shows_its_steps_but_where_a_document_is_asked_for(monkeypatch):
     def stepping(_plan, _kinds, steps):
-        with steps.shown(at_once=True):
+        with steps.show(at_once=True):
             steps.step("probing")
         return Tried(Probe(possible=True, reason=""), {}, {})
 

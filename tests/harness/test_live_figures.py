@@ -173,4 +173,4 @@ def test_the_environment_decides_over_colours(monkeypatch, environment, wanted):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert colours.wanted() is wanted
+    assert colours.wants_colour() is wanted

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from harness.signals.interrupt import interruptible, signals_interrupt, stopping
-from harness.terminal.output import guarded
+from harness.terminal.output import guard
 from tests.harness.test_cli import write_history
 
 pytestmark = pytest.mark.slow
@@ -193,7 +193,7 @@ def test_a_run_under_nohup_goes_on_without_its_terminal(run):
 def test_a_closed_pipe_ends_simulated_work_like_a_signal(monkeypatch):
     with pipe_without_a_reader() as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", stream)
-        with guarded(), pytest.raises(KeyboardInterrupt), interruptible():  # noqa: PT012
+        with guard(), pytest.raises(KeyboardInterrupt), interruptible():  # noqa: PT012
             click.echo("progress", err=True)
             pytest.fail("it went on")
 
@@ -201,7 +201,7 @@ def test_a_closed_pipe_ends_simulated_work_like_a_signal(monkeypatch):
 def test_a_pipe_closed_before_ends_it_at_once(monkeypatch):
     with pipe_without_a_reader() as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", stream)
-        with guarded() as output:
+        with guard() as output:
             output.finish()
             click.echo("progress", err=True)
             with pytest.raises(KeyboardInterrupt), interruptible():
@@ -231,7 +231,7 @@ def test_work_that_can_end_early_is_asked_to(monkeypatch):
     with pipe_without_a_reader() as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
         stop = stopping(lambda: asked.append("stop"))
-        with guarded(), pytest.raises(KeyboardInterrupt), stop:  # noqa: PT012  (the loop, too)
+        with guard(), pytest.raises(KeyboardInterrupt), stop:  # noqa: PT012  (the loop, too)
             for _ in range(3):
                 click.echo("a smaller one")
             asked.append("done")

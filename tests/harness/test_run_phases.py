@@ -217,7 +217,7 @@ def test_a_cluster_that_does_not_start_is_taken_down():
 class Vanishing(FakeCluster):
     """Its place is lost at 12 s."""
 
-    async def lost(self):
+    async def wait_until_lost(self):
         await asyncio.sleep(12)
         return "the engine is gone; start it"
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.commands.prune import chosen
+from harness.commands.prune import choose
 from results.catalogue.rows import catalogue
 from results.store.files import StoreError
 from results.store.pruning import removal_of
@@ -193,10 +193,10 @@ def test_a_run_that_may_go_on_stays_until_nothing_writes_it(bench):
 def test_age_and_number_choose_the_oldest(root):
     entries = catalogue(root)
     now = dt.datetime(2026, 11, 22, 1, 2, 3, tzinfo=dt.UTC)
-    assert [e.row.run for e in chosen(entries, 0.5, None, now)] == ["20261121T010203Z-seed7"]
-    assert chosen(entries, 2, None, now) == []
+    assert [e.row.run for e in choose(entries, 0.5, None, now)] == ["20261121T010203Z-seed7"]
+    assert choose(entries, 2, None, now) == []
     # What has no date counts as the newest: it is never removed for its age.
-    assert [e.row.run for e in chosen(entries, None, 2, now)] == ["other"]
+    assert [e.row.run for e in choose(entries, None, 2, now)] == ["other"]
 
 
 def test_a_folder_without_a_chain_is_no_run_to_remove(root):

@@ -14,7 +14,7 @@ def lines_shown(monkeypatch, moments, *, at_once):
     clock = iter([0.0, 0.0, *moments])
     monkeypatch.setattr(steps.time, "monotonic", lambda: next(clock))
     shower = Steps(Console(file=stream))
-    with shower.shown(at_once=at_once):
+    with shower.show(at_once=at_once):
         for moment in moments:
             shower.step(f"step at [{moment}]")
     return stream.getvalue().splitlines()
@@ -42,7 +42,7 @@ def test_a_terminal_shows_the_step_under_way_and_clears_it(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     shower = Steps(Console(file=stream, force_terminal=True, width=80))
-    with shower.shown(at_once=True):
+    with shower.show(at_once=True):
         shower.step("probing [partition]")
     assert "probing [partition]" in stream.getvalue()
     assert stream.getvalue().endswith("\x1b[2K"), "the line is cleared"

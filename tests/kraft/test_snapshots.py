@@ -477,7 +477,7 @@ def load_what_another_made():
 
 def test_an_id_that_includes_the_last_record_stops_a_replica_that_loads_it():
     assert load_what_another_made()
-    with mutants.applied("M26"), pytest.raises(AssertionError):
+    with mutants.apply_mutant("M26"), pytest.raises(AssertionError):
         assert load_what_another_made()
 
 
@@ -495,7 +495,7 @@ def make_a_snapshot(world, node, _):
 
 @pytest.mark.slow
 def test_a_rename_before_the_sync_is_found_by_a_power_cut():
-    with mutants.applied("M27"), pytest.raises(CorruptSnapshotError):
+    with mutants.apply_mutant("M27"), pytest.raises(CorruptSnapshotError):
         cut_everywhere(make_a_snapshot, "nothing")
 
 

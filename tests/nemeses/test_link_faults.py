@@ -31,13 +31,13 @@ def test_a_link_fault_bites_in_its_direction_only_and_heals(with_hosts_view, nam
         assert injected.verified, injected.detail
         assert injected.links == (("n2", "n1"), ("n2", "n3"))
         shaping = view.backend.abilities().shaping
-        assert set(shaping.shaped()) == set(injected.links)
+        assert set(shaping.shapes()) == set(injected.links)
         other = await shaping.measure(("n1", "n3"))
         assert (other.lost, other.duplicated) == (0.0, 0.0)
         healed = await heal(view, injected)
         assert healed.verified, healed.detail
         assert "ended_early" not in healed.detail, healed.detail
-        assert shaping.shaped() == {}
+        assert shaping.shapes() == {}
         assert view.active == []
         assert (await heal(view, injected)).verified, "heal is idempotent"
 
@@ -97,18 +97,18 @@ def test_faults_of_links_compose_with_each_other_and_with_a_cut_and_survive_a_re
         delay = await inject(view, "delay", {"targets": "all", "delay_ms": 50})
         assert loss.verified, loss.detail
         assert delay.verified, delay.detail
-        assert shaping.shaped()[link] == LinkShape(loss=0.3, delay_ms=50.0)
+        assert shaping.shapes()[link] == LinkShape(loss=0.3, delay_ms=50.0)
         killed = await inject(view, "kill", {"targets": "node:n1"})
         assert (await heal(view, killed)).verified
         cut = await inject(view, "partition", {"shape": "halves"})
         assert cut.detail["leaking"] == []
         assert (await heal(view, cut)).verified
         assert (await heal(view, loss)).verified
-        assert shaping.shaped()[link] == LinkShape(delay_ms=50.0)
+        assert shaping.shapes()[link] == LinkShape(delay_ms=50.0)
         left = await heal(view, delay)
         assert left.verified, left.detail
         assert "ended_early" not in left.detail
-        assert shaping.shaped() == {}
+        assert shaping.shapes() == {}
 
     with_hosts_view(body, node_count=2)
 
@@ -119,7 +119,7 @@ def test_a_sweep_removes_shapes_that_no_injection_accounts_for(with_hosts_view):
         await shaping.shape({("n1", "n2"): LinkShape(loss=0.5)})
         (swept,) = await heal_all(view)
         assert (swept.fault, swept.targets, swept.verified) == ("sweep", ("n1,n2",), True)
-        assert shaping.shaped() == {}
+        assert shaping.shapes() == {}
         assert (await shaping.measure(("n1", "n2"))).lost == 0.0
 
     with_hosts_view(body, node_count=2)
@@ -129,7 +129,7 @@ def test_a_perfect_shape_changes_nothing(with_hosts_view):
     async def body(view) -> None:
         shaping = view.backend.shaping
         await shaping.shape({("n1", "n2"): PERFECT})
-        assert shaping.shaped() == {}
+        assert shaping.shapes() == {}
 
     with_hosts_view(body, node_count=2)
 

@@ -128,7 +128,7 @@ def test_held_messages_are_delivered_at_the_heal_and_not_before():
         await asyncio.sleep(0.4)
         passed = link.passed
         messages = view.backend.abilities().messages
-        count = await messages.held(held.detail["hold"])
+        count = await messages.count_held(held.detail["hold"])
         assert count > 0
         healed = await heal(view, held)
         assert healed.verified
@@ -174,15 +174,15 @@ def test_a_hold_may_end_on_some_links_first_and_two_holds_are_distinguished():
         one, _ = (node for node in NODES if node != leader)
         await asyncio.sleep(0.3)
         messages = view.backend.abilities().messages
-        count = await messages.held(first.detail["hold"])
+        count = await messages.count_held(first.detail["hold"])
         out = await Hold.release(view, first, [(one, leader)])
         assert 0 < out < count
-        assert await messages.held(first.detail["hold"]) == count - out
+        assert await messages.count_held(first.detail["hold"]) == count - out
         assert (await heal(view, first)).detail["delivered"] == count - out
         await asyncio.sleep(0.3)
-        assert await messages.held(second.detail["hold"]) > 0
+        assert await messages.count_held(second.detail["hold"]) > 0
         assert (await heal(view, second)).verified
-        assert await messages.held(second.detail["hold"]) is None
+        assert await messages.count_held(second.detail["hold"]) is None
 
     in_world(body)
 

@@ -12,7 +12,7 @@ import pytest
 from checkers.evidence import LogRecord
 from checkers.evidence.effects import RULES, audit_effects, merge
 from checkers.history import INFINITY_NS, EventType, Operation
-from results.judge.effect_jobs import effects_in, judged, operations_of
+from results.judge.effect_jobs import effects_in, judge_bucket, operations_of
 from results.store import tables
 from results.store.tables import OPERATIONS_FILE, RECORDS_FILE, RunName
 
@@ -84,7 +84,7 @@ def test_in_buckets_the_same_is_found(tmp_path, workload, seed):
             )
             for parts in (asked, done)
         ]
-        found += judged(workload, *sides, 45)
+        found += judge_bucket(workload, *sides, 45)
     whole = audit_effects(workload, records, operations, 45)
     assert whole
     assert merge(found) == merge(whole)

@@ -154,7 +154,7 @@ def test_spark_reads_what_was_exported(tmp_path, spark):
     place = places.place_of(f"file://{tmp_path}/there")
     for entry in catalogue(tmp_path / "runs"):
         places.export(entry, place)
-    (run,), _ = places.exported(place, Filter())
+    (run,), _ = places.read_export(place, Filter())
     operations = spark.spark.read.parquet(f"{run.row.folder}/operations.parquet")
     rows = spark.spark.read.parquet(f"{place.name}/*/*/runs.parquet")
     found = operations.join(rows, ["run"]).groupBy(rows.verdict).count().collect()

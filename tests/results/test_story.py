@@ -9,7 +9,7 @@ from checkers.evidence import Evidence, TraceEvent, run_clock
 from checkers.history import NEMESIS, Event, EventType, pair
 from checkers.verdict import CheckResult, Status
 from results.judge.pipeline import judge
-from results.report.narration import Line, answer_text, fault_text, shortened
+from results.report.narration import Line, answer_text, fault_text, shorten
 from results.report.story import LINES_MAX, story_of
 
 
@@ -219,7 +219,7 @@ def test_braces_in_a_name_stay_text():
 def test_appends_in_a_row_are_one_line_before_the_one_of_their_commits():
     appends = [Line(t, 1, "", "n1", 2, "appended {offsets}", (t, t)) for t in (1, 3, 5)]
     commits = [Line(t, 1, "", "n1", 2, "committed below {last}", (t, t)) for t in (2, 4, 6)]
-    first, second = shortened([*appends, *commits], 10)
+    first, second = shorten([*appends, *commits], 10)
     assert (first.at_ns, first.text) == (1, "n1 appended offsets 1 to 5")
     assert (second.at_ns, second.text) == (6, "n1 committed below 6")
 
@@ -227,12 +227,12 @@ def test_appends_in_a_row_are_one_line_before_the_one_of_their_commits():
 def test_details_go_first_when_a_story_is_too_long():
     facts = [Line(t, 0, f"fault {t}") for t in range(0, 20, 2)]
     details = [Line(t, 1, f"vote {t}", detail=1) for t in range(1, 20, 2)]
-    assert shortened([*facts, *details], 15) == facts
-    assert len(shortened([*facts, *details], 20)) == 20
+    assert shorten([*facts, *details], 15) == facts
+    assert len(shorten([*facts, *details], 20)) == 20
 
 
 def test_then_the_middle_goes_and_the_end_stays():
-    kept = shortened([Line(t, 0, f"fault {t}") for t in range(100)], 30)
+    kept = shorten([Line(t, 0, f"fault {t}") for t in range(100)], 30)
     assert len(kept) == 30
     assert kept[10].text == "... 71 events more ..."
     assert kept[-1].text == "fault 99"

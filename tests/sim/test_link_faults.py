@@ -41,7 +41,7 @@ def run(body, nodes: int = 3) -> list[object]:
 
     loop.run(whole(), scheduler)
     assert backend.unexpected_deaths() == ()
-    assert backend.abilities().shaping.shaped() == {}
+    assert backend.abilities().shaping.shapes() == {}
     return found
 
 

@@ -76,7 +76,7 @@ def properties(quorum):
 
 
 def test_a_leader_that_counts_itself_twice_is_seen():
-    with mutants.applied("M15"):
+    with mutants.apply_mutant("M15"):
         quorum = Quorum()
         leader = quorum.elect()
         for name in quorum.world.names:
@@ -88,20 +88,20 @@ def test_a_leader_that_counts_itself_twice_is_seen():
 
 
 def test_an_answer_before_the_commit_is_seen():
-    with mutants.applied("M32"):
+    with mutants.apply_mutant("M32"):
         _, monitor, _, _ = campaign(faults=[], duration_s=3)
     assert "ack-committed" in {violation.property for violation in monitor.violations}
 
 
 def test_a_vote_that_is_not_on_the_disk_is_seen():
-    with mutants.applied("M03"):
+    with mutants.apply_mutant("M03"):
         quorum = Quorum()
         quorum.run(10_000)
     assert "durable-vote" in properties(quorum)
 
 
 def test_a_voter_that_fetches_on_before_its_fsync_is_seen():
-    with mutants.applied("M19"):
+    with mutants.apply_mutant("M19"):
         quorum = Quorum(sync_ms=(20, 30))
         leader = quorum.elect()
         quorum.append(leader)
@@ -110,7 +110,7 @@ def test_a_voter_that_fetches_on_before_its_fsync_is_seen():
 
 
 def test_a_leader_that_counts_itself_before_its_fsync_is_seen():
-    with mutants.applied("M13"):
+    with mutants.apply_mutant("M13"):
         quorum = Quorum()
         leader = quorum.elect()
         quorum.world.nodes[leader].disk.stall()
@@ -120,7 +120,7 @@ def test_a_leader_that_counts_itself_before_its_fsync_is_seen():
 
 
 def test_an_old_leader_elected_over_committed_records_is_seen():
-    with mutants.applied("M01"):
+    with mutants.apply_mutant("M01"):
         quorum = Quorum(seed=4)
         leader = quorum.elect()
         quorum.run(2_000)

@@ -107,14 +107,14 @@ def burst(quorum):
 
 
 def test_the_monitor_sees_an_id_that_is_no_committed_end():
-    with mutants.applied("M26"):
+    with mutants.apply_mutant("M26"):
         quorum = Quorum(run_node_settings=OFTEN)
         burst(quorum)
     assert found(quorum) == {"snapshot-committed"}
 
 
 def test_the_monitor_sees_a_snapshot_that_is_reported_before_it_is_durable():
-    with mutants.applied("M27"):
+    with mutants.apply_mutant("M27"):
         quorum = Quorum(run_node_settings=OFTEN)
         burst(quorum)
     assert found(quorum) == {"snapshot-durable"}

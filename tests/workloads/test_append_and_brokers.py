@@ -123,5 +123,5 @@ def verdict(name, seed=5, **plan):
 @pytest.mark.parametrize(("name", "mutant"), [("append", "M42"), ("brokers", "M41")])
 def test_the_true_node_passes_and_the_mutant_is_found(name, mutant):
     assert verdict(name) is Status.PASS
-    with mutants.applied(mutant):
+    with mutants.apply_mutant(mutant):
         assert any(verdict(name, seed) is Status.FAIL for seed in range(5, 10))

@@ -72,9 +72,9 @@ class DockerBackend(HostedBackend):
         if "disks" in self._needs:  # now: what is mounted by an `up` that fails is to go as well
             self.surround(self._disks)
 
-    async def lost(self) -> str:
-        """See `Backend.lost`."""
-        return await self._containers.lost()
+    async def wait_until_lost(self) -> str:
+        """See `Backend.wait_until_lost`."""
+        return await self._containers.wait_until_lost()
 
     def _outside(self) -> Mapping[str, Machine]:
         """This machine, once a node: where their folders are mounted."""

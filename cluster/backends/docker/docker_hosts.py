@@ -229,7 +229,7 @@ class DockerProvider:
         for process in self._started:
             await process.wait()
 
-    async def lost(self) -> str:
+    async def wait_until_lost(self) -> str:
         """Wait until the engine is gone; one line that says what it left and what to do."""
         return self._left_behind(f"the docker engine is gone: {await engine.until_gone()}")
 

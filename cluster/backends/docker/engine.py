@@ -152,10 +152,10 @@ async def in_thread(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
             None, functools.partial(act, *args, **kwargs)
         )
     except EngineErrors as error:
-        raise failed(error) from error
+        raise backend_error(error) from error
 
 
-def failed(error: BaseException) -> BackendError:
+def backend_error(error: BaseException) -> BackendError:
     """Make the error of one line of what the SDK raised."""
     gone = isinstance(error, RequestsConnectionError | Timeout | ConnectionError)
     return (EngineGoneError if gone else BackendError)(reason(error))

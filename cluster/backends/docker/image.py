@@ -119,7 +119,7 @@ def _own_base(client: docker.DockerClient, say: Say) -> str:
     tag = _own_base_tag()
     if not has(client, tag):
         began = time.monotonic()
-        packed = rootfs.packed()
+        packed = rootfs.pack()
         repository, _, version = tag.partition(":")
         client.api.import_image_from_data(
             packed,
@@ -170,10 +170,10 @@ def _context(files: Mapping[str, bytes]) -> io.BytesIO:
 
 
 def _requirements_text() -> str:
-    return pinned(requirements())
+    return pin(requirements())
 
 
-def pinned(packages: Mapping[str, metadata.Distribution]) -> str:
+def pin(packages: Mapping[str, metadata.Distribution]) -> str:
     """Spell packages in their installed versions, as pip reads them."""
     return "".join(f"{name}=={package.version}\n" for name, package in packages.items())
 

@@ -40,7 +40,7 @@ def find_things(
         containers = client.api.containers(all=True, filters={"label": engine.RUN_LABEL})
         networks = client.api.networks(filters={"label": engine.RUN_LABEL})
     except EngineErrors as error:
-        raise engine.failed(error) from error
+        raise engine.backend_error(error) from error
     for kind, things in (("container", containers), ("network", networks)):
         for thing in things:
             marks: Mapping[str, str] = thing.get("Labels") or {}

@@ -49,7 +49,7 @@ _USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/fals
 _GROUP = "root:x:0:\nnogroup:x:65534:\n"
 
 
-def packed() -> bytes:
+def pack() -> bytes:
     """Make the filesystem as an uncompressed tar archive, for `docker import`.
 
     Raises BackendError where a tool is missing that cannot be done without, or cannot be read.

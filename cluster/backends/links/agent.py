@@ -59,9 +59,9 @@ class _Datagrams(asyncio.DatagramProtocol):
         if magic != _MAGIC:
             return
         if is_answer:
-            self._agent.answered(probe, sequence)
+            self._agent.on_answer(probe, sequence)
             return
-        self._agent.arrived(probe, sequence)
+        self._agent.on_arrival(probe, sequence)
         assert self.transport is not None, "connected before it receives"
         self.transport.sendto(_HEAD.pack(_MAGIC, probe, sequence, 1), addr)
 
@@ -95,7 +95,7 @@ class Agent:
         server = await asyncio.start_server(self._talk, self._address, self._port)
         await server.serve_forever()
 
-    def arrived(self, probe: int, sequence: int) -> None:
+    def on_arrival(self, probe: int, sequence: int) -> None:
         """Note a probe packet."""
         while len(self._seen) >= _KEEP and probe not in self._seen:
             del self._seen[next(iter(self._seen))]
@@ -103,7 +103,7 @@ class Agent:
         self._news.set()
         self._news = asyncio.Event()
 
-    def answered(self, probe: int, sequence: int) -> None:
+    def on_answer(self, probe: int, sequence: int) -> None:
         """Note the answer to a packet of ours."""
         sent_ns = self._sent_ns.get(probe, {}).get(sequence)
         if sent_ns is not None:

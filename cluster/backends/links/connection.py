@@ -72,7 +72,7 @@ class Connection(Gated):
     def gate_shut(self) -> None:
         """Nothing: it joins the gate only while that is shut."""
 
-    def answered(self) -> bool:
+    def has_answer(self) -> bool:
         """Whether bytes from the target have reached this side of it, passed on or not."""
         if self._far is None or self._closed:
             return False

@@ -106,12 +106,12 @@ class _Proxy:
         target = self._target()
         closed_early = False
 
-        def closed() -> None:
+        def on_close() -> None:
             nonlocal closed_early
             closed_early = self.connections.pop(port, None) is None
 
         address = (target.host, target.port)
-        connection = Connection(near, address, forward, self._back, closed, sieves)
+        connection = Connection(near, address, forward, self._back, on_close, sieves)
         if not closed_early:
             self.connections[port] = connection
 
@@ -250,7 +250,7 @@ class LinkProxies:
                 await loop.sock_sendall(probe, ping)
                 while loop.time() < deadline:
                     connection = proxy.connections.get(port)
-                    if not exempt and connection is not None and connection.answered():
+                    if not exempt and connection is not None and connection.has_answer():
                         return True
                     try:
                         return bool(probe.recv(1))

@@ -101,8 +101,8 @@ class HostShaping:
                 raise result
         self._shapes = {link: shape for link, shape in self._shapes.items() if shape != PERFECT}
 
-    def shaped(self) -> Mapping[Link, LinkShape]:
-        """See `Shaping.shaped`."""
+    def shapes(self) -> Mapping[Link, LinkShape]:
+        """See `Shaping.shapes`."""
         return dict(self._shapes)
 
     async def measure(self, link: Link) -> ShapeMeasure:

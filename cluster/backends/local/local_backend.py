@@ -142,7 +142,7 @@ class LocalBackend(ProcessBackend):
         return await plain_connect(endpoint.host, endpoint.port)
 
     async def _before_goodbye(self) -> None:
-        await self._shaping.shape(dict.fromkeys(self._shaping.shaped(), PERFECT))
+        await self._shaping.shape(dict.fromkeys(self._shaping.shapes(), PERFECT))
         self._messages.forget()
         self._proxies.restore(self._proxies.links_cut())  # or no leader could say goodbye
 

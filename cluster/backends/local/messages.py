@@ -44,8 +44,8 @@ class LocalMessages:
         self._holds[name] = hold
         return name
 
-    async def held(self, name: str) -> int | None:
-        """See `Messages.held`. Raises BackendError when messages may have passed unread."""
+    async def count_held(self, name: str) -> int | None:
+        """See `Messages.count_held`. Raises BackendError when messages may have passed unread."""
         hold = self._holds.get(name)
         if hold is None:
             return None

@@ -55,8 +55,8 @@ class LocalShaping:
             self._proxies.slow_down(link, shape.delay_ms, shape.jitter_ms)
         self._shapes = {link: shape for link, shape in self._shapes.items() if shape != PERFECT}
 
-    def shaped(self) -> Mapping[Link, LinkShape]:
-        """See `Shaping.shaped`."""
+    def shapes(self) -> Mapping[Link, LinkShape]:
+        """See `Shaping.shapes`."""
         return dict(self._shapes)
 
     async def measure(self, link: Link) -> ShapeMeasure:

@@ -44,7 +44,7 @@ def hold(libc: ctypes.CDLL, keeper: int) -> int:
     return child if made else -1
 
 
-def inhabited(holders: list[int]) -> bool:
+def is_inhabited(holders: list[int]) -> bool:
     """Whether any process but the holders is in their namespaces."""
     held = {(PROC / str(pid) / "ns/net").readlink() for pid in holders}
     for entry in PROC.iterdir():
@@ -68,7 +68,7 @@ def serve(control: socket.socket) -> None:
             elif line == b"socket\n":
                 with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as opened:
                     socket.send_fds(control, [b"s"], [opened.fileno()])
-    while inhabited([pid for pid in holders if pid > 0]):
+    while is_inhabited([pid for pid in holders if pid > 0]):
         time.sleep(POLL_S)
 
 

@@ -166,8 +166,8 @@ class ProcessBackend:
 
     # -- Backend ---------------------------------------------------------------------------------
 
-    async def lost(self) -> str:
-        """See `Backend.lost`: for ever, unless a subclass knows of a way."""
+    async def wait_until_lost(self) -> str:
+        """See `Backend.wait_until_lost`: for ever, unless a subclass knows of a way."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never
 

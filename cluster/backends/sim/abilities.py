@@ -127,8 +127,8 @@ class SimMessages:
         self._holds[name] = self._mesh.add_rule(match, "hold"), match
         return name
 
-    async def held(self, name: str) -> int | None:
-        """See `Messages.held`."""
+    async def count_held(self, name: str) -> int | None:
+        """See `Messages.count_held`."""
         return len(self._holds[name][0].held) if name in self._holds else None
 
     async def release(self, name: str, links: Sequence[Link] = (), *, deliver: bool = True) -> int:
@@ -218,7 +218,7 @@ class SimDisks:
                 await asyncio.sleep(held_ms / 1000)
             finally:
                 self._stalls[node][_POWER] -= 1
-        lost = host.disk.unsynced()
+        lost = host.disk.count_unsynced()
         self._world.kill(node, "torn" if torn else "nothing")
         self._resume(node)
         return {**lost, "torn": host.disk.torn_path if torn else ""}

@@ -162,7 +162,7 @@ class MemoryDisk:
         """Let the next sync or barrier fail with `error`, and then the disk; None withdraws it."""
         self._next_error = error
 
-    def unsynced(self) -> dict[str, int]:
+    def count_unsynced(self) -> dict[str, int]:
         """Count the bytes and files that a power loss may lose now."""
         files = [file for _, file in self._named_files() if file.changes]
         size = sum(len(change.data) for file in files for change in file.changes)
@@ -263,9 +263,9 @@ class MemoryDisk:
             (old_folder, old_name), (new_folder, new_name) = _split(source), _split(target)
             del self._folders[old_folder].names[old_name]
             self._folder(new_folder).names[new_name] = file
-            self._folders[old_folder].changed()
+            self._folders[old_folder].note_change()
             if new_folder != old_folder:
-                self._folders[new_folder].changed()
+                self._folders[new_folder].note_change()
 
         self._enqueue(apply)
 
@@ -276,7 +276,7 @@ class MemoryDisk:
             folder, name = _split(path)
             if name in self._folders.get(folder, Folder()).names:
                 del self._folders[folder].names[name]
-                self._folders[folder].changed()
+                self._folders[folder].note_change()
 
         self._enqueue(apply)
 
@@ -462,7 +462,7 @@ class MemoryDisk:
             if not create:
                 raise FileNotFoundError(2, "no such file", path)
             file = folder.names[name] = File()
-            folder.changed()
+            folder.note_change()
         return file
 
 

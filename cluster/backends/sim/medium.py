@@ -38,7 +38,7 @@ class Change:
         del content[self.start :]
         content += self.data
 
-    def torn(self, random: Random) -> Change:
+    def tear(self, random: Random) -> Change:
         """Return what a power loss keeps of it while it is under way."""
         return Change(self.start, self.data[: random.randrange(0, len(self.data) + 1)])
 
@@ -106,7 +106,7 @@ class File:
             return [*changes[:-1], Change(last.start, last.data[: len(last.data) // 2])]
         kept = changes[: random.randrange(0, len(changes) + 1)]
         if kept:
-            kept[-1] = kept[-1].torn(random)
+            kept[-1] = kept[-1].tear(random)
         return kept
 
 
@@ -123,7 +123,7 @@ class Folder:
     count: int = 0
     """Of all changes; the last ones are in `changes`."""
 
-    def changed(self) -> None:
+    def note_change(self) -> None:
         """Take note that the names are others; not durable."""
         self.count += 1
         self.changes.append(dict(self.names))

@@ -36,11 +36,11 @@ class SimShaping:
         if len(self._nodes) < 2:
             return ONE_NODE
         link = (self._nodes[0], self._nodes[1])
-        before = self.shaped().get(link, PERFECT)
+        before = self.shapes().get(link, PERFECT)
         await self.shape({link: shape})
         seen = await self.measure(link)
         await self.shape({link: before})
-        back = self.shaped().get(link[::-1], PERFECT)
+        back = self.shapes().get(link[::-1], PERFECT)
         missing = "; ".join(missing_effects(shape, back, seen))
         return Probe(possible=not missing, reason=missing)
 
@@ -51,8 +51,8 @@ class SimShaping:
         for (source, target), shape in links.items():
             self._mesh.link(source, target).shape = None if shape == PERFECT else shape
 
-    def shaped(self) -> Mapping[Link, LinkShape]:
-        """See `Shaping.shaped`."""
+    def shapes(self) -> Mapping[Link, LinkShape]:
+        """See `Shaping.shapes`."""
         links = ((a, b) for a in self._nodes for b in self._nodes if a != b)
         shapes = {link: self._mesh.link(*link).shape for link in links}
         return {link: shape for link, shape in shapes.items() if shape is not None}

@@ -173,8 +173,8 @@ class SimBackend:
         """See `Backend.probe`: every ability works on a simulated node."""
         return Probe(possible=True)
 
-    async def lost(self) -> str:
-        """See `Backend.lost`: never."""
+    async def wait_until_lost(self) -> str:
+        """See `Backend.wait_until_lost`: never."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never
 
@@ -197,7 +197,7 @@ class SimBackend:
         if not self._down:
             self._down = True
             await self.restore_links(self.links_cut())
-            await self._shaping.shape(dict.fromkeys(self._shaping.shaped(), PERFECT))
+            await self._shaping.shape(dict.fromkeys(self._shaping.shapes(), PERFECT))
             self.world.mesh.end_rules()
             for node in self.nodes:
                 self.world.nodes[node].disk.full = False

@@ -273,7 +273,7 @@ class SimWorld:
             return
         assert process.runs, "a stopped process does not handle SIGTERM"
 
-        def ended() -> None:
+        def on_end() -> None:
             if process.alive:
                 process.halt()
                 self._on_end(node, "everything", "was stopped")
@@ -281,7 +281,7 @@ class SimWorld:
                 done()
 
         try:
-            process.shut_down(ended)
+            process.shut_down(on_end)
         except Exception as error:  # noqa: BLE001  (as in `Process.serve`)
             process.die(error)
 

@@ -49,7 +49,7 @@ Answer = tuple[dict[str, Any], bytes]
 """An answer's object and payload."""
 
 
-def started(pid: int) -> tuple[str, str] | None:
+def process_state(pid: int) -> tuple[str, str] | None:
     """The state letter and start time of a process, as `processes.records` writes them."""
     try:
         with open(f"/proc/{pid}/stat") as file:
@@ -69,7 +69,7 @@ class Agent:
 
     def __init__(self, folder: str, run: str) -> None:
         self.folder = folder
-        own = started(os.getpid())
+        own = process_state(os.getpid())
         assert own is not None, "this process lives"
         self.environment = {
             **os.environ,
@@ -186,14 +186,14 @@ class Agent:
                 start_new_session=True,
             )
         self.processes[process.pid] = process
-        seen = started(process.pid)
+        seen = process_state(process.pid)
         return {"pid": process.pid, "started": seen[1] if seen else None}, b""
 
     async def do_state(self, request: Asked, payload: bytes) -> Answer:
         """Ask the kernel about a process: {pid}."""
         del payload
         process = self.processes[request["pid"]]
-        seen = started(process.pid) if process.returncode is None else None
+        seen = process_state(process.pid) if process.returncode is None else None
         dead = seen is None or seen[0] in "ZXx"
         state = "dead" if dead else "paused" if seen is not None and seen[0] in "Tt" else "running"
         return {"state": state, "exit_code": process.returncode}, b""
@@ -312,7 +312,7 @@ def relay(folder: str) -> None:
             data = data[os.write(1, data) :]
 
 
-def labelled(run: str, *, support: bool) -> list[int]:
+def find_labelled(run: str, *, support: bool) -> list[int]:
     """Every live process with the run's label, this one and its parents excluded.
 
     `support`: those that nodes lean on, else all others.
@@ -333,10 +333,10 @@ def labelled(run: str, *, support: bool) -> list[int]:
 
 
 def kill_all(run: str, *, support: bool) -> None:
-    """Kill the run's processes on this host, as `labelled` lists them, and wait for their end."""
+    """Kill the run's processes on this host, and wait for their end; see `find_labelled`."""
     own = os.readlink("/proc/self/ns/net")
     for _ in range(100):
-        alive = [pid for pid in labelled(run, support=support) if shares_network(pid, own)]
+        alive = [pid for pid in find_labelled(run, support=support) if shares_network(pid, own)]
         if not alive:
             return
         for pid in alive:

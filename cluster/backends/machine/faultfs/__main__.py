@@ -98,14 +98,14 @@ def _serve(folder: str, state: str, label: str, mapped: tuple[str, ...], ready: 
     listener.bind("control")
     listener.listen(8)
 
-    def mounted(path: str) -> None:
+    def on_mount(path: str) -> None:
         del path
         control = _Control(volatile, faults, filesystem.guard, state)
         threading.Thread(target=control.serve, args=(listener,), daemon=True).start()
         os.write(ready, b"+")
         os.close(ready)
 
-    filesystem.init = mounted
+    filesystem.init = on_mount
     try:
         mfusepy.FUSE(
             filesystem,

@@ -100,7 +100,7 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
         try:
             with self._change("fsync", path):
                 (os.fdatasync if datasync else os.fsync)(fi.fh)
-                self._volatile.synced(fi.fh)
+                self._volatile.note_sync(fi.fh)
         except OSError as error:
             if error.errno == mfusepy.errno.EIO:
                 with self.guard:

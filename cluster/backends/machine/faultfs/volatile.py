@@ -103,7 +103,7 @@ class Volatile:
 
     # -- called after an fsync -------------------------------------------------------------------
 
-    def synced(self, descriptor: int) -> None:
+    def note_sync(self, descriptor: int) -> None:
         """A file's content is durable."""
         self._files.pop(os.fstat(descriptor).st_ino, None)
 

@@ -37,7 +37,7 @@ def error_response(request: Any, error: ErrorCode, message: str | None) -> Any:
     return _FAILED[type(request)](request, error, message)
 
 
-def _filled(entity: type[Any], error: ErrorCode, message: str | None, **known: Any) -> Any:
+def _fill(entity: type[Any], error: ErrorCode, message: str | None, **known: Any) -> Any:
     values = {**_EMPTY, "error_code": error, "error_message": message, **known}
     return entity(
         **{
@@ -50,7 +50,7 @@ def _filled(entity: type[Any], error: ErrorCode, message: str | None, **known: A
 
 def _whole(response: type[Any]) -> _Failed:
     """Return what puts the error at the top."""
-    return lambda _request, error, message: _filled(response, error, message)
+    return lambda _request, error, message: _fill(response, error, message)
 
 
 def _each(
@@ -66,15 +66,15 @@ def _each(
     `rows` is the response's field for them, `keys` are the fields that a row repeats.
     """
 
-    def failed(request: Any, error: ErrorCode, message: str | None) -> Any:
+    def fail(request: Any, error: ErrorCode, message: str | None) -> Any:
         elements = [tuple(getattr(e, key) for key in keys) for e in getattr(request, asked) or ()]
         filled = (
-            _filled(row, error, message, **dict(zip(keys, element, strict=True)))
+            _fill(row, error, message, **dict(zip(keys, element, strict=True)))
             for element in (dict.fromkeys(elements) if once else elements)
         )
-        return _filled(response, error, message, **{rows: tuple(filled)})
+        return _fill(response, error, message, **{rows: tuple(filled)})
 
-    return failed
+    return fail
 
 
 def _elections(
@@ -88,7 +88,7 @@ def _elections(
             m.ElectLeadersTopicResult(
                 topic=topic.topic,
                 partition_result=tuple(
-                    _filled(m.ElectLeadersPartitionResult, error, message, partition_id=index)
+                    _fill(m.ElectLeadersPartitionResult, error, message, partition_id=index)
                     for index in dict.fromkeys(topic.partitions)
                 ),
             )
