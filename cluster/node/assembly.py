@@ -33,6 +33,7 @@ from cluster.node.controller.metadata.delta import LocalReplicaChanges, Metadata
 from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.registrations import replica_directory
 from cluster.node.controller.metadata.scram_users import credential_of
+from cluster.node.controller.metadata.state import PartitionKey
 from cluster.node.envelope import EnvelopeError, answer_to, refusal, unseal
 from cluster.node.forwarding import ForwardingManager, is_for_controller
 from cluster.node.kraft.messages import RaftRequest
@@ -140,6 +141,14 @@ class Node:
             last_epoch=held.last_fetched_epoch,
             truncated_bytes=log.truncated_bytes,
         )
+        self.forwarding = ForwardingManager(
+            seams.clock,
+            seams.forwarding,
+            self.raft.leader_endpoint,
+            lambda: self.raft.leader_and_epoch.leader_id == config.node_id,
+            self._answer,
+            holds=config.kraftprobe_forwarding_hold,
+        )
         self.controller = QuorumController(
             self.raft,
             seams.clock,
@@ -153,22 +162,19 @@ class Node:
                 broker_session_timeout_ms=config.broker_session_timeout_ms,
                 bootstrap=read_bootstrap(seams.disk),
             ),
+            on_leader_change=self.forwarding.leader_changed,
         )
         self.raft.register(self.controller)
         self._cluster = cluster_info(config, self.raft)
         self._apis = ControllerApis(self.controller, self.raft, self._cluster, seams.random)
-        self.forwarding = ForwardingManager(
-            seams.clock,
-            seams.forwarding,
-            self.raft.leader_endpoint,
-            lambda: self.raft.leader_and_epoch.leader_id == config.node_id,
-            self._answer,
-            holds=config.kraftprobe_forwarding_hold,
-        )
-        self.controller.on_leader_change = self.forwarding.leader_changed
+        registers = config.kraftprobe_registration
         self.publisher: BrokerMetadataPublisher | None = None
         if BROKER_ROLE in config.process_roles:
-            self.publisher = BrokerMetadataPublisher(config.node_id)
+            self.publisher = BrokerMetadataPublisher(
+                config.node_id,
+                on_changes=self._on_local_changes if registers else None,
+                on_first=None if registers else self._serve_clients,
+            )
             self.controller.loader.install(self.publisher)
             self._held = []
         self.lifecycle: BrokerLifecycleManager | None = None
@@ -176,7 +182,6 @@ class Node:
         self.registration: ControllerRegistrationManager | None = None
         self.replicas: ReplicaManager | None = None
         self._data: DataApis | None = None
-        registers = config.kraftprobe_registration
         if CONTROLLER_ROLE in config.process_roles and registers:
             self.registration = ControllerRegistrationManager(
                 registration_config(config),
@@ -193,9 +198,9 @@ class Node:
             )
             self._data = DataApis(self.replicas, producer_ids)
             if registers:
-                self._register_broker(seams, self.publisher, self.replicas)
-            else:
-                self.publisher.on_first = self._serve_clients
+                self.replicas.logs.read_marks()
+                self.lifecycle = self._lifecycle(seams, self.replicas)
+                self.assignments = self._assignments(seams, self.replicas)
 
     def _broker_epoch(self) -> int:
         return NOT_REGISTERED_EPOCH if self.lifecycle is None else self.lifecycle.broker_epoch
@@ -212,6 +217,10 @@ class Node:
             elif self.lifecycle is not None:
                 self.lifecycle.report_offline(directory.directory_id)
 
+        def report_located(key: PartitionKey) -> None:
+            if self.assignments is not None:
+                self.assignments.partition_changed(key)
+
         replicas = ReplicaManager(
             replica_config(self._config),
             self._cluster,
@@ -225,19 +234,13 @@ class Node:
                 self._broker_epoch,
             ),
             went_offline,
+            report_located,
         )
         return replicas
 
-    def _register_broker(
-        self,
-        seams: Seams,
-        publisher: BrokerMetadataPublisher,
-        replicas: ReplicaManager,
-    ) -> None:
-        """Make what a broker that registers has."""
-        replicas.logs.read_marks()
+    def _lifecycle(self, seams: Seams, replicas: ReplicaManager) -> BrokerLifecycleManager:
         previous_epoch = replicas.logs.previous_broker_epoch
-        self.lifecycle = lifecycle = BrokerLifecycleManager(
+        return BrokerLifecycleManager(
             lifecycle_config(
                 self._config,
                 tuple(directory.directory_id for directory in replicas.logs.online),
@@ -249,25 +252,28 @@ class Node:
             self._ask_controller,
             lambda: self.controller.image.offset,
             self.raft.fail,
+            on_caught_up=self._on_caught_up,
+            on_unregistered=self.forwarding.release,
         )
-        self.assignments = assignments = self._assignments(seams, replicas)
-        replicas.on_located(assignments.partition_changed)
 
-        def on_changes(
-            changes: LocalReplicaChanges, delta: MetadataDelta, image: MetadataImage
-        ) -> None:
-            replicas.apply(changes, delta, image.state)
-            assignments.on_changes(changes)
+    def _on_local_changes(
+        self, changes: LocalReplicaChanges, delta: MetadataDelta, image: MetadataImage
+    ) -> None:
+        assert self.replicas is not None, "a broker that registers has replicas"
+        assert self.assignments is not None, "and a manager of their directories"
+        self.replicas.apply(changes, delta, image.state)
+        self.assignments.on_changes(changes)
 
-        def caught_up() -> None:
-            replicas.start(publisher.held, self.controller.image.state)
-            assignments.on_changes(publisher.held)
-            lifecycle.set_ready_to_unfence()
-            self._serve_clients()
-
-        publisher.on_changes = on_changes
-        lifecycle.on_caught_up = caught_up
-        lifecycle.on_unregistered = self.forwarding.release
+    def _on_caught_up(self) -> None:
+        """Begin to serve: the broker has replayed its own registration."""
+        assert self.publisher is not None, "a broker that registers has a publisher"
+        assert self.replicas is not None, "and replicas"
+        assert self.assignments is not None, "and a manager of their directories"
+        assert self.lifecycle is not None, "and this is its call"
+        self.replicas.start(self.publisher.held, self.controller.image.state)
+        self.assignments.on_changes(self.publisher.held)
+        self.lifecycle.set_ready_to_unfence()
+        self._serve_clients()
 
     def _assignments(self, seams: Seams, replicas: ReplicaManager) -> AssignmentsManager:
         node_id = self._config.node_id

@@ -42,8 +42,9 @@ class Assigning:
             self._directory_of,
             lambda key: self.located.get(key, MINE),
         )
-        publisher = BrokerMetadataPublisher(1)
-        publisher.on_changes = lambda changes, *_: self.manager.on_changes(changes)
+        publisher = BrokerMetadataPublisher(
+            1, on_changes=lambda changes, *_: self.manager.on_changes(changes)
+        )
         self.node.controller.loader.install(publisher)
 
     def _directory_of(self, key):

@@ -57,10 +57,12 @@ class Broker:
     def __init__(self, *some):
         self.image = MetadataImage()
         self.loader = MetadataLoader(self.image, FakeClock(), lambda: 0)
-        self.publisher = BrokerMetadataPublisher(1)
         self.changes, self.firsts = [], 0
-        self.publisher.on_changes = lambda changes, *_: self.changes.append(changes)
-        self.publisher.on_first = self._first
+        self.publisher = BrokerMetadataPublisher(
+            1,
+            on_changes=lambda changes, *_: self.changes.append(changes),
+            on_first=self._first,
+        )
         self.loader.install(self.publisher)
         self.commit(TopicRecord(name="t", topic_id=T), *some)
 

@@ -31,7 +31,16 @@ OnChanges = Callable[[LocalReplicaChanges, MetadataDelta, MetadataImage], None]
 class BrokerMetadataPublisher:
     """A MetadataPublisher. What it shows is as of the last publication."""
 
-    def __init__(self, broker_id: int) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        on_changes: OnChanges | None = None,
+        on_first: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_changes`: with each publication, what it changes about this broker's partitions.
+
+        `on_first`: called once, when the first image is taken up (firstPublishFuture).
+        """
         self.broker_id = broker_id
         self.registration: BrokerRegistration | None = None
         """What the metadata hold of this broker; None while it is not registered."""
@@ -40,10 +49,8 @@ class BrokerMetadataPublisher:
         self.followers: dict[PartitionKey, PartitionRegistration] = {}
         """Those that it holds and another broker, or none, leads."""
         self.controller = LeaderAndEpoch()
-        self.on_first: Callable[[], None] | None = None
-        """Called once, when the first image is taken up (firstPublishFuture)."""
-        self.on_changes: OnChanges | None = None
-        """Called with each publication and what it changes about this broker's partitions."""
+        self._on_changes = on_changes
+        self._on_first = on_first
         self._is_first = True
 
     def on_metadata_update(
@@ -60,12 +67,12 @@ class BrokerMetadataPublisher:
             changes = local_changes(delta, self.broker_id, delta.partitions.keys())
         self._apply(changes)
         self.registration = image.state.brokers.get(self.broker_id)
-        if self.on_changes is not None:
-            self.on_changes(changes, delta, image)
+        if self._on_changes is not None:
+            self._on_changes(changes, delta, image)
         if self._is_first:
             self._is_first = False
-            if self.on_first is not None:
-                self.on_first()
+            if self._on_first is not None:
+                self._on_first()
 
     @property
     def held(self) -> LocalReplicaChanges:

@@ -93,8 +93,15 @@ class BrokerLifecycleManager:
         channel: Channel,
         metadata_offset: Callable[[], int],
         on_fatal: Callable[[BaseException], None],
+        on_caught_up: Callable[[], None] | None = None,
+        on_unregistered: Callable[[], None] | None = None,
     ) -> None:
-        """`metadata_offset`: of the last record that this broker's image contains."""
+        """`metadata_offset`: of the last record that this broker's image contains.
+
+        `on_caught_up`: called once, when the broker has replayed its own registration
+        (initialCatchUpFuture). `on_unregistered`: called once, when the controller no longer knows
+        this registration.
+        """
         self.state = BrokerState.NOT_REGISTERED
         self.broker_epoch = NOT_REGISTERED_EPOCH
         self.ready_to_unfence = False
@@ -107,10 +114,8 @@ class BrokerLifecycleManager:
         self._channel = channel
         self._metadata_offset = metadata_offset
         self._on_fatal = on_fatal
-        self.on_caught_up: Callable[[], None] | None = None
-        """Called once, when the broker has replayed its own registration (initialCatchUpFuture)."""
-        self.on_unregistered: Callable[[], None] | None = None
-        """Called once, when the controller no longer knows this registration."""
+        self._on_caught_up = on_caught_up
+        self._on_unregistered = on_unregistered
         self._unregistered = False
         self._offline: tuple[uuid.UUID, ...] = ()
         self._attempt = 0
@@ -208,8 +213,8 @@ class BrokerLifecycleManager:
                 self._schedule(RETRY_BACKOFF_MS, self._communicate)
         else:
             self._enter(BrokerState.FENCED if reply.is_fenced else BrokerState.RUNNING)
-            if reply.is_caught_up and self.on_caught_up is not None:
-                caught_up, self.on_caught_up = self.on_caught_up, None
+            if reply.is_caught_up and self._on_caught_up is not None:
+                caught_up, self._on_caught_up = self._on_caught_up, None
                 caught_up()
             # Not caught up yet: until then clients get nothing from this broker.
             interval_ms = self._config.heartbeat_interval_ms
@@ -225,8 +230,8 @@ class BrokerLifecycleManager:
             self._trace("unregistered", broker_epoch=self.broker_epoch, reason=reason)
         if lost:
             self._unregistered = True
-            if self.on_unregistered is not None:
-                self.on_unregistered()
+            if self._on_unregistered is not None:
+                self._on_unregistered()
 
     def _backoff_ms(self) -> float:
         grown_ms = RETRY_BACKOFF_MS * 2.0 ** min(self._failures - 1, 10)

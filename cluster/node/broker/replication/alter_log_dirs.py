@@ -79,8 +79,12 @@ class ReplicaAlterLogDirsManager:
         read_max_bytes: int,
         assigned: Callable[[TopicPartition], uuid.UUID | None],
         on_moved: Callable[[Replica], None],
+        report_located: Callable[[PartitionKey], None],
     ) -> None:
-        """`assigned`: where the metadata have a replica. `on_moved`: its log is another now."""
+        """`assigned`: where the metadata have a replica. `on_moved`: its log is another now.
+
+        `report_located`: the controller is to know of another directory of a replica.
+        """
         self._logs = logs
         self._clock = clock
         self._trace = trace
@@ -89,8 +93,7 @@ class ReplicaAlterLogDirsManager:
         self._on_moved = on_moved
         self._moves: dict[PartitionKey, _Move] = {}
         self._stopped = False
-        self.on_located: Callable[[PartitionKey], None] = _ignore
-        """Called when the controller is to know of another directory of a replica."""
+        self._report_located = report_located
 
     def target(self, key: PartitionKey) -> LogDirectory | None:
         """Return where a replica is moved to, None if it is not."""
@@ -122,7 +125,7 @@ class ReplicaAlterLogDirsManager:
         move = self._drop(key)
         if move is not None:
             move.target.delete(move.replica.at)
-            self.on_located(key)
+            self._report_located(key)
 
     def poke(self, key: PartitionKey) -> None:
         """Learn that something about a partition has changed."""
@@ -135,7 +138,7 @@ class ReplicaAlterLogDirsManager:
         for key, move in list(self._moves.items()):
             if directory in (move.source, move.target):
                 self._drop(key)
-                self.on_located(key)
+                self._report_located(key)
 
     def stop(self) -> None:
         """Copy nothing any more."""
@@ -225,7 +228,7 @@ class ReplicaAlterLogDirsManager:
         """
         if move.state is MoveState.COPYING:
             move.state = MoveState.ASSIGNING
-            self.on_located(key)
+            self._report_located(key)
         is_assigned = self._assigned(move.replica.at) == move.target.directory_id
         if move.state is MoveState.ASSIGNING and is_assigned:
             if move.future.directory.endswith(FUTURE_SUFFIX):
@@ -275,7 +278,3 @@ def _disagreement(log: DataLog, future: DataLog) -> int | None:
 
 def _nothing() -> None:
     """For a flush that nobody waits for."""
-
-
-def _ignore(_: PartitionKey) -> None:
-    """For a manager whose owner need not know."""

@@ -71,8 +71,12 @@ class ReplicaManager:
         cluster: ClusterInfo,
         seams: ReplicaSeams,
         on_offline: Callable[[LogDirectory, Damage], None],
+        report_located: Callable[[PartitionKey], None],
     ) -> None:
-        """`on_offline`: called once for each log directory that goes offline."""
+        """`on_offline`: called once for each log directory that goes offline.
+
+        `report_located`: called when a replica may not be where the metadata say.
+        """
         self.config = config
         self.cluster = cluster
         self.clock = seams.clock
@@ -111,11 +115,12 @@ class ReplicaManager:
             config.fetch_max_bytes,
             self._assigned_directory,
             self._on_move,
+            report_located,
         )
         self._offline: dict[PartitionKey, uuid.UUID] = {}
         """Partitions whose log is out of reach, and the directory that it may be in."""
         self._state: MetadataState | None = None
-        self._report_located: Callable[[PartitionKey], None] = _ignore
+        self._report_located = report_located
         self._isr_timer: Timer | None = None
         self._is_started = False
         self._is_stopped = False
@@ -294,10 +299,6 @@ class ReplicaManager:
         replica.partition.limits = PartitionLimits(
             self.settings.min_insync_replicas(replica.topic), self.config.lag_time_max_ms
         )
-
-    def on_located(self, report: Callable[[PartitionKey], None]) -> None:
-        """Have `report` called when a replica may not be where the metadata say."""
-        self.moves.on_located = self._report_located = report
 
     def locate(self, key: PartitionKey) -> uuid.UUID | None:
         """Return the directory that the controller is to know of; None: there is no replica."""
@@ -493,7 +494,3 @@ class ReplicaManager:
         self._is_stopped = True
         self._stop()
         self.logs.close(broker_epoch, done)
-
-
-def _ignore(_: PartitionKey) -> None:
-    """For a manager whose owner need not know."""

@@ -71,8 +71,14 @@ class QuorumController:
     """The metadata state machine of one node (a RaftListener)."""
 
     def __init__(
-        self, raft: Raft, clock: Clock, trace: Trace, settings: ControllerSettings | None = None
+        self,
+        raft: Raft,
+        clock: Clock,
+        trace: Trace,
+        settings: ControllerSettings | None = None,
+        on_leader_change: Callable[[], None] | None = None,
     ) -> None:
+        """`on_leader_change`: called after each, a claim of this node or its end included."""
         self.image = MetadataImage()
         self.loader = MetadataLoader(self.image, clock, lambda: raft.reported_high_watermark)
         self.speculative = SpeculativeState(self.image)
@@ -100,8 +106,7 @@ class QuorumController:
         self._reads: list[WaitingRead] = []
         self._idle_timer: Timer | None = None
         self._drain = Drain(clock)
-        self.on_leader_change: Callable[[], None] | None = None
-        """Called after every change of leader, a claim or its end included."""
+        self._leader_change_listener = on_leader_change
 
     def time_events(self, times: T) -> T:
         """Measure the events of the queue from now on."""
@@ -185,8 +190,8 @@ class QuorumController:
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.loader.notify_leader(leader)
         self._claim_or_renounce(leader)
-        if self.on_leader_change is not None:
-            self.on_leader_change()
+        if self._leader_change_listener is not None:
+            self._leader_change_listener()
 
     def _claim_or_renounce(self, leader: LeaderAndEpoch) -> None:
         is_own = leader.leader_id == self._raft.node_id
