@@ -161,7 +161,7 @@ def _find_order(
     if order is None:
         return None
     try:
-        rule.verify(part, order)
+        verify_orders(part, model, order)
     except RefusedError:
         return None
     key, placed = part.keys[part.key[0]], len(order)
@@ -294,7 +294,6 @@ class _Columns:
             return
         order = np.concatenate(self.orders)
         try:
-            assert isinstance(self.model, Register | KeyValue)
             proved = np.array([name is not None for name in self.algorithm], np.bool_)
             verify_orders(self.columns, self.model, order, proved, self.kernels)
         except RefusedError as error:
@@ -324,12 +323,11 @@ class _Columns:
         raced = race(kernels, encoded, [encoded.initial], budget, turns=turns)
         if raced.status is Status.PASS:
             assert raced.order is not None
-            assert isinstance(self.model, Register | KeyValue)
             rows = encoded.rows[raced.order]
             mine = self._rows(k)
             inside = rows - mine.start if isinstance(mine, slice) else np.searchsorted(mine, rows)
             try:
-                verify_orders(part, self.model, inside)
+                verify_orders(part, self.model, inside, kernels=kernels)
             except RefusedError:
                 return None
             key, shown = self.columns.keys[k], self.columns.index[rows]

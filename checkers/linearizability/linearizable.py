@@ -27,7 +27,7 @@ from porcupine_py.search.outcome import (
 from porcupine_py.search.window import shrink
 from porcupine_py.search.wording import possible_states
 
-__all__ = ["ALGORITHMS", "NAME", "check_key", "finish", "judge", "validate", "verify"]
+__all__ = ["ALGORITHMS", "NAME", "check_key", "finish", "judge", "validate"]
 
 NAME = "linearizable"
 TIME_LIMIT_S = 60.0
@@ -175,20 +175,3 @@ def _anomaly(operations: Sequence[Operation], outcome: Outcome) -> dict[str, Any
     if outcome.possible:
         anomaly["possible"] = outcome.possible
     return anomaly
-
-
-def verify(operations: Sequence[Operation], model: Model, result: CheckResult) -> str | None:
-    """Verify a stored result's certificate: None when accepted, else the reason for refusal."""
-    proof = result.certificate or {}
-    model = model.prepare(operations)
-    try:
-        if result.status is Status.PASS and "linearization" in proof:
-            certificate.verify_order(operations, model, proof["linearization"])
-        elif result.status is Status.FAIL and "window" in proof:
-            window = Window(tuple(proof["window"]), proof["from_ns"], proof["horizon_ns"])
-            certificate.verify_window(operations, model, window)
-        else:
-            return f"a {result.status.value} without a certificate"
-    except certificate.RefusedError as refusal:
-        return str(refusal)
-    return None

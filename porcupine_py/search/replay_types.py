@@ -1,9 +1,7 @@
-"""Orders of sets, counters, ids, queues, stacks, lists and logs, verified in columns.
+"""What orders in columns must meet: those of all models, and of all but registers and strings.
 
-What `search.certificate.verify_order` does with objects, for one key and in arrays;
-registers are verified by `search.replay`. Knows what the functions of each type mean and
-none of the algorithms. Where values are not plain enough for arrays the order is refused, and
-objects decide.
+Used by `search.replay`, which verifies. Where values are not plain enough for arrays the order is
+refused, and objects decide.
 """
 
 from __future__ import annotations
@@ -13,6 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from porcupine_py.columns import FAIL, INFO, OK, Bools, Columns, Int64s
+from porcupine_py.kernels.library import Replayed
+from porcupine_py.models import Counter, GrowingSet, ListAppend, Log, Model, Queue, Stack, UniqueIds
 from porcupine_py.models.counters import ADDING
 from porcupine_py.models.queues import EMPTY_ERRORS
 from porcupine_py.search.certificate import RefusedError
@@ -24,32 +24,114 @@ from porcupine_py.search.decoded import (
     integers,
     starts,
 )
-from porcupine_py.search.replay import verify_times
 
 _LONG_READ = 2_000
 _SUM_MAX = 1 << 62
 
 
-def verify_container(into: str, out_of: str, end: int) -> Callable[[Columns, Int64s], None]:
+def functions(columns: Columns, *names: str) -> Bools:
+    """Return which operations call one of these functions."""
+    found = np.zeros(len(columns), np.bool_)
+    for name in names:
+        found |= columns.f == columns.function(name)
+    return found
+
+
+_REASONS = {
+    Replayed.TWICE: "the order holds an operation twice or one that is not in the history",
+    Replayed.MISSING: "operation {} is missing in the order",
+    Replayed.UNREAL: "the order holds an operation that did not happen",
+    Replayed.MIXED: "the orders of two keys are mixed",
+    Replayed.EARLY: "operation {} had completed before one placed earlier",
+    Replayed.UNFIT: "the model refuses operation {} at its place",
+}
+
+
+def refusal(wrong: Replayed, columns: Columns, row: int | np.integer = 0) -> RefusedError:
+    """Return why an order is refused, because of the operation in a row where one is named."""
+    return RefusedError(_REASONS[wrong].format(columns.index[row] if len(columns) else ""))
+
+
+def verify_placed(
+    columns: Columns,
+    order: Int64s,
+    observed: Bools | None,
+    effect: Bools,
+    other: Bools | None = None,
+    judged: Bools | None = None,
+) -> None:
+    """Everything that happened or was observed is there once, and nothing that did not.
+
+    `observed`: what failed and showed the state by that; None: nothing did. Indeterminate is there
+    only what has an `effect`; what the model knows has one, or is among the `other`.
+    """
+    known = effect if other is None else effect | other
+    if np.any((columns.type != FAIL) & ~known):
+        raise RefusedError("the model does not know every operation")
+    must = columns.type == OK
+    if observed is not None:
+        must |= observed
+    if judged is not None and not judged.all():
+        must &= judged[columns.key]
+    if len(order) and not 0 <= order.min() <= order.max() < len(columns):
+        raise refusal(Replayed.TWICE, columns)
+    placed = np.zeros(len(columns), np.bool_)
+    placed[order] = True
+    if np.count_nonzero(placed) != len(order):
+        raise refusal(Replayed.TWICE, columns)
+    if np.any(must & ~placed):
+        raise refusal(Replayed.MISSING, columns, np.argmax(must & ~placed))
+    if np.any(placed & ~(must | ((columns.type == INFO) & effect))):
+        raise refusal(Replayed.UNREAL, columns)
+    verify_times(columns, order)
+
+
+def verify_times(columns: Columns, order: Int64s) -> None:
+    """Accept orders, grouped by key, in which nothing stands behind what it precedes."""
+    # Rows stand in order of invocation, so the latest invocation so far is that of the largest row;
+    # within each key, hence the rows of a key are lifted above all of the key before it.
+    if len(columns.keys) == 1:
+        highest = np.maximum.accumulate(order)
+    else:
+        key = columns.key[order]
+        changes = key[1:] != key[:-1]
+        if 1 + np.count_nonzero(changes) != np.count_nonzero(np.bincount(key)) and len(key):
+            raise refusal(Replayed.MIXED, columns)
+        lift = np.zeros(len(order), np.int64)
+        np.cumsum(changes, out=lift[1:])
+        lift *= len(columns)
+        highest = np.maximum.accumulate(lift + order) - lift
+    early = columns.complete_ns[order] < columns.invoke_ns[highest]
+    if np.any(early):
+        raise refusal(Replayed.EARLY, columns, order[np.argmax(early)])
+
+
+def verify_met(columns: Columns, order: Int64s, met: Bools) -> None:
+    """Accept an order if every operation meets what the model gives at its place."""
+    if not np.all(met):
+        raise refusal(Replayed.UNFIT, columns, order[np.argmax(~met)])
+
+
+def _verify_container(into: str, out_of: str, end: int) -> Callable[[Columns, Int64s], None]:
     """Return a verifier of queues (`end` 0: the oldest comes out) or stacks (-1: the newest)."""
 
     def verify(columns: Columns, order: Int64s) -> None:
-        inserting, removing = (columns.f == columns.function(f) for f in (into, out_of))
+        inserting, removing = functions(columns, into), functions(columns, out_of)
         saw_nothing = np.array([error in EMPTY_ERRORS for error in columns.errors], np.bool_)
         refused = removing & (columns.type == FAIL) & saw_nothing[columns.error]
-        _verify_placed(columns, order, (into, out_of), refused, inserting)
+        verify_placed(columns, order, refused, inserting, removing)
         goes_in = inserting[order]
         value = np.where(goes_in, columns.input[order], columns.output[order])
         value[refused[order]] = 0
         comes_out = ~goes_in & (value != 0)
         inside = np.cumsum(goes_in.astype(np.int64) - comes_out)
-        _verify_met(columns, order, goes_in | comes_out | (inside == 0))
-        _verify_met(columns, order, inside >= 0)
+        verify_met(columns, order, goes_in | comes_out | (inside == 0))
+        verify_met(columns, order, inside >= 0)
         if end == 0:
             inserted, which = value[goes_in], np.cumsum(comes_out)[comes_out] - 1
             met = np.ones(len(order), np.bool_)
             met[comes_out] = inserted[which] == value[comes_out]
-            _verify_met(columns, order, met)
+            verify_met(columns, order, met)
         else:
             _verify_nested(columns, order, goes_in, comes_out, inside, value)
 
@@ -72,14 +154,13 @@ def _verify_nested(
     out = np.flatnonzero(comes_out[moving])
     before = moving[out - 1]
     met[moving[out]] = (out > 0) & goes_in[before] & (value[before] == value[moving[out]])
-    _verify_met(columns, order, met)
+    verify_met(columns, order, met)
 
 
-def verify_counter(columns: Columns, order: Int64s) -> None:
+def _verify_counter(columns: Columns, order: Int64s) -> None:
     """Every read returns the sum of the additions before it."""
-    reading = columns.f == columns.function("read")
-    nothing = np.zeros(len(columns), np.bool_)
-    _verify_placed(columns, order, ("read", *ADDING), nothing, ~reading)
+    reading = functions(columns, "read")
+    verify_placed(columns, order, None, functions(columns, *ADDING), reading)
     adds = np.flatnonzero(~reading & (columns.type != FAIL))
     added, read = amounts(columns, adds), reading[order]
     total = integers(columns, columns.output[order[read]])
@@ -89,20 +170,20 @@ def verify_counter(columns: Columns, order: Int64s) -> None:
     amount[adds] = added
     met = np.ones(len(order), np.bool_)
     met[read] = np.cumsum(amount[order])[read] == total
-    _verify_met(columns, order, met)
+    verify_met(columns, order, met)
 
 
-def verify_ids(columns: Columns, order: Int64s) -> None:
+def _verify_ids(columns: Columns, order: Int64s) -> None:
     """No identifier is returned twice."""
     nothing = np.zeros(len(columns), np.bool_)
-    _verify_placed(columns, order, ("generate",), nothing, nothing)
+    verify_placed(columns, order, None, nothing, functions(columns, "generate"))
     given = columns.output[order]
     first = np.full(len(columns.values), -1, np.int64)
     first[given[::-1]] = np.arange(len(given))[::-1]
-    _verify_met(columns, order, first[given] == np.arange(len(given)))
+    verify_met(columns, order, first[given] == np.arange(len(given)))
 
 
-def verify_list(columns: Columns, order: Int64s) -> None:
+def _verify_list(columns: Columns, order: Int64s) -> None:
     """Every read returns what was appended before it, in order."""
     seen, position, number = _collect(columns, order, "append", ("read",))
     sizes, which = np.diff(seen.bounds), number[seen.made[seen.source]]
@@ -111,10 +192,10 @@ def verify_list(columns: Columns, order: Int64s) -> None:
     met[position[seen.reads]] = sizes == number[seen.reads]
     reader = np.repeat(position[seen.reads], sizes)
     met[reader[which != inside]] = False
-    _verify_met(columns, order, met)
+    verify_met(columns, order, met)
 
 
-def verify_set(columns: Columns, order: Int64s) -> None:
+def _verify_set(columns: Columns, order: Int64s) -> None:
     """Every read returns what was added before it, each element once."""
     seen, position, number = _collect(columns, order, "add", ("read",))
     sizes, at = np.diff(seen.bounds), position[seen.made[seen.source]]
@@ -122,7 +203,7 @@ def verify_set(columns: Columns, order: Int64s) -> None:
     met[position[seen.reads]] = sizes == number[seen.reads]
     reader = np.repeat(position[seen.reads], sizes)
     met[reader[(at < 0) | (at > reader)]] = False
-    _verify_met(columns, order, met)
+    verify_met(columns, order, met)
     if _repeats(seen):
         raise RefusedError("a read shows an element twice")
 
@@ -141,7 +222,7 @@ def _repeats(seen: Shown) -> bool:
     return bool(np.any(pairs[1:] == pairs[:-1]))
 
 
-def verify_log(columns: Columns, order: Int64s) -> None:
+def _verify_log(columns: Columns, order: Int64s) -> None:
     """Offsets grow; every read shows all records from its beginning to its last, or to the end."""
     seen, position, number = _collect(columns, order, "append", ("read", "read-all"), log=True)
     offset, begin = append_offsets(columns, seen.made), starts(columns, seen.reads)
@@ -172,7 +253,7 @@ def verify_log(columns: Columns, order: Int64s) -> None:
     end = np.where(columns.f[seen.reads] == columns.function("read-all"), there, end)
     first = np.minimum(np.searchsorted(offsets, begin, side="left"), there)
     met[position[seen.reads]] &= np.maximum(end - first, 0) == sizes
-    _verify_met(columns, order, met)
+    verify_met(columns, order, met)
 
 
 def _collect(
@@ -182,9 +263,8 @@ def _collect(
 
     For an insertion itself: those before it.
     """
-    inserting = columns.f == columns.function(into)
-    nothing = np.zeros(len(columns), np.bool_)
-    _verify_placed(columns, order, (into, *reading), nothing, inserting)
+    inserting = functions(columns, into)
+    verify_placed(columns, order, None, inserting, functions(columns, *reading))
     seen = decode(columns, into, *reading, records=log)
     if seen is None:
         raise RefusedError("the values are not plain")
@@ -198,31 +278,12 @@ def _collect(
     return seen, position, number
 
 
-def _verify_placed(
-    columns: Columns,
-    order: Int64s,
-    functions: tuple[str, ...],
-    observed: Bools,
-    inserting: Bools,
-) -> None:
-    """Everything that happened or was observed is there once, and nothing that did not."""
-    known = np.isin(columns.f, [columns.function(f) for f in functions])
-    if np.any(~known & (columns.type != FAIL)):
-        raise RefusedError("the model does not know every operation")
-    must = (columns.type == OK) | observed
-    may = must | ((columns.type == INFO) & inserting)
-    placed = np.bincount(order, minlength=len(columns))
-    if len(placed) > len(columns) or np.any(placed > 1):
-        raise RefusedError("the order holds an operation twice or one that is not in the history")
-    if np.any((placed == 0) & must):
-        row = int(np.argmax((placed == 0) & must))
-        raise RefusedError(f"operation {columns.index[row]} is missing in the order")
-    if not np.all(may[order]):
-        raise RefusedError("the order holds an operation that did not happen")
-    verify_times(columns, order)
-
-
-def _verify_met(columns: Columns, order: Int64s, met: Bools) -> None:
-    if not np.all(met):
-        row = int(order[np.argmax(~met)])
-        raise RefusedError(f"the model refuses operation {columns.index[row]} at its place")
+VERIFIERS: dict[type[Model], Callable[[Columns, Int64s], None]] = {
+    ListAppend: _verify_list,
+    GrowingSet: _verify_set,
+    Counter: _verify_counter,
+    UniqueIds: _verify_ids,
+    Queue: _verify_container("enqueue", "dequeue", 0),
+    Stack: _verify_container("push", "pop", -1),
+    Log: _verify_log,
+}

@@ -29,7 +29,7 @@ from random import Random
 
 from checkers.history import Operation
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.linearizable import judge, verify
+from checkers.linearizability.linearizable import judge
 from porcupine_py.columns import from_operations
 from porcupine_py.models import model_named, relevant
 from porcupine_py.search.encoding import encodable
@@ -38,7 +38,7 @@ from tests.checkers import (
     more_worlds,
     oracle,  # the first of the two adds its specifications to the second's
 )
-from tests.checkers.histories import FIRST_WORLDS, WORLDS, op, random_history
+from tests.checkers.histories import FIRST_WORLDS, WORLDS, op, random_history, verify
 from tests.checkers.wild import KINDS, wild_history
 
 SIZE_MAX = 8

@@ -7,6 +7,10 @@ from random import Random
 from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, Operation
+from checkers.linearizability import certificates
+from checkers.verdict import CheckResult
+from porcupine_py.models import Model
+from porcupine_py.search.certificate import RefusedError
 
 OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO
 
@@ -261,3 +265,12 @@ WORLDS = {
 }
 FIRST_WORLDS = tuple(WORLDS)
 """Without those that other files add, whichever is imported first."""
+
+
+def verify(operations: list[Operation], model: Model, result: CheckResult) -> str | None:
+    """None when the result's certificate is accepted, else the reason for the refusal."""
+    try:
+        certificates.verify(operations, model, result.status, result.certificate or {})
+    except RefusedError as refusal:
+        return str(refusal)
+    return None

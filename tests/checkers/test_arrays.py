@@ -1,7 +1,6 @@
 """Rules in columns: what brute force calls right they find an order for, and nothing else."""
 
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -15,10 +14,9 @@ from checkers.linearizability.columnar import judge_columns
 from checkers.verdict import CheckResult
 from porcupine_py.columns import from_operations
 from porcupine_py.models import Stack, model_named, relevant
-from porcupine_py.search import certificate, replay_types
+from porcupine_py.search import certificate, replay, replay_types
 from porcupine_py.search.certificate import RefusedError, verify_order
-from porcupine_py.search.replay import verify_times
-from porcupine_py.search.rules import RULES, arrays
+from porcupine_py.search.rules import RULES
 from porcupine_py.search.rules.arrays import array_rule_for
 from tests.checkers.histories import FAIL, INFO, op
 from tests.checkers.more_worlds import RULED
@@ -37,7 +35,7 @@ def arranged(operations, name):
     if order is None:
         return None
     try:
-        rule.verify(columns, order)
+        replay.verify_orders(columns, model_named(name), order)
     except RefusedError:
         return None
     return columns.index[order].tolist()
@@ -115,7 +113,7 @@ def _accepted(operations, model, order):
     row_of = {int(index): row for row, index in enumerate(columns.index)}
     rows = np.array([row_of[i] for i in order], np.int64)
     try:
-        array_rule_for(model).verify(columns, rows)
+        replay.verify_orders(columns, model, rows)
         mine, reason = True, ""
     except RefusedError as refusal:
         mine, reason = False, str(refusal)
@@ -147,7 +145,7 @@ def test_no_verifier_lets_a_read_show_an_element_twice():
 
 
 def _accepts_where_nothing_is_met(patch):
-    patch.setattr(replay_types, "_verify_met", lambda *arguments: None)
+    patch.setattr(replay_types, "verify_met", lambda *arguments: None)
 
 
 def _overlooks_real_time_in_columns(patch):
@@ -155,7 +153,8 @@ def _overlooks_real_time_in_columns(patch):
 
 
 def _overlooks_what_is_missing_in_columns(patch):
-    patch.setattr(replay_types, "_verify_placed", lambda c, order, *_: verify_times(c, order))
+    verify_times = replay_types.verify_times
+    patch.setattr(replay_types, "verify_placed", lambda c, order, *_: verify_times(c, order))
 
 
 def _lets_a_read_repeat_an_element(patch):
@@ -163,8 +162,7 @@ def _lets_a_read_repeat_an_element(patch):
 
 
 def _takes_a_stack_for_a_queue(patch):
-    liar = replay_types.verify_container("push", "pop", 0)
-    patch.setitem(arrays._RULES, Stack, replace(arrays._RULES[Stack], verify=liar))
+    patch.setitem(replay_types.VERIFIERS, Stack, replay_types._verify_container("push", "pop", 0))
 
 
 def _ignores_where_reads_of_a_log_begin(patch):

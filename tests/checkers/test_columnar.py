@@ -10,7 +10,7 @@ import pytest
 from checkers.history import EventType
 from checkers.linearizability import columnar
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.linearizable import judge, verify
+from checkers.linearizability.linearizable import judge
 from checkers.verdict import Status
 from porcupine_py.columns import from_operations
 from porcupine_py.kernels import load
@@ -18,7 +18,7 @@ from porcupine_py.models import Register, model_named
 from porcupine_py.search import chains
 from porcupine_py.search.certificate import RefusedError, verify_order
 from porcupine_py.search.replay import verify_orders
-from tests.checkers.histories import FAIL, op, random_history, read, write
+from tests.checkers.histories import FAIL, op, random_history, read, verify, write
 from tests.checkers.oracle import is_linearizable
 
 KINDS = ["register", "unique-register", "cas-register", "unique-cas-register", "kv", "set"]
@@ -142,6 +142,18 @@ def test_what_is_not_judged_need_not_be_placed_and_must_not_be():
             arguments = (np.array([rows[i] for i in order]), judged, kernels)
             model = model_named("cas-register")
             assert accepts(verify_orders, columns, model, *arguments) is accepted
+
+
+@pytest.mark.parametrize("name", ["cas-register", "kv", "counter"])
+@pytest.mark.parametrize("row", [-1, 1])
+def test_an_order_of_rows_that_are_not_there_is_refused(name, row):
+    f = {"cas-register": "write", "kv": "put", "counter": "add"}[name]
+    columns = from_operations([op(0, f, (0, 1), input=1 if f != "put" else "a")])
+    model = model_named(name)
+    verify_orders(columns, model, np.array([0]))
+    for kernels in (None, load()):
+        with pytest.raises(RefusedError, match="not in the history"):
+            verify_orders(columns, model, np.array([row]), kernels=kernels)
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from checkers import HistoryError, check, load_history, pair
-from checkers.linearizability.linearizable import judge, verify
+from checkers.linearizability.linearizable import judge
 from checkers.verdict import Status
 from porcupine_py.models import model_named
+from tests.checkers.histories import verify
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "histories" / "porcupine.tar.gz"
 MODELS = {"cas-register": "cas-register", "kv-append": "kv"}

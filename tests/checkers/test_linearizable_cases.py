@@ -7,11 +7,11 @@ import pytest
 
 from checkers import Status, check
 from checkers.history import EventType, HistoryError
-from checkers.linearizability.linearizable import judge, verify
+from checkers.linearizability.linearizable import judge
 from porcupine_py.models import Model, NondeterministicModel, Register, model_named
 from porcupine_py.search import dispatch
 from porcupine_py.search.outcome import Outcome, Window
-from tests.checkers.histories import op, random_history, read, write
+from tests.checkers.histories import op, random_history, read, verify, write
 
 FAIL = EventType.FAIL
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checkers.linearizability.linearizable import judge, verify
+from checkers.linearizability.linearizable import judge
 from checkers.verdict import Status
 from porcupine_py.models import model_named
-from tests.checkers.histories import FIRST_WORLDS, random_history
+from tests.checkers.histories import FIRST_WORLDS, random_history, verify
 from tests.checkers.oracle import is_linearizable
 from tests.night import drawn
 

@@ -6,11 +6,10 @@ from random import Random
 import pytest
 
 from checkers import Status, check
-from checkers.linearizability.linearizable import verify
 from porcupine_py.models import model_named
 from porcupine_py.search import outcome
 from porcupine_py.search.outcome import WALL_FACTOR, Budget, BudgetExceededError
-from tests.checkers.histories import FAIL, op, read, write
+from tests.checkers.histories import FAIL, op, read, verify, write
 
 
 def verdict(operations, model):

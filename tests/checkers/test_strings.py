@@ -6,12 +6,12 @@ import pytest
 
 from benchmarks.checkers.generate import Shape, generate
 from checkers.linearizability.columnar import judge_columns
-from checkers.linearizability.linearizable import judge, verify
+from checkers.linearizability.linearizable import judge
 from checkers.verdict import Status
 from porcupine_py.columns import from_operations
 from porcupine_py.models import model_named
 from porcupine_py.models.parts import parts_of
-from tests.checkers.histories import op
+from tests.checkers.histories import op, verify
 
 
 def put(index, text, begin, end):

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from checkers.linearizability.linearizable import judge, verify
+from checkers.linearizability.linearizable import judge
 from checkers.verdict import Status
 from porcupine_py.columns import from_operations
 from porcupine_py.models import model_named, relevant
 from porcupine_py.search import certificate, chains
 from porcupine_py.search.clusters import unique_keys
 from porcupine_py.search.encoding import encode
-from tests.checkers.histories import FAIL, op, random_history, read, write
+from tests.checkers.histories import FAIL, op, random_history, read, verify, write
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.oracles import zones
 from tests.night import drawn
