@@ -35,7 +35,7 @@ from harness.plan.schedule import Entry, steps
 from harness.run.observer import Observer
 from harness.run.partition_leader import AnyClient, partition_leader
 from nemeses import drive
-from nemeses.base import Injection
+from nemeses.base import Injection, View
 from workloads.base import Completion, Op
 
 RETRY_AFTER_S = 0.7
@@ -93,7 +93,7 @@ class RunView:
 class NemesisClient:
     """Performs the nemesis's operations."""
 
-    def __init__(self, view: RunView, schedule: Sequence[Entry], note: Note) -> None:
+    def __init__(self, view: View, schedule: Sequence[Entry], note: Note) -> None:
         self._view = view
         self._schedule = tuple(schedule)
         self._note = note

@@ -1,6 +1,7 @@
-"""One run on a live cluster: nodes up, clients and faults, heal, final reads, nodes down.
+"""One run: nodes up, clients and faults, heal, final reads, nodes down.
 
-`conduct` depends neither on how the run is judged nor on the backend. Whatever happens (a harness
+`conduct` depends neither on how the run is judged nor on the backend, and plays drawn simulated
+worlds as it plays real nodes: what differs is the run's `World`. Whatever happens (a harness
 error, a node that does not start, Ctrl-C at any moment), the cluster is healed and taken down and
 the journal keeps everything written so far.
 """
@@ -10,15 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from random import Random
 from typing import Any
 
 from checkers.evidence import FINAL_READS
 from checkers.history import EventType
-from checkers.runs import answers
-from cluster.backends.base import Backend, BackendError, ClientNetwork
+from cluster.backends.base import Backend, BackendError
 from cluster.client.admin_client import Client
-from cluster.node.ports import Clock, Endpoint
+from cluster.node.ports import Clock
 from cluster.values import valueclass
 from harness.plan.plan import Plan
 from harness.run.final_reads import Cells, FinalReads, read_all
@@ -36,33 +37,25 @@ from harness.run.generators import (
     UntilOk,
     Worker,
 )
-from harness.run.generators.base import NEMESIS
+from harness.run.generators.base import NEMESIS, seconds
 from harness.run.interpreter import HarnessError, Interpreter
-from harness.run.nemesis import NemesisClient, RunView
-from harness.run.observer import Observer, describing
+from harness.run.nemesis import NemesisClient
 from harness.run.process_clients import ProcessClient, client_stream
 from harness.run.recorder import Recorder
 from harness.run.scripted_clients import STRAND_WORKERS, ScriptedClient, ScriptedClients
 from harness.run.strands.player import Player
-from harness.run.strands.progress import LoopTimers
-from harness.run.trace_tail import Followed, TraceTail
+from harness.run.trace_tail import Followed
+from harness.run.world import RealWorld, World, note_wrong_answer
 from nemeses import drive
-from nemeses.base import Injection
+from nemeses.base import View
 from workloads.base import Role, WorkloadClient
-from workloads.leader import LeaderTracker
 
-HUNG_AFTER = 5
-"""Time-outs of an operation after which a client that has not returned is replaced ..."""
-HUNG_AFTER_MIN_S = 10.0
-"""... at the earliest after so long: a loop that is starved of processor time is slow itself."""
-FINAL_BOUND_S = 30.0
-"""Bound on each of: the first leader, the last operations after the heal, the final reads."""
-ACTED_WITHIN_MS = 1_000.0
-"""How long the injection of a fault may delay its strand."""
+NO_READS = FinalReads({}, {}, None)
+"""Final reads of a run that ended before them, or of a system without cells."""
+LEADER_POLL_S = 0.02
+"""Pause between two looks for the first leader."""
 LATER_SHARE = 0.2
 """Share of the schedule's length for turns after it, of faults that never took effect."""
-HEAL_BOUND_S = 20.0
-"""How long healing may take when a run is aborted."""
 
 
 @valueclass
@@ -75,16 +68,18 @@ class Run:
     clock: Clock
     standings: Callable[[], Followed] | None = None
     """Makes the standings of the nodes for a plan with strands; None: from their trace files."""
+    world: World | None = None
+    """None: the backend's nodes, known by what they answer and write."""
+    is_brief: bool = False
+    """Whether the run ends with the fault phase."""
 
 
 @valueclass
 class _Cast:
-    """Clients, observer, nemesis and interpreter of a run."""
+    """The parts of a run that its phases use."""
 
-    client: Client
-    networks: tuple[ClientNetwork, ...]
-    observer: Observer
-    view: RunView
+    world: World
+    view: View
     nemesis: NemesisClient
     interpreter: Interpreter
     script: _Script | None
@@ -105,72 +100,109 @@ async def conduct(run: Run) -> FinalReads:
 
     Raises BackendError where the cluster cannot be started or its place is lost, HarnessError where
     the harness failed. Cancelling it heals and takes the cluster down; a second cancellation skips
-    the healing.
+    the healing. What the world finds may end the phases early.
     """
     run.recorder.begin()
-    view: RunView | None = None
-    done = False
+    world = run.world
+    if world is None:
+        world = RealWorld(run.plan, run.backend, run.recorder, run.clock, run.standings)
+    cast = _cast(run, world)
+    healed = True
     try:
-        await run.backend.up()
-        cast = _cast(run)
-        view = cast.view
-        with contextlib.ExitStack() as stack:
-            for network in cast.networks:
-                stack.callback(network.close)
-            async with _standing(run.backend), _followed(cast.script):
-                reads = await _watched(cast.observer, _perform(run, cast))
-        cast.observer.journal_deaths()
-        done = True
+        await world.up()
+        healed = False
+        async with _standing(run.backend), _followed(cast.script):
+            reads = await _watched(world, _perform(run, cast))
+        world.observer.journal_deaths()
+        healed = True
         return reads
     finally:
-        try:
-            with contextlib.suppress(OSError):  # the journal's error was raised already
-                run.recorder.note("phase", {"name": "stop"})
-            if view is not None and not done:
-                await _heal_bounded(view)
-        except asyncio.CancelledError:
-            await _kill_everything(run.backend)
-            raise
-        finally:
-            await run.backend.down()
+        with contextlib.suppress(OSError):  # the journal's error was raised already
+            run.recorder.note("phase", {"name": "stop"})
+        await world.down(healed=healed)
 
 
 async def _perform(run: Run, cast: _Cast) -> FinalReads:
     """Go through the phases."""
+    plan, world, note = run.plan, cast.world, run.recorder.note
     try:
-        if run.plan.kind.is_led:
-            await _wait_for_leader(cast.observer)
-        run.recorder.note("phase", {"name": "faults"})
-        if cast.script is not None:
-            cast.script.player.begin()
-        clients = cast.script.clients if cast.script is not None else stream_of(run.plan)
-        await cast.interpreter.run(main_phase(run.plan, cast.nemesis, clients))
-        if cast.script is None and cast.nemesis.lacking():
-            await cast.interpreter.run(later_phase(run.plan, cast.nemesis, clients))
-        run.recorder.note("phase", {"name": "heal"})
-        if cast.script is not None:
-            cast.script.player.stop()
-            await cast.script.player.settle()
-        await cast.interpreter.run(Nemesis(Of(cast.nemesis.open_heals())))
+        if plan.kind.is_led:
+            await _wait_for_leader(world)
+        note("phase", {"name": "faults"})
+        await _fault_phase(run, cast)
+        if run.is_brief:
+            return NO_READS
         for healed in await drive.heal_all(cast.view):
-            run.recorder.note(healed.fault, healed.value("heal"))
-        run.recorder.note("phase", {"name": "final-reads"})
-        await cast.interpreter.run(final_phase(run.plan))
+            how = EventType.OK if healed.verified else EventType.INFO
+            note(healed.fault, healed.value("heal"), how)
+        note("phase", {"name": "final-reads"})
+        healed_s, begun_ns = asyncio.get_running_loop().time(), run.recorder.now_ns()
+        await cast.interpreter.run(final_phase(plan, world.bound_s))
+        if run.recorder.now_ns() - begun_ns >= seconds(world.bound_s):
+            world.not_live(f"the last operations were not done {world.bound_s:g} s after the heal")
     finally:
         await cast.interpreter.close()
-    reads = FinalReads({}, {}, None)
-    if run.plan.kind.metadata_quorum:
-        written = run.plan.make_workload().cells()
-        cells = Cells(run.plan.kind.cell, written, run.plan.nodes_at("CLIENT"))
-        reads = await read_all(run.backend, cast.client, cast.observer, cells, FINAL_BOUND_S)
-    run.recorder.note(FINAL_READS, reads.value())
+    reads = NO_READS
+    if plan.kind.metadata_quorum:
+        reads = await _read_all(run, world, world.final_reads_bound_s(healed_s))
+    note(FINAL_READS, reads.value())
+    if plan.kind.metadata_quorum and (reads.sentinel is None or reads.missing):
+        reasons = "; ".join(f"{node}: {why}" for node, why in reads.missing.items())
+        world.not_live(f"not all nodes came back {world.bound_s:g} s after the heal: {reasons}")
     return reads
 
 
+async def _fault_phase(run: Run, cast: _Cast) -> None:
+    """Let clients and faults act, until the heal of everything may begin."""
+    plan, script, interpreter = run.plan, cast.script, cast.interpreter
+    if script is None:
+        stream = stream_of(plan)
+        await interpreter.run(main_phase(plan, cast.nemesis, TimeLimit(plan.duration_s, stream)))
+        if cast.nemesis.lacking():
+            await interpreter.run(later_phase(plan, cast.nemesis, stream))
+        run.recorder.note("phase", {"name": "heal"})
+    else:
+        timers, player = cast.world.timers, script.player
+        end_ms = timers.now_ms + plan.duration_ms
+
+        def end() -> None:
+            # Strands end with the phase, though an operation may still be under way.
+            script.clients.stop()
+            run.recorder.note("phase", {"name": "heal"})
+            player.stop()
+
+        player.begin()
+        ending = timers.call_later(plan.duration_ms, end)
+        try:
+            await interpreter.run(main_phase(plan, cast.nemesis, script.clients))
+            if not player.stopped:
+                await asyncio.sleep(max(0.0, end_ms - timers.now_ms) / 1000.0 + 0.001)
+        finally:
+            ending.cancel()
+        if not run.is_brief:
+            await player.settle()
+    if not run.is_brief:
+        await interpreter.run(Nemesis(Of(cast.nemesis.open_heals())))
+
+
+async def _read_all(run: Run, world: World, bound_s: float) -> FinalReads:
+    """Read every node with connections of its own: none is behind a request of the faults."""
+    plan = run.plan
+    cells = Cells(plan.kind.cell, plan.make_workload().cells(), plan.nodes_at("CLIENT"))
+    network = world.backend.client_network()
+    try:
+        client = Client(
+            network, run.clock, on_wrong_answer=partial(note_wrong_answer, run.recorder)
+        )
+        return await read_all(world.backend, client, world.observer, cells, bound_s)
+    finally:
+        network.close()
+
+
 def main_phase(plan: Plan, nemesis: NemesisClient, clients: Generator) -> Generator:
-    """Make the fault phase: clients at the plan's rate or as scripted, nemesis by its schedule."""
+    """Make the fault phase: clients to their end, nemesis by its schedule."""
     return Together(
-        clients=clients if plan.is_scripted else TimeLimit(plan.duration_s, clients),
+        clients=clients,
         nemesis=TimeLimit(plan.duration_s, At(nemesis.timed_ops())),
     )
 
@@ -181,35 +213,17 @@ def later_phase(plan: Plan, nemesis: NemesisClient, clients: Generator) -> Gener
     return Together(clients=Until(lambda: turns.over, clients), nemesis=turns)
 
 
-def final_phase(plan: Plan) -> Generator:
+def final_phase(plan: Plan, bound_s: float) -> Generator:
     """Make the final phase: the workload's last operations, each until it is ok, within a bound."""
     ops = plan.make_workload().final_operations()
-    return Clients(TimeLimit(FINAL_BOUND_S, Phases(*(UntilOk(op) for op in ops))))
+    return Clients(TimeLimit(bound_s, Phases(*(UntilOk(op) for op in ops))))
 
 
-def _cast(run: Run) -> _Cast:
+def _cast(run: Run, world: World) -> _Cast:
     plan, backend = run.plan, run.backend
-    tracker = LeaderTracker(plan.nodes_at("CONTROLLER"))
-    # A connection answers in order: the observer must not wait behind another client's request.
-    networks = (backend.client_network(), backend.client_network())
-
-    def wrong_answer(endpoint: Endpoint, what: str) -> None:
-        value = {"node": f"n{endpoint.node_id}", "explanation": what}
-        run.recorder.note(answers.WRONG_ANSWER, value, EventType.INFO)
-
-    watcher, client = (
-        Client(network, run.clock, on_wrong_answer=wrong_answer) for network in networks
-    )
-    ask = describing(watcher) if plan.kind.metadata_quorum else plan.kind.ask_leader
-    observer = Observer(backend, ask, run.recorder, tracker)
-    active: list[Injection] = []
-
-    def view_of(random: Random) -> RunView:
-        return RunView(backend, observer, client, random, active)
-
-    view = view_of(Random(f"{plan.seed}/faults"))
+    view = world.view(Random(f"{plan.seed}/faults"))
     nemesis = NemesisClient(view, plan.schedule, run.recorder.note)
-    script = _script(run, view_of) if plan.is_scripted else None
+    script = _script(run, world) if world.is_scripted else None
 
     def make_client(worker: Worker, process: int | str) -> WorkloadClient:
         if worker == NEMESIS:
@@ -222,7 +236,7 @@ def _cast(run: Run) -> _Cast:
                 plan.make_workload(),
                 backend,
                 run.clock,
-                tracker,
+                world.tracker,
                 worker,
                 process,
                 script.player.op_ended,
@@ -232,38 +246,32 @@ def _cast(run: Run) -> _Cast:
             plan.make_workload(),
             backend,
             run.clock,
-            tracker,
+            world.tracker,
             worker,
             process,
             pinned_to(plan, worker),
         )
 
     workers = plan.concurrency + (0 if script is None else STRAND_WORKERS)
-    bound_s = max(HUNG_AFTER_MIN_S, HUNG_AFTER * plan.operation_timeout_ms / 1000.0)
+    bound_s = world.operation_bound_s
     interpreter = Interpreter(Of(()), run.recorder, make_client, workers, bound_s)
-    return _Cast(client, networks, observer, view, nemesis, interpreter, script)
+    return _Cast(world, view, nemesis, interpreter, script)
 
 
-def _script(run: Run, view_of: Callable[[Random], RunView]) -> _Script:
+def _script(run: Run, world: World) -> _Script:
     clients = ScriptedClients(run.plan, run.plan.make_workload())
-    standings = (
-        TraceTail(run.backend, run.plan.kind.layout) if run.standings is None else run.standings()
-    )
-
-    def broken(name: str, explanation: str, place: str) -> None:
-        value = {"property": name, "explanation": explanation, "causes": [place]}
-        run.recorder.note("violation", value, EventType.INFO)
-
+    standings = world.standings()
     player = Player(
         run.plan,
         standings,
-        LoopTimers(asyncio.get_running_loop()),
-        view_of,
+        world.timers,
+        world.view,
         run.recorder,
         clients.ask,
-        broken,
-        acted_within_ms=ACTED_WITHIN_MS,
+        world.note_violation,
+        acted_within_ms=world.acted_within_ms,
     )
+    world.attach(player)
     return _Script(standings, player, clients)
 
 
@@ -304,22 +312,23 @@ def role_of(plan: Plan, worker: int) -> Role:
     return Role.READER if worker < len(plan.nodes_at(plan.kind.reads_at)) else Role.WRITER
 
 
-async def _watched(observer: Observer, work: Coroutine[Any, Any, FinalReads]) -> FinalReads:
+async def _watched(world: World, work: Coroutine[Any, Any, FinalReads]) -> FinalReads:
     """Do the work while the observer watches; a failure of either cancels the other at once.
 
     If both fail, the first failure is the cause, and the message names both. Raises what the work
-    raises, and HarnessError when the observer dies.
+    raises, and HarnessError when the observer dies. Once the world is over the work is cancelled.
     """
-    watching, working = asyncio.ensure_future(observer.watch()), asyncio.ensure_future(work)
+    watching, working = asyncio.ensure_future(world.observer.watch()), asyncio.ensure_future(work)
+    over = asyncio.ensure_future(world.over.wait())
     try:
-        await asyncio.wait((watching, working), return_when=asyncio.FIRST_COMPLETED)
-        work_ended_first = working.done()
+        await asyncio.wait((watching, working, over), return_when=asyncio.FIRST_COMPLETED)
+        work_ended_first, is_over = working.done(), over.done()
     finally:
-        watching.cancel()
-        working.cancel()
-        watched, worked = await asyncio.gather(watching, working, return_exceptions=True)
+        for task in (watching, working, over):
+            task.cancel()
+        watched, worked, _ = await asyncio.gather(watching, working, over, return_exceptions=True)
     if not isinstance(watched, Exception):
-        return working.result()
+        return NO_READS if is_over and working.cancelled() else working.result()
     observer_failure = f"the observer died: {type(watched).__name__}: {watched}"
     if not isinstance(worked, Exception):
         raise HarnessError(observer_failure) from watched
@@ -357,23 +366,12 @@ async def _standing(backend: Backend) -> AsyncIterator[None]:
             await lost
 
 
-async def _wait_for_leader(observer: Observer) -> None:
+async def _wait_for_leader(world: World) -> None:
     """Wait for the first leader, bounded: a run without one goes on, and its verdict shows it."""
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + FINAL_BOUND_S
-    while await observer.ask() is None:
-        if loop.time() >= deadline_s:
+    deadline_s = loop.time() + world.bound_s
+    while loop.time() < deadline_s:
+        if await world.is_led():
             return
-        await asyncio.sleep(0.05)
-
-
-async def _heal_bounded(view: RunView) -> None:
-    # A fault that is not healed in time ends with the cluster.
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(HEAL_BOUND_S):
-            await drive.heal_all(view)
-
-
-async def _kill_everything(backend: Backend) -> None:
-    for node in backend.nodes:
-        await backend.kill(node)
+        await asyncio.sleep(LEADER_POLL_S)
+    world.not_live("no leader was established at the start")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from checkers.earned import Judged, earn, verdict
-from checkers.evidence import Evidence, FinalRead, run_clock
+from checkers.evidence import Evidence, run_clock
 from checkers.history import EventType, pair
 from checkers.nodes import durability
 from checkers.registry import CheckSpec, RunInput, find_check, run_check
@@ -47,7 +47,7 @@ def judge(played: Played) -> SimResult:
     options = exercised.options_of(played.plan.judged_by())
     exercise = exercised.check(RunInput(played.events, operations), options)
     if not violations:
-        reads: dict[str, FinalRead] = {} if played.reads is None else dict(played.reads.reads)
+        reads = dict(played.reads.reads)
         checks = (*played.plan.make_workload().checks(), CheckSpec(answers.NAME))
         left = Evidence(played.plan.node_names, {}, {}, {}, reads)
         if any(_reads_disks(spec) for spec in checks):

@@ -62,8 +62,7 @@ def _play(plan: Plan, store: RunStore) -> tuple[Played, SimResult]:
     with store.journal_writer() as journal:
         both = _Both(journal)
         played = play(plan, both, both.events, store.folder)
-    if played.reads is not None:
-        for read in played.reads.reads.values():
-            store.write_final_read(read)
+    for read in played.reads.reads.values():
+        store.write_final_read(read)
     node_disks.collect(store, plan.node_names)
     return played, judge(played)

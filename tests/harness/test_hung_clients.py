@@ -16,7 +16,7 @@ from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.runs.answers import HUNG
 from checkers.verdict import Status
 from harness.errors import InternalError, PackageError, internal_error
-from harness.run import phases
+from harness.run import world
 from harness.run.interpreter import HarnessError
 from harness.signals.interrupt import run_interruptible
 from nemeses import time_bound
@@ -27,7 +27,7 @@ from workloads.base import Completion
 from workloads.register import RegisterClient
 
 THE_PLAN = {"duration_s": 6, "faults": [], "workload_options": {"keys": 3}}
-BOUND_S = phases.HUNG_AFTER_MIN_S
+BOUND_S = world.HUNG_AFTER_MIN_S
 
 
 async def for_ever(*_):
@@ -55,7 +55,7 @@ def test_operations_that_never_return_end_as_info_with_new_clients(monkeypatch, 
     assert len(ended) >= 15
     assert {event.type for event in ended} == {EventType.INFO}
     assert len({event.process for event in ended}) == len(ended)
-    most_s = 6 + phases.FINAL_BOUND_S + 2 * (BOUND_S + CLOSE_BOUND_S) + 30
+    most_s = 6 + world.FINAL_BOUND_S + 2 * (BOUND_S + CLOSE_BOUND_S) + 30
     assert events[-1].time_ns / 1e9 < most_s
     result = answers(events, reads)
     assert result.statistics["clients_hung"] == len(ended)

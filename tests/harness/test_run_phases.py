@@ -367,6 +367,15 @@ def test_a_scripted_fault_without_alternatives_is_not_tried_later():
     assert verdict(the_plan, events, reads, "exercised").status is Status.UNDER_EXERCISED
 
 
+def test_a_heal_at_the_end_that_was_not_verified_is_journaled_as_info(monkeypatch):
+    async def heal_all(_view):
+        return tuple(Injection(drive.SWEEP, {}, ("n3",), verified=v) for v in (True, False))
+
+    monkeypatch.setattr(drive, "heal_all", heal_all)
+    events, _ = play(plan(faults=[], duration_s=2), FakeCluster())
+    assert [e.type for e in events if e.f == drive.SWEEP] == [EventType.OK, EventType.INFO]
+
+
 def test_nodes_that_ended_late_are_started_before_the_next_fault(monkeypatch):
     late = iter([(), (Injection(drive.SWEEP, {}, ("n3",), verified=True),)])
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import harness.sim
+from checkers.history import EventType
 from cluster.backends.sim.world import SimWorld
 from cluster.node.kraft.quorum.control_state import ControlState
+from harness.plan.schedule import Entry
 from harness.plan.strands import Step, Strand
 from harness.sim.play import MemoryJournal, play
 from harness.sim.runner import run_plan
@@ -73,6 +75,33 @@ def test_a_quorum_that_may_not_come_back_is_not_alive():
     assert run_plan(hurried).property in (None, "liveness")
     never = replace(plan, bounds=replace(plan.bounds, liveness_ms=10.0))
     assert run_plan(never).property == "liveness"
+
+
+def test_a_timed_schedule_is_played_beside_the_strands():
+    strand = Strand(1_000.0, (Step("kill", targets="follower", for_ms=1_000.0),))
+    timed = Entry(5.0, "pause", {"targets": "leader"}, 2.0)
+    plan = sim_plan(seed=1, duration_s=9.0, rate_per_s=5.0, strands=(strand,), schedule=(timed,))
+    journal = MemoryJournal()
+
+    played = play(plan, journal, journal.events)
+    faults = [e for e in journal.events if e.type is EventType.OK and e.f in ("kill", "pause")]
+    did = [(e.f, e.value["phase"], e.value["verified"]) for e in faults]
+    assert did == [(f, phase, True) for f in ("kill", "pause") for phase in ("inject", "heal")]
+    assert played.violations == []
+    assert sorted(played.reads.reads) == ["n1", "n2", "n3"]
+
+
+def test_the_first_violation_ends_a_run_before_its_heal():
+    never = {"that": {"state": "Resigned"}}
+    strand = Strand(2_000.0, (Step("expect", options=never, within_ms=1_000.0),))
+    plan = sim_plan(seed=1, duration_s=9.0, rate_per_s=5.0, strands=(strand,))
+    journal = MemoryJournal()
+
+    played = play(plan, journal, journal.events)
+    assert [found.property for found in played.violations] == ["expectation"]
+    names = [e.value["name"] for e in journal.events if e.f == "phase"]
+    assert names == ["start", "faults", "stop"]
+    assert played.reads.reads == {}
 
 
 def test_a_node_that_dies_by_itself_is_a_finding(monkeypatch):

@@ -65,6 +65,8 @@ class Player:
         self.timers = timers
         self.outcomes = Outcomes()
         self.acts: list[Act] = []
+        self.begun_ms = 0.0
+        """Time at which the fault phase began."""
         self.stopped = False
         self.broken = broken
         self.excuses = Excuses(view(Random(0)).backend)
@@ -82,6 +84,7 @@ class Player:
 
     def begin(self) -> None:
         """Start the clock of the fault phase."""
+        self.begun_ms = self.timers.now_ms
         for number, strand in enumerate(self.plan.strands):
             play = Play(self, number, strand)
             self._plays.append(play)

@@ -16,6 +16,13 @@ from harness.plan.strands import Condition, Step, Strand, step_name
 from harness.run.strands.conditions import Cast, Outcomes, holds
 
 
+class Timer(Protocol):
+    """A callback that is due."""
+
+    def cancel(self) -> object:
+        """Forget the callback; harmless when it has already run."""
+
+
 class Timers(Protocol):
     """The time of a run."""
 
@@ -23,7 +30,7 @@ class Timers(Protocol):
     def now_ms(self) -> float:
         """Milliseconds, from any origin."""
 
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> object:
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Call back later, and never within this call."""
 
 
@@ -38,7 +45,7 @@ class LoopTimers:
         """See `Timers`."""
         return self._loop.time() * 1000.0
 
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> object:
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """See `Timers`."""
         return self._loop.call_later(delay_ms / 1000.0, callback)
 
