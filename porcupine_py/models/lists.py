@@ -93,7 +93,10 @@ class Log(Model):
             if operation.f in ("read", "read-all") and operation.type is EventType.OK:
                 for offset, value in records(operation):
                     free.setdefault(value, set()).add(offset)
-        appends = [o for o in relevant(operations, self) if o.f == "append"]
+        # An indeterminate append counts as well where reads show its value: it may be the one that
+        # they show, and an acknowledged one of that value another that nobody saw.
+        shown = Log(dict.fromkeys(free, ()))
+        appends = [o for o in relevant(operations, shown) if o.f == "append"]
         for append in appends:
             returned = self.offset(append)
             if returned is not None:
