@@ -84,8 +84,8 @@ def test_a_command_without_streams_ends_well(closed):
 def test_no_file_becomes_the_stdout_that_was_closed(tmp_path):
     script = textwrap.dedent("""
         import os, sys
-        from harness.terminal.output import guarded
-        with guarded():
+        from harness.terminal.output import guard
+        with guard():
             print(os.open(sys.argv[1], os.O_CREAT), file=sys.stderr)
     """)
     code, stderr = ended(tmp_path / "journal", script=script, preexec_fn=lambda: os.close(1))
