@@ -59,8 +59,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkers import cycles, growth, jepsen, logs, sessions
+from checkers import jepsen, partition_logs, transactions
 from checkers.evidence import assisted
+from checkers.guarantees import growth, sessions
 from checkers.history import Operation
 from checkers.history.foreign import Reading
 from checkers.history.recorded import Recorded
@@ -219,7 +220,7 @@ _OWN: tuple[Check, ...] = (
         for one in (jepsen.bank, jepsen.long_fork, jepsen.set_full, jepsen.total_queue)
     ),
     RunCheck(
-        name=cycles.NAME,
+        name=transactions.NAME,
         scope="run",
         options={
             "model": str,
@@ -230,8 +231,8 @@ _OWN: tuple[Check, ...] = (
             "transaction_order": dict,
         },
         required=(),
-        function=cycles.check,
-        validate=cycles.validate,
+        function=transactions.check,
+        validate=transactions.validate,
     ),
     RunCheck(
         name=durability.NAME,
@@ -274,14 +275,21 @@ _OWN: tuple[Check, ...] = (
         invariants.validate,
     ),
     RunCheck(
-        logs.NAME,
+        partition_logs.NAME,
         "run",
         {"acks": str, "idempotence": bool, "retries": bool, "retention": bool},
         (),
-        logs.check,
-        logs.validate,
+        partition_logs.check,
+        partition_logs.validate,
     ),
-    RunCheck(replica_logs.NAME, "evidence", {"acks": str}, (), replica_logs.check, logs.validate),
+    RunCheck(
+        replica_logs.NAME,
+        "evidence",
+        {"acks": str},
+        (),
+        replica_logs.check,
+        partition_logs.validate,
+    ),
     RunCheck(monitor.NAME, "run", {}, (), monitor.check, _nothing),
     RunCheck(answers.NAME, "run", {}, (), answers.check, _nothing),
     RunCheck(

@@ -13,7 +13,7 @@ broker. What a client may see is the model `broker` (`porcupine_py.models.broker
 
 Where a system promises less (`reads_lag`), any broker answers reads, and heartbeats that change
 nothing are answered by a controller from memory. Then registrations must be linearizable, and the
-rest is judged by what one controller may not take back (`checkers.growth`).
+rest is judged by what one controller may not take back (`checkers.guarantees.growth`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ What is read in the end is each partition whole, at its leader first and then at
 
 Which of a partition's leaders answered is known: each lead is confirmed by a request that only the
 leader of this very epoch answers, before anything is sent there (`workloads.log_client`). Judged by
-`checkers.logs` and `checkers.nodes.isr`.
+`checkers.partition_logs` and `checkers.nodes.isr`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-from checkers.logs.columns import POLL, POLL_ALL, SEND
+from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
 from checkers.registry import CheckSpec
 from cluster.client.data_client import Acks, TopicPartition
 from cluster.values import valueclass

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from checkers.history import EventType, Value
-from checkers.logs.columns import POLL, POLL_ALL, SEND
+from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
 from cluster.client.admin_client import Outcome
 from cluster.client.batches import batch_of
 from cluster.client.data_client import (

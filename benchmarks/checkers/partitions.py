@@ -25,9 +25,9 @@ import numpy as np
 from checkers import Status
 from checkers.history import EventType, Operation
 from checkers.linearizability import linearizable
-from checkers.logs import check
-from checkers.logs.columns import log_of
-from checkers.logs.rules import Facts, Promise, anomalies
+from checkers.partition_logs import check
+from checkers.partition_logs.columns import log_of
+from checkers.partition_logs.rules import Facts, Promise, anomalies
 from checkers.run_input import RunInput
 from porcupine_py.models import model_named
 

@@ -25,10 +25,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from checkers.cycles.graph import components, path
-from checkers.cycles.transactions import Edge
 from checkers.history import EventType, Operation
 from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
+from checkers.transactions.graph import components, path
+from checkers.transactions.operations import Edge
 from checkers.verdict import CheckResult
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.search.wording import title

@@ -45,9 +45,9 @@ from typing import Any
 from checkers.evidence import DataBatch, Evidence, PartitionLog
 from checkers.evidence.evidence_result import Anomaly, evidence_result
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
-from checkers.logs.columns import POLL, POLL_ALL, SEND
 from checkers.nodes.in_sync import in_sync_at_end
 from checkers.nodes.replica_traces import find_malformed, trace_anomalies
+from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
 from checkers.run_input import RunInput
 from checkers.runs.faults import active_between, fault_spans, named_faults, phases
 from checkers.verdict import CheckResult

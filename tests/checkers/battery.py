@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from checkers import Status, check, cycles, growth, sessions
+from checkers import Status, check, transactions
 from checkers.evidence.assisted import resolve
+from checkers.guarantees import growth, sessions
 from checkers.history import EventType
 from checkers.linearizability.certificates import certificate_lines, verify_lines
 from checkers.registry import CheckSpec, RunInput, check_keys, find_check, run_check
@@ -232,7 +233,7 @@ def _whole_runs() -> Iterator[str]:
         yield "its own certificates are refused"
     for model, cases in (("list-append", LISTS), ("rw-register", REGISTERS)):
         for kind, history in cases.items():
-            found = cycles.check(RunInput([], history), {"model": model})
+            found = transactions.check(RunInput([], history), {"model": model})
             if kind not in {anomaly["kind"] for anomaly in found.anomalies}:
                 yield f"{model}: {kind} is not seen"
     back = script([("write", 1), ("write", 2)], [("read", 2), ("read", 1)])

@@ -22,10 +22,10 @@ from random import Random
 from typing import Any
 
 from checkers import Status
-from checkers.cycles import check
-from checkers.cycles.levels import FORBIDDEN, NOT_LOOKED_FOR
 from checkers.history import EventType, Operation
 from checkers.run_input import RunInput
+from checkers.transactions import check
+from checkers.transactions.levels import FORBIDDEN, NOT_LOOKED_FOR
 from tests.checkers.histories import op
 from tests.checkers.isolation_oracle import kept
 

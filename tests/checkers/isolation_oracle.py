@@ -1,6 +1,6 @@
 """Which isolation levels a small history of transactions keeps, by trying everything.
 
-Shares nothing with `checkers.cycles`: no dependencies are inferred here. A level is kept where some
+Shares nothing with `checkers.transactions`: no dependencies are inferred here. A level is kept where some
 choice keeps it: which crashed transactions committed; of which transaction a read is, where values
 repeat; in which order they ran (serializable), took snapshots and committed (snapshot isolation),
 or wrote each key (the others; Adya 1999, and Biswas and Enea 2019 for read atomic).

@@ -6,11 +6,11 @@ from random import Random
 import pytest
 
 from checkers import Status
-from checkers.cycles import FORBIDDEN, check, serial
-from checkers.cycles.graph import components
-from checkers.cycles.levels import NOT_LOOKED_FOR
 from checkers.history import EventType
 from checkers.registry import CheckSpec, RunInput, find_check, run_check
+from checkers.transactions import FORBIDDEN, check, serial
+from checkers.transactions.graph import components
+from checkers.transactions.levels import NOT_LOOKED_FOR
 from tests.checkers.histories import op
 
 OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO

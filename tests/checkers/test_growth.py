@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from checkers import Status
-from checkers.growth import check_key
+from checkers.guarantees.growth import check_key
 from checkers.history import EventType
 from checkers.registry import CheckSpec, RunInput, find_check, merge, run_check
 from tests.checkers.histories import op

@@ -1,6 +1,6 @@
 """Transactions against brute force; `python -m tests.checkers.isolation` does 200,000."""
 
-from checkers.cycles import list_append, rw_register
+from checkers.transactions import list_append, rw_register
 from tests.checkers.isolation import judged, main
 
 

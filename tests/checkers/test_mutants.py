@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from checkers import growth, registry, sessions
-from checkers.cycles import list_append, search
+from checkers import registry
 from checkers.evidence import assisted, log_audit
+from checkers.guarantees import growth, sessions
 from checkers.history import EventType
+from checkers.transactions import list_append, search
 from checkers.verdict import Status
 from porcupine_py.models import base, parts, strings
 from porcupine_py.models.base import Model, relevant
@@ -343,7 +344,7 @@ def overlooks_anti_dependencies(patch):
 
 @mutant
 def overlooks_real_time_between_transactions(patch):
-    patch.setattr("checkers.cycles.realtime_edges", lambda transactions: [])
+    patch.setattr("checkers.transactions.realtime_edges", lambda transactions: [])
 
 
 @mutant

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from checkers import Status
 from checkers.history import NEMESIS, Event, EventType
-from checkers.logs import EXPLAINED_MAX, check
+from checkers.partition_logs import EXPLAINED_MAX, check
 from checkers.registry import CheckSpec, RunInput, run_check
 from tests.checkers.histories import FAIL, INFO, op
 from tests.checkers.oracles.partition_logs import judge

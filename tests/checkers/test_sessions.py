@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from checkers import Status
+from checkers.guarantees.sessions import GUARANTEES, check_key
 from checkers.history import EventType
 from checkers.registry import CheckSpec, RunInput, run_check
-from checkers.sessions import GUARANTEES, check_key
 from tests.checkers.histories import op
 
 

@@ -2,11 +2,12 @@
 
 import pytest
 
-from checkers import check, check_by, sessions
-from checkers.cycles import check as check_transactions
+from checkers import check, check_by
 from checkers.evidence import FinalRead
+from checkers.guarantees import sessions
 from checkers.jepsen import bank, set_full
 from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.transactions import check as check_transactions
 from tests.checkers.histories import op
 from tests.checkers.run_evidence import good_run
 from tests.checkers.test_cycles import a, r, txn, w

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from checkers import HistoryError, Status, check, check_by, cycles
-from checkers.cycles.levels import FORBIDDEN, level_key
+from checkers import HistoryError, Status, check, check_by, transactions
 from checkers.history.foreign import Reading, history_of, judgeable
 from checkers.registry import CheckSpec, find_check, reading_for
 from checkers.run_input import RunInput
+from checkers.transactions.levels import FORBIDDEN, level_key
 from tests.foreign.clojure import Case, cases
 
 KNOSSOS = {"cas-register": 0, "multi-register": {"x": 0, "y": 0}, "mutex": None}
@@ -131,7 +131,7 @@ def _transactions(case: Case, model: str) -> Result:
         return "unreadable", case.place, str(error)
     given = {"model": model, "consistency": level}
     given |= {k.rstrip("?").replace("-", "_"): options[k] for k in KEYS if k in options}
-    result = cycles.check(RunInput([], operations), given)
+    result = transactions.check(RunInput([], operations), given)
     status = result.status
     if not levels and status is not Status.UNKNOWN:
         seen = set(result.statistics["anomalies_by_kind"]) & set(asked)

@@ -1,4 +1,4 @@
-"""The rules for logs with offsets, as `checkers.logs` states them: every pair is looked at."""
+"""The rules for logs with offsets, as `checkers.partition_logs` states them: every pair is looked at."""
 
 from collections import Counter
 from itertools import pairwise

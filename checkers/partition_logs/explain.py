@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
-from checkers.logs.columns import NONE
-from checkers.logs.rules import Facts, Found
+from checkers.partition_logs.columns import NONE
+from checkers.partition_logs.rules import Facts, Found
 from checkers.runs.faults import FaultSpan, active_between, named_faults
 
 Anomaly = dict[str, Any]

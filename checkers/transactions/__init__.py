@@ -15,10 +15,10 @@
 | `strong-session-...` of some | these, also with the order within processes |
 | `strong-...`, `strict-serializable` (default) | these, also in real time |
 
-`checkers.cycles.levels` has all of Elle's levels. **PASS needs a proof** (`levels.proven`): the
+`levels` has all of Elle's levels. **PASS needs a proof** (`levels.proven`): the
 dependencies are complete for the level and have no forbidden cycle, or an order of all transactions
 (of all snapshots and commits, for snapshot isolation) was found that explains every read
-(`checkers.cycles.serial`). Without one the verdict is UNKNOWN: a bound was met, or the level is
+(`serial`). Without one the verdict is UNKNOWN: a bound was met, or the level is
 none of those above (`levels.NOT_LOOKED_FOR`), and the history keeps no stronger one. That there is
 no such order is `no-serial-order`, or `no-snapshot-order`. The statistics count all anomalies, and
 name the weakest levels that are violated, the others that therefore are, and the strongest that are
@@ -37,7 +37,7 @@ element was appended twice. Of registers where values were written twice to a ke
 order is a proof, and of a level that neither has an order the verdict is UNKNOWN.
 
 Complexity: O(n c + edges) for n transactions of c clients, plus a breadth-first search for each
-edge of a component until a cycle is found; for orders see `checkers.cycles.serial`.
+edge of a component until a cycle is found; for orders see `checkers.transactions.serial`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checkers.cycles import list_append, rw_register
-from checkers.cycles.levels import (
+from checkers.history import EventType, HistoryError
+from checkers.run_input import RunInput
+from checkers.transactions import list_append, rw_register
+from checkers.transactions.levels import (
     ALIASES,
     ALWAYS,
     FORBIDDEN,
@@ -63,17 +65,8 @@ from checkers.cycles.levels import (
     strongest,
     weakest_violated,
 )
-from checkers.cycles.list_append import NotUniqueError
-from checkers.cycles.rw_register import Assumptions
-from checkers.cycles.search import (
-    cycle_anomaly,
-    cycles,
-    find_fractured_reads,
-    process_edges,
-    realtime_edges,
-)
-from checkers.cycles.serial import Answer, Serial, explain, explain_snapshots
-from checkers.cycles.transactions import (
+from checkers.transactions.list_append import NotUniqueError
+from checkers.transactions.operations import (
     Anomaly,
     Dependencies,
     ReplyError,
@@ -82,8 +75,15 @@ from checkers.cycles.transactions import (
     transactions,
     write_skews,
 )
-from checkers.history import EventType, HistoryError
-from checkers.run_input import RunInput
+from checkers.transactions.rw_register import Assumptions
+from checkers.transactions.search import (
+    cycle_anomaly,
+    cycles,
+    find_fractured_reads,
+    process_edges,
+    realtime_edges,
+)
+from checkers.transactions.serial import Answer, Serial, explain, explain_snapshots
 from checkers.verdict import CheckResult, Status
 from porcupine_py.search.outcome import Cancelled, never
 

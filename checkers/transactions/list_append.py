@@ -29,7 +29,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from checkers.cycles.transactions import (
+from checkers.history import EventType
+from checkers.transactions.operations import (
     Anomaly,
     Dependencies,
     Edge,
@@ -41,7 +42,6 @@ from checkers.cycles.transactions import (
     lost_updates,
     name,
 )
-from checkers.history import EventType
 from porcupine_py.values import show
 
 WRITER = "append"

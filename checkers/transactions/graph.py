@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from checkers.cycles.transactions import Edge
+from checkers.transactions.operations import Edge
 
 Graph = Mapping[int, Sequence[int]]
 

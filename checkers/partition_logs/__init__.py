@@ -71,9 +71,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkers.history import EventType, HistoryError
-from checkers.logs.columns import Log, RepeatedError, log_of
-from checkers.logs.explain import Anomaly, explain
-from checkers.logs.rules import Facts, Promise, anomalies, unread
+from checkers.partition_logs.columns import Log, RepeatedError, log_of
+from checkers.partition_logs.explain import Anomaly, explain
+from checkers.partition_logs.rules import Facts, Promise, anomalies, unread
 from checkers.run_input import RunInput
 from checkers.runs.faults import fault_spans
 from checkers.verdict import ALLOWED, PROMISE, CheckResult, Status

@@ -37,9 +37,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from checkers.cycles.graph import components, path
-from checkers.cycles.transactions import Edge
 from checkers.history import EventType, Operation
+from checkers.transactions.graph import components, path
+from checkers.transactions.operations import Edge
 from checkers.verdict import PROMISE, CheckResult, Status
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.values import freeze, show

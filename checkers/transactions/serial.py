@@ -39,10 +39,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checkers.cycles.graph import components, path
-from checkers.cycles.rw_register import INITIAL
-from checkers.cycles.transactions import Edge, Key, Transaction
 from checkers.history import EventType
+from checkers.transactions.graph import components, path
+from checkers.transactions.operations import Edge, Key, Transaction
+from checkers.transactions.rw_register import INITIAL
 from porcupine_py.search.outcome import Cancelled
 from porcupine_py.values import show
 

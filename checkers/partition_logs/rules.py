@@ -2,7 +2,8 @@
 
 `Facts` first works out what is known of each record: where it stands, since when it is certainly in
 the log, and whether it is *committed*, i.e. may never be lost. Each rule then is one sort, one
-running maximum or one count over a range. `checkers.logs` states the rules and why they hold.
+running maximum or one count over a range. The package
+states the rules and why they hold.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from checkers.history import INFINITY_NS
-from checkers.logs.columns import NONE, OFFSET_BITS, Log, Reads
+from checkers.partition_logs.columns import NONE, OFFSET_BITS, Log, Reads
 from porcupine_py.columns import Bools, Int64s
 
 _OFFSETS = (1 << OFFSET_BITS) - 1

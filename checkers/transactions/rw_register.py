@@ -16,7 +16,7 @@ the other puts the other first. That decides read atomic.
 
 A value that was written twice to a key, or that is null, is *unclear*: who reads it may have read
 either, so nothing is inferred from it. What is inferred stays true; how much is missing is for
-`checkers.cycles.serial`.
+`checkers.transactions.serial`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from checkers.cycles.graph import components
-from checkers.cycles.search import process_edges, realtime_edges
-from checkers.cycles.transactions import (
+from checkers.history import EventType
+from checkers.transactions.graph import components
+from checkers.transactions.operations import (
     Anomaly,
     Dependencies,
     Edge,
@@ -39,7 +39,7 @@ from checkers.cycles.transactions import (
     lost_updates,
     name,
 )
-from checkers.history import EventType
+from checkers.transactions.search import process_edges, realtime_edges
 from porcupine_py.values import show
 
 WRITER = "w"

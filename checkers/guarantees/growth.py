@@ -7,8 +7,8 @@ What is promised of each key, where reads come from a broker's own image:
   promised;
 - a node never goes back: of two answers of one node, the second asked for after the first had come,
   the second shows the same state or a later one, whichever client asks, and however often the node
-  was restarted between them. (Not only each client's own reads, as in `checkers.sessions`: states
-  that grow can be compared whoever saw them.)
+  was restarted between them. (Not only each client's own reads, as in `sessions`: states that grow
+  can be compared whoever saw them.)
 
 | model | state | grows by | shown by |
 |---|---|---|---|

@@ -19,9 +19,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from checkers.cycles.graph import components, path
-from checkers.cycles.transactions import Anomaly, Edge, Transaction, name
 from checkers.history import INFINITY_NS, EventType
+from checkers.transactions.graph import components, path
+from checkers.transactions.operations import Anomaly, Edge, Transaction, name
 from porcupine_py.search.outcome import Cancelled
 
 NEXT = "the next one"
