@@ -37,7 +37,12 @@ def pytest_make_collect_report():
     return _in_ci((yield))
 
 
-FIRST = ("tests/readme/test_readme.py", "tests/runs/", "tests/sim/test_batches.py", "tests/ssh/")
+FIRST = (
+    "tests/readme/test_readme.py",
+    "tests/runs/",
+    "tests/harness/sim/test_batches.py",
+    "tests/cluster/ssh/",
+)
 """Files of minutes: begun last, each would leave the other processes idle at the end."""
 
 

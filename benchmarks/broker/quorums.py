@@ -14,7 +14,7 @@ from pathlib import Path
 from cluster.systems.kafka.installation import Installation
 from cluster.systems.kafka.kafka_system import SETTINGS as KAFKA_SETTINGS
 from cluster.systems.kraft import LOG_DIRS, NODE_SETTINGS, cluster_id_of
-from tests.clients.nodes import Nodes
+from tests.cluster.client.nodes import Nodes
 
 CLUSTER_ID = cluster_id_of("benchmark-broker")
 COMMON = {

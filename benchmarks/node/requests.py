@@ -26,8 +26,8 @@ from cluster.node.protocol import messages as m
 from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, request_class
 from cluster.node.protocol.codec import MAX_REQUEST_ELEMENTS
 from cluster.node.wire.schema import element, is_array, is_optional
-from tests.runtime.live_node import LiveNode
-from tests.runtime.mutated_frames import encoded
+from tests.cluster.node.runtime.live_node import LiveNode
+from tests.cluster.node.runtime.mutated_frames import encoded
 
 ANSWER_S = 120.0
 SHAPES = ("same", "distinct", "nested", "whole")

@@ -2,8 +2,8 @@
 
 For each mutant several disjoint ranges of seeds are run from their beginning until the first seed
 that fails; the median over the ranges is what is reported. `--bound` is where a range gives up.
-`--shrink DIR` cuts the first failure of each down and writes it there, as `tests/sim/regressions`
-holds them.
+`--shrink DIR` cuts the first failure of each down and writes it there, as
+`tests/harness/sim/regressions` holds them.
 """
 
 import argparse

@@ -13,7 +13,10 @@ from checkers.registry import CheckSpec, RunInput, check_keys, find_check, run_c
 from porcupine_py.models import model_named, relevant
 from porcupine_py.search import certificate, walk
 from porcupine_py.search.outcome import Window
-from tests.checkers import histories, test_rules  # noqa: F401  (which registers its worlds)
+from tests.checkers import histories
+from tests.checkers.evidence.run_evidence import good_log, record, with_log
+from tests.checkers.evidence.test_assisted import LOST, logs_of
+from tests.checkers.guarantees.test_sessions import script
 from tests.checkers.histories import (
     FIRST_WORLDS,
     op,
@@ -22,16 +25,14 @@ from tests.checkers.histories import (
     repeated_strings,
     write,
 )
-from tests.checkers.more_worlds import RULED, paired_history
-from tests.checkers.oracle import is_linearizable
-from tests.checkers.run_evidence import good_log, record, with_log
-from tests.checkers.test_assisted import LOST, logs_of
-from tests.checkers.test_cycles import LISTS, REGISTERS
-from tests.checkers.test_sessions import script
+from tests.checkers.invariants.more_worlds import RULED, paired_history
+from tests.checkers.linearizability import test_rules  # noqa: F401  (which registers its worlds)
+from tests.checkers.linearizability.oracle import is_linearizable
+from tests.checkers.transactions.test_cycles import LISTS, REGISTERS
 
 PASS, FAIL, UNKNOWN = Status.PASS, Status.FAIL, Status.UNKNOWN
 CASES = 100
-"""As few as tests/checkers/test_rules.py draws for every commit."""
+"""As few as tests/checkers/linearizability/test_rules.py draws for every commit."""
 
 
 def battery() -> Iterator[str]:

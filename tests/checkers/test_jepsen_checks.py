@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from checkers import Status, check, check_by
 from checkers.history import INFINITY_NS
 from harness.cli import main
-from tests.checkers import oracle
 from tests.checkers.histories import FAIL, INFO, OK, op
+from tests.checkers.linearizability import oracle
 
 PASS, UNKNOWN, IDLE = Status.PASS, Status.UNKNOWN, Status.UNDER_EXERCISED
 

@@ -8,9 +8,9 @@ from checkers.guarantees import sessions
 from checkers.jepsen import bank, set_full
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.transactions import check as check_transactions
+from tests.checkers.evidence.run_evidence import good_run
 from tests.checkers.histories import op
-from tests.checkers.run_evidence import good_run
-from tests.checkers.test_cycles import a, r, txn, w
+from tests.checkers.transactions.test_cycles import a, r, txn, w
 
 B = {"b": 1}
 SENTENCES = [

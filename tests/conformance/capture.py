@@ -26,7 +26,7 @@ from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
 from cluster.systems.base import Placement
-from tests.clients.nodes import free_ports
+from tests.cluster.client.nodes import free_ports
 from tests.conformance.placed import end, start
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "kafka"

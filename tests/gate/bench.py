@@ -28,8 +28,8 @@ from results.store import digests
 from results.store.digests import Step as DigestStep
 from results.store.digests import read_chain
 from results.store.run_store import RunStore
+from tests.harness.sim.plans import sim_plan
 from tests.results.factory import make_run
-from tests.sim.plans import sim_plan
 
 _VARIABLE = (
     (r"\S*/\d{3}/", ""),

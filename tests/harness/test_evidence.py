@@ -18,7 +18,7 @@ from harness.plan.strands import Step, Strand
 from harness.sim.stored_run import run_stored
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
-from tests.sim.plans import sim_plan
+from tests.harness.sim.plans import sim_plan
 
 FOLDER = "__cluster_metadata-0"
 BATCHES = [encode_batch(0, 1, [Record(b"a")], 5), encode_batch(1, 1, [Record(b"b")] * 2, 5)]

@@ -16,8 +16,8 @@ from harness.run import run_to_verdict
 from harness.run.recorder import Recorder
 from results.store import files, journal
 from results.store.journal import JournalWriter, read_journal
-from tests.checkers.run_evidence import NODES, good_run, good_trace, trace
-from tests.checkers.test_evidence_checks import kinds
+from tests.checkers.evidence.run_evidence import NODES, good_run, good_trace, trace
+from tests.checkers.evidence.test_evidence_checks import kinds
 from tests.harness.world import Journal
 from tests.results.factory import make_run
 

@@ -106,7 +106,7 @@ key = "k1"
 value = "two"
 node = "n1"
 """
-STORED = (ROOT / "tests" / "sim" / "regressions").glob("*.json")
+STORED = (ROOT / "tests" / "harness" / "sim" / "regressions").glob("*.json")
 INVENTORY = b"""
 known_hosts = "hosts"
 reconnect_s = 20

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "backends"))
+sys.path.append(str(Path(__file__).parents[1] / "cluster" / "backends"))
 
 from fake_system import FakeSystem
 from netns_world import netns_backend, require_namespaces

@@ -13,7 +13,7 @@ from cluster.backends.localhost import LocalHost
 from cluster.backends.machine.detaching import HostDetachable
 from cluster.backends.machine.programs import Machine
 from nemeses.drive import heal, inject
-from tests.controller.fakes import creatable, create
+from tests.cluster.node.controller.fakes import creatable, create
 from tests.nemeses.simulated import WorldView, in_world
 
 TWO = {"kraftprobe.log.dirs": 2}

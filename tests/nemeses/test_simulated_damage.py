@@ -22,7 +22,7 @@ from nemeses.disks.log_files import (
 )
 from nemeses.drive import heal, inject
 from nemeses.registry import check_fault
-from tests.log.data_helpers import batch
+from tests.cluster.node.log.data_helpers import batch
 
 DAMAGE = [
     ("bit-flip", {"file": "log"}),

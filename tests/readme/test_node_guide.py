@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.nodes import free_ports
+from tests.cluster.client.nodes import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs/node.md").read_text()

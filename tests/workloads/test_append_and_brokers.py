@@ -12,7 +12,7 @@ from cluster.systems.kafka import kind as kafka
 from porcupine_py.models import model_named
 from porcupine_py.search.dispatch import dispatch
 from porcupine_py.search.outcome import Budget
-from tests.sim.quorums import campaign
+from tests.harness.sim.quorums import campaign
 from tests.workloads.test_workloads import ops, perform
 from workloads.append import elements
 from workloads.base import Op

@@ -17,7 +17,7 @@ from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
 from cluster.systems import kraft
-from tests.clients.test_certainty import ImpatientClock
+from tests.cluster.client.test_certainty import ImpatientClock
 from tests.workloads.scripted_brokers import LOST, Brokers
 from workloads.base import ClientContext, Op, Role
 from workloads.leader import LeaderTracker

@@ -13,7 +13,7 @@ from checkers.registry import CheckSpec, judged_operations, run_check
 from checkers.run_input import RunInput
 from checkers.verdict import Status
 from harness.evidence.node_disks import decode_log
-from tests.sim.quorums import campaign
+from tests.harness.sim.quorums import campaign
 from workloads import reconfig
 from workloads.base import Role
 from workloads.registry import workload_named

@@ -16,7 +16,7 @@ from typing import Any
 from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement
 from cluster.systems.kraft import cluster_id_of
-from tests.clients.nodes import free_ports
+from tests.cluster.client.nodes import free_ports
 from tests.conformance.exchanges.cases import Case, Facts, Situation, cases
 from tests.conformance.exchanges.wire import ask
 from tests.conformance.placed import OUTPUT, end, start

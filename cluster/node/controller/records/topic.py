@@ -5,7 +5,7 @@ were read there for PartitionRecord v0-2 and PartitionChangeRecord v0; its v1 an
 in a fork that follows trunk. TopicRecord, ConfigRecord and RemoveTopicRecord were read there in
 drafts that were not yet flexible and, as flexible messages (ConfigRecord's value nullable), in a
 mirror; the bytes of TopicRecord v0 and PartitionRecord v1 were compared with a log that a released
-Kafka wrote (tests/controller/test_record_vectors.py). ClearElrRecord was read there.
+Kafka wrote (tests/cluster/node/controller/test_record_vectors.py). ClearElrRecord was read there.
 """
 
 from __future__ import annotations

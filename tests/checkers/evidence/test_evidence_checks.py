@@ -1,0 +1,205 @@
+"""Log agreement, and missing or malformed evidence: no finding in a correct run, one in any other."""
+
+from dataclasses import replace
+
+import pytest
+
+from checkers.history import NEMESIS, Event, EventType
+from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.verdict import Status
+from tests.checkers.evidence.run_evidence import (
+    NODES,
+    good_log,
+    good_run,
+    good_trace,
+    leader_change,
+    record,
+    trace,
+    with_log,
+    with_trace,
+)
+
+
+def kinds(name, run):
+    result = run_check(CheckSpec(name), run)
+    return result.status, {anomaly["kind"] for anomaly in result.anomalies}
+
+
+@pytest.mark.parametrize("name", ["log-agreement", "invariants"])
+def test_a_run_in_order_passes(name):
+    assert kinds(name, good_run()) == (Status.PASS, set())
+
+
+LOG_FAULTS = {
+    "offset-gap": [*good_log("n2")[:3], record("n2", 4), record("n2", 5)],
+    "epoch-decrease": [*good_log("n2"), record("n2", 6, 3), record("n2", 7, 2)],
+}
+
+
+@pytest.mark.parametrize("kind", LOG_FAULTS)
+def test_a_wrong_log_fails(kind):
+    status, found = kinds("log-agreement", with_log("n2", LOG_FAULTS[kind]))
+    assert status is Status.FAIL
+    assert kind in found
+
+
+def test_what_was_committed_must_be_in_a_majority_of_logs():
+    short = {node: good_log(node)[:4] for node in ("n2", "n3")}
+    states = {node: {"leaderId": 1, "leaderEpoch": 1, "votedId": 1} for node in NODES}
+    run = good_run(logs={"n1": good_log("n1"), **short}, quorum_states=states)
+    assert kinds("log-agreement", run) == (Status.FAIL, {"committed-lost"})
+    shorter = good_run(logs={"n1": good_log("n1"), "n2": good_log("n2"), "n3": short["n3"]})
+    assert kinds("log-agreement", shorter) == (Status.PASS, set())
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "status"), [(-11, Status.FAIL), (1, Status.FAIL), (-9, Status.UNKNOWN)]
+)
+def test_a_node_that_died_unasked_fails_unless_something_else_killed_it(exit_code, status):
+    value = {"node": "n2", "exit_code": exit_code}
+    crash = Event(0, 0, NEMESIS, EventType.INFO, "crash", None, value)
+    assert kinds("log-agreement", good_run(events=[crash])) == (status, {"crash"})
+
+
+FETCH = {"epoch": 1, "leader_id": 1, "offset": 6, "durable_end_offset": 6}
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("log-agreement", "logs"),
+        ("log-agreement", "traces"),
+        ("invariants", "traces"),
+        ("invariants", "quorum_states"),
+    ],
+)
+def test_evidence_that_is_missing_is_named_and_never_passes(name, part):
+    run = good_run()
+    kept = {node: v for node, v in getattr(run.evidence, part).items() if node != "n3"}
+    result = run_check(CheckSpec(name), good_run(**{part: kept}))
+    assert result.status is Status.UNKNOWN
+    assert "n3" in result.summary
+
+
+def test_missing_evidence_does_not_hide_what_the_rest_shows():
+    traces = {"n2": good_trace("n2") + trace("n2", ("fatal", {"reason": "broken"}))}
+    assert kinds("log-agreement", good_run(traces=traces)) == (Status.FAIL, {"fatal"})
+
+
+@pytest.mark.parametrize("name", ["log-agreement", "invariants"])
+def test_without_any_evidence_nothing_passes(name):
+    assert kinds(name, RunInput([], [], None)) == (Status.UNKNOWN, set())
+
+
+ODD_LINES = [
+    ("fetch", {"epoch": 1}, "'fetch' without offset"),
+    ("fetch", {"offset": "6", "durable_end_offset": 6}, "'fetch' with offset '6'"),
+    (
+        "state",
+        {"state": "Follower", "epoch": None, "leader_id": 1, "voted_id": 1},
+        "'state' with epoch None",
+    ),
+    ("hw", {"epoch": 1, "offset": 9, "role": "leader"}, "'hw' without replicas"),
+    ("hw", {"epoch": 1, "offset": 9, "role": "leader", "replicas": [1]}, "with replicas [1]"),
+    ("vote", {"epoch": 1, "candidate_id": 3, "pre_vote": "no", "granted": True}, "with pre_vote"),
+]
+
+
+@pytest.mark.parametrize("name", ["log-agreement", "invariants"])
+@pytest.mark.parametrize(("event", "fields", "message"), ODD_LINES)
+def test_a_malformed_trace_line_is_reported_and_never_passes(name, event, fields, message):
+    result = run_check(CheckSpec(name), with_trace("n2", (event, fields)))
+    assert result.status is Status.UNKNOWN
+    assert "n2 (line" in result.summary
+    assert message in result.summary
+
+
+def test_a_malformed_trace_line_does_not_hide_what_the_rest_shows():
+    bad = ("fetch", FETCH | {"durable_end_offset": 1})
+    run = with_trace("n2", ("fetch", {"epoch": 1}), bad)
+    assert kinds("invariants", run) == (Status.FAIL, {"durable-fetch"})
+
+
+def test_many_malformed_lines_are_counted():
+    run = with_trace("n2", *[("fetch", {})] * 10)
+    assert "7 more malformed lines" in run_check(CheckSpec("invariants"), run).summary
+
+
+def test_a_malformed_quorum_state_or_leader_change_is_reported():
+    states = dict(good_run().evidence.quorum_states) | {"n2": {"leaderId": "n1"}}
+    result = run_check(CheckSpec("invariants"), good_run(quorum_states=states))
+    assert result.status is Status.UNKNOWN
+    assert "quorum-state without a whole number" in result.summary
+    malformed = [*good_log("n2"), leader_change("n2", 6, 2, "n1")]
+    result = run_check(CheckSpec("invariants"), with_log("n2", malformed))
+    assert result.status is Status.UNKNOWN
+    assert "names no leader" in result.summary
+
+
+def died(reason, targets=("n2",), *, may_end_node=True):
+    detail = {"may_end_node": may_end_node}
+    inject = {"phase": "inject", "targets": list(targets), "verified": True, "detail": detail}
+    events = [
+        Event(0, 0, NEMESIS, EventType.INFO, "disk-error", None, inject),
+        Event(1, 1, NEMESIS, EventType.INFO, "crash", None, {"node": "n2", "exit_code": 1}),
+    ]
+    traces = {n: good_trace(n) for n in NODES}
+    traces["n2"] += trace("n2", ("fatal", {"reason": reason}))
+    return kinds("log-agreement", good_run(events=events, traces=traces))
+
+
+def test_a_node_may_end_when_a_fault_took_its_disk():
+    assert died("OSError: [Errno 5] Input/output error") == (Status.PASS, set())
+    offline = "LogDirectoryError: log directory /d is out of use: [Errno 24] Too many open files"
+    assert died(offline) == (Status.PASS, set())
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"reason": "OSError: x", "may_end_node": False},
+        {"reason": "OSError: x", "targets": ("n1",)},
+        {"reason": "AssertionError: a truncation below the high watermark"},
+    ],
+)
+def test_no_other_death_is_excused(how):
+    assert died(**how) == (Status.FAIL, {"fatal", "crash"})
+
+
+@pytest.mark.parametrize("check", ["log-agreement", "invariants"])
+def test_a_node_that_left_a_trace_only_leaves_a_doubt(check):
+    whole = good_run().evidence
+    kept = {
+        part: {node: of for node, of in getattr(whole, part).items() if node != "n3"}
+        for part in ("logs", "quorum_states", "final_reads")
+    }
+    assert run_check(CheckSpec(check), good_run(**kept)).status is Status.UNKNOWN
+
+
+def test_a_cancelled_check_is_unknown():
+    for name in ("log-agreement", "invariants"):
+        assert run_check(CheckSpec(name), good_run(), lambda: True).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("voters", "expected"),
+    [
+        ({"1": "a"}, (Status.PASS, set())),
+        ({"1": "a", "2": "b"}, (Status.FAIL, {"committed-lost"})),
+        ({"1": "a", "2": "b", "3": "c"}, (Status.FAIL, {"committed-lost"})),
+    ],
+)
+def test_what_is_committed_is_kept_by_a_majority_of_the_voters_in_force(voters, expected):
+    short = {node: good_log(node)[:4] for node in ("n2", "n3")}
+    states = {node: {"leaderId": 1, "leaderEpoch": 1, "votedId": 1} for node in NODES}
+    changed = ("voters", {"offset": 2, "kraft_version": 1, "voters": voters})
+    traces = {
+        node: [
+            replace(e, fields=changed[1]) if e.event == "voters" else e for e in good_trace(node)
+        ]
+        for node in NODES
+    }
+    logs = {"n1": good_log("n1"), **short}
+    assert kinds("log-agreement", good_run(logs=logs, quorum_states=states, traces=traces)) == (
+        expected
+    )

@@ -1,0 +1,140 @@
+"""What was fsynced is there again: no finding where a log may rightly be shorter, else one."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkers.history import NEMESIS, Event, EventType
+from checkers.invariants.registry import INVARIANTS
+from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.verdict import Status
+from tests.checkers.evidence.run_evidence import (
+    NODES,
+    append,
+    good_run,
+    good_trace,
+    opened,
+    state,
+    trace,
+)
+
+
+@pytest.fixture(autouse=True)
+def of_the_quorum_alone(monkeypatch):
+    """Leave what evidence owes itself to test_trace_evidence: these runs hold what they need only."""
+    kinds = {kind.name: kind for kind in INVARIANTS if not kind.unstored}
+    monkeypatch.setattr("checkers.invariants.stored._JUDGED", kinds)
+
+
+FLUSHED = ("flush", {"end_offset": 6})
+
+
+def back(end_offset: int, directory: str = "d2"):
+    recovered = {"start_offset": 0, "end_offset": end_offset, "last_epoch": 1, "truncated_bytes": 0}
+    return (
+        ("start", {"node_id": 2, "mutant": None, "directory_id": directory}, 1),
+        ("recovered", recovered, 1),
+    )
+
+
+def run_of(*events, happened=()) -> RunInput:
+    traces = {node: good_trace(node) for node in NODES}
+    traces["n2"] = trace("n2", *opened("n2"), state(1), append(0, 5), *events)
+    return good_run(traces=traces, events=list(happened))
+
+
+def judged(run: RunInput):
+    result = run_check(CheckSpec("invariants"), run)
+    return result.status, {anomaly["kind"] for anomaly in result.anomalies}
+
+
+def test_a_node_that_comes_back_with_less_than_it_fsynced_fails():
+    assert judged(run_of(FLUSHED, *back(5))) == (Status.FAIL, {"recovery"})
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (FLUSHED, *back(6)),
+        (FLUSHED, append(6, 8), *back(9)),
+        (append(6, 9), *back(6)),
+        (FLUSHED, ("truncate", {"end_offset": 4, "epoch": 1}), *back(4)),
+        (FLUSHED, ("truncate-fully", {"start_offset": 3, "epoch": 1}), *back(3)),
+        (FLUSHED, ("fetch-snapshot", {"snapshot_offset": 3, "epoch": 1}), *back(3)),
+        (FLUSHED, *back(0, "another disk")),
+    ],
+)
+def test_all_that_it_may_lack_is_excused(events):
+    assert judged(run_of(*events)) == (Status.PASS, set())
+
+
+def test_what_was_fsynced_after_a_truncation_counts():
+    cut = ("truncate", {"end_offset": 4, "epoch": 1})
+    run = run_of(FLUSHED, cut, ("flush", {"end_offset": 5}), *back(4))
+    assert judged(run) == (Status.FAIL, {"recovery"})
+
+
+def test_a_trace_that_lacks_a_line_makes_a_doubt_of_it():
+    run = run_of(FLUSHED, ("truncate", {"end_offset": "4"}), *back(4))
+    assert judged(run) == (Status.UNKNOWN, {"recovery"})
+
+
+def hit(fault: str, detail: dict[str, object]) -> Event:
+    value = {"phase": "inject", "targets": ["n2"], "detail": detail}
+    return Event(0, 0, NEMESIS, EventType.OK, fault, None, value)
+
+
+def test_damage_that_the_nemesis_did_is_not_the_nodes_fault():
+    run = run_of(FLUSHED, *back(5), happened=[hit("bit-flip", {"may_end_node": True})])
+    assert judged(run) == (Status.PASS, set())
+
+
+def test_a_torn_write_excuses_neither_loss_nor_death():
+    died = ("fatal", {"reason": "CorruptLogError: byte 7"}, 1)
+    run = run_of(FLUSHED, *back(5), died, happened=[hit("torn-write", {})])
+    assert judged(run) == (Status.FAIL, {"recovery"})
+    assert run_check(CheckSpec("log-agreement"), run).status is Status.FAIL
+
+
+def again(end_offset: int, last_epoch: int, directory: str = "d2"):
+    fields = {"start_offset": 0, "end_offset": end_offset, "last_epoch": last_epoch}
+    started = {"node_id": 2, "mutant": None, "directory_id": directory}
+    return (("start", started, 1), ("recovered", {**fields, "truncated_bytes": 0}, 1))
+
+
+def written(base_offset: int, epoch: int):
+    last = {"last_offset": base_offset, "role": "follower"}
+    return "append", {"base_offset": base_offset, "epoch": epoch, **last}
+
+
+def announced(offset: int):
+    return "hw", {"epoch": 3, "offset": offset, "role": "follower"}
+
+
+CUT_OFF = "committed-truncated"
+CUT = ("truncate", {"end_offset": 6, "epoch": 1}, 1)
+OLD_TAIL = (written(6, 1), written(7, 1), ("flush", {"end_offset": 8}))
+NEW = (("truncate", {"end_offset": 6, "epoch": 1}), written(6, 3), announced(7))
+
+
+def test_a_truncation_that_a_power_loss_undid_may_be_made_again():
+    """What was announced was never fsynced; the tail that it had replaced is there again."""
+    assert CUT_OFF not in judged(run_of(*OLD_TAIL, *NEW, *again(8, 1), CUT))[1]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (*OLD_TAIL, *NEW, ("flush", {"end_offset": 7}), *again(7, 3), CUT),
+        (*OLD_TAIL, *NEW, *again(7, 3), CUT),
+        (*OLD_TAIL, *NEW, ("flush", {"end_offset": 7}), *again(8, 1), CUT),
+        (*OLD_TAIL, announced(7), *again(8, 1), CUT),
+    ],
+)
+def test_what_was_announced_and_is_still_there_is_not_cut_off(events):
+    assert CUT_OFF in judged(run_of(*events))[1]
+
+
+def test_another_disk_is_another_log():
+    events = (*OLD_TAIL, announced(7), *again(8, 1, "another disk"), CUT)
+    assert CUT_OFF not in judged(run_of(*events))[1]

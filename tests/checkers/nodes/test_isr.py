@@ -1,0 +1,304 @@
+"""ISR and ELR as the metadata log decides on them: right logs pass, each wrong decision is found."""
+
+import uuid
+from random import Random
+
+import pytest
+
+from checkers import Status
+from checkers.evidence import Snapshot
+from checkers.registry import CheckSpec, run_check
+from cluster.node.controller.metadata.replay import replay
+from cluster.node.controller.metadata.state import committed_state
+from cluster.node.controller.partitions.partition_change import Election, PartitionChangeBuilder
+from cluster.node.controller.records import record_to_json
+from cluster.node.controller.records.topic import PartitionRecord, TopicRecord
+from tests.checkers.evidence.run_evidence import NODES, good_run, record, trace
+
+FEATURE = ("FeatureLevelRecord", {"name": "eligible.leader.replicas.version", "featureLevel": 1})
+TOPIC = ("TopicRecord", {"name": "t0", "topicId": "T"})
+MIN_2 = (
+    "ConfigRecord",
+    {"resourceType": 2, "resourceName": "t0", "name": "min.insync.replicas", "value": "2"},
+)
+UNCLEAN = (
+    "ConfigRecord",
+    {
+        "resourceType": 4,
+        "resourceName": "",
+        "name": "unclean.leader.election.enable",
+        "value": "true",
+    },
+)
+
+
+def broker(number, fenced=False):
+    return "RegisterBrokerRecord", {"brokerId": number, "brokerEpoch": 5, "fenced": fenced}
+
+
+def partition(**fields):
+    made = {"topicId": "T", "partitionId": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1}
+    return "PartitionRecord", made | {"leaderEpoch": 0, "partitionEpoch": 0} | fields
+
+
+def change(**fields):
+    return "PartitionChangeRecord", {"topicId": "T", "partitionId": 0} | fields
+
+
+START = [FEATURE, TOPIC, MIN_2, *map(broker, (1, 2, 3)), partition()]
+
+
+def logs(records, start=0, crc=None):
+    return {
+        node: [
+            record(node, start + at, crc=(crc or {}).get(at), kind=kind, **value)
+            for at, (kind, value) in enumerate(records)
+        ]
+        for node in NODES
+    }
+
+
+def judged(*changes, start=START, crc=None, **options):
+    return run_check(CheckSpec("isr", options), good_run(logs=logs([*start, *changes], crc=crc)))
+
+
+SHRUNK = change(isr=[1], eligibleLeaderReplicas=[2, 3])
+EMPTY = change(isr=[], leader=-1, eligibleLeaderReplicas=[1, 2, 3], lastKnownElr=[1])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [],
+        [SHRUNK, change(isr=[1, 2], eligibleLeaderReplicas=[])],
+        [change(isr=[1, 2]), change(isr=[2, 3], leader=2)],
+        [SHRUNK, EMPTY, change(isr=[2], leader=2, eligibleLeaderReplicas=[1, 3])],
+        [change(addingReplicas=[4]), change(isr=[4], leader=4, replicas=[4], addingReplicas=[])],
+        [SHRUNK, change(isr=[1], replicas=[1], eligibleLeaderReplicas=[2, 3])],
+        [UNCLEAN, change(isr=[1]), change(isr=[2], leader=2, leaderRecoveryState=1)],
+        [("RemoveTopicRecord", {"topicId": "T"})],
+    ],
+    ids=[
+        "nothing changes",
+        "shrunk and grown",
+        "another leader",
+        "out of the ELR",
+        "reassigned",
+        "removed replicas stay in the ELR, as Kafka leaves them",
+        "unclean, as configured",
+        "removed",
+    ],
+)
+def test_a_right_log_passes(changes):
+    if UNCLEAN in changes:  # without ELR nobody is remembered
+        changes, start = [UNCLEAN, *changes[1:]], [r for r in START if r is not FEATURE]
+    else:
+        start = START
+    assert judged(*changes, start=start).status is Status.PASS
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("not-a-replica", [change(isr=[1, 2, 7])]),
+        ("not-a-replica", [change(isr=[1, 1, 2])]),
+        ("not-a-replica", [change(isr=[1], eligibleLeaderReplicas=[2, 3, 7])]),
+        ("isr-elr-overlap", [change(isr=[1], eligibleLeaderReplicas=[1, 2, 3])]),
+        ("leader-not-in-sync", [change(isr=[2, 3])]),
+        ("leader-not-in-sync", [change(isr=[1, 2], leader=3)]),
+        ("elr-kept", [change(isr=[1, 2], eligibleLeaderReplicas=[3])]),
+        ("elr-forgotten", [change(isr=[1], eligibleLeaderReplicas=[2])]),
+        ("elr-forgotten", [change(isr=[1])]),
+        ("elr-forgotten", [SHRUNK, change(eligibleLeaderReplicas=[])]),
+        ("change-of-nothing", [change(partitionId=9, isr=[1])]),
+        ("fenced-into-isr", [change(isr=[1, 2]), broker(3, fenced=True), change(isr=[1, 2, 3])]),
+    ],
+)
+def test_each_wrong_decision_is_found(kind, changes):
+    result = judged(*changes)
+    assert [anomaly["kind"] for anomaly in result.anomalies] == [kind], result.anomalies
+    assert result.anomalies[0]["offset"] == len(START) + len(changes) - 1
+
+
+LONE = [
+    *(TOPIC, *map(broker, (1, 2, 3))),
+    partition(),
+    change(isr=[1]),
+]
+
+
+@pytest.mark.parametrize("recovering", [{}, {"leaderRecoveryState": 1}])
+def test_an_election_of_a_replica_that_was_not_in_sync_is_found(recovering):
+    stolen = change(isr=[2], leader=2, **recovering)
+    result = judged(stolen, start=LONE)
+    assert [anomaly["kind"] for anomaly in result.anomalies] == ["unclean-election"]
+    explanation = result.anomalies[0]["explanation"]
+    assert "t0-0 elects 2, which was neither in ISR (1) nor in ELR (none)" in explanation
+    assert "by the record at offset 6, epoch 1: leader 2, ISR 2" in explanation
+    assert judged(stolen, start=LONE, unclean=True).status is Status.PASS
+    configured = judged(stolen, start=[UNCLEAN, *LONE]).status
+    assert configured is (Status.PASS if recovering else Status.FAIL), "it must be marked"
+
+
+def test_the_last_known_leader_may_return_and_no_other():
+    nobody = [*START, EMPTY, change(eligibleLeaderReplicas=[])]
+    crc = {len(nobody) - 1: 7, len(nobody): 7, len(nobody) + 1: 7, len(nobody) + 2: 7}
+    left = [broker(1), broker(2), broker(3)]  # all registered anew in the batch of the change
+    again = change(isr=[1], leader=1, leaderRecoveryState=1, lastKnownElr=[])
+    assert judged(*left, again, start=nobody, crc=crc).status is Status.PASS
+    other = change(isr=[2], leader=2, leaderRecoveryState=1, lastKnownElr=[])
+    found = judged(*left, other, start=nobody, crc=crc).anomalies
+    assert [anomaly["kind"] for anomaly in found] == ["unclean-election"]
+
+
+def test_the_last_known_leader_may_return_in_the_batch_that_empties_the_elr():
+    waiting = [*START, SHRUNK, EMPTY, broker(1), change(eligibleLeaderReplicas=[2, 3])]
+    waiting += [broker(3), change(eligibleLeaderReplicas=[2])]
+    again = change(
+        isr=[1], leader=1, leaderRecoveryState=1, lastKnownElr=[], eligibleLeaderReplicas=[]
+    )
+    at = len(waiting)
+    crc = {len(START) + n: 90 + n // 2 for n in range(2, at - len(START))}
+    both = {**crc, at: 7, at + 1: 7}
+    assert judged(again, broker(2), start=waiting, crc=both).status is Status.PASS
+    found = judged(again, start=waiting, crc=crc).anomalies
+    assert "unclean-election" in [anomaly["kind"] for anomaly in found], "2 was still eligible"
+
+
+def test_an_unclean_shutdown_may_be_forgotten_only_in_its_batch():
+    forgets = change(isr=[1], eligibleLeaderReplicas=[2])
+    at = len(START)
+    assert judged(forgets, broker(3), crc={at: 7, at + 1: 7}).status is Status.PASS
+    assert judged(forgets, broker(3)).status is Status.FAIL
+
+
+@pytest.mark.parametrize(("size", "status"), [(1_000, Status.PASS), (999, Status.FAIL)])
+def test_the_registration_of_a_broker_with_many_partitions_may_be_split(size, status):
+    forgets = change(isr=[1], eligibleLeaderReplicas=[2])
+    others = [("NoOpRecord", {})] * (size - 1)
+    at = len(START)
+    one_batch = dict.fromkeys(range(at, at + size), 7)
+    assert judged(forgets, *others, broker(3), crc=one_batch).status is status
+    assert judged(forgets, *others, broker(2), crc=one_batch).status is Status.FAIL
+
+
+def test_a_broker_that_is_unfenced_in_the_same_batch_may_join():
+    joins = [change(isr=[1, 2]), broker(3, fenced=True), change(isr=[1, 2, 3])]
+    at = len(START) + 2
+    unfenced = ("UnfenceBrokerRecord", {"id": 3})
+    assert judged(*joins, unfenced, crc={at: 7, at + 1: 7}).status is Status.PASS
+
+
+def heard(isr, epoch, event="replica-isr", **fields):
+    said = {"topic": "t0", "partition": 0, "partition_epoch": epoch, "isr": isr}
+    return event, said | fields
+
+
+@pytest.mark.parametrize(
+    ("events", "kinds"),
+    [
+        ([heard([3, 2, 1], 0, "replica-leader"), heard([1], 1)], []),
+        ([heard([1, 2], 1)], ["isr-not-decided"]),
+        ([heard([], 1)], ["isr-not-decided"]),
+        ([heard([1], 0, "replica-leader")], ["isr-not-decided"]),
+        ([heard([9], 7), heard([9], 0, partition=1), heard([9], 0, topic="t1")], []),
+    ],
+)
+def test_a_broker_acts_by_the_isr_that_was_decided(events, kinds):
+    run = good_run(logs=logs([*START, SHRUNK]), traces={"n1": trace("n1", *events)})
+    result = run_check(CheckSpec("isr", {}), run)
+    assert [anomaly["kind"] for anomaly in result.anomalies] == kinds
+
+
+@pytest.mark.parametrize("isr", [None, ["1"], {"1": 1}, 1])
+def test_an_event_that_names_no_isr_is_unknown_in_one_line(isr):
+    run = good_run(logs=logs(START), traces={"n1": trace("n1", heard(isr, 0))})
+    result = run_check(CheckSpec("isr", {}), run)
+    assert (result.status, "n1 (a malformed replica-isr)" in result.summary) == (
+        Status.UNKNOWN,
+        True,
+    )
+
+
+def test_a_topic_that_was_made_again_has_the_decisions_of_both_lives():
+    again = ("TopicRecord", {"name": "t0", "topicId": "U"})
+    gone = ("RemoveTopicRecord", {"topicId": "T"})
+    anew = partition(topicId="U", isr=[1, 2], replicas=[1, 2])
+    events = [heard([1, 2, 3], 0), heard([1, 2], 0), heard([2, 3], 0)]
+    run = good_run(logs=logs([*START, gone, again, anew]), traces={"n1": trace("n1", *events)})
+    (anomaly,) = run_check(CheckSpec("isr", {}), run).anomalies
+    assert "[2, 3] for the ISR" in anomaly["explanation"]
+
+
+def test_a_log_that_begins_behind_a_snapshot_needs_it():
+    wrong = logs([change(isr=[2, 3])], start=40)
+    assert run_check(CheckSpec("isr"), good_run(logs=wrong)).status is Status.UNKNOWN
+    held = {node: [Snapshot(node, 40, 1, START)] for node in NODES}
+    result = run_check(CheckSpec("isr"), good_run(logs=wrong, snapshots=held))
+    assert [anomaly["kind"] for anomaly in result.anomalies] == ["leader-not-in-sync"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ("PartitionChangeRecord", {}),
+        change(isr=7),
+        change(isr=[[]]),
+        partition(leader=None, isr=None, replicas=[{}]),
+        ("RegisterBrokerRecord", {"brokerId": "x"}),
+    ],
+)
+def test_a_malformed_record_is_unknown_in_one_line(odd):
+    result = judged(odd)
+    assert result.status is Status.UNKNOWN
+    assert f"a malformed {odd[0]} at offset {len(START)}" in result.summary
+    assert "\n" not in result.summary
+
+
+def test_what_the_builder_decides_passes():
+    """Random brokers come and go; every change that PartitionChangeBuilder makes keeps the rules."""
+    topic = uuid.UUID(int=5)
+    for seed in range(150):
+        rnd = Random(seed)
+        elr, least = rnd.random() < 0.7, rnd.randint(1, 3)
+        state = committed_state()
+        records = [
+            TopicRecord(name="t0", topic_id=topic),
+            PartitionRecord(
+                partition_id=0,
+                topic_id=topic,
+                replicas=(1, 2, 3),
+                isr=(1, 2, 3),
+                leader=1,
+                leader_epoch=0,
+                partition_epoch=0,
+            ),
+        ]
+        for one in records:
+            replay(state, one)
+        found = [FEATURE] if elr else []
+        found += [("ConfigRecord", {**MIN_2[1], "value": str(least)})]
+        found += [(type(one).__name__, record_to_json(one)) for one in records]
+        registration = state.partitions.get((topic, 0))
+        alive = {1, 2, 3}
+        for _ in range(12):
+            alive ^= {rnd.choice([1, 2, 3])}
+            in_sync = tuple(b for b in registration.isr if b in alive)
+            if rnd.random() < 0.5 and registration.leader in alive:
+                in_sync = tuple(sorted({*in_sync, rnd.choice(sorted(alive))}))
+            built = PartitionChangeBuilder(
+                topic_id=topic,
+                index=0,
+                partition=registration,
+                is_acceptable=alive.__contains__,
+                min_isr=least,
+                elr_enabled=elr,
+                election=Election.ONLINE,
+                isr=in_sync,
+            ).build()
+            if built is not None:
+                found.append(("PartitionChangeRecord", record_to_json(built)))
+                replay(state, built)
+                registration = state.partitions.get((topic, 0))
+        result = run_check(CheckSpec("isr"), good_run(logs=logs(found)))
+        assert result.status is Status.PASS, (seed, result.summary)

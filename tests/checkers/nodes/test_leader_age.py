@@ -1,0 +1,191 @@
+"""Check quorum by traces: a violation only where no voter can have followed the leader."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checkers.evidence import TraceEvent
+from checkers.history import NEMESIS, Event, EventType
+from checkers.invariants.registry import INVARIANTS
+from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.verdict import Status
+from tests.checkers.evidence.run_evidence import good_run
+
+
+@pytest.fixture(autouse=True)
+def of_the_quorum_alone(monkeypatch):
+    """Leave what evidence owes itself to test_trace_evidence: these runs hold what they need only."""
+    kinds = {kind.name: kind for kind in INVARIANTS if not kind.unstored}
+    monkeypatch.setattr("checkers.invariants.stored._JUDGED", kinds)
+
+
+TIMEOUT_MS = 1500.0
+ALONE_FROM_S = 3.0
+END_S = 30.0
+
+
+def start(node: str, **fields: Any) -> tuple[float, str, dict[str, Any]]:
+    settings = {"node_id": int(node[1:]), "directory_id": "d"}
+    settings |= {"clock": "boot", "check_quorum_timeout_ms": TIMEOUT_MS}
+    return 0.0, "start", settings | fields
+
+
+def state(at_s: float, node: str, leader: int, epoch: int = 1) -> tuple[float, str, dict[str, Any]]:
+    name = "Leader" if node == f"n{leader}" else "Follower"
+    voted = int(node[1:]) if name == "Leader" else -1
+    return at_s, "state", {"state": name, "epoch": epoch, "leader_id": leader, "voted_id": voted}
+
+
+def vote(at_s: float, *, granted: bool) -> tuple[float, str, dict[str, Any]]:
+    fields = {"epoch": 1, "candidate_id": 1, "pre_vote": False, "granted": granted}
+    return at_s, "vote", fields
+
+
+def events(node: str, *happened: tuple[float, str, dict[str, Any]]) -> list[TraceEvent]:
+    in_order = sorted(happened, key=lambda event: event[0])
+    return [TraceEvent(node, 0, int(at * 1e9), name, fields) for at, name, fields in in_order]
+
+
+def voters(*ids: int) -> tuple[float, str, dict[str, Any]]:
+    directories = {str(voter): "d" for voter in ids}
+    return 0.1, "voters", {"offset": -1, "kraft_version": 0, "voters": directories}
+
+
+def leader(
+    *,
+    appends_until_s: float,
+    ids: tuple[int, ...] = (1, 2, 3),
+    paused_s: tuple[float, float] = (0.0, 0.0),
+    **fields: Any,
+):
+    """n1 leads from 1 s on, and appends twice a second."""
+    times = (1.0 + 0.5 * n for n in range(int((appends_until_s - 1) * 2) + 1))
+    appended = [
+        (at_s, "append", {"epoch": 1, "base_offset": n, "last_offset": n, "role": "leader"})
+        for n, at_s in enumerate(at for at in times if not paused_s[0] < at < paused_s[1])
+    ]
+    stands = {"state": "Candidate", "epoch": 1, "leader_id": -1, "voted_id": 1}
+    led = ((0.8, "state", stands), state(0.9, "n1", 1))
+    return events("n1", start("n1", **fields), voters(*ids), *led, *appended)
+
+
+def follower(node: str, *, until_s: float, asked: int = 1, epoch: int = 1, **fields: Any):
+    """Votes for n1, fetches three times a second, and is heard of at the very end."""
+    fetch = {"epoch": epoch, "asked_id": asked, "leader_id": asked}
+    fetch |= {"offset": 6, "durable_end_offset": 6}
+    fetches = [(0.95 + n / 3, "fetch", fetch) for n in range(int((until_s - 0.95) * 3))]
+    votes = (vote(0.85, granted=True), vote(END_S, granted=False))
+    return events(node, start(node, **fields), state(0.9, node, asked, epoch), *votes, *fetches)
+
+
+def run_of(*traces: list[TraceEvent], happened: tuple[Event, ...] = ()) -> RunInput:
+    by_node = {trace[0].node: trace for trace in traces}
+    run = good_run(traces=by_node, events=list(happened))
+    assert run.evidence is not None
+    nodes = tuple(sorted({*run.evidence.nodes, *by_node}))
+    return replace(run, evidence=replace(run.evidence, nodes=nodes))
+
+
+def found(run: RunInput) -> set[str]:
+    result = run_check(CheckSpec("invariants"), run)
+    assert result.status is not Status.UNKNOWN or not result.summary.startswith("the checker")
+    return {str(anomaly["kind"]) for anomaly in result.anomalies}
+
+
+def lonely(until_s: float, **fields: Any) -> RunInput:
+    return run_of(
+        leader(appends_until_s=until_s),
+        follower("n2", until_s=ALONE_FROM_S, **fields),
+        follower("n3", until_s=ALONE_FROM_S),
+    )
+
+
+def test_a_leader_that_leads_on_alone_is_reported():
+    result = run_check(CheckSpec("invariants"), lonely(10))
+    assert result.status is Status.FAIL
+    (anomaly,) = result.anomalies
+    assert (anomaly["kind"], anomaly["node"]) == ("led-alone", "n1")
+
+
+def test_a_leader_that_goes_on_after_the_other_traces_ended_is_in_doubt():
+    """Their traces may have been cut off: they may have fetched on."""
+    run = lonely(10)
+    assert run.evidence is not None
+    cut = {
+        node: [event for event in trace if node == "n1" or event.time_ns < ALONE_FROM_S * 1e9]
+        for node, trace in run.evidence.traces.items()
+    }
+    run = replace(run, evidence=replace(run.evidence, traces=cut))
+    result = run_check(CheckSpec("invariants"), run)
+    assert result.status is Status.UNKNOWN
+    assert "what the traces of n2, n3 lack may explain that n1 still led" in result.summary
+
+
+def test_a_leader_that_stops_in_time_passes():
+    assert found(lonely(ALONE_FROM_S + 2 * (TIMEOUT_MS / 1000 + 1))) == set()
+
+
+def test_one_follower_of_two_is_enough_and_none_is_needed_alone():
+    followers = (follower("n2", until_s=12), follower("n3", until_s=ALONE_FROM_S))
+    assert found(run_of(leader(appends_until_s=10), *followers)) == set()
+    assert found(run_of(leader(appends_until_s=10, ids=(1,)))) == set()
+
+
+def test_a_minority_that_follows_is_not_enough():
+    few = [follower(f"n{n}", until_s=ALONE_FROM_S) for n in (3, 4, 5)]
+    five = run_of(leader(appends_until_s=10, ids=(1, 2, 3, 4, 5)), follower("n2", until_s=12), *few)
+    assert found(five) == {"led-alone"}
+
+
+@pytest.mark.parametrize("fetches", [{"asked": 3}, {"epoch": 2}])
+def test_a_voter_that_asks_another_or_in_another_epoch_does_not_follow(fetches):
+    gone = (follower("n2", until_s=12, **fetches), follower("n3", until_s=2))
+    assert "led-alone" in found(run_of(leader(appends_until_s=10), *gone))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"clock": "another"}, {"clock": ""}, {"clock": None}, {"check_quorum_timeout_ms": None}],
+)
+def test_clocks_that_cannot_be_compared_leave_it_out_of_the_result(fields):
+    assert found(lonely(10, **fields)) == set()
+    result = run_check(CheckSpec("invariants"), lonely(10, **fields))
+    assert "led-alone" in result.statistics["left_out"]
+
+
+def test_clocks_that_can_be_compared_keep_it_in_the_result():
+    result = run_check(CheckSpec("invariants"), lonely(10))
+    assert "led-alone" not in result.statistics["left_out"]
+
+
+def test_a_leader_of_an_unnamed_clock_is_not_judged():
+    run = run_of(leader(appends_until_s=10, clock=""), follower("n2", until_s=3))
+    assert found(run) == set()
+
+
+def test_a_fetch_line_without_the_asked_node_is_no_violation():
+    malformed = follower("n2", until_s=2)
+    malformed += events("n2", (2.5, "fetch", {"offset": 6, "durable_end_offset": 6}))
+    run = run_of(leader(appends_until_s=10), malformed, follower("n3", until_s=2))
+    assert found(run) == set()
+
+
+def test_a_leader_that_was_paused_may_go_on_for_one_time_out_after_it():
+    paused = leader(appends_until_s=15, paused_s=(3, 13))
+    followers = (follower("n2", until_s=ALONE_FROM_S), follower("n3", until_s=ALONE_FROM_S))
+    assert found(run_of(paused, *followers)) == set()
+
+
+@pytest.mark.parametrize(
+    ("fault", "parameters"), [("delay", {"delay_ms": 3_000}), ("bandwidth", {"kbit_s": 16})]
+)
+def test_links_that_the_nemesis_made_slow_count_in_the_leaders_favour(fault, parameters):
+    value = {"phase": "inject", "fault": fault, "entry": 0, "parameters": parameters}
+    slow = (Event(0, 0, NEMESIS, EventType.INVOKE, fault, None, value),)
+    until_s = 10.0
+    followers = (follower("n2", until_s=ALONE_FROM_S), follower("n3", until_s=ALONE_FROM_S))
+    assert found(run_of(leader(appends_until_s=until_s), *followers)) == {"led-alone"}
+    assert found(run_of(leader(appends_until_s=until_s), *followers, happened=slow)) == set()

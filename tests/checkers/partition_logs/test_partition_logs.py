@@ -1,0 +1,489 @@
+"""Logs with offsets: each anomaly by hand, its explanation, and all of them against brute force."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers import Status
+from checkers.history import NEMESIS, Event, EventType
+from checkers.partition_logs import EXPLAINED_MAX, check
+from checkers.registry import CheckSpec, RunInput, run_check
+from tests.checkers.histories import FAIL, INFO, op
+from tests.checkers.linearizability.oracles.partition_logs import judge
+from tests.checkers.partition_logs.partition_logs import history, spoilt
+
+KEY = "t0-3"
+
+
+def send(index, value, offset, times=None, *, process=1, epoch=None, **fields):
+    times = (10 * index, 10 * index + 5) if times is None else times
+    fields |= {"process": process, "key": KEY, "node": "n1", "input": value}
+    return op(index, "send", times, offset=offset, epoch=epoch, **fields)
+
+
+def poll(index, records, times=None, *, at=None, process=2, epoch=None, f="poll", **marks):
+    times = (10 * index, 10 * index + 5) if times is None else times
+    output = {"records": records, **marks}
+    fields = {"process": process, "key": KEY, "node": "n2", "input": at, "epoch": epoch}
+    return op(index, f, times, output=output, **fields)
+
+
+def whole(index, records, times=None, *, process=9, **fields):
+    return poll(index, records, times, process=process, f="poll-all", **fields)
+
+
+def refused(index, at, epoch):
+    return op(
+        index,
+        "poll",
+        (10 * index, 10 * index + 5),
+        type=FAIL,
+        error="offset_out_of_range",
+        process=2,
+        key=KEY,
+        node="n2",
+        input=at,
+        epoch=epoch,
+    )
+
+
+def judged(operations, events=(), **options):
+    result = run_check(CheckSpec("log", options), RunInput(events, operations))
+    assert (result.status is Status.FAIL) == bool(result.anomalies)
+    return result
+
+
+def kinds(operations, **options):
+    """Kinds by number, and those that are only notes."""
+    found = judged(operations, **options).statistics
+    return found["anomalies_by_kind"], found["allowed_by_kind"]
+
+
+A, B = send(0, "a", 0), send(1, "b", 1)
+BOTH = [[0, "a"], [1, "b"]]
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [A, B, whole(9, BOTH)],
+        [A, B, poll(5, BOTH[:1], at=0), poll(6, BOTH[1:]), poll(7, BOTH, at=0), whole(9, BOTH)],
+        [A, B, poll(5, [], at=0, high_watermark=0), whole(9, BOTH)],
+        [A, send(1, "b", 5), poll(5, [[0, "a"], [5, "b"]], at=0), whole(9, [[0, "a"], [5, "b"]])],
+        [A, send(1, "b", None, (10, None)), whole(9, BOTH)],
+        [A, send(1, "b", None, (10, None)), whole(9, BOTH[:1])],
+        [A, send(1, "b", None, type=FAIL), whole(9, BOTH[:1])],
+        [send(0, ["a", "b"], 0), whole(9, BOTH)],
+        [send(0, ["a", "b"], None, (0, None)), send(1, "c", 0), whole(9, [[0, "c"]])],
+        [send(0, "b", 1, (0, 9)), send(1, "a", 0, (1, 8), process=2), whole(9, BOTH)],
+        [A, B, whole(9, BOTH[1:], at=1)],
+        [A, B, send(2, 1, 2), send(3, "1", 3), whole(9, [*BOTH, [2, 1], [3, "1"]])],
+    ],
+    ids=[
+        "read once",
+        "tailed and read again after a seek",
+        "a stale poll",
+        "a hole where no record is",
+        "without an answer, and there",
+        "without an answer, and not there",
+        "refused, and not there",
+        "a batch",
+        "a batch that never came",
+        "concurrent sends in any order",
+        "read from an offset on",
+        "a number and a text",
+    ],
+)
+def test_a_right_log_passes(history):
+    assert judged(history).status is Status.PASS
+
+
+C = send(2, "c", 2)
+ALL = [*BOTH, [2, "c"]]
+
+
+@pytest.mark.parametrize(
+    ("expected", "history"),
+    [
+        ("lost-write", [A, B, whole(9, BOTH[:1])]),
+        ("lost-write", [A, B, whole(9, BOTH[:1], high_watermark=1)]),
+        ("lost-write", [A, B, C, whole(9, [BOTH[0], [2, "c"]])]),
+        ("lost-write", [A, B, whole(8, BOTH, node="n1"), whole(9, BOTH[:1])]),
+        ("lost-write", [A, send(1, "b", None), whole(9, BOTH[:1])]),
+        ("lost-write", [send(0, ["a", "b"], 0), whole(9, BOTH[:1])]),
+        ("lost-committed", [send(0, "a", None, (0, None)), poll(5, BOTH[:1]), whole(9, [])]),
+        (
+            "lost-committed",
+            [send(0, ["a", "b"], None, (0, None)), poll(5, BOTH[:1]), whole(9, BOTH[:1])],
+        ),
+        ("duplicate", [A, whole(9, [[0, "a"], [4, "a"]])]),
+        ("duplicate", [send(0, "a", None, (0, None)), whole(9, [[0, "a"], [4, "a"]])]),
+        ("moved", [A, whole(9, [[4, "a"]])]),
+        ("torn-batch", [send(0, ["a", "b"], None, (0, None)), whole(9, [[0, "a"], [4, "b"]])]),
+        ("phantom", [A, whole(9, [[0, "a"], [1, "x"]])]),
+        ("phantom", [A, whole(9, [[0, "a"], [1, None]])]),
+        ("aborted-read", [A, send(1, "b", None, type=FAIL), whole(9, BOTH)]),
+        ("read-before-send", [A, poll(3, BOTH, (6, 8)), B, whole(9, BOTH)]),
+        ("nonmonotonic-send", [send(0, "a", 1), send(1, "b", 0), whole(9, [[0, "b"], [1, "a"]])]),
+        (
+            "real-time",
+            [send(0, "a", 1), send(1, "b", 0, process=4), whole(9, [[0, "b"], [1, "a"]])],
+        ),
+        ("poll-skip", [A, B, C, poll(5, ALL[2:], at=1), whole(9, ALL)]),
+        ("poll-skip", [A, B, C, poll(5, ALL[:1], at=0), poll(6, ALL[2:]), whole(9, ALL)]),
+        ("int-poll-skip", [A, B, C, poll(5, ALL[::2], at=0), whole(9, ALL)]),
+        ("nonmonotonic-poll", [A, B, poll(5, BOTH, at=1), whole(9, BOTH)]),
+        ("nonmonotonic-poll", [A, B, poll(5, BOTH, at=0), poll(6, BOTH), whole(9, BOTH)]),
+        ("int-nonmonotonic-poll", [A, B, poll(5, BOTH[::-1], at=0), whole(9, BOTH)]),
+        ("int-nonmonotonic-poll", [A, B, poll(5, [*BOTH, BOTH[1]], at=0), whole(9, BOTH)]),
+        ("truncated", [A, B, poll(4, BOTH, at=0, epoch=3), refused(5, 2, 4), whole(9, BOTH)]),
+        (
+            "dirty-read",
+            [
+                *(A, B, poll(4, BOTH, at=0, epoch=3)),
+                *(poll(5, [], at=2, epoch=3, high_watermark=1), whole(9, BOTH)),
+            ],
+        ),
+        ("log-start-moved", [A, whole(9, BOTH[:1], log_start=1)]),
+    ],
+)
+def test_each_anomaly_is_found_alone(expected, history):
+    assert kinds(history) == ({expected: 1}, {})
+
+
+def test_two_values_at_one_offset_are_found_however_they_are_known():
+    first = send(0, "a", None, (0, None))
+    other = send(1, "b", None, (10, None), process=3)
+    history = [first, other, poll(5, [[0, "a"]]), poll(6, [[0, "b"]], process=4)]
+    assert kinds(history)[0] == {"inconsistent-offsets": 1}
+    assert kinds([A, send(1, "b", 0, process=3)])[0] == {"inconsistent-offsets": 1}
+    lost = kinds([*history, whole(9, [[0, "b"]])])[0]
+    assert lost == {"inconsistent-offsets": 1, "lost-committed": 1}
+
+
+def test_a_record_that_took_the_place_of_a_lost_one_is_named_with_it():
+    taken = send(3, "c", 1, process=4)
+    result = judged([A, B, taken, whole(9, [[0, "a"], [1, "c"]])])
+    assert result.statistics["anomalies_by_kind"] == {"lost-write": 1}
+    assert "offset 1 there holds 'c'" in result.anomalies[0]["explanation"]
+
+
+def test_what_is_not_out_of_range_or_dirty_for_certain_is_no_anomaly():
+    read = poll(4, BOTH, at=0, epoch=3)
+    for later in (
+        refused(5, 2, 2),
+        refused(5, 2, None),
+        refused(5, 4, 3),
+        poll(5, [], (44, 60), at=2, epoch=3, high_watermark=1),
+        poll(5, [], at=2, epoch=4, high_watermark=1),
+        poll(5, [], at=2, high_watermark=1),
+    ):
+        assert kinds([A, B, read, later, whole(9, BOTH)]) == ({}, {})
+
+
+def test_acks_1_may_lose_to_a_later_leader_what_nobody_read():
+    acknowledged = [send(0, "a", 0, epoch=3), send(1, "b", 1, epoch=3)]
+    cut = whole(9, BOTH[:1], epoch=4)
+    assert kinds([*acknowledged, cut], acks="1") == ({}, {"allowed-loss": 1})
+    result = judged([*acknowledged, cut], acks="1")
+    assert result.status is Status.PASS
+    assert "allowed here: 1 allowed-loss" in result.summary
+    assert "'b' of producer 1" in result.statistics["allowed"][0]["explanation"]
+    # The log of the same leader gets no shorter.
+    same = whole(9, BOTH[:1], epoch=3)
+    assert kinds([*acknowledged, same], acks="1") == ({"lost-write": 1}, {})
+    # What a consumer read was on all replicas in sync.
+    assert kinds([*acknowledged, poll(5, BOTH, at=0), cut], acks="1") == ({"lost-committed": 1}, {})
+    # So was what its leader announced as committed.
+    mark = poll(5, [], at=0, epoch=3, high_watermark=2)
+    assert kinds([*acknowledged, mark, cut], acks="1") == ({"lost-committed": 1}, {})
+    later = poll(5, [], at=0, epoch=4, high_watermark=2)
+    assert kinds([*acknowledged, later, cut], acks="1") == ({}, {"allowed-loss": 1})
+
+
+def test_acks_1_lets_a_deposed_leader_give_an_offset_that_is_taken():
+    deposed = [send(0, "a", 0, epoch=3), send(1, "b", 0, epoch=4, process=4)]
+    assert kinds([*deposed, whole(9, [[0, "b"]], epoch=4)], acks="1") == ({}, {"allowed-loss": 1})
+    assert kinds([*deposed, whole(9, [[0, "b"]], epoch=4)])[0] == {"lost-write": 1}
+
+
+def test_acks_0_promises_nothing_but_what_was_read():
+    sent = [send(0, "a", None), send(1, "b", None)]
+    assert kinds([*sent, whole(9, [])], acks="0") == ({}, {})
+    assert kinds([*sent, poll(5, BOTH[:1]), whole(9, [])], acks="0")[0] == {"lost-committed": 1}
+
+
+def test_only_clients_that_retry_without_idempotence_may_double():
+    doubled = [A, whole(9, [[0, "a"], [4, "a"]])]
+    assert kinds(doubled, retries=True) == ({}, {"duplicate": 1})
+    assert kinds(doubled, retries=True, idempotence=True) == ({"duplicate": 1}, {})
+    assert kinds([A, whole(9, [[4, "a"]])], retries=True) == ({}, {"moved": 1})
+
+
+def test_retention_may_delete_from_the_beginning_and_nowhere_else():
+    kept = {"retention": True}
+    assert kinds([A, B, whole(9, BOTH[1:], log_start=1)], **kept) == ({}, {})
+    assert kinds([A, B, poll(5, BOTH[1:], at=0, log_start=1), whole(9, BOTH)], **kept) == ({}, {})
+    assert kinds([A, B, whole(9, [], log_start=1)], **kept)[0] == {"lost-write": 1}
+
+
+def test_a_poll_goes_on_where_the_last_one_of_its_process_ended():
+    skips = [A, B, C, poll(4, ALL[:1], at=0), poll(5, []), poll(6, ALL[2:]), whole(9, ALL)]
+    assert kinds(skips)[0] == {"poll-skip": 1}
+    other = [A, B, C, poll(4, ALL[:1], at=0), poll(6, ALL[2:], process=5), whole(9, ALL)]
+    assert kinds(other)[0] == {}
+    sought = [A, B, C, poll(4, ALL[:1], at=0), poll(6, ALL[2:], at=2), whole(9, ALL)]
+    assert kinds(sought)[0] == {}
+
+
+def fault(index, time_ns, phase, targets=("n1",)):
+    value = {"phase": phase, "targets": list(targets), "verified": True}
+    return Event(index, time_ns, NEMESIS, EventType.OK, "kill", value=value)
+
+
+def test_an_explanation_names_producer_offset_epoch_node_operations_and_faults():
+    lost = send(1, "b", 1, (2_000_000_000, 2_500_000_000), epoch=3, process=7)
+    final = whole(9, BOTH[:1], (9_000_000_000, 9_100_000_000), epoch=5)
+    events = [
+        fault(20, 1_000_000_000, "inject", ["n9"]),
+        fault(21, 1_500_000_000, "heal", ["n9"]),
+        fault(22, 3_000_000_000, "inject"),
+        fault(23, 5_000_000_000, "heal"),
+    ]
+    anomaly = judged([A, lost, final], events).anomalies[0]
+    assert anomaly == {
+        "kind": "lost-write",
+        "key": KEY,
+        "operations": [1, 9],
+        "offset": 1,
+        "producer": 7,
+        "epoch": 3,
+        "node": "n2",
+        "faults": ["kill of n1"],
+        "explanation": (
+            "t0-3: 'b' of producer 7 (operation 1, acknowledged at offset 1, epoch 3 by n1 at "
+            "2.500 s) is not in the whole log as read by poll-all 9 of consumer 9 (answered by n2 "
+            "in epoch 5 at 9.100 s); faults meanwhile: kill of n1 from 3.000 s"
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("history", "parts"),
+    [
+        (
+            [A, send(1, "b", 1), poll(5, BOTH[:1]), whole(9, [])],
+            ["'a' of producer 1", "and read by poll 5 of consumer 2", "poll-all 9"],
+        ),
+        (
+            [A, whole(9, [[0, "a"], [4, "a"]])],
+            ["stands at offset 0, by poll-all 9", "offset 4, by"],
+        ),
+        (
+            [A, send(1, "b", 0, process=3)],
+            ["offset 0 holds 'a' of producer 1", "'b' of producer 3"],
+        ),
+        (
+            [A, whole(9, [[4, "a"]])],
+            ["acknowledged at offset 0", "was read at offset 4 by poll-all 9"],
+        ),
+        (
+            [send(0, ["a", "b"], None, (0, None)), whole(9, [[0, "a"], [4, "b"]])],
+            ["'b' of producer 1 (operation 0, without an answer)", "behind 'a' of the same batch"],
+        ),
+        ([A, whole(9, [[0, "a"], [1, "x"]])], ["shows at offset 1 'x', which nobody sent there"]),
+        (
+            [A, send(1, "b", None, type=FAIL, error="not_enough_replicas"), whole(9, BOTH)],
+            ["'b' of producer 1 (operation 1, failed: not_enough_replicas)"],
+        ),
+        ([A, poll(3, BOTH, (6, 8)), B], ["'b' of producer 1", "before it was sent"]),
+        (
+            [send(0, "a", 1), send(1, "b", 0, process=4), whole(9, [[0, "b"], [1, "a"]])],
+            ["'a' of producer 1", "behind 'b' of producer 4 at offset 0 (operation 1)"],
+        ),
+        (
+            [send(0, "a", 1), send(1, "b", 0), whole(9, [[0, "b"], [1, "a"]])],
+            ["behind 'b' of the same producer at offset 0 (operation 1), which was only sent at"],
+        ),
+        (
+            [
+                send(0, "a", None, (0, None)),
+                poll(1, [[1, "a"]], at=1),
+                send(2, "b", 0, process=4),
+                whole(9, [[0, "b"], [1, "a"]]),
+            ],
+            ["'a' of producer 1 (operation 0, without an answer)", "read by poll 1 of consumer 2"],
+        ),
+        (
+            [A, B, C, poll(5, ALL[2:], at=1), whole(9, ALL)],
+            ["poll 5 of consumer 2", "passed over offset 1, where 'b' of producer 1"],
+        ),
+        ([A, B, poll(5, BOTH, at=1)], ["asked from offset 1 and shows offset 0, without a seek"]),
+        (
+            [A, B, poll(5, BOTH, at=0), poll(6, BOTH)],
+            ["asked from where its last poll had ended and shows offset 0"],
+        ),
+        ([A, B, poll(5, BOTH[::-1], at=0)], ["shows 'a' at offset 0 behind 'b'"]),
+        (
+            [A, B, poll(4, BOTH, at=0, epoch=3), refused(5, 2, 4)],
+            ["poll 5 from offset 2 was refused by n2 in epoch 4", "poll 4", "a record at 1 or up"],
+        ),
+        (
+            [A, B, poll(4, BOTH, at=0, epoch=3), poll(5, [], at=2, epoch=3, high_watermark=1)],
+            ["poll 4", "shows offset 1", "poll 5", "gives 1 as high watermark"],
+        ),
+        ([A, whole(9, BOTH[:1], log_start=1)], ["begins at offset 1 by poll-all 9"]),
+    ],
+)
+def test_every_kind_has_its_sentence(history, parts):
+    anomaly = judged(history).anomalies[0]
+    assert anomaly["explanation"].startswith("t0-3: ")
+    assert [part for part in parts if part not in anomaly["explanation"]] == [], anomaly
+    assert "NONE" not in anomaly["explanation"]
+
+
+def test_many_of_one_kind_are_counted_and_some_explained():
+    sent = [send(i, i, i) for i in range(50)]
+    result = judged([*sent, whole(90, [])])
+    assert result.statistics["anomalies_by_kind"] == {"lost-write": 50}
+    assert len(result.anomalies) == EXPLAINED_MAX
+    assert result.summary.startswith("50 lost-write; first: t0-3: 0 of producer 1")
+
+
+@pytest.mark.parametrize(
+    ("history", "why"),
+    [
+        ([A, B], "partition t0-3 was not read whole (poll-all) after its last acknowledgement"),
+        ([A, whole(1, [[0, "a"]], (5, 8))], "was not read whole"),
+        ([A, whole(1, [[0, "a"]]), send(2, "b", 1)], "was not read whole"),
+        ([A, send(1, "a", 1), whole(9, [[0, "a"]])], "the value 'a' was sent twice"),
+        ([A, poll(5, [[0, "a", 3]])], "operation 5: poll: [0, 'a', 3] is no offset and value"),
+        ([A, poll(5, [[-1, "a"]])], "operation 5: poll: [-1, 'a'] is no offset and value"),
+        ([A, poll(5, [[True, "a"]])], "[True, 'a'] is no offset and value"),
+        ([A, poll(5, [[2**63, "a"]])], "is no offset and value"),
+        ([A, poll(5, [[0, ["a"]]])], "[0, ['a']] is no offset and value"),
+        ([A, poll(5, ["a"])], "'a' is no offset and value"),
+        ([A, poll(5, [{"a": 1, "b": 2}])], "is no offset and value"),
+        ([A, poll(5, None)], "its answer is no object with a list of records"),
+        ([A, op(5, "poll", (50, 55), key=KEY, output=[[0, "a"]])], "its answer is no object"),
+        ([A, poll(5, [], at="0")], "position '0' is no number from 0"),
+        ([A, poll(5, [], at=2**70)], "is no number from 0"),
+        ([A, poll(5, [], high_watermark=1.5)], "high_watermark 1.5 is no number"),
+        ([A, poll(5, [], log_start=True)], "log_start True is no number"),
+        ([send(0, 1.5, 0)], "operation 0: send: 1.5 is no text, number or list of such to send"),
+        ([send(0, [], 0)], "[] is no text"),
+        ([send(0, [["a"]], 0)], "is no text"),
+        ([send(0, None, 0)], "None is no text"),
+        ([send(0, True, 0)], "True is no text"),
+        ([send(0, "a", 2**62)], "offset 4611686018427387904 is no number"),
+        ([op(0, "send", (0, 5), input="a", offset=0)], "operation 0: send names no partition"),
+    ],
+)
+def test_what_cannot_be_judged_is_unknown_in_one_line(history, why):
+    result = judged(history)
+    assert result.status is Status.UNKNOWN
+    assert why in result.summary
+    assert "\n" not in result.summary
+
+
+def test_a_lost_record_is_found_where_another_partition_was_not_read():
+    other = op(3, "send", (30, 35), key="t0-4", input="z", offset=0, process=5)
+    assert judged([A, other, whole(9, [])]).status is Status.FAIL
+    assert judged([A, other, whole(9, BOTH[:1])]).status is Status.UNKNOWN
+
+
+def test_one_value_in_two_partitions_is_two_records():
+    twin = op(3, "send", (30, 35), key="t0-4", input="a", offset=7, process=5)
+    final = op(8, "poll-all", (80, 85), key="t0-4", output={"records": [[7, "a"]]}, process=8)
+    assert judged([A, twin, final, whole(9, BOTH[:1])]).status is Status.PASS
+    stray = op(8, "poll-all", (80, 85), key="t0-4", output={"records": []}, process=8)
+    assert kinds([A, twin, stray, whole(9, BOTH[:1])])[0] == {"lost-write": 1}
+
+
+def test_nothing_acknowledged_is_under_exercised_and_other_functions_are_not_looked_at():
+    assert judged([]).status is Status.UNDER_EXERCISED
+    elect = op(3, "elect-leader", (30, 35), input={"to": 2})
+    assert judged([A, elect, whole(9, BOTH[:1])]).operations == 2
+
+
+def test_a_check_that_is_cancelled_is_unknown():
+    result = check(RunInput([], [A, B, whole(9, [])]), {}, lambda: True)
+    assert (result.status, result.summary) == (Status.UNKNOWN, "cancelled")
+
+
+def compared(rnd, operations, options):
+    result = check(RunInput([], operations), options)
+    found = result.statistics["anomalies_by_kind"], result.statistics["allowed_by_kind"]
+    assert found == tuple(map(dict, judge(operations, **options))), operations
+    return result
+
+
+def drawn(rnd):
+    options = {
+        "acks": rnd.choice(["0", "1", "all"]),
+        "retries": rnd.random() < 0.2,
+        "retention": rnd.random() < 0.2,
+    }
+    size, batches = rnd.choice([4, 8, 16]), rnd.random() < 0.5
+    return options, history(rnd, **options, batches=batches, size=size)
+
+
+def test_right_logs_pass_and_spoilt_ones_are_found_as_by_brute_force():
+    every, verdicts = Counter(), Counter()
+    for seed in range(1_200):
+        rnd = Random(seed)
+        options, operations = drawn(rnd)
+        right = compared(rnd, operations, options)
+        assert right.status is not Status.FAIL, (seed, right.summary)
+        for _ in range(rnd.choice([1, 1, 2, 4])):
+            operations = spoilt(rnd, operations)
+        result = compared(rnd, operations, options)
+        every.update(result.statistics["anomalies_by_kind"].keys())
+        verdicts[result.status] += 1
+    assert len(every) == 18, "every kind was met"
+    assert min(verdicts[Status.PASS], verdicts[Status.FAIL]) > 300
+
+
+@settings(max_examples=100, deadline=None)
+@given(rnd=st.randoms(use_true_random=False), changes=st.integers(0, 5))
+def test_the_kinds_are_those_of_brute_force(rnd, changes):
+    options, operations = drawn(rnd)
+    for _ in range(changes):
+        operations = spoilt(rnd, operations)
+    compared(rnd, operations, options)
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 3)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=6,
+)
+RECORDS = st.lists(VALUES | st.tuples(st.integers(-1, 2**64), VALUES).map(list), max_size=3)
+ANSWERS = VALUES | st.fixed_dictionaries(
+    {"records": VALUES | RECORDS},
+    optional={"high_watermark": VALUES, "log_start": VALUES},
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    sent=st.lists(VALUES, max_size=3),
+    read=st.lists(st.tuples(VALUES, ANSWERS), max_size=3),
+    offset=st.none() | st.integers(0, 2**63 - 1),
+    kind=st.sampled_from([EventType.OK, FAIL, INFO]),
+)
+def test_whatever_values_are_in_a_history_it_is_judged_or_unknown(sent, read, offset, kind):
+    sends = [send(i, value, offset, type=kind) for i, value in enumerate(sent)]
+    reads = [
+        op(5 + i, "poll-all", (50 + i, 60 + i), key=KEY, input=at, output=answer, process=20 + i)
+        for i, (at, answer) in enumerate(read)
+    ]
+    result = judged([*sends, *reads])
+    assert "the checker itself failed" not in result.summary

@@ -1,0 +1,93 @@
+"""confluent-kafka's (librdkafka's) admin client against three live nodes."""
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from tests.cluster.client.nodes import TIMEOUT_S, eventually
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def admin(nodes):
+    client = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
+
+    def knows_all(metadata):
+        return metadata.controller_id >= 0 and len(metadata.brokers) == len(nodes.client_ports)
+
+    eventually(lambda: client.list_topics(timeout=TIMEOUT_S), knows_all)
+    return client
+
+
+def result(futures):
+    (future,) = futures.values()
+    return future.result(TIMEOUT_S)
+
+
+def partition_counts(admin):
+    topics = admin.list_topics(timeout=TIMEOUT_S).topics
+    return {name: len(topic.partitions) for name, topic in topics.items()}
+
+
+def test_a_topic_is_created_listed_grown_and_deleted(admin):
+    result(admin.create_topics([NewTopic("life", num_partitions=2, replication_factor=1)]))
+    eventually(lambda: partition_counts(admin), {"life": 2})
+    result(admin.create_partitions([NewPartitions("life", 5)]))
+    eventually(lambda: partition_counts(admin), {"life": 5})
+    result(admin.delete_topics(["life"]))
+    eventually(lambda: partition_counts(admin), {})
+
+
+def test_a_second_topic_of_the_same_name_is_refused(admin):
+    topic = NewTopic("twice", num_partitions=1, replication_factor=1)
+    result(admin.create_topics([topic]))
+    with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
+        result(admin.create_topics([topic]))
+    result(admin.delete_topics(["twice"]))
+
+
+def alter(admin, operation, value):
+    entry = ConfigEntry("cleanup.policy", value, incremental_operation=operation)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "configured", incremental_configs=[entry])
+    result(admin.incremental_alter_configs([resource]))
+
+
+def test_configs_are_set_appended_to_subtracted_from_deleted_and_described(admin):
+    result(admin.create_topics([NewTopic("configured", num_partitions=1, replication_factor=1)]))
+
+    def value():
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "configured")
+        return result(admin.describe_configs([resource]))["cleanup.policy"].value
+
+    alter(admin, AlterConfigOpType.SET, "delete")
+    eventually(value, "delete")
+    alter(admin, AlterConfigOpType.APPEND, "compact")
+    eventually(value, "delete,compact")
+    alter(admin, AlterConfigOpType.SUBTRACT, "delete")
+    eventually(value, "compact")
+    alter(admin, AlterConfigOpType.DELETE, None)
+    eventually(value, "delete")
+    alter(admin, AlterConfigOpType.APPEND, "compact")
+    eventually(value, "delete,compact")
+    with pytest.raises(KafkaException, match="String must be one of: compact, delete"):
+        alter(admin, AlterConfigOpType.SET, "foo")
+    result(admin.delete_topics(["configured"]))
+
+
+def test_the_cluster_is_described(admin, nodes):
+    def brokers():
+        cluster = admin.describe_cluster().result(TIMEOUT_S)
+        return {node.id: node.port for node in cluster.nodes}
+
+    eventually(brokers, nodes.client_ports)
+    cluster = admin.describe_cluster().result(TIMEOUT_S)
+    assert cluster.cluster_id == "test-cluster"
+    assert cluster.controller.id in nodes.client_ports

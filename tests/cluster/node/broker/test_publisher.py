@@ -1,0 +1,174 @@
+"""What a broker has to do: always what its image says, by changes or as a whole."""
+
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.node.broker.lifecycle.publisher import BrokerMetadataPublisher
+from cluster.node.controller.metadata.image import MetadataImage
+from cluster.node.controller.metadata.image_writer import image_records
+from cluster.node.controller.metadata.loader import MetadataLoader
+from cluster.node.controller.records import encode_record
+from cluster.node.controller.records.broker import (
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from cluster.node.controller.records.topic import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
+from tests.cluster.node.controller.fakes import FakeClock
+from tests.cluster.node.controller.test_index import fits, records
+from tests.cluster.node.controller.test_loader import snapshot_of
+
+T = uuid.UUID(int=1000)
+
+
+def registered(broker=1, fenced=True):
+    return RegisterBrokerRecord(
+        broker_id=broker,
+        incarnation_id=uuid.UUID(int=7),
+        broker_epoch=5,
+        end_points=(),
+        features=(),
+        rack=None,
+        fenced=fenced,
+    )
+
+
+def partition(index=0, replicas=(1, 2), leader=1):
+    return PartitionRecord(
+        partition_id=index, topic_id=T, replicas=replicas, isr=replicas, leader=leader
+    )
+
+
+def change(index=0, **fields):
+    return PartitionChangeRecord(topic_id=T, partition_id=index, **fields)
+
+
+class Broker:
+    """Broker 1, published everything that is committed."""
+
+    def __init__(self, *some):
+        self.image = MetadataImage()
+        self.loader = MetadataLoader(self.image, FakeClock(), lambda: 0)
+        self.changes, self.firsts = [], 0
+        self.publisher = BrokerMetadataPublisher(
+            1,
+            on_changes=lambda changes, *_: self.changes.append(changes),
+            on_first=self._first,
+        )
+        self.loader.install(self.publisher)
+        self.commit(TopicRecord(name="t", topic_id=T), *some)
+
+    def _first(self):
+        self.firsts += 1
+
+    def commit(self, *some):
+        base = self.image.offset + 1
+        values = tuple(encode_record(record) for record in some)
+        self.loader.apply(CommittedBatch(base, base + len(some) - 1, 3, 5, 50, values))
+        self.loader.maybe_publish()
+
+    @property
+    def view(self):
+        return set(self.publisher.leaders), set(self.publisher.followers)
+
+
+def test_it_leads_and_follows_by_the_metadata():
+    broker = Broker(partition(0), partition(1, leader=2), partition(2, replicas=(2, 3), leader=2))
+    assert broker.view == ({(T, 0)}, {(T, 1)})
+    assert broker.changes[0].elected_leaders == ((T, 0),)
+
+
+def test_losing_the_leadership_makes_it_a_follower_and_winning_it_a_leader():
+    broker = Broker(partition(0), partition(1, leader=2))
+    broker.commit(change(0, leader=2), change(1, leader=1))
+    assert broker.view == ({(T, 1)}, {(T, 0)})
+    assert broker.changes[1].elected_leaders == ((T, 1),)
+
+
+def test_a_change_of_the_isr_elects_no_leader():
+    broker = Broker(partition(0))
+    broker.commit(change(0, isr=(1,)))
+    assert list(broker.changes[1].leaders) == [(T, 0)]
+    assert broker.changes[1].elected_leaders == ()
+    assert broker.publisher.leaders[T, 0].isr == (1,)
+
+
+def test_a_replica_that_moves_away_is_deleted():
+    broker = Broker(partition(0))
+    broker.commit(change(0, replicas=(2, 3), isr=(2, 3), leader=2))
+    assert broker.view == (set(), set())
+    assert broker.changes[1].deletes == ((T, 0),)
+
+
+def test_changes_of_others_are_none_of_its_business():
+    broker = Broker(partition(0, replicas=(2, 3), leader=2))
+    broker.commit(change(0, isr=(2,)))
+    assert broker.view == (set(), set())
+    assert broker.changes[1].followers == broker.changes[1].leaders == {}
+
+
+def test_it_knows_its_own_registration():
+    broker = Broker()
+    assert broker.publisher.registration is None
+    broker.commit(registered(2), registered(1))
+    assert broker.publisher.registration.fenced
+    broker.commit(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1))
+    assert not broker.publisher.registration.fenced
+    broker.commit(UnregisterBrokerRecord(broker_id=1, broker_epoch=5))
+    assert broker.publisher.registration is None
+
+
+def test_the_first_publication_is_notified_once():
+    broker = Broker()
+    broker.commit(partition(0))
+    assert broker.firsts == 1
+
+
+def test_it_knows_the_leader_of_the_quorum():
+    broker = Broker()
+    broker.loader.notify_leader(LeaderAndEpoch(3, 9))
+    assert broker.publisher.controller == LeaderAndEpoch(3, 9)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(st.one_of(records, st.just("load")), max_size=4), max_size=10))
+def test_its_view_is_always_what_the_image_holds_of_it(batches):
+    broker = Broker()
+    for some in batches:
+        fitting = []
+        for record in some:
+            if record == "load":
+                held = tuple(image_records(broker.image.state))
+                offset = broker.image.offset + 5
+                broker.loader.load(
+                    snapshot_of(*held, offset=offset), lambda event: event(), lambda: None
+                )
+            elif not fitting and fits(broker.image.state, record):
+                fitting.append(record)
+        if fitting:
+            broker.commit(*fitting)
+        assert broker.publisher.differences(broker.image.state) is None
+
+
+def test_a_view_that_is_wrong_is_found_out():
+    broker = Broker(partition(0), registered(1))
+    assert broker.publisher.differences(broker.image.state) is None
+    lost = broker.publisher.leaders.pop((T, 0))
+    difference = broker.publisher.differences(broker.image.state)
+    assert difference == f"it believes to lead none and to follow none, it leads {T}-0 of {T}-0"
+    broker.publisher.followers[T, 0] = lost
+    assert "to follow" in broker.publisher.differences(broker.image.state)
+    broker.publisher.followers.clear()
+    broker.publisher.leaders[T, 0] = lost
+    broker.publisher.registration = None
+    difference = broker.publisher.differences(broker.image.state)
+    assert difference == "it believes to be not registered, it is registered with epoch 5, fenced"

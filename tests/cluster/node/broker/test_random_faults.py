@@ -1,0 +1,20 @@
+"""Random stories of three brokers, from seeds; see `tests.cluster.node.broker.story_of_records`."""
+
+import pytest
+
+from tests.cluster.node.broker.story_of_records import Story
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 8, 10, 14])
+def test_records_keep_their_promises_whatever_fails(seed):
+    Story(seed).tell()
+
+
+def test_stories_of_one_seed_are_the_same():
+    def lines():
+        story = Story(12, steps=6)
+        story.tell()
+        return story.lines, story.scheduler.events
+
+    assert lines() == lines()

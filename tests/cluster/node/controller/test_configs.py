@@ -1,0 +1,451 @@
+"""AlterConfigs, IncrementalAlterConfigs, DescribeConfigs, ListConfigResources, DescribeCluster."""
+
+import dataclasses
+
+import pytest
+
+from cluster.node.controller.configs.describe import MAX_DESCRIBED
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeClusterRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+)
+from tests.cluster.node.controller.fakes import (
+    CLIENT,
+    CLUSTER,
+    CONTROLLER,
+    Node,
+    active,
+    alter,
+    creatable,
+    create,
+    describe,
+)
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+LIST = "ssl.cipher.suites"
+"""A key of brokers of type LIST, empty by default; the controller takes any value of it."""
+T = (2, "t")
+WRONG = "Invalid value"
+
+
+def code_of(reply):
+    return (reply.responses if hasattr(reply, "responses") else reply.results)[0].error_code
+
+
+def message_of(reply):
+    return reply.responses[0].error_message
+
+
+def values(node, resource=(4, "")):
+    """What is set in the committed metadata, beside what every new cluster has."""
+    found = dict(node.controller.image.state.resource_configs(resource))
+    if resource == (4, ""):
+        assert found.pop("min.insync.replicas", "1") == "1"
+    return found
+
+
+def shown(node, resource, *keys, **options):
+    """Name -> entry, as clients see them."""
+    (result,) = node.call(describe(resource, keys=keys or None, **options)).results
+    assert result.error_code is ErrorCode.none
+    return {config.name: config for config in result.configs}
+
+
+def test_a_resource_that_is_named_twice_is_answered_twice_within_the_bound():
+    node = active()
+    node.call(create(creatable("t")))
+    request = describe((2, "t"), keys=None)
+    (once,) = node.call(request).results
+    many = node.call(dataclasses.replace(request, resources=request.resources * 1_000)).results
+    answered = -(-MAX_DESCRIBED // len(once.configs))
+    assert list(many[:answered]) == [once] * answered
+    assert {(r.error_code, r.configs) for r in many[answered:]} == {
+        (ErrorCode.policy_violation, ())
+    }
+    assert len(many) == 1_000
+
+
+def test_an_answer_is_bounded_and_names_each_resource_that_it_leaves_out():
+    node = active()
+    names = [f"t{i}" for i in range(300)]
+    node.call(create(*(creatable(name) for name in names)))
+    resources = tuple(describe((2, name), keys=None).resources[0] for name in names)
+    results = node.call(
+        dataclasses.replace(describe(), resources=resources, include_synonyms=True)
+    ).results
+    assert [result.resource_name for result in results] == names
+    each = len(results[0].configs)
+    whole = -(-MAX_DESCRIBED // each)
+    assert [len(result.configs) for result in results] == [each] * whole + [0] * (300 - whole)
+    assert {result.error_code for result in results[whole:]} == {ErrorCode.policy_violation}
+
+
+@pytest.mark.parametrize(
+    ("before", "op", "value", "after"),
+    [
+        (None, SET, "1", "1"),
+        ("1", SET, "2", "2"),
+        ("1", SET, "", ""),
+        ("1", DELETE, None, None),
+        (None, DELETE, None, None),
+        (None, APPEND, "a", "a"),
+        ("a", APPEND, "b", "a,b"),
+        ("a,b", APPEND, "a", "a,b"),
+        ("a", APPEND, "b,c,b", "a,b,c"),
+        ("", APPEND, "a", "a"),
+        ("a,,b", APPEND, "c", "a,b,c"),
+        ("a,b,c", SUBTRACT, "b", "a,c"),
+        ("a,b", SUBTRACT, "a,b", ""),
+        ("a", SUBTRACT, "x", "a"),
+        (None, SUBTRACT, "x", ""),
+        ("a,b,a", SUBTRACT, "a", "b,a"),
+        ("a", APPEND, "", "a,"),
+        ("a", APPEND, "b,,", "a,b"),
+        ("a", APPEND, ",", "a"),
+    ],
+)
+def test_operations_change_values_as_kafkas_do(before, op, value, after):
+    node = active()
+    if before is not None:
+        node.call(alter(LIST, before))
+    assert code_of(node.call(alter(LIST, value, op))) == ErrorCode.none
+    assert values(node) == ({} if after is None else {LIST: after})
+
+
+def test_appends_that_are_not_committed_yet_are_appended_to():
+    node = active()
+    for element in "abc":
+        node.send(alter(LIST, element, APPEND))
+    node.raft.commit()
+    assert values(node) == {LIST: "a,b,c"}
+
+
+@pytest.mark.parametrize(
+    ("op", "value", "after"), [(APPEND, "compact", "delete,compact"), (SUBTRACT, "delete", "")]
+)
+def test_append_and_subtract_begin_with_the_default(op, value, after):
+    node = active()
+    node.call(create("t"))
+    assert code_of(node.call(alter("cleanup.policy", value, op, T))) == ErrorCode.none
+    assert values(node, T) == {"cleanup.policy": after}
+
+
+@pytest.mark.parametrize("resource", [T, (4, ""), (16, "s"), (32, "g")])
+@pytest.mark.parametrize("name", ["retention.ms", "metrics", "nonsense"])
+def test_only_lists_of_topics_and_brokers_are_appended_to(resource, name):
+    node = active()
+    node.call(create("t"))
+    reply = node.call(alter(name, "1", APPEND, resource))
+    assert code_of(reply) == ErrorCode.invalid_config
+    assert message_of(reply) == f"Can't APPEND to key {name} because its type is not LIST."
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (alter("k", None), ErrorCode.invalid_request),
+        (alter(LIST, None, APPEND), ErrorCode.invalid_request),
+        (alter("k", "1", 4), ErrorCode.invalid_request),
+        (alter("k", "1", -1), ErrorCode.invalid_request),
+        (alter("k", "1", resource=(8, "1")), ErrorCode.invalid_config),
+        (alter("k", "1", resource=(8, "2")), ErrorCode.invalid_request),
+        (alter("k", "1", resource=(3, "1")), ErrorCode.unsupported_version),
+        (alter("flush.ms", "1", resource=(2, "nope")), ErrorCode.unknown_topic_or_partition),
+        (alter("flush.ms", "1", resource=(2, "a b")), ErrorCode.invalid_topic_exception),
+        (alter("flush.ms", "1", resource=(2, "")), ErrorCode.invalid_request),
+        (alter("k", "1", resource=T), ErrorCode.invalid_config),
+        (alter("retention.ms", "abc", resource=T), ErrorCode.invalid_config),
+        (alter("cleanup.policy", "foo", resource=T), ErrorCode.invalid_config),
+        (alter("min.compaction.lag.ms", "1", resource=T), ErrorCode.none),
+        (alter("k", "1", resource=(4, "x")), ErrorCode.invalid_request),
+        (alter("k", "1", resource=(4, "-1")), ErrorCode.invalid_request),
+        (alter("k", "1", resource=(4, "²")), ErrorCode.invalid_request),
+        (alter("k", "1", resource=(4, "9")), ErrorCode.broker_id_not_registered),
+        (alter("k", "1", resource=(4, "2")), ErrorCode.none),
+        (alter("k", "1", resource=(16, "s")), ErrorCode.invalid_request),
+        (alter("metrics", "1", resource=(16, "")), ErrorCode.invalid_request),
+        (alter("metrics", "1", resource=(16, "s")), ErrorCode.none),
+        (alter("k", "1", resource=(32, "g")), ErrorCode.invalid_config),
+        (alter("share.isolation.level", "1", resource=(32, "g")), ErrorCode.invalid_config),
+        (alter("share.isolation.level", "read_committed", resource=(32, "")), 42),
+        (alter("share.isolation.level", "read_committed", resource=(32, "g")), ErrorCode.none),
+    ],
+)
+def test_changes_are_checked(request_, error):
+    node = active()
+    node.call(create("t"))
+    before = node.raft.end_offset
+    assert code_of(node.call(request_)) == error
+    assert node.raft.end_offset - before == (error == ErrorCode.none)
+
+
+def test_a_controller_that_is_no_broker_is_a_resource_too():
+    node = Node(cluster=dataclasses.replace(CLUSTER, brokers=()))
+    node.raft.elect()
+    node.raft.commit()
+    assert code_of(node.call(alter("k", "1", resource=(4, "2")))) == ErrorCode.none
+    assert code_of(node.call(alter("k", "1", resource=(4, "9")))) == (
+        ErrorCode.broker_id_not_registered
+    )
+
+
+def test_values_must_fit_those_that_are_set_already():
+    node = active()
+    node.call(create(creatable("t", configs={"max.compaction.lag.ms": "10"})))
+    reply = node.call(alter("min.compaction.lag.ms", "11", resource=T))
+    assert code_of(reply) == ErrorCode.invalid_config
+    assert message_of(reply) == (
+        "conflict topic config setting min.compaction.lag.ms (11) > max.compaction.lag.ms (10)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("nonsense", "1", "Unknown topic config name: nonsense"),
+        (
+            "retention.ms",
+            "abc",
+            f"{WRONG} abc for configuration retention.ms: Not a number of type LONG",
+        ),
+        (
+            "cleanup.policy",
+            "foo",
+            f"{WRONG} foo for configuration cleanup.policy: String must be one of: compact, delete",
+        ),
+    ],
+)
+def test_a_topic_is_not_created_with_what_it_cannot_have(name, value, message):
+    node = active()
+    (result,) = node.call(create(creatable("t", configs={name: value}))).topics
+    assert (result.error_code, result.error_message) == (ErrorCode.invalid_config, message)
+
+
+def several(*resources, validate_only=False):
+    return IncrementalAlterConfigsRequest(
+        resources=tuple(
+            AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=tuple(
+                    AlterableConfig(name=key, config_operation=0, value=value)
+                    for key, value in configs
+                ),
+            )
+            for kind, name, configs in resources
+        ),
+        validate_only=validate_only,
+    )
+
+
+def test_one_bad_change_refuses_its_resource_and_no_other():
+    node = active()
+    reply = node.call(several((4, "", [("k", "1"), ("l", None)]), (4, "1", [("k", "3")])))
+    assert [item.error_code for item in reply.responses] == [
+        ErrorCode.invalid_request,
+        ErrorCode.none,
+    ]
+    assert values(node) == {}
+    assert values(node, (4, "1")) == {"k": "3"}
+
+
+def test_a_resource_or_a_key_twice_is_refused():
+    node = active()
+    twice = node.call(several((4, "", [("a", "1")]), (4, "", [("b", "1")])))
+    assert [item.error_code for item in twice.responses] == [ErrorCode.invalid_request]
+    assert code_of(node.call(several((4, "", [("a", "1"), ("a", "2")])))) == (
+        ErrorCode.invalid_request
+    )
+    assert values(node) == {}
+
+
+def test_the_changes_of_one_request_are_one_batch():
+    node = active()
+    before = len(node.raft.log)
+    node.call(several((4, "", [("a", "1"), ("b", "2")]), (4, "1", [("c", "3")])))
+    (batch,) = node.raft.log[before:]
+    assert len(batch.records) == 3
+
+
+def test_validate_only_changes_nothing():
+    node = active()
+    assert code_of(node.call(alter("k", "1", validate_only=True))) == ErrorCode.none
+    assert values(node) == {}
+
+
+def test_a_topics_value_that_stays_costs_no_record_but_a_brokers_does():
+    node = active()
+    node.call(create("a"))
+    for resource, key, records in (((2, "a"), "flush.ms", 0), ((4, ""), "k", 1)):
+        node.call(alter(key, "1", resource=resource))
+        before = node.raft.end_offset
+        assert code_of(node.call(alter(key, "1", resource=resource))) == ErrorCode.none
+        assert node.raft.end_offset - before == records
+
+
+def test_describe_names_the_source_and_only_the_wanted_names():
+    node = active()
+    node.call(alter("a", "1"))
+    node.call(alter("log.flush.interval.ms", "2"))
+    node.call(alter("a", "3", resource=(4, "1")))
+    found = shown(node, (4, "1"), "a", "log.flush.interval.ms", "none", synonyms=True)
+    assert {name: (c.value, c.config_source) for name, c in found.items()} == {
+        "a": ("3", 2),
+        "log.flush.interval.ms": ("2", 3),
+    }
+    assert [(s.value, s.source) for s in found["a"].synonyms] == [("3", 2), ("1", 3)]
+    found = shown(node, (4, ""))
+    assert {name: (c.value, c.synonyms) for name, c in found.items()} == {
+        "a": ("1", ()),
+        "min.insync.replicas": ("1", ()),
+        "log.flush.interval.ms": ("2", ()),
+    }
+    node.call(create("t"))
+    node.call(alter("segment.ms", " 1 ", resource=T))
+    found = shown(node, T)
+    assert len(found) == 33
+    assert {n: c.value for n, c in found.items() if c.config_source != 5} == {
+        "segment.ms": "1",
+        "flush.ms": "2",
+        "min.insync.replicas": "1",
+    }
+
+
+def test_describe_shows_what_the_nodes_file_says_and_no_passwords():
+    static = {"num.io.threads": "16", "ssl.key.password": "secret", "log.roll.hours": "1"}
+    node = active(cluster=dataclasses.replace(CLUSTER, static_configs=static))
+    found = shown(node, (4, "1"), synonyms=True)
+    threads, password = found["num.io.threads"], found["ssl.key.password"]
+    assert (threads.value, threads.config_source, threads.config_type) == ("16", 4, 3)
+    assert [(s.value, s.source) for s in threads.synonyms] == [("16", 4), ("8", 5)]
+    assert (password.value, password.is_sensitive, password.config_source) == (None, True, 4)
+    assert [s.value for s in password.synonyms] == [None]
+    assert (found["node.id"].read_only, threads.read_only) == (True, False)
+    (result,) = node.call(create("t")).topics
+    (segment_ms,) = [c for c in result.configs if c.name == "segment.ms"]
+    assert (segment_ms.value, segment_ms.config_source) == ("3600000", 4)
+
+
+def test_what_a_broker_cannot_use_of_what_is_set_is_not_shown():
+    node = active()
+    for name, value in (("node.id", "7"), ("log.retention.ms", "x"), ("listeners", "x")):
+        assert code_of(node.call(alter(name, value))) == ErrorCode.none
+    assert shown(node, (4, "")).keys() == {"min.insync.replicas"}
+
+
+def test_documentation_is_shown_on_request():
+    node = active()
+    node.call(create("t"))
+    asked = dataclasses.replace(describe(T, keys=("flush.ms",)), include_documentation=True)
+    (config,) = node.call(asked).results[0].configs
+    assert "fsync" in config.documentation
+    assert shown(node, T, "flush.ms")["flush.ms"].documentation is None
+
+
+@pytest.mark.parametrize(
+    ("resource", "error"),
+    [
+        ((2, "nope"), ErrorCode.unknown_topic_or_partition),
+        ((2, "a b"), ErrorCode.invalid_topic_exception),
+        ((4, "2"), ErrorCode.invalid_request),
+        ((4, "x"), ErrorCode.invalid_request),
+        ((8, ""), ErrorCode.invalid_request),
+        ((8, "2"), ErrorCode.invalid_request),
+        ((8, "1"), ErrorCode.none),
+        ((16, ""), ErrorCode.invalid_request),
+        ((32, ""), ErrorCode.invalid_request),
+        ((3, "x"), ErrorCode.invalid_request),
+    ],
+)
+def test_what_cannot_be_described_is_refused(resource, error):
+    assert code_of(active().call(describe(resource))) == error
+
+
+def test_a_node_that_does_not_lead_describes_itself_and_nothing_else():
+    node = Node()
+    (reply,) = node.send(describe((4, "1"), keys=("num.io.threads",)))
+    assert [config.value for config in reply.results[0].configs] == ["8"]
+    (reply,) = node.send(describe((4, "")))
+    assert code_of(reply) == ErrorCode.not_controller
+
+
+def test_resources_with_configurations_are_listed_by_type():
+    node = active()
+    node.call(create("b", "a"))
+    node.call(alter("metrics", "m", resource=(16, "s")))
+    node.call(alter("share.isolation.level", "read_committed", resource=(32, "g")))
+
+    def listed(*types):
+        (reply,) = node.send(ListConfigResourcesRequest(resource_types=types), CLIENT)
+        found = [(item.resource_type, item.resource_name) for item in reply.config_resources]
+        return reply.error_code, found
+
+    everything = [(32, "g"), (16, "s"), (8, "1"), (8, "2"), (8, "3")]
+    everything += [(4, "1"), (4, "2"), (4, "3"), (2, "a"), (2, "b")]
+    assert listed() == (ErrorCode.none, everything)
+    assert listed(16, 2) == (ErrorCode.none, [(16, "s"), (2, "a"), (2, "b")])
+    assert listed(16, 3) == (ErrorCode.unsupported_version, [])
+
+
+def cluster(endpoint_type):
+    return DescribeClusterRequest(
+        include_cluster_authorized_operations=False,
+        endpoint_type=endpoint_type,
+        include_fenced_brokers=False,
+    )
+
+
+def test_describe_cluster_names_brokers_or_controllers_by_listener():
+    node = Node()
+    node.raft.leader_id = 2
+    (reply,) = node.send(cluster(1), CLIENT)
+    assert (reply.cluster_id, reply.controller_id) == ("fake-cluster", 2)
+    assert [(b.broker_id, b.port) for b in reply.brokers] == [(1, 9091), (2, 9092), (3, 9093)]
+    (reply,) = node.send(cluster(2), CONTROLLER)
+    assert [(b.broker_id, b.port) for b in reply.brokers] == [(1, 9191), (2, 9192), (3, 9193)]
+
+
+@pytest.mark.parametrize(
+    ("listener", "endpoint_type", "error"),
+    [
+        (CLIENT, 2, ErrorCode.mismatched_endpoint_type),
+        (CONTROLLER, 1, ErrorCode.mismatched_endpoint_type),
+        (CLIENT, 3, ErrorCode.unsupported_endpoint_type),
+    ],
+)
+def test_describe_cluster_of_the_wrong_endpoints_is_refused(listener, endpoint_type, error):
+    (reply,) = Node().send(cluster(endpoint_type), listener)
+    assert reply.error_code == error
+    assert reply.brokers == ()
+
+
+def test_a_subscription_of_clients_metrics_shows_what_was_set_on_it_alone():
+    node = active()
+    node.call(alter("metrics", "a,b", resource=(16, "s")))
+    node.call(alter("k", "1"))
+    found = shown(node, (16, "s"))
+    assert {name: (c.value, c.config_source) for name, c in found.items()} == {
+        "metrics": ("a,b", 7),
+        "interval.ms": ("300000", 5),
+        "match": ("", 5),
+    }
+    assert {c.config_source for c in shown(node, (16, "t")).values()} == {5}
+
+
+def test_a_group_has_its_own_values_and_the_brokers():
+    node = active()
+    node.call(alter("share.isolation.level", "read_committed", resource=(32, "g")))
+    found = shown(node, (32, "g"), synonyms=True)
+    assert len(found) == 17
+    level, timeout = found["share.isolation.level"], found["consumer.session.timeout.ms"]
+    assert [(s.value, s.source) for s in level.synonyms] == [
+        ("read_committed", 8),
+        ("read_uncommitted", 5),
+    ]
+    assert [(s.name, s.value) for s in timeout.synonyms] == [
+        ("group.consumer.session.timeout.ms", "45000")
+    ]

@@ -1,0 +1,428 @@
+"""Well-formed messages that no honest peer sends: refused, and the node lives on."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import (
+    MAX_EPOCH,
+    NO_DIRECTORY,
+    ORDINARY_EPOCH_MAX,
+    BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    OffsetAndEpoch,
+    ReplicaKey,
+    VoteRequest,
+)
+from cluster.node.kraft.voter_messages import (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+)
+from cluster.node.log.batch.control import VoterListener
+from cluster.node.log.batch.records import Record, encode_batch
+from cluster.node.ports import Endpoint
+from tests.cluster.node.kraft.dynamic import dynamic_world
+from tests.cluster.node.kraft.world import World
+
+
+def ask(node, request):
+    answers = []
+    node.client.handle(request, answers.append)
+    node.world.settle(50)
+    (answer,) = answers
+    return answer
+
+
+def begin(leader_id: int, epoch: int, voter_id: int) -> BeginQuorumEpochRequest:
+    return BeginQuorumEpochRequest(None, voter_id, NO_DIRECTORY, leader_id, epoch, None)
+
+
+def vote(epoch: int, voter_id: int) -> VoteRequest:
+    return VoteRequest(None, epoch, 9, uuid.UUID(int=9), voter_id, NO_DIRECTORY, 0, 0, False)
+
+
+@pytest.mark.parametrize("later", [1, 1000])
+def test_no_peer_can_make_a_replica_lead(later: int):
+    world = World().start()
+    node = world.elect()
+    epoch = node.state.epoch
+    for request in (
+        begin(node.node_id, epoch + later, node.node_id),
+        EndQuorumEpochRequest(None, node.node_id, epoch + later, (), None),
+    ):
+        assert ask(node, request).error is ErrorCode.invalid_request
+    assert (node.state.epoch, node.fatal) == (epoch, None)
+
+
+def test_the_last_epoch_of_all_is_refused():
+    world = World().start()
+    node = world.elect()
+    epoch = node.state.epoch
+    other = node.node_id % 3 + 1
+    assert ask(node, vote(MAX_EPOCH, node.node_id)).error is ErrorCode.invalid_request
+    assert ask(node, begin(other, MAX_EPOCH, node.node_id)).error is ErrorCode.invalid_request
+    assert (node.state.epoch, node.fatal) == (epoch, None)
+
+
+def test_no_message_uses_up_the_epochs_that_elections_need():
+    world = World().start()
+    node = world.elect()
+    far = begin(9, MAX_EPOCH - 1, node.node_id)
+    assert ask(node, far).error is ErrorCode.invalid_request
+    assert ask(node, vote(MAX_EPOCH - 1, node.node_id)).error is ErrorCode.invalid_request
+    assert ask(node, vote(ORDINARY_EPOCH_MAX, node.node_id)).error is ErrorCode.none
+    assert ask(node, vote(MAX_EPOCH - 1, node.node_id)).error is ErrorCode.invalid_request
+    leader = world.elect()
+    assert leader.state.epoch > ORDINARY_EPOCH_MAX
+    world.commit(leader, "after")
+
+
+def test_one_fetch_gets_no_more_than_a_batch_may_hold():
+    world = World(1).start()
+    leader = world.elect()
+    asked = []
+    read = leader.log.read
+    leader.log.read = lambda offset, max_bytes: asked.append(max_bytes) or read(offset, max_bytes)
+    greedy = FetchRequest(None, 9, NO_DIRECTORY, leader.state.epoch, 0, 0, 0, 2**31 - 1)
+    assert ask(leader, greedy).records
+    assert asked == [8 << 20]
+
+
+# -- any requests, in every role -----------------------------------------------------------------
+
+NEAR = st.integers(-2, 3)
+FAR = st.sampled_from([-(2**31), -1, 0, 1_000, ORDINARY_EPOCH_MAX, MAX_EPOCH - 1, MAX_EPOCH])
+numbers = st.builds(lambda n: (True, n), NEAR) | st.builds(lambda n: (False, n), FAR)
+"""An epoch or offset: as a distance from what the node has, or as it is."""
+long_numbers = numbers | st.just((False, 2**63 - 1))
+node_ids = st.sampled_from([1, 2, 3, 4, 9, 0, -1, -3, 2**31 - 1])
+directories = st.sampled_from([NO_DIRECTORY, *(uuid.UUID(int=1000 + i) for i in range(1, 5))])
+clusters = st.sampled_from([None, "cluster", "cluster", "other"])
+milliseconds = st.sampled_from([0, 0, 1, 500, -1, 2**31 - 1])
+sizes = st.sampled_from([1 << 20, 1, 0, -1, 2**31 - 1])
+endpoints = st.none() | st.builds(
+    Endpoint, node_ids, st.sampled_from(["n", "no host", "\0"]), st.sampled_from([1, 9001, 65535])
+)
+keys = st.builds(ReplicaKey, node_ids, directories)
+listeners = st.lists(
+    st.builds(
+        VoterListener,
+        st.sampled_from(["CONTROLLER", "OTHER", ""]),
+        st.sampled_from(["n", "", "\0"]),
+        st.sampled_from([0, 9004, 65535]),
+    ),
+    max_size=2,
+).map(tuple)
+requests = st.one_of(
+    st.builds(
+        VoteRequest,
+        clusters,
+        numbers,
+        node_ids,
+        directories,
+        node_ids,
+        directories,
+        numbers,
+        long_numbers,
+        st.booleans(),
+    ),
+    st.builds(
+        BeginQuorumEpochRequest, clusters, node_ids, directories, node_ids, numbers, endpoints
+    ),
+    st.builds(
+        EndQuorumEpochRequest,
+        clusters,
+        node_ids,
+        numbers,
+        st.lists(keys, max_size=4).map(tuple),
+        endpoints,
+    ),
+    st.builds(
+        FetchRequest,
+        clusters,
+        node_ids,
+        directories,
+        numbers,
+        long_numbers,
+        numbers,
+        milliseconds,
+        sizes,
+        long_numbers,
+    ),
+    st.builds(
+        FetchSnapshotRequest,
+        clusters,
+        node_ids,
+        directories,
+        numbers,
+        st.builds(OffsetAndEpoch, st.integers(-1, 9), st.integers(-1, 9)),
+        st.sampled_from([0, 1, -1, 2**62]),
+        sizes,
+    ),
+    st.just(DescribeQuorumRequest()),
+    st.builds(
+        AddVoterRequest, clusters, milliseconds, node_ids, directories, listeners, st.booleans()
+    ),
+    st.builds(RemoveVoterRequest, clusters, node_ids, directories),
+    st.builds(
+        UpdateVoterRequest,
+        clusters,
+        numbers,
+        node_ids,
+        directories,
+        listeners,
+        st.integers(-1, 2),
+        st.integers(-1, 2),
+    ),
+)
+EPOCHS = {"replica_epoch", "leader_epoch", "current_leader_epoch"}
+
+
+def placed(request, node):
+    """The request with its distances counted from what the node has now."""
+    changes = {}
+    for field in dataclasses.fields(request):
+        value = getattr(request, field.name)
+        if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], bool):
+            is_near, number = value
+            last = node.state.epoch if field.name in EPOCHS else node.log.last_fetched_epoch
+            if field.name in {"last_offset", "fetch_offset", "high_watermark"}:
+                last = node.log.end_offset
+            changes[field.name] = last + number if is_near else number
+    return dataclasses.replace(request, **changes)
+
+
+def alone(role):
+    world = World(election_timeout_ms=3_000, fetch_timeout_ms=3_000)
+    node = world.nodes[3]
+    node.start()
+    world.settle(50)
+    core = node.client._core
+    for name, move in (
+        ("Prospective", core.become_prospective),
+        ("Candidate", core.become_candidate),
+    ):
+        if role in (name, "Candidate"):
+            node.client._submit(move)
+            world.settle(50)
+    return world, node
+
+
+def one_of_many(role):
+    if role == "Leader":
+        world, leader = dynamic_world(observers=1)
+    else:
+        world = World(3, observers=1).start()
+        leader = world.elect()
+    world.commit(leader, "a")
+    if role == "Resigned":
+        world.network.isolate(leader.node_id, tuple(world.nodes))
+        leader.client.resign(leader.state.epoch)
+        world.scheduler.run_until(lambda: leader.state.name == "Resigned", 1_000)
+    follower = next(n for n in world.voter_nodes if n is not leader)
+    return world, {"Follower": follower, "Observer": world.nodes[4]}.get(role, leader)
+
+
+def alone_in_office(role):
+    world = World(1).start()
+    return world, world.elect()
+
+
+ROLES = {
+    "Unattached": alone,
+    "Prospective": alone,
+    "Candidate": alone,
+    "Leader": one_of_many,
+    "Follower": one_of_many,
+    "Observer": one_of_many,
+    "Resigned": one_of_many,
+    "Only voter": alone_in_office,
+}
+NAMES = {"Observer": "Follower", "Only voter": "Leader"}
+
+
+def check_epochs(node):
+    """Epochs only grow; each has one leader and one vote, as far as this node is concerned."""
+    leaders, votes, last = {}, {}, 0
+    for state in node.events("state"):
+        epoch = state["epoch"]
+        assert epoch >= last
+        last = epoch
+        for known, name in ((leaders, "leader_id"), (votes, "voted_id")):
+            if state[name] != -1:
+                assert known.setdefault(epoch, state[name]) == state[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ROLES)
+def test_whatever_requests_arrive_a_node_lives_on_and_keeps_its_epochs(role):
+    @settings(max_examples=15, deadline=None)
+    @given(st.lists(requests, min_size=1, max_size=8))
+    def check(arriving):
+        world, node = ROLES[role](role)
+        assert node.state.name == NAMES.get(role, role)
+        for request in arriving:
+            answers = []
+            node.client.handle(placed(request, node), answers.append)
+            world.settle(20)
+            waits = isinstance(request, FetchRequest | AddVoterRequest | RemoveVoterRequest)
+            assert len(answers) == 1 or (waits and not answers)
+            check_epochs(node)
+        world.settle(3_000)
+        check_epochs(node)
+        assert [n.fatal for n in world.nodes.values()] == [None] * len(world.nodes)
+        assert node.client.handle(DescribeQuorumRequest(), answers.append) is None
+        assert answers
+
+    check()
+
+
+# -- any answers ---------------------------------------------------------------------------------
+
+leaders = st.fixed_dictionaries(
+    {"leader_id": node_ids, "leader_epoch": numbers, "leader_endpoint": endpoints}
+)
+errors = st.fixed_dictionaries({"error": st.sampled_from(ErrorCode)})
+STRAY = encode_batch(3, 1, [Record(b"stray")], 0)
+contents = st.one_of(
+    st.fixed_dictionaries({"high_watermark": st.sampled_from([-1, 0, 1, 2**63 - 1])}),
+    st.fixed_dictionaries(
+        {"diverging_epoch": st.builds(OffsetAndEpoch, st.integers(-1, 9), st.integers(0, 9))}
+    ),
+    st.fixed_dictionaries(
+        {"snapshot_id": st.builds(OffsetAndEpoch, st.integers(-1, 99), st.integers(0, 9))}
+    ),
+    st.fixed_dictionaries({"records": st.sampled_from([STRAY, STRAY[:-1], STRAY * 2, b"?"])}),
+)
+pieces = st.fixed_dictionaries(
+    {"size": st.sampled_from([-1, 0, 1, 2**40]), "position": st.sampled_from([-1, 0, 1, 2**40])},
+    optional={
+        "records": st.sampled_from([b"", b"?"]),
+        "snapshot_id": st.just(OffsetAndEpoch(1, 1)),
+    },
+)
+
+
+def forged(response, changes, node):
+    fields = {field.name for field in dataclasses.fields(response)}
+    if "leader_epoch" in changes:
+        is_near, number = changes["leader_epoch"]
+        changes = {**changes, "leader_epoch": node.state.epoch + number if is_near else number}
+    return dataclasses.replace(response, **{k: v for k, v in changes.items() if k in fields})
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(st.lists(leaders | errors | contents | pieces, min_size=1, max_size=6), st.integers(0, 9))
+def test_whatever_its_peers_answer_a_node_lives_on_and_keeps_its_log(forgeries, seed):
+    world = World(seed=seed).start()
+    leader = world.elect()
+    world.commit(leader, "a", "b")
+    follower = next(n for n in world.voter_nodes if n is not leader)
+    waiting, chance = list(forgeries), random.Random(seed)
+    for node_id in world.ids:
+        if node_id != follower.node_id:
+            disturb(world, node_id, follower, waiting, chance)
+    committed = list(follower.listener.values)
+    for value in "cdef":
+        if world.leader() is not None:
+            world.append(world.leader(), value)
+        world.settle(1_000)
+        check_epochs(follower)
+    assert [n.fatal for n in world.nodes.values()] == [None] * 3
+    assert follower.listener.values[: len(committed)] == committed
+    assert follower.log.high_watermark >= follower.log.start_offset
+
+
+def disturb(world, node_id, follower, waiting, chance):
+    """Let a node's answers be forged, until there are no more forgeries."""
+    handle = world.network.handlers[node_id]
+
+    def handled(request, reply):
+        def replied(response):
+            if waiting and dataclasses.is_dataclass(response) and chance.random() < 0.5:
+                response = forged(response, waiting.pop(), follower)
+            reply(response)
+
+        handle(request, replied)
+
+    world.network.handlers[node_id] = handled
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"error": ErrorCode.invalid_request},
+        {"leader_id": 9},
+        {"leader_id": -3, "leader_epoch": 50},
+        {"leader_epoch": MAX_EPOCH - 1},
+        {"high_watermark": 0},
+        {"diverging_epoch": OffsetAndEpoch(0, 1)},
+        {"snapshot_id": OffsetAndEpoch(0, 1)},
+        {"snapshot_id": OffsetAndEpoch(1, 1)},
+        {"records": STRAY},
+    ],
+    ids=str,
+)
+def test_an_answer_that_contradicts_the_log_or_the_epoch_is_dropped_and_written_down(changes):
+    world = World(2).start()
+    leader = world.elect()
+    world.commit(leader, *"abcd")
+    (follower,) = (n for n in world.voter_nodes if n is not leader)
+    world.settle(1_000)
+    before = (follower.log.end, follower.log.high_watermark, follower.durable_file())
+    handle, count = world.network.handlers[leader.node_id], []
+
+    def forging(request, reply):
+        def replied(response):
+            if isinstance(response, FetchResponse) and not count:
+                count.append(response)
+                response = dataclasses.replace(response, **changes)
+            reply(response)
+
+        handle(request, replied)
+
+    world.network.handlers[leader.node_id] = forging
+    assert world.scheduler.run_until(lambda: follower.events("contradiction"), 2_000)
+    assert (follower.log.end, follower.log.high_watermark, follower.durable_file()) == before
+    world.commit(leader, "e")
+    assert len(follower.events("contradiction")) == 1
+    assert follower.events("contradiction")[0]["message"] == "FetchResponse"
+
+
+def test_a_piece_of_another_snapshot_is_dropped_and_written_down():
+    world = World(2).start()
+    leader = world.elect()
+    (follower,) = (n for n in world.voter_nodes if n is not leader)
+    core, state = follower.client._core, follower.state
+    follower.client._submit(
+        lambda: setattr(core, "download", core.log.snapshots.begin(OffsetAndEpoch(50, 1)))
+    )
+    handle = world.network.handlers[leader.node_id]
+
+    def forging(request, reply):
+        if isinstance(request, FetchSnapshotRequest):
+            answer = FetchSnapshotResponse(
+                ErrorCode.none, leader.node_id, state.epoch, OffsetAndEpoch(51, 1), 9, 0, b"piece"
+            )
+            reply(answer)
+        else:
+            handle(request, reply)
+
+    world.network.handlers[leader.node_id] = forging
+    assert world.scheduler.run_until(lambda: follower.events("contradiction"), 2_000)
+    assert core.download.size_bytes == 0
+    assert follower.events("contradiction")[0]["message"] == "FetchSnapshotResponse"

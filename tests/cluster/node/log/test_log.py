@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from cluster.node.log.batch.records import CorruptBatchError, Record, encode_batch
+from cluster.node.log.metadata.log import CorruptLogError, LogConfig
+from cluster.node.log.storage.epoch_cache import EpochEntry
+from cluster.node.log.types import OffsetAndEpoch
+from tests.cluster.node.log.log_helpers import DIRECTORY, Logs, batch, flushed
+
+
+def filled(logs: Logs, count: int = 10, epoch: int = 0):
+    log = logs.open()
+    for offset in range(count):
+        log.append(batch(offset, epoch))
+    return log
+
+
+def test_an_empty_log_begins_at_zero():
+    log = Logs().open()
+    assert (log.start_offset, log.end_offset, log.durable_end_offset) == (0, 0, 0)
+    assert (log.last_epoch, log.truncated_bytes) == (0, 0)
+    assert log.read(0, 100) == b""
+
+
+def test_unflushed_batches_are_read_from_memory():
+    logs = Logs(cache_bytes=0)
+    logs.disk.stall()
+    log = filled(logs, 3)
+    log.flush(lambda: None)
+    assert log.durable_end_offset == 0
+    assert log.read(0, 10_000) == batch(0) + batch(1) + batch(2)
+
+
+def test_a_read_gives_whole_batches_from_the_one_that_holds_the_offset():
+    logs = Logs()
+    log = logs.open()
+    first, second = batch(0, records=3), batch(3, records=2)
+    log.append(first + second)
+    for offset in (0, 1, 2):
+        assert log.read(offset, 1) == first
+        assert log.read(offset, len(first) + len(second)) == first + second
+        assert log.read(offset, len(first) + len(second) - 1) == first
+    assert log.read(4, 1) == second
+    assert log.read(5, 1) == b""
+
+
+def test_a_read_stops_at_the_end_offset_given():
+    log = filled(Logs())
+    assert log.read(0, 10_000, end_offset=2) == batch(0) + batch(1)
+    assert log.read(2, 10_000, end_offset=2) == b""
+
+
+def test_a_batch_that_straddles_the_end_offset_is_not_read():
+    logs = Logs()
+    log = logs.open()
+    log.append(batch(0, records=3))
+    assert log.read(0, 10_000, end_offset=2) == b""
+    flushed(logs, log)
+    assert logs.open().read(0, 10_000, end_offset=2) == b""
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 150, 1 << 20])
+def test_reads_from_file_and_memory_agree(cache_bytes):
+    logs = Logs(segment_bytes=300, cache_bytes=cache_bytes)
+    log = filled(logs, 20)
+    flushed(logs, log)
+    for offset in range(20):
+        data = log.read(offset, 1)
+        assert data == batch(offset)
+        assert log.read(offset, 100_000).startswith(data)
+
+
+def test_a_segment_rolls_before_it_grows_too_large():
+    logs = Logs(segment_bytes=300)
+    log = filled(logs, 9)
+    flushed(logs, log)
+    names = [name for name in logs.disk.list_directory(DIRECTORY) if name.endswith(".log")]
+    assert names == [f"{offset:020d}.log" for offset in (0, 3, 6)]
+    assert all(logs.disk.size(f"{DIRECTORY}/{name}") <= 300 for name in names)
+
+
+def test_a_batch_larger_than_a_segment_gets_one_of_its_own():
+    logs = Logs(segment_bytes=300)
+    log = logs.open()
+    log.append(batch(0) + batch(1, size=1000) + batch(2))
+    flushed(logs, log)
+    assert len([n for n in logs.disk.list_directory(DIRECTORY) if n.endswith(".log")]) == 3
+    assert logs.open().read(1, 1) == batch(1, size=1000)
+
+
+def test_a_gap_is_refused_and_nothing_is_appended():
+    log = filled(Logs(), 2)
+    with pytest.raises(ValueError, match="offset 4, log ends at 3"):
+        log.append(batch(2) + batch(4))
+    assert log.end_offset == 2
+
+
+def test_a_lower_epoch_is_refused():
+    log = filled(Logs(), 2, epoch=3)
+    with pytest.raises(ValueError, match="epoch 2 after 3"):
+        log.append(batch(2, epoch=2))
+
+
+def test_a_damaged_batch_is_refused_and_nothing_is_appended():
+    log = filled(Logs(), 2)
+    damaged = bytearray(batch(3))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptBatchError):
+        log.append(batch(2) + bytes(damaged))
+    assert log.end_offset == 2
+
+
+def test_flush_calls_back_later_and_only_when_durable():
+    logs = Logs()
+    log = filled(logs, 2)
+    called: list[int] = []
+    log.flush(lambda: called.append(log.durable_end_offset))
+    assert (called, log.durable_end_offset) == ([], 0)
+    logs.steps.run()
+    assert called == [2]
+
+
+def test_flush_without_anything_new_still_calls_back_later():
+    logs = Logs()
+    log = logs.open()
+    called: list[bool] = []
+    log.flush(lambda: called.append(True))
+    assert called == []
+    logs.steps.run()
+    assert called == [True]
+
+
+def test_flushes_during_a_sync_share_the_next_one():
+    logs = Logs(segment_bytes=1 << 20)
+    log = filled(logs, 1)
+    flushed(logs, log)
+    syncs = logs.disk.syncs
+    order: list[str] = []
+    log.append(batch(1))
+    log.flush(lambda: order.append("first"))
+    for offset in range(2, 50):
+        log.append(batch(offset))
+        log.flush(lambda offset=offset: order.append(f"{offset}@{log.durable_end_offset}"))
+    logs.steps.run()
+    assert order == ["first"] + [f"{offset}@50" for offset in range(2, 50)]
+    assert logs.disk.syncs - syncs == 2
+
+
+def test_a_callback_may_append_and_flush_again():
+    logs = Logs()
+    log = filled(logs, 1)
+    done: list[int] = []
+
+    def again() -> None:
+        if log.end_offset < 5:
+            log.append(batch(log.end_offset))
+            log.flush(again)
+        done.append(log.durable_end_offset)
+
+    log.flush(again)
+    logs.steps.run()
+    assert done == [1, 2, 3, 4, 5]
+
+
+def test_truncation_lowers_what_is_durable():
+    logs = Logs()
+    log = filled(logs)
+    flushed(logs, log)
+    log.truncate_to(4)
+    assert (log.end_offset, log.durable_end_offset) == (4, 4)
+    assert log.read(3, 10_000) == batch(3)
+
+
+def test_an_old_completion_does_not_make_later_records_durable():
+    """Truncate to 4, append others up to 10; then the sync of the first ten completes."""
+    logs = Logs(segment_bytes=1 << 20)
+    log = filled(logs, 10)
+    seen: list[int] = []
+    log.flush(lambda: seen.append(log.durable_end_offset))
+    logs.disk.stall()
+    log.truncate_to(4)
+    for offset in range(4, 10):
+        log.append(batch(offset, epoch=1))
+    logs.disk.resume()
+    logs.steps.run()
+    assert seen == [4]
+    assert log.durable_end_offset == 4
+    flushed(logs, log)
+    assert log.durable_end_offset == 10
+
+
+def test_a_truncation_within_a_batch_drops_the_whole_batch():
+    logs = Logs()
+    log = logs.open()
+    log.append(batch(0) + batch(1, records=5))
+    log.truncate_to(3)
+    assert log.end_offset == 1
+    log.append(batch(1))
+    flushed(logs, log)
+    assert logs.open().end_offset == 2
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("offset", range(11))
+def test_a_truncated_log_goes_on_without_a_hole(offset, cache_bytes):
+    logs = Logs(segment_bytes=300, cache_bytes=cache_bytes)
+    log = filled(logs)
+    flushed(logs, log)
+    log.truncate_to(offset)
+    log.append(batch(offset, epoch=5))
+    flushed(logs, log)
+    logs.disk.crash(Random(1), "nothing")
+    again = logs.open()
+    assert again.end_offset == offset + 1
+    assert [again.read(o, 1) for o in range(offset)] == [batch(o) for o in range(offset)]
+    assert again.read(offset, 1) == batch(offset, epoch=5)
+
+
+def test_a_truncation_at_the_end_forgets_an_epoch_without_records():
+    """KAFKA-10706."""
+    log = filled(Logs(), 3, epoch=1)
+    log.initialize_leader_epoch(4)
+    assert log.last_epoch == 4
+    log.truncate_to(3)
+    assert (log.end_offset, log.last_epoch) == (3, 1)
+
+
+def test_an_older_epoch_may_be_replicated_after_one_that_left_no_record():
+    logs = Logs()
+    log = filled(logs, 3, epoch=1)
+    log.initialize_leader_epoch(4)
+    log.append(batch(3, epoch=2))
+    assert log.epochs.entries == (EpochEntry(1, 0), EpochEntry(2, 3))
+    flushed(logs, log)
+    assert logs.open().last_epoch == 2
+
+
+def test_an_epoch_that_is_past_cannot_begin():
+    log = filled(Logs(), 3, epoch=4)
+    with pytest.raises(ValueError, match="epoch 3 cannot begin after epoch 4"):
+        log.initialize_leader_epoch(3)
+
+
+def test_end_offset_for_epoch_of_a_reopened_log():
+    logs = Logs()
+    log = logs.open()
+    log.append(batch(0, 0) + batch(1, 0) + batch(2, 3) + batch(3, 5))
+    flushed(logs, log)
+    log = logs.open()
+    ends = [log.end_offset_for_epoch(epoch) for epoch in (0, 2, 3, 4, 5, 9)]
+    expected = [(2, 0), (2, 0), (3, 3), (3, 3), (4, 5), (4, 5)]
+    assert ends == [OffsetAndEpoch(offset, epoch) for offset, epoch in expected]
+
+
+def test_a_disk_error_is_reported_once_and_nothing_is_reported_durable():
+    logs = Logs()
+    log = filled(logs, 2)
+    flushed(logs, log)
+    error = OSError(5, "Input/output error")
+    logs.disk.fail(error)
+    log.append(batch(2))
+    log.flush(lambda: pytest.fail("called back after an error"))
+    log.flush(lambda: pytest.fail("called back after an error"))
+    logs.steps.run()
+    log.flush(lambda: pytest.fail("called back after an error"))
+    logs.steps.run()
+    assert logs.failures == [error]
+    assert log.durable_end_offset == 2
+
+
+def test_a_file_that_rots_under_a_running_node_is_noticed_by_the_read():
+    logs = Logs(segment_bytes=1 << 20, cache_bytes=0)
+    log = filled(logs, 5)
+    flushed(logs, log)
+    size = len(batch(0))
+    logs.disk.corrupt(f"{DIRECTORY}/{0:020d}.log", size * 2 + 30, 1)
+    assert log.read(0, size) == batch(0)
+    with pytest.raises(CorruptLogError, match="changed since it was written"):
+        log.read(2, size)
+
+
+def test_memory_holds_no_more_than_the_bound_once_durable():
+    logs = Logs(cache_bytes=250)
+    log = filled(logs, 50)
+    assert log._tail.start_offset == 0
+    flushed(logs, log)
+    assert 47 <= log._tail.start_offset < 50
+
+
+def test_what_is_not_durable_stays_in_memory_whatever_the_bound():
+    logs = Logs(cache_bytes=0)
+    logs.disk.hides_unsynced = True
+    log = filled(logs, 2)
+    log.flush(lambda: None)
+    log.append(batch(2) + batch(3))
+    logs.steps.run()
+    assert log.durable_end_offset == 2
+    assert [log.read(offset, 1) for offset in range(4)] == [batch(offset) for offset in range(4)]
+
+
+def dated(offset, timestamp_ms):
+    return encode_batch(offset, 0, [Record(b"x" * 10)], timestamp_ms)
+
+
+def bases(log):
+    return [segment.base_offset for segment in log._segments]
+
+
+def test_a_batch_that_is_much_younger_than_its_segment_begins_the_next_one():
+    logs = Logs(segment_bytes=1 << 20)
+    logs.config = LogConfig(segment_bytes=1 << 20, segment_ms=1_000)
+    log = logs.open()
+    for offset, timestamp_ms in enumerate([5_000, 6_000, 6_001, 5_500, 7_002]):
+        log.append(dated(offset, timestamp_ms))
+    assert bases(log) == [0, 2, 4]
+    flushed(logs, log)
+    again = logs.open()
+    again.append(dated(5, 8_002))
+    again.append(dated(6, 8_003))
+    assert bases(again) == [0, 2, 4, 6], "the age of a segment outlives a restart"
+
+
+def test_the_age_of_a_segment_is_that_of_its_first_batch_after_a_truncation_too():
+    logs = Logs(segment_bytes=1 << 20)
+    logs.config = LogConfig(segment_bytes=1 << 20, segment_ms=1_000)
+    log = logs.open()
+    log.append(dated(0, 1_000))
+    log.truncate_to(0)
+    log.append(dated(0, 9_000))
+    log.append(dated(1, 9_500))
+    assert bases(log) == [0]

@@ -1,0 +1,388 @@
+import dataclasses
+import datetime as dt
+import importlib
+import io
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.schema.describe_quorum.v2 import request as quorum_v2
+from kio.schema.fetch.v12 import request as fetch_v12
+from kio.schema.fetch.v18 import request as fetch_v18
+from kio.schema.fetch_snapshot.v1 import request as snapshot_v1
+from kio.schema.vote.v2 import request as vote_v2
+from kio.schema.vote.v2 import response as vote_response
+from kio.serial import entity_writer
+
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft import messages as m
+from cluster.node.kraft import voter_messages as v
+from cluster.node.log.batch.control import VoterListener
+from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.ports import Endpoint
+from cluster.node.protocol.apis import (
+    LISTENER_APIS,
+    SERVED,
+    SPOKEN,
+    ApiKey,
+    ListenerType,
+    request_class,
+)
+from cluster.node.protocol.codec import (
+    MalformedError,
+    Request,
+    UnwritableError,
+    api_key_of,
+    read_request,
+    read_response,
+    write_request,
+    write_response,
+)
+from cluster.node.protocol.convert import METADATA_TOPIC_ID
+from tests.cluster.node.protocol.kafka_python import MESSAGES
+
+SERVES = LISTENER_APIS[ListenerType.CONTROLLER]
+
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+positive = st.integers(0, 2**31 - 1)
+directories = st.just(m.NO_DIRECTORY) | st.uuids()
+clusters = st.none() | st.text(max_size=5)
+errors = st.sampled_from(ErrorCode)
+hosts = st.text(min_size=1, max_size=8)
+positions = st.builds(OffsetAndEpoch, st.integers(0, 2**63 - 1), positive)
+
+
+def endpoints_of(leader_id):
+    return st.none() | st.builds(Endpoint, st.just(leader_id), hosts, st.integers(1, 65535))
+
+
+def with_endpoint(cls, **fields):
+    """Messages with the endpoint of their leader, as the wire has no other."""
+    return positive.flatmap(
+        lambda leader: st.builds(
+            cls, leader_id=st.just(leader), leader_endpoint=endpoints_of(leader), **fields
+        )
+    )
+
+
+int16 = st.integers(-(2**15), 2**15 - 1)
+listeners = st.lists(st.builds(VoterListener, hosts, hosts, st.integers(0, 65535)), max_size=3).map(
+    tuple
+)
+replicas = st.builds(m.ReplicaDescription, int32, directories, int64, int64, int64)
+REQUESTS = [
+    st.builds(
+        m.VoteRequest, clusters, int32, int32, directories, int32, directories, int32, int64, st.booleans()
+    ),
+    with_endpoint(
+        m.BeginQuorumEpochRequest,
+        cluster_id=clusters, voter_id=int32, voter_directory_id=directories, leader_epoch=int32,
+    ),
+    with_endpoint(
+        m.EndQuorumEpochRequest,
+        cluster_id=clusters,
+        leader_epoch=int32,
+        preferred_candidates=st.lists(st.builds(m.ReplicaKey, int32, directories), max_size=3).map(tuple),
+    ),
+    st.builds(
+        m.FetchRequest, clusters, int32, directories, int32, int64, int32, int32, positive, int64
+    ),
+    st.builds(m.FetchSnapshotRequest, clusters, int32, directories, int32, positions, int64, int32),
+    st.builds(m.DescribeQuorumRequest),
+    st.builds(v.AddVoterRequest, clusters, positive, int32, directories, listeners, st.booleans()),
+    st.builds(v.RemoveVoterRequest, clusters, int32, directories),
+    st.builds(
+        v.UpdateVoterRequest, clusters, int32, int32, directories, listeners, int16, int16
+    ),
+]  # fmt: skip
+none = st.just(ErrorCode.none)
+RESPONSES = [
+    with_endpoint(m.VoteResponse, error=errors, leader_epoch=int32, vote_granted=st.booleans()),
+    with_endpoint(m.BeginQuorumEpochResponse, error=errors, leader_epoch=int32),
+    with_endpoint(m.EndQuorumEpochResponse, error=errors, leader_epoch=int32),
+    with_endpoint(
+        m.FetchResponse,
+        error=errors,
+        leader_epoch=int32,
+        high_watermark=int64,
+        log_start_offset=int64,
+        records=st.binary(max_size=50),
+        diverging_epoch=st.none() | positions,
+        snapshot_id=st.none() | positions,
+    ),
+    with_endpoint(
+        m.FetchSnapshotResponse,
+        error=errors,
+        leader_epoch=int32,
+        snapshot_id=positions,
+        size=int64,
+        position=int64,
+        records=st.binary(max_size=50),
+    ),
+    st.builds(
+        m.DescribeQuorumResponse,
+        error=errors,
+        leader_id=int32,
+        leader_epoch=int32,
+        high_watermark=int64,
+        voters=st.lists(replicas, max_size=3).map(tuple),
+        observers=st.lists(replicas, max_size=3).map(tuple),
+        nodes=st.lists(st.builds(Endpoint, int32, hosts, st.integers(0, 65535)), max_size=3).map(
+            tuple
+        ),
+    ),
+    st.builds(v.AddVoterResponse, errors, st.none() | st.text(max_size=5)),
+    st.builds(v.RemoveVoterResponse, errors, st.none() | st.text(max_size=5)),
+    with_endpoint(v.UpdateVoterResponse, error=errors, leader_epoch=int32).filter(
+        lambda r: r.leader_endpoint is None or r.leader_endpoint.host
+    ),
+]
+KEYS = [
+    ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH,
+    ApiKey.FETCH_SNAPSHOT, ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UPDATE_RAFT_VOTER,
+]  # fmt: skip
+
+
+def received(message, version):
+    return read_request(write_request(message, version, 5, "raft-client-1")[4:], SERVES)
+
+
+def answer_to(key, version, response):
+    request = received_any(key, version)
+    return read_response(write_response(request, response)[4:], key, version)
+
+
+def received_any(key, version):
+    return Request(key, version, 5, None, None)
+
+
+@pytest.mark.parametrize("messages", REQUESTS)
+def test_a_request_survives_the_wire_in_its_highest_version(messages):
+    @settings(max_examples=30, deadline=None)
+    @given(messages)
+    def check(message):
+        key = api_key_of(message)
+        request = received(message, SERVED[key].highest)
+        assert request.message == message
+        assert (request.key, request.correlation_id, request.client_id) == (key, 5, "raft-client-1")
+
+    check()
+
+
+@pytest.mark.parametrize(("key", "responses"), list(zip(KEYS, RESPONSES, strict=True)))
+def test_a_response_survives_the_wire_in_its_highest_version(key, responses):
+    @settings(max_examples=30, deadline=None)
+    @given(responses)
+    def check(response):
+        assert answer_to(key, SERVED[key].highest, response) == response
+
+    check()
+
+
+WITH_TOP_LEVEL = [pair for pair in zip(KEYS, RESPONSES, strict=True) if pair[0] < 80]
+
+
+@pytest.mark.parametrize(("key", "responses"), WITH_TOP_LEVEL)
+def test_a_top_level_error_is_all_that_its_response_says(key, responses):
+    @settings(max_examples=5, deadline=None)
+    @given(responses)
+    def check(response):
+        refused = dataclasses.replace(response, top_level_error=ErrorCode.inconsistent_cluster_id)
+        got = answer_to(key, SERVED[key].highest, refused)
+        assert got.top_level_error is ErrorCode.inconsistent_cluster_id
+        assert got.leader_id == m.NO_NODE
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("messages", "version"),
+    [
+        (s, version)
+        for s, k in zip(REQUESTS, KEYS, strict=True)
+        for version in range(SPOKEN[k].lowest, SPOKEN[k].highest)
+    ],
+)
+def test_a_request_of_an_older_version_loses_only_what_that_version_lacks(messages, version):
+    @settings(max_examples=10, deadline=None)
+    @given(messages)
+    def check(message):
+        if getattr(message, "pre_vote", False):
+            with pytest.raises(UnwritableError, match="pre_vote"):
+                write_request(message, version, 5, "c")
+            return
+        got = received(message, version).message
+        for field in dataclasses.fields(message):
+            value, default = getattr(got, field.name), LOST.get(field.name)
+            if field.name == "preferred_candidates":
+                assert [c.id for c in value] == [c.id for c in message.preferred_candidates]
+            else:
+                assert value == getattr(message, field.name) or value == default
+
+    check()
+
+
+LOST = {
+    "ack_when_committed": True,
+    "replica_directory_id": m.NO_DIRECTORY,
+    "voter_directory_id": m.NO_DIRECTORY,
+    "voter_id": m.NO_NODE,
+    "leader_endpoint": None,
+    "high_watermark": m.MAX_OFFSET,
+}
+
+
+@pytest.mark.parametrize("version", [12, 13, 14, 15, 16, 17])
+def test_an_older_fetch_of_the_metadata_partition_reaches_the_core(version):
+    cls = request_class(1, version)
+    topic_field = {"topic": m.METADATA_TOPIC} if version == 12 else {"topic_id": METADATA_TOPIC_ID}
+    nested = fetch_modules(version)
+    partition = nested.FetchPartition(
+        partition=0,
+        current_leader_epoch=3,
+        fetch_offset=8,
+        last_fetched_epoch=2,
+        partition_max_bytes=0,
+    )
+    replica = (
+        {"replica_id": 2} if version < 15 else {"replica_state": nested.ReplicaState(replica_id=2)}
+    )
+    request = cls(
+        max_wait=dt.timedelta(milliseconds=500),
+        min_bytes=0,
+        max_bytes=1024,
+        topics=(nested.FetchTopic(partitions=(partition,), **topic_field),),
+        forgotten_topics_data=(),
+        **replica,
+    )
+    assert read_request(frame_of(request), SERVES).message == m.FetchRequest(
+        None, 2, m.NO_DIRECTORY, 3, 8, 2, 500, 1024
+    )
+
+
+def fetch_modules(version):
+    return importlib.import_module(f"kio.schema.fetch.v{version}.request")
+
+
+def frame_of(request):
+    buffer = io.BytesIO()
+    buffer.write(int(request.__api_key__).to_bytes(2, "big"))
+    buffer.write(int(request.__version__).to_bytes(2, "big"))
+    buffer.write((5).to_bytes(4, "big") + b"\0\1c")
+    if request.__flexible__:
+        buffer.write(b"\0")
+    entity_writer(type(request))(buffer, request)
+    return buffer.getvalue()
+
+
+def vote(*topics):
+    return vote_v2.VoteRequest(topics=topics)
+
+
+def vote_topic(name=m.METADATA_TOPIC, indices=(0,)):
+    return vote_v2.TopicData(
+        topic_name=name,
+        partitions=tuple(
+            vote_v2.PartitionData(
+                partition_index=i, replica_epoch=1, replica_id=1, replica_directory_id=None,
+                voter_directory_id=None, last_offset_epoch=0, last_offset=0, pre_vote=False,
+            )
+            for i in indices
+        ),
+    )  # fmt: skip
+
+
+def fetch(topic_id, partition):
+    p = fetch_v18.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1)
+    return fetch_v18.FetchRequest(
+        max_wait=dt.timedelta(0),
+        min_bytes=0,
+        topics=(fetch_v18.FetchTopic(topic_id=topic_id, partitions=(p,)),),
+        forgotten_topics_data=(),
+    )
+
+
+def fetch_by_name(name):
+    p = fetch_v12.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    return fetch_v12.FetchRequest(
+        max_wait=dt.timedelta(0),
+        min_bytes=0,
+        topics=(fetch_v12.FetchTopic(topic=name, partitions=(p,)),),
+        forgotten_topics_data=(),
+    )
+
+
+def fetch_snapshot(name, partition):
+    p = snapshot_v1.PartitionSnapshot(
+        partition=partition,
+        current_leader_epoch=1,
+        snapshot_id=snapshot_v1.SnapshotId(end_offset=1, epoch=1),
+        position=0,
+    )
+    return snapshot_v1.FetchSnapshotRequest(
+        topics=(snapshot_v1.TopicSnapshot(name=name, partitions=(p,)),)
+    )
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        vote(),
+        vote(vote_topic(), vote_topic()),
+        vote(vote_topic("other")),
+        vote(vote_topic(indices=(1,))),
+        vote(vote_topic(indices=(0, 0))),
+        vote(vote_topic(indices=())),
+        fetch(uuid.uuid4(), 0),
+        fetch(None, 0),
+        fetch(METADATA_TOPIC_ID, 1),
+        fetch_by_name("other"),
+        fetch_snapshot("other", 0),
+        fetch_snapshot(m.METADATA_TOPIC, 1),
+    ],
+)
+def test_a_request_about_another_partition_is_refused_at_the_top(request_):
+    request = read_request(frame_of(request_), SERVES)
+    assert request.message is None
+    frame = write_response(request, request.refusal)
+    got = read_response(frame[4:], request.key, request.version)
+    assert got.top_level_error is ErrorCode.invalid_request
+
+
+def test_describe_quorum_of_another_partition_is_refused_for_that_partition():
+    topic = quorum_v2.TopicData(
+        topic_name="other", partitions=(quorum_v2.PartitionData(partition_index=3),)
+    )
+    request = read_request(frame_of(quorum_v2.DescribeQuorumRequest(topics=(topic,))), SERVES)
+    frame = write_response(request, request.refusal)
+    theirs = MESSAGES[ApiKey.DESCRIBE_QUORUM][1].decode(frame[4:], version=2, header=True)
+    assert theirs.topics[0].topic_name == "other"
+    assert theirs.topics[0].partitions[0].partition_index == 3
+    assert theirs.topics[0].partitions[0].error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_kafka_python_decodes_a_fetch_response():
+    response = m.FetchResponse(
+        ErrorCode.none, 2, 7, 90, 0, b"records", OffsetAndEpoch(40, 6), None, Endpoint(2, "h", 9)
+    )
+    frame = write_response(received_any(ApiKey.FETCH, 17), response)
+    theirs = MESSAGES[ApiKey.FETCH][1].decode(frame[4:], version=17, header=True)
+    partition = theirs.responses[0].partitions[0]
+    assert theirs.responses[0].topic_id == METADATA_TOPIC_ID
+    assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (6, 40)
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 7)
+    assert bytes(partition.records) == b"records"
+    assert [(n.node_id, n.host, n.port) for n in theirs.node_endpoints] == [(2, "h", 9)]
+
+
+def test_a_response_about_two_partitions_is_malformed():
+    partition = vote_response.PartitionData(
+        partition_index=0, error_code=ErrorCode.none, leader_id=1, leader_epoch=1, vote_granted=True
+    )
+    topic = vote_response.TopicData(topic_name=m.METADATA_TOPIC, partitions=(partition, partition))
+    entity = vote_response.VoteResponse(error_code=ErrorCode.none, topics=(topic,))
+    with pytest.raises(MalformedError, match="one partition"):
+        read_response(write_response(received_any(ApiKey.VOTE, 2), entity)[4:], ApiKey.VOTE, 2)

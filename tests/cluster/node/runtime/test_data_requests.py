@@ -1,0 +1,144 @@
+"""The data path over TCP: brokers fetch from each other, and some requests have no response."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Endpoint, Failure
+from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, VersionRange
+from cluster.node.protocol.data_messages import (
+    UNANSWERED,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchResult,
+    OffsetForLeaderEpochResponse,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceResult,
+)
+from cluster.node.protocol.messages import NO_THROTTLE
+from cluster.node.runtime.network import TcpNetwork
+from cluster.node.runtime.server import Binding, TcpServer
+from tests.cluster.client.data_samples import NAME, TOPIC_ID, sample
+from tests.cluster.node.protocol.data_service import DATA_TABLE, data_listener
+
+FETCHED = FetchResponse(
+    ErrorCode.none, (FetchResult(TOPIC_ID, 0, ErrorCode.none, 7, 7, 0, records=b"records"),), 4
+)
+FETCH = FetchRequest(2, 11, 500.0, 1, 1 << 20, (FetchPartition(TOPIC_ID, 0, 7, 1 << 20, 3),))
+
+
+def produced(acks, topic=TOPIC_ID):
+    return ProduceRequest(acks, 1_000.0, (ProducePartition(topic, 0, b"records"),))
+
+
+def appended(error=ErrorCode.none, topic=TOPIC_ID):
+    return ProduceResponse((ProduceResult(topic, 0, error, 5),))
+
+
+@asynccontextmanager
+async def a_broker(monkeypatch, answer):
+    """Its handler, its server, and what asks it."""
+    service, handler = data_listener(monkeypatch, answer)
+    server, network = TcpServer(), TcpNetwork()
+    (port,) = await server.bind([Binding(service, "127.0.0.1", 0)])
+    await server.serve()
+
+    async def ask(message, timeout_ms=10_000):
+        future = asyncio.get_running_loop().create_future()
+        network.request(Endpoint(1, "127.0.0.1", port), message, timeout_ms, future.set_result)
+        assert not future.done(), "on_reply was called within request()"
+        return await future
+
+    try:
+        yield handler, server, ask
+    finally:
+        network.close()
+        server.close()
+        await asyncio.sleep(0)
+
+
+def run(body):
+    async def bounded():
+        async with asyncio.timeout(20):
+            await body()
+
+    asyncio.run(bounded())
+
+
+def test_a_broker_fetches_data_from_another(monkeypatch):
+    async def body():
+        async with a_broker(monkeypatch, FETCHED) as (handler, _, ask):
+            assert await ask(FETCH) == FETCHED
+            assert handler.asked == [FETCH]
+
+    run(body)
+
+
+def test_a_broker_asks_another_where_an_epoch_ends(monkeypatch):
+    async def body():
+        answer = OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=())
+        async with a_broker(monkeypatch, answer) as (handler, _, ask):
+            asked = sample(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4)
+            assert await ask(asked) == answer
+            assert handler.asked == [asked]
+
+    run(body)
+
+
+def test_a_produce_with_acks_0_is_done_when_it_is_sent_and_the_connection_goes_on(monkeypatch):
+    async def body():
+        async with a_broker(monkeypatch, appended()) as (handler, server, ask):
+            for _ in range(3):
+                assert await ask(produced(0)) is UNANSWERED
+            assert await ask(produced(1)) == appended()
+            assert [request.acks for request in handler.asked] == [0, 0, 0, 1]
+            assert server.connection_count == 1
+
+    run(body)
+
+
+def test_an_error_of_a_produce_with_acks_0_ends_the_connection(monkeypatch):
+    async def body():
+        failed = appended(ErrorCode.not_leader_or_follower)
+        async with a_broker(monkeypatch, failed) as (handler, server, ask):
+            lost = asyncio.ensure_future(ask(produced(0)))
+            behind = asyncio.ensure_future(ask(produced(1)))
+            assert await lost is UNANSWERED
+            assert await behind is Failure.DISCONNECTED
+            assert await ask(produced(1)) == failed
+            assert [request.acks for request in handler.asked] == [0, 1]
+            assert server.connection_count == 1
+
+    run(body)
+
+
+def test_a_topic_by_name_is_asked_for_in_a_version_that_has_names(monkeypatch):
+    async def body():
+        async with a_broker(monkeypatch, appended(topic=NAME)) as (handler, _, ask):
+            assert await ask(produced(1, NAME)) == appended(topic=NAME)
+            assert handler.asked == [produced(1, NAME)]
+
+    run(body)
+
+
+def test_a_topic_by_id_is_not_asked_for_where_only_names_are_known(monkeypatch):
+    async def body():
+        async with a_broker(monkeypatch, appended()) as (handler, _, ask):
+            old = {**DATA_TABLE, int(ApiKey.PRODUCE): VersionRange(3, 12)}
+            monkeypatch.setitem(LISTENER_APIS, ListenerType.BROKER, old)
+            assert await ask(produced(-1)) is Failure.UNSUPPORTED_VERSION
+            assert handler.asked == []
+
+    run(body)
+
+
+def test_a_client_that_fetches_does_not_pass_for_a_peer(monkeypatch):
+    async def body():
+        async with a_broker(monkeypatch, FETCHED) as (_, server, ask):
+            assert await ask(FETCH) == FETCHED
+            assert [connection.is_of_peer for connection in server._connections] == [False]
+
+    run(body)

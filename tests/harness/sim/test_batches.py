@@ -1,0 +1,478 @@
+"""Batches of seeds: stored as they finish, continued, grouped; on Spark and in a loop alike."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import harness
+import porcupine_py
+from checkers.verdict import Status
+from harness.cli import main
+from harness.commands import sim
+from harness.errors import BatchError
+from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
+from harness.sim.batch.chunks import BatchPlan, plan_of, read_unfinished, run_chunk, store_rows
+from harness.sim.batch.gate import gate_batch
+from harness.sim.runner import run_plan
+from harness.source_digest import source_digest
+from harness.terminal import progress_bar
+from results.judge.session import Spark, SparkError
+from tests.harness.sim.plans import read_plan
+
+pytestmark = pytest.mark.slow
+
+
+def run(folder, plan):
+    with Batch(folder, plan) as batch:
+        run_plainly(batch, lambda row: None)
+        return batch, batch.finish()
+
+
+def stored(folder):
+    rows = [
+        row for path in (folder / "results").iterdir() for row in pq.read_table(path).to_pylist()
+    ]
+    for row in rows:
+        figures = json.loads(row["statistics"])
+        figures.pop("cpu_s", None)
+        row["statistics"] = figures
+    return sorted(rows, key=lambda row: row["seed"])
+
+
+def test_failures_are_stored_grouped_and_replayed(tmp_path):
+    batch, summary = run(tmp_path, BatchPlan(0, 4, "M03"))
+
+    assert summary["verdict"] == "FAIL"
+    assert summary["groups"][0]["property"] == "durable-vote"
+    files = sorted((tmp_path / "failures").iterdir())
+    assert len(files) == len(batch.failures) > 0
+    assert run_plan(read_plan(files[0])).property == "durable-vote"
+    assert "durable-vote" in (tmp_path / "summary.txt").read_text()
+
+
+def test_the_first_failure_can_end_it(tmp_path):
+    _, summary = run(tmp_path, BatchPlan(0, 50, "M03", stop_at_first=True))
+
+    assert summary["finished"] < 50
+    assert summary["first_failure"] is not None
+
+
+def test_a_killed_batch_loses_no_finished_seed(tmp_path):
+    code = (
+        "from pathlib import Path; from harness.sim.batch.batch import *;"
+        f"run_plainly(Batch(Path({str(tmp_path)!r}), BatchPlan(0, 6)), lambda row: None)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    lines = tmp_path / "running" / "000000000-000000003.jsonl"
+    while not lines.exists() or lines.read_text().count("\n") < 2:
+        assert process.poll() is None, "it ended before it was killed"
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    finished = lines.read_text().count("\n")
+
+    ran = []
+    with Batch(tmp_path, BatchPlan(0, 6)) as again:
+        assert len(again.rows) == finished
+        run_plainly(again, lambda row: ran.append(row["seed"]))
+
+    assert ran == list(range(finished, 6))
+    assert [row["seed"] for row in stored(tmp_path)] == list(range(6))
+
+
+def test_a_folder_holds_one_batch(tmp_path):
+    run(tmp_path, BatchPlan(0, 1))
+
+    with pytest.raises(BatchError, match="holds another batch"):
+        Batch(tmp_path, BatchPlan(0, 2))
+
+
+def test_seeds_of_two_states_of_the_code_do_not_go_together(tmp_path):
+    run(tmp_path, BatchPlan(0, 1))
+    path = tmp_path / "batch.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "code": "0123456789abcdef"}))
+
+    with pytest.raises(BatchError, match="its seeds ran with other code"):
+        Batch(tmp_path, BatchPlan(0, 1))
+    assert len(stored(tmp_path)) == 1
+
+
+def test_a_worker_with_other_code_runs_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.sim.batch.chunks.source_digest", lambda: "of-other-code")
+    with Batch(tmp_path, BatchPlan(0, 3)) as batch, Spark("local[1]") as handle:
+        with pytest.raises(BatchError, match=rf"have other code \({source_digest()}\)"):
+            run_on_spark(batch, handle.spark, lambda row: None)
+        assert batch.rows == {}
+    assert list((tmp_path / "results").iterdir()) == []
+
+
+@pytest.mark.parametrize("answer", [[], struct.error("unpack requires a buffer of 4 bytes")])
+def test_a_job_whose_results_broke_off_has_died(tmp_path, answer):
+    """The JVM died while it sent them: PySpark returns fewer, or finds no whole length."""
+
+    class Context:
+        def parallelize(self, *_):
+            return self
+
+        def map(self, _):
+            return self
+
+        def collect(self):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    with Batch(tmp_path, BatchPlan(0, 2)) as batch:
+        with pytest.raises(SparkError, match="a Spark job died: "):
+            run_on_spark(batch, SimpleNamespace(sparkContext=Context()), lambda row: None)
+        assert batch.rows == {}
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_worker_may_finish_its_chunk_while_the_batch_is_loaded(tmp_path, monkeypatch, late):
+    """It lives a little longer than Spark: it stores its rows and removes its file."""
+    whole, summary = run(tmp_path / "there", BatchPlan(0, 2))
+    rows = [whole.rows[seed] for seed in (0, 1)]
+
+    def worker_finishes(path):
+        store_rows(tmp_path / "here", rows)
+        path.unlink()
+        return read_unfinished(path) if late else rows[:1]
+
+    monkeypatch.setattr("harness.sim.batch.batch.read_unfinished", worker_finishes)
+    with Batch(tmp_path / "here", BatchPlan(0, 2)) as batch:
+        (tmp_path / "here/running/000000000-000000001.jsonl").touch()
+        batch.load()
+        assert [batch.rows[seed] for seed in (0, 1)] == rows
+        assert batch.finish() == summary
+
+
+def test_a_worker_whose_rows_were_loaded_meanwhile_goes_on(tmp_path):
+    with Batch(tmp_path, BatchPlan(0, 2)) as batch:
+        ((chunk,),) = batch.waves()
+        rows = run_chunk(chunk, lambda _: batch.load() is None)
+        batch.load()
+        assert [batch.rows[seed] for seed in (0, 1)] == rows
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+def test_a_batch_whose_spark_dies_reports_how_to_go_on(tmp_path, monkeypatch):
+    """Found when both were stopped for minutes: the only message was "Connection refused"."""
+
+    def dying(batch, spark, on_row):
+        pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+
+        def kill_spark(row):
+            on_row(row)
+            os.kill(pid, signal.SIGKILL)
+            monkeypatch.undo()  # the next run's Spark lives
+
+        run_on_spark(batch, spark, kill_spark)
+
+    state = Path(os.environ["XDG_STATE_HOME"])
+    arguments = ("sim", "--seeds", "11..14", "--spark-master", "local[1]", "--out", str(tmp_path))
+    monkeypatch.setattr("harness.sim.batch.batch.WAVE", 1)
+    monkeypatch.setattr(sim, "run_on_spark", dying)
+    code, output = invoke(*arguments)
+
+    assert code == 2, output + "".join(map(Path.read_text, state.rglob("*.txt")))
+    assert "Traceback" not in output
+    assert output.splitlines()[-1].startswith("kraftprobe: a Spark job died: ")
+    assert "; its JVM ended; " in output
+    assert "; 1 seeds (1 PASS), 2 left; " in output
+    assert output.endswith(f"; run it again to go on ({tmp_path})\n")
+    kept = stored(tmp_path)
+
+    code, output = invoke(*arguments)
+    assert code == 0, output
+    assert [row["seed"] for row in stored(tmp_path)] == [11, 12, 13]
+    assert [row for row in stored(tmp_path) if row["seed"] == 11] == kept
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+def test_seeds_on_spark_are_reported_while_their_wave_runs(tmp_path):
+    finished, results = [], tmp_path / "results"
+    plan = BatchPlan(0, 16, duration_ms=20_000.0)
+
+    def on_row(_):
+        finished.append(len(list(results.iterdir())))
+
+    with Batch(tmp_path, plan) as batch, Spark("local[1]") as handle:
+        run_on_spark(batch, handle.spark, on_row)
+
+    assert len(finished) == 16
+    assert finished[0] < 4, "the first seed was reported when all chunks had ended"
+    assert finished == sorted(finished)
+
+
+def test_every_source_counts(tmp_path, monkeypatch):
+    before = source_digest()
+    assert source_digest() == before
+    package = tmp_path / "harness"
+    shutil.copytree(Path(harness.__file__).parent, package)
+    monkeypatch.setattr(harness, "__file__", str(package / "__init__.py"))
+    assert source_digest() == before, "where it lies does not matter"
+    (package / "sim" / "swarm" / "draw.py").write_text("")
+    assert source_digest() != before
+
+
+def test_sources_in_c_count_and_what_is_built_from_them_does_not(tmp_path, monkeypatch):
+    before = source_digest()
+    package = tmp_path / "porcupine_py"
+    shutil.copytree(Path(porcupine_py.__file__).parent, package)
+    monkeypatch.setattr(porcupine_py, "__file__", str(package / "__init__.py"))
+    (package / "kernels" / "searches.so").write_bytes(b"")
+    assert source_digest() == before
+    (package / "kernels" / "wgl.c").write_text("")
+    assert source_digest() != before
+
+
+def test_one_process_at_a_time_runs_a_batch(tmp_path):
+    with (
+        Batch(tmp_path, BatchPlan(0, 1)),
+        pytest.raises(BatchError, match="another process is running this batch"),
+    ):
+        Batch(tmp_path, BatchPlan(0, 1))
+    Batch(tmp_path, BatchPlan(0, 1)).close()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": 1}'])
+def test_what_is_no_batch_is_refused_and_kept(tmp_path, text):
+    (tmp_path / "batch.json").write_text(text)
+
+    with pytest.raises(BatchError, match=r"this is no batch|holds another batch"):
+        Batch(tmp_path, BatchPlan(0, 1))
+    assert (tmp_path / "batch.json").read_text() == text
+
+
+@pytest.mark.spark
+def test_spark_finds_what_the_loop_finds(tmp_path, monkeypatch):
+    plan = BatchPlan(0, 6, "M02")
+    run(tmp_path / "loop", plan)
+    monkeypatch.chdir(tmp_path)
+    with Batch(Path("spark"), plan) as batch, Spark("local[2]") as handle:
+        run_on_spark(batch, handle.spark, lambda row: None)
+        batch.finish()
+
+    assert stored(tmp_path / "loop") == stored(tmp_path / "spark")
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(main, list(arguments))
+    return result.exit_code, result.output
+
+
+QUIET = """
+backend = "sim"
+seed = 8
+workload = "register"
+duration_s = 4
+rate_per_s = 2
+
+[[schedule]]
+at_ms = 1000
+steps = [{ kind = "kill", targets = "leader", for_ms = 500 }]
+"""
+
+
+def test_the_command_says_what_a_quiet_plan_lacked(tmp_path):
+    (tmp_path / "quiet.toml").write_text(QUIET)
+    code, output = invoke("sim", "--campaign", str(tmp_path / "quiet.toml"))
+
+    assert code == 4
+    *lacks, verdict = output.splitlines()
+    assert lacks == [
+        "  too little was tried: 4 operations were ok, 50 were expected",
+        "  too little was tried: 2 reads were ok, 10 were expected",
+        "  too little was tried: 2 writes were ok, 10 were expected",
+    ]
+    assert verdict.startswith("UNDER-EXERCISED quiet: ")
+
+
+def test_a_batch_says_which_seeds_were_quiet_and_is_judged_by_the_mean(tmp_path):
+    folder = tmp_path / "0-5"
+    code, output = invoke("sim", "--seeds", "0..5", "--out", str(folder))
+
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (code, summary["verdict"], summary["quiet"]) == (0, "PASS", [0])
+    assert summary["verdicts"]["UNDER-EXERCISED"] == 1
+    assert summary["exercise"]["needed"]["ok"] == 50 + 50 + 50 + 50 + 61
+    assert summary["exercise"]["ok"] >= summary["exercise"]["needed"]["ok"]
+    assert "5 seeds (4 PASS, 1 UNDER-EXERCISED), 0 left" in output
+    assert "tried too little by themselves: 1 of 5 seeds (0)" in output
+
+
+def test_a_batch_whose_seeds_tried_next_to_nothing_is_no_pass(tmp_path):
+    arguments = ("sim", "--seeds", "0..12", "--duration", "0.3", "--out", str(tmp_path))
+    code, output = invoke(*arguments)
+
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (code, summary["verdict"], len(summary["quiet"])) == (4, "UNDER-EXERCISED", 12)
+    assert summary["exercise"]["needed"]["ok"] == 600
+    assert "tried too little by all seeds together: " in output
+    assert "tried too little by themselves: 12 of 12 seeds (0, 1, 2" in output
+
+
+def test_a_script_is_replayed_whatever_its_file_is_called(tmp_path):
+    script = tmp_path / "script"
+    script.write_text("duration_s = 0.5\nrate_per_s = 0\noperations = []\nfaults = []\n")
+    assert invoke("replay", str(script))[0] == 4
+
+
+def test_the_command_runs_a_seed_and_replays_it(tmp_path):
+    folder = tmp_path / "run"
+    code, output = invoke("sim", "--seed", "11", "--out", str(folder))
+    assert (code, output.splitlines()[-1]) == (0, str(folder / "report.html"))
+    again = tmp_path / "again"
+    assert invoke("replay", str(folder / "plan.json"), "--out", str(again))[0] == 0
+
+    for name in ("history.jsonl", "nodes/n1/trace.jsonl", "nodes/n3/trace.jsonl"):
+        assert (folder / name).read_bytes() == (again / name).read_bytes()
+
+
+def test_the_command_fails_a_mutant(tmp_path):
+    code, output = invoke("sim", "--seed", "0", "--mutant", "M03", "--out", str(tmp_path / "run"))
+
+    assert code == 1
+    assert "FAIL            monitor: durable-vote" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sim"], "give one of"),
+        (["sim", "--seeds", "5..5"], "--seeds is a range"),
+        (["sim", "--seeds", "0.." + "9" * 5000], "--seeds is a range"),
+        (["sim", "--seed", "1", "--mutant", "M99"], "unknown mutant"),
+        (["replay", "no-such-file"], "No such file"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments, message):
+    code, output = invoke(*arguments)
+
+    assert code == 2
+    assert message in output
+    assert output.count("\n") == 1
+
+
+def started(*arguments):
+    code = f"from harness.cli import main; main({[str(argument) for argument in arguments]!r})"
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(process, path, lines=0):
+    while not path.exists() or path.read_text().count("\n") < lines:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_batch_reports_its_progress_and_goes_on(tmp_path, number):
+    arguments = ("sim", "--seeds", "0..300", "--out", tmp_path)
+    process = started(*arguments)
+    wait_for(process, tmp_path / "running" / "000000000-000000003.jsonl", 2)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=600)
+
+    assert process.returncode == 130
+    assert "left; " in stderr
+    assert "run it again to go on" in stderr
+    assert stderr.splitlines()[-1] == "kraftprobe: interrupted"
+    assert "Traceback" not in stderr
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert 2 <= summary["finished"] == len(stored(tmp_path)) < 300
+    assert list((tmp_path / "running").iterdir()) == []
+
+
+def test_interrupted_shrinking_keeps_the_smallest_so_far(tmp_path):
+    run(tmp_path / "batch", BatchPlan(0, 1, "M03"))
+    failure = next((tmp_path / "batch" / "failures").iterdir())
+    small = tmp_path / "small.json"
+    code = (
+        "import os, signal;"
+        "from harness.sim.shrink.shrinker import Shrinker;"
+        "from harness.cli import main;"
+        "tried, fails = [], Shrinker.fails\n"
+        "def interrupted(shrinker, plan):\n"
+        "    tried.append(plan)\n"
+        "    if len(tried) == 3: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return fails(shrinker, plan)\n"
+        "Shrinker.fails = interrupted\n"
+        f"main(['shrink', {str(failure)!r}, '--out', {str(small)!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1] == "kraftprobe: interrupted"
+    assert "the same property: durable-vote" in done.stdout
+    assert run_plan(read_plan(small)).property == "durable-vote"
+
+
+def test_long_work_prints_its_progress_without_a_terminal(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress_bar, "LINE_EVERY_S", 0.0)
+    code, output = invoke("sim", "--seeds", "11..13", "--out", str(tmp_path))
+
+    assert code == 0
+    assert re.search(r"^\d+ s: 2 of 2 seeds, 0 failing$", output, re.MULTILINE)
+
+
+def test_shrinking_asks_first_whether_its_result_can_be_kept(tmp_path):
+    run(tmp_path / "batch", BatchPlan(0, 1, "M03"))
+    failure = next((tmp_path / "batch" / "failures").iterdir())
+    code, output = invoke("shrink", str(failure), "--out", str(tmp_path / "no" / "small.json"))
+
+    assert (code, len(output.splitlines())) == (2, 1)
+    assert "No such file" in output
+
+
+TINY = {
+    "campaign": "tiny",
+    "workload": "log",
+    "workload_options": {"topics": 1, "partitions": 1},
+    "duration_s": 4,
+    "rate_per_s": 20,
+    "concurrency": 4,
+    "faults": [],
+    "world": {"power_loss": "written"},
+}
+
+
+def test_a_campaign_is_played_once_for_each_seed_and_judged_by_what_is_on_the_disks(tmp_path):
+    plan = BatchPlan(3, 5, campaign=TINY)
+    batch, summary = run(tmp_path, plan)
+    assert {row["verdict"] for row in batch.rows.values()} == {"PASS"}
+    assert sorted(batch.rows) == [3, 4]
+    assert plan_of(plan, 3, {}).world.power_loss == "written"
+    entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=True)
+    assert entry.status is Status.PASS, entry.line
+    with pytest.raises(BatchError):
+        Batch(tmp_path, replace(plan, campaign={**TINY, "rate_per_s": 30}))
+    assert summary["finished"] == 2
+
+
+@pytest.mark.parametrize("campaign", [{"workload": "lag"}, 3, {"workload_options": {"x": 1}}])
+def test_a_stored_campaign_that_is_no_plan_keeps_the_gate_shut(tmp_path, campaign):
+    run(tmp_path, BatchPlan(3, 4, campaign=TINY))
+    path = tmp_path / "batch.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"campaign": campaign}))
+    entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=False)
+    assert entry.status is Status.UNKNOWN
+    assert "batch.json" in entry.line

@@ -1,0 +1,117 @@
+"""Plans with strands as data: drawn ones survive storing, wrong ones are refused in one line."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import PlanError
+from harness.plan.plan import from_document
+from harness.sim.swarm.coverage import cell, empty, steer_for, universe
+from harness.sim.swarm.draw import Steer, draw
+from tests.harness.sim.plans import read_plan
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**31))
+def test_a_drawn_plan_is_the_same_after_it_was_stored(seed):
+    plan = draw(seed)
+
+    stored = json.loads(json.dumps(plan.to_json()))
+
+    assert from_document(stored).to_json() == stored
+    assert from_document(stored).strands == plan.strands
+
+
+def test_a_seed_draws_the_same_plan_every_time():
+    assert draw(17) == draw(17)
+
+
+def test_seeds_visit_different_worlds():
+    plans = [draw(seed) for seed in range(60)]
+
+    assert {3, 4, 5, 7} <= {plan.nodes for plan in plans}  # and observers
+    assert len({str(plan.node_settings) for plan in plans}) > 50
+    drawn = {plan.workload for plan in plans}
+    assert {"register", "topics", "set", "brokers"} <= drawn
+
+
+def test_steering_asks_for_empty_cells():
+    covered = {cell(*one): 1 for one in universe()}
+    missing = ("kill", "leader", "establishing")
+    del covered[cell(*missing)]
+
+    assert empty(covered) == (missing,)
+    steered = draw(3, steer=steer_for(3, covered)).strands[0].steps[0]
+    assert (steered.kind, steered.targets, steered.until.event) == (
+        "kill", "leader", "epoch-start",
+    )  # fmt: skip
+    assert draw(3, steer=Steer()) == draw(3)
+
+
+def strand(*steps):
+    return {"schedule": [{"steps": list(steps)}]}
+
+
+def step(kind, **options):
+    return strand({"kind": "heal"}, {"kind": kind, **options})
+
+
+WRONG = [
+    ({"version": 2}, "version must be 1"),
+    ({"nodes": 0}, "nodes must be a whole number from 1 to 15"),
+    ({"nods": 3}, "nods"),
+    ({"mutant": "M99"}, "unknown mutant"),
+    ({"node_settings": {"controller.quorum.lingr": 1}}, "lingr"),
+    ({"world": {"latency": 1}}, "world: unknown key 'latency'"),
+    ({"strands": []}, "strands are rows of schedule, with steps"),
+    ({"workload": "bank"}, "bank"),
+    ({"schedule": [{"at_ms": 1, "steps": [{"kind": "kil"}]}]}, "did you mean"),
+    ({"schedule": [{"at_ms": 1, "steps": [{"kind": "kill", "targets": "@A"}]}]}, "@A"),
+    ({"schedule": [{"at_ms": 1, "steps": [{"kind": "kill", "targets": "node:n4"}]}]}, "node:n4"),
+    ({"schedule": [{"at_ms": -1, "steps": []}]}, "schedule 1: at_ms must be a number from 0"),
+    (step("partition", shape="links", links="node:n1"), "a link is written"),
+    (step("release", links="node:n1"), "a link is written"),
+    (step("wait", for_ms=5), "a wait takes no for_ms"),
+    (
+        step("kill", targets="all", keeep=1),
+        "schedule 1: steps 2: unknown parameter of kill 'keeep'",
+    ),
+    (step("kill", targets="all", keep="al"), "schedule 1: steps 2: unknown keep of kill 'al'"),
+    (step("kill", targets="all", for_ms=True), "steps 2: for_ms must be a number from 0 to 8640"),
+    (step("loss", percent=150), "schedule 1: steps 2: percent of loss must be"),
+    (step("hold", types="FetchReq"), "'FetchReq'; did you mean 'FetchRequest'?"),
+    (step("heal", fault="kil"), "unknown fault 'kil'; did you mean 'kill'?"),
+    (step("cast"), "schedule 1: steps 2: names is missing"),
+    (step("cast", names={"A": "leadr"}), "unknown target 'leadr'; did you mean 'leader'"),
+    (step("cast", names={}), "names must be names of nodes, such as {A = 'leader'}, not {}"),
+    (step("expect"), "schedule 1: steps 2: that is missing"),
+    (step("expect", that={}), "that must be a condition that says something, not {}"),
+    (step("expect", that={"stat": "Leader"}), "that: unknown key 'stat'; did you mean 'state'?"),
+    (step("expect", that={"at": "@B"}), "schedule 1: steps 2: unknown target '@B'"),
+    (step("wait", until={}), "steps 2: until must say something of nodes or of an operation"),
+    (step("wait", until={"epoch": "late"}), "until: unknown epoch 'late'; did you mean 'later'?"),
+    (step("wait", until={"synced": 1}), "steps 2: until.synced must be true or false, not 1"),
+    (step("op", value=1.5), "value must be a string, a whole number or a table, not 1.5"),
+    ({"operations": [{"f": "write", "node": "n9"}]}, "operations 1: unknown node 'n9'"),
+    ({"operations": [{"key": "k"}]}, "operations 1: f is missing"),
+    ({"bounds": {"events_max": 0}}, "bounds.events_max must be a whole number from 1 to 1e+12"),
+]
+
+
+@pytest.mark.parametrize(("part", "line"), WRONG, ids=[line for _, line in WRONG])
+def test_a_wrong_strand_is_reported_in_one_line(part, line):
+    with pytest.raises(PlanError) as caught:
+        from_document({"version": 1, **part})
+
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_plan_is_named(tmp_path):
+    path = tmp_path / "broken.json"
+    path.write_text("{")
+
+    with pytest.raises(PlanError, match=r"broken\.json: cannot be read"):
+        read_plan(path)

@@ -1,0 +1,181 @@
+"""The monitor agrees with a scan of everything, and reports injected bugs."""
+
+import random
+
+import pytest
+
+from checkers.invariants.electorate import Electorate, VotersInForce
+from cluster import mutants
+from cluster.backends.base import NodeState
+from cluster.backends.sim.mesh import MessageMatch
+from tests.harness.sim.quorums import Quorum, campaign
+from tests.harness.sim.scan import scan
+
+
+def chaos(seed, steps=40, mutant=None):
+    """Random faults by hand, a scan after each; the quorum and what the scans said."""
+    draw = random.Random(seed)
+    quorum = Quorum(
+        3,
+        seed,
+        loss=0.02,
+        duplication=0.05,
+        slow_probability=0.02,
+        run_node_settings={"metadata.log.segment.bytes": 4096},
+    )
+    world, said = quorum.world, []
+    for _ in range(steps):
+        name, other = draw.sample(world.names, 2)
+        action = draw.choice(
+            ["kill", "start", "cut", "restore", "pause", "resume", "write", "write"]
+        )
+        if action == "kill":
+            world.kill(name)
+        elif action == "start" and world.nodes[name].state is NodeState.DEAD:
+            world.start(name)
+        elif action == "cut":
+            world.mesh.cut(name, other)
+        elif action == "restore":
+            for link in world.mesh.cuts():
+                world.mesh.restore(*link)
+        elif action == "pause":
+            world.pause(name)
+        elif action == "resume":
+            for node in world.names:
+                world.resume(node)
+        elif (leader := quorum.leader()) is not None:
+            quorum.append(leader, draw.randrange(1, 30))
+        quorum.run(draw.choice([1, 5, 50, 500, 3000]))
+        said += scan(world, quorum.monitor)
+    return quorum, said
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_monitor_agrees_with_a_full_scan_under_faults(seed):
+    quorum, said = chaos(seed)
+    assert said == []
+    assert quorum.monitor.violations == []
+    assert quorum.world.deaths == []
+    assert quorum.monitor.quorum.committed_end > 10, "the world did something"
+
+
+def test_a_campaign_with_every_standard_fault_violates_nothing():
+    backend, monitor, events, reads = campaign(seed=3, faults=["kill", "pause", "partition"])
+    assert monitor.violations == []
+    assert backend.unexpected_deaths() == ()
+    assert sorted(reads.reads) == ["n1", "n2", "n3"]
+    verified = [
+        e.value["verified"] for e in events if isinstance(e.value, dict) and "verified" in e.value
+    ]
+    assert verified
+    assert all(verified), "faults bite and heal on simulated nodes"
+
+
+def properties(quorum):
+    return {violation.property for violation in quorum.monitor.violations}
+
+
+def test_a_leader_that_counts_itself_twice_is_seen():
+    with mutants.apply_mutant("M15"):
+        quorum = Quorum()
+        leader = quorum.elect()
+        for name in quorum.world.names:
+            if name != leader:
+                quorum.world.mesh.cut(leader, name)
+        quorum.append(leader)
+        quorum.run(200)
+    assert "majority-durable" in properties(quorum)
+
+
+def test_an_answer_before_the_commit_is_seen():
+    with mutants.apply_mutant("M32"):
+        _, monitor, _, _ = campaign(faults=[], duration_s=3)
+    assert "ack-committed" in {violation.property for violation in monitor.violations}
+
+
+def test_a_vote_that_is_not_on_the_disk_is_seen():
+    with mutants.apply_mutant("M03"):
+        quorum = Quorum()
+        quorum.run(10_000)
+    assert "durable-vote" in properties(quorum)
+
+
+def test_a_voter_that_fetches_on_before_its_fsync_is_seen():
+    with mutants.apply_mutant("M19"):
+        quorum = Quorum(sync_ms=(20, 30))
+        leader = quorum.elect()
+        quorum.append(leader)
+        quorum.run(1_000)
+    assert "durable-fetch" in properties(quorum)
+
+
+def test_a_leader_that_counts_itself_before_its_fsync_is_seen():
+    with mutants.apply_mutant("M13"):
+        quorum = Quorum()
+        leader = quorum.elect()
+        quorum.world.nodes[leader].disk.stall()
+        quorum.append(leader)
+        quorum.run(1_000)
+    assert "majority-durable" in properties(quorum)
+
+
+def test_an_old_leader_elected_over_committed_records_is_seen():
+    with mutants.apply_mutant("M01"):
+        quorum = Quorum(seed=4)
+        leader = quorum.elect()
+        quorum.run(2_000)
+        late, held = (name for name in quorum.world.names if name != leader)
+        quorum.world.kill(late)
+        quorum.append(leader, 5)
+        quorum.run(1_000)
+        # Only the node that missed everything asks for votes; the up-to-date one grants its vote.
+        quorum.world.mesh.add_rule(MessageMatch("VoteRequest", source=held), "drop")
+        quorum.world.kill(leader)
+        quorum.world.start(late)
+        for _ in range(20):
+            quorum.run(1_000)
+            if quorum.monitor.violations:
+                break
+    assert "leader-completeness" in properties(quorum)
+
+
+def test_a_scan_finds_a_wrong_copy_of_the_monitor():
+    quorum = Quorum()
+    quorum.elect()
+    quorum.run(3_000)
+    assert scan(quorum.world, quorum.monitor) == []
+    quorum.monitor.quorum.logs["n1"].batches.pop()
+    assert scan(quorum.world, quorum.monitor) == [
+        "n1: the monitor's copy of the log is not the log"
+    ]
+
+
+def taken_up(electorate, offset, committed_end):
+    """The offset of the voters that n1 forgets when it takes over those at `offset`."""
+    forgotten = electorate.forgotten_offset("n1", offset, committed_end)
+    electorate.take_up("n1", VotersInForce({}, offset))
+    return forgotten
+
+
+def test_a_node_that_goes_back_behind_committed_voters_is_seen():
+    def forgotten_at(*steps):
+        """Voters by their offsets, each with the end of what the node knows to be committed."""
+        electorate = Electorate()
+        electorate.start("n1", "a")
+        return [taken_up(electorate, at, end) for at, end in steps]
+
+    assert forgotten_at((3, 0), (5, 4), (3, 5)) == [None, None, None]  # 5 was not committed
+    assert forgotten_at((3, 0), (5, 4), (3, 6)) == [None, None, 5]
+    assert forgotten_at((716, 700), (729, 729), (-1, 729)) == [None, None, 716]
+    assert forgotten_at((-1, 0), (8, 7), (-1, 7)) == [None, None, None]
+    # 8 was cut off; what is committed there later is another record.
+    assert forgotten_at((3, 0), (8, 4), (3, 8), (10, 9), (3, 9)) == [None] * 5
+    assert forgotten_at((3, 0), (8, 4), (3, 8), (8, 8), (3, 9)) == [None, None, None, None, 8]
+
+
+def test_what_a_node_knew_before_it_restarted_is_no_longer_asked_for():
+    electorate = Electorate()
+    electorate.start("n1", "a")
+    assert taken_up(electorate, 5, 6) is None
+    electorate.start("n1", "a")
+    assert taken_up(electorate, -1, 0) is None

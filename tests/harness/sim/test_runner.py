@@ -1,0 +1,134 @@
+"""A simulated run is a function of its plan, and reports its violations."""
+
+import gc
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import harness.sim
+from checkers.history import EventType
+from cluster.backends.sim.world import SimWorld
+from cluster.node.kraft.quorum.control_state import ControlState
+from harness.plan.schedule import Entry
+from harness.plan.strands import Step, Strand
+from harness.sim.play import MemoryJournal, play
+from harness.sim.runner import run_plan
+from harness.sim.swarm.draw import draw
+from tests.harness.sim.plans import read_plan, sim_plan
+
+pytestmark = pytest.mark.slow
+
+SCRIPTS = Path(harness.sim.__file__).parent / "scripts"
+FINGERPRINT = """
+import hashlib
+from harness.sim.swarm.draw import draw
+from harness.sim.play import MemoryJournal, play
+journal = MemoryJournal()
+played = play(draw(SEED), journal, journal.events)
+text = repr(journal.events) + repr(played.watch.noted) + repr(played.acts)
+print(hashlib.sha256(text.encode()).hexdigest())
+"""
+
+
+def fingerprint(seed):
+    journal = MemoryJournal()
+    played = play(draw(seed), journal, journal.events)
+    text = repr(journal.events) + repr(played.watch.noted) + repr(played.acts)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_seed_runs_the_same_in_processes_with_other_hash_seeds():
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        code = FINGERPRINT.replace("SEED", "20")
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        assert done.stdout.strip() == fingerprint(20)
+
+
+def test_a_seed_runs_the_same_twice_in_one_process():
+    assert fingerprint(6) == fingerprint(6)
+
+
+def test_clean_seeds_are_silent():
+    for seed in range(300, 306):
+        assert run_plan(draw(seed)).violations == ()
+
+
+def test_a_quorum_that_may_not_come_back_is_not_alive():
+    """A majority stays paused past the bound: the last heal resumes it, so the bound is made 0."""
+    strand = Strand(1_000.0, (Step("pause", targets="majority"),))
+    plan = sim_plan(seed=1, duration_s=4.0, rate_per_s=5.0, strands=(strand,))
+
+    assert run_plan(plan).violations == ()
+    hurried = replace(plan, bounds=replace(plan.bounds, liveness_ms=1_300.0))
+    assert run_plan(hurried).property in (None, "liveness")
+    never = replace(plan, bounds=replace(plan.bounds, liveness_ms=10.0))
+    assert run_plan(never).property == "liveness"
+
+
+def test_a_timed_schedule_is_played_beside_the_strands():
+    strand = Strand(1_000.0, (Step("kill", targets="follower", for_ms=1_000.0),))
+    timed = Entry(5.0, "pause", {"targets": "leader"}, 2.0)
+    plan = sim_plan(seed=1, duration_s=9.0, rate_per_s=5.0, strands=(strand,), schedule=(timed,))
+    journal = MemoryJournal()
+
+    played = play(plan, journal, journal.events)
+    faults = [e for e in journal.events if e.type is EventType.OK and e.f in ("kill", "pause")]
+    did = [(e.f, e.value["phase"], e.value["verified"]) for e in faults]
+    assert did == [(f, phase, True) for f in ("kill", "pause") for phase in ("inject", "heal")]
+    assert played.violations == []
+    assert sorted(played.reads.reads) == ["n1", "n2", "n3"]
+
+
+def test_the_first_violation_ends_a_run_before_its_heal():
+    never = {"that": {"state": "Resigned"}}
+    strand = Strand(2_000.0, (Step("expect", options=never, within_ms=1_000.0),))
+    plan = sim_plan(seed=1, duration_s=9.0, rate_per_s=5.0, strands=(strand,))
+    journal = MemoryJournal()
+
+    played = play(plan, journal, journal.events)
+    assert [found.property for found in played.violations] == ["expectation"]
+    names = [e.value["name"] for e in journal.events if e.f == "phase"]
+    assert names == ["start", "faults", "stop"]
+    assert played.reads.reads == {}
+
+
+def test_a_node_that_dies_by_itself_is_a_finding(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(ControlState, "truncate", broken)
+    result = run_plan(read_plan(SCRIPTS / "rejoining_leader.toml"))
+
+    assert result.property == "node-died"
+    assert result.violations[0].causes[0] == "node-died"
+
+
+def test_coverage_counts_fault_role_and_phase():
+    strand = Strand(1_500.0, (Step("kill", targets="leader", for_ms=500.0),))
+    result = run_plan(sim_plan(seed=1, duration_s=4.0, strands=(strand,)))
+
+    assert dict(result.coverage) == {"kill/leader/steady": 1}
+    assert result.faults == ("kill",)
+
+
+def test_no_world_outlives_its_run():
+    """The tasks that bring back nodes with lost disks once kept their worlds."""
+    others = [world for world in gc.get_objects() if isinstance(world, SimWorld)]  # of other tests
+    known = set(map(id, others))
+    for seed in (2, 5):
+        assert run_plan(draw(seed)).violations == ()
+    gc.collect()
+    worlds = [world for world in gc.get_objects() if isinstance(world, SimWorld)]
+    assert [world for world in worlds if id(world) not in known] == []
