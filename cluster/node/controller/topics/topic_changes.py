@@ -21,7 +21,7 @@ from cluster.node.controller.topics.topic_creation import (
     check_manual_placements,
     check_named_once,
     new_placements,
-    partition_record,
+    partition_records,
 )
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Random
@@ -179,7 +179,4 @@ def _partitions(
             raise TopicError(ErrorCode.invalid_replica_assignment, message)
         placements = [tuple(map(int, chosen.broker_ids)) for chosen in item.assignments]
         check_manual_placements(placements, factor, state, cluster)
-    return [
-        partition_record(topic.id, index, replicas, state)
-        for index, replicas in enumerate(placements, topic.partition_count)
-    ]
+    return partition_records(topic.id, placements, state, topic.partition_count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cluster.node.controller.configs.sources import effective_topic_configs
 from cluster.node.controller.configs.validation import ConfigError, validate_topic
@@ -251,21 +251,38 @@ def _configs(topic: CreatableTopic) -> dict[str, str]:
     return given
 
 
-def partition_record(
-    topic_id: uuid.UUID, index: int, replicas: tuple[int, ...], state: MetadataState
-) -> PartitionRecord:
-    """Return the record of a new partition: replicas alive are in sync, the first of them leads."""
-    isr = in_sync_at_first(state, replicas)
-    return PartitionRecord(
-        partition_id=index,
-        topic_id=topic_id,
-        replicas=replicas,
-        isr=isr,
-        leader=isr[0],
-        leader_epoch=0,
-        partition_epoch=0,
-        directories=tuple(default_directory(state, replica) for replica in replicas),
-    )
+def partition_records(
+    topic_id: uuid.UUID,
+    placements: Iterable[tuple[int, ...]],
+    state: MetadataState,
+    first_index: int = 0,
+) -> list[MetadataRecord]:
+    """Return the records of new partitions: replicas alive are in sync, the first of them leads.
+
+    What follows from the replicas alone is found once for each placement: there are few of them,
+    and up to `RECORDS_PER_BATCH_MAX` partitions, made in one turn of the node's task.
+    """
+    known: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[uuid.UUID, ...]]] = {}
+    records: list[MetadataRecord] = []
+    for index, replicas in enumerate(placements, first_index):
+        if replicas not in known:
+            known[replicas] = (
+                in_sync_at_first(state, replicas),
+                tuple(default_directory(state, replica) for replica in replicas),
+            )
+        isr, directories = known[replicas]
+        record = PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=replicas,
+            isr=isr,
+            leader=isr[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=directories,
+        )
+        records.append(record)
+    return records
 
 
 def _records(
@@ -280,11 +297,7 @@ def _records(
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, name=key, value=value)
         for key, value in configs.items()
     ]
-    records += [
-        partition_record(topic_id, index, replicas, state)
-        for index, replicas in enumerate(placements)
-    ]
-    return records
+    return records + partition_records(topic_id, placements, state)
 
 
 def _refusal(name: str, error: ApiError) -> CreatableTopicResult:

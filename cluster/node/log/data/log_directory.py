@@ -130,7 +130,8 @@ class LogDirectory:
     ) -> DataLog:
         """Begin an empty log, its topic id durable before its first record. Raises StorageError."""
         self._check_online()
-        assert partition not in (*self.logs, *self.future_logs), f"{partition} exists"
+        assert partition not in self.logs, f"{partition} exists"
+        assert partition not in self.future_logs, f"{partition} exists"
         name = future_name(partition, self.random) if is_future else str(partition)
         directory = self._path(name)
 

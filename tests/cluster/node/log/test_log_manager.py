@@ -87,6 +87,21 @@ def test_new_logs_go_where_the_fewest_are():
     ]
 
 
+def test_a_creation_reads_no_other_log():
+    class Logs(dict):
+        def __iter__(self):
+            raise AssertionError("10,000 partitions of one request would cost a square of them")
+
+    manager = Directories(1).start()
+    (directory,) = manager.directories
+    directory.logs, directory.future_logs = Logs(), Logs()
+    create(manager, 0)
+    directory.create(at(1), TOPIC_ID, is_future=True)
+    with pytest.raises(AssertionError, match="exists"):
+        directory.create(at(1), TOPIC_ID)
+    assert len(directory.logs) == len(directory.future_logs) == 1
+
+
 def test_an_assigned_directory_comes_first_and_a_wish_before_it():
     manager = Directories(3).start()
     assert create(manager, 0, IDS[2])[0].path == "/2"
