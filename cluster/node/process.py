@@ -48,7 +48,7 @@ from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.disk import FileDisk
 from cluster.node.runtime.idle import IdleTime
 from cluster.node.runtime.listening import bindings, server_limits, with_own_host
-from cluster.node.runtime.metrics import MeteredTrace, NodeMetrics
+from cluster.node.runtime.metered_trace import MeteredTrace
 from cluster.node.runtime.metrics_endpoint import MetricsEndpoint
 from cluster.node.runtime.network import TcpNetwork
 from cluster.node.runtime.server import TcpServer
@@ -300,6 +300,9 @@ class _Process:
         address = self._config.kraftprobe_metrics_listener
         if address is None:
             return None
+        # prometheus-client brings an HTTP server: a tenth of the time that a node takes to start.
+        from cluster.node.runtime.metrics import NodeMetrics  # noqa: PLC0415
+
         assert self._metered is not None
         metrics = NodeMetrics(node, server, self._metered, IdleTime(self._loop))
         endpoint = MetricsEndpoint(metrics.exposition)

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast
 
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""Of Prometheus' text format."""
 MAX_CONNECTIONS: Final = 16
 MAX_REQUEST_BYTES: Final = 8 * 1024
 TIMEOUT_S: Final = 5.0
@@ -79,7 +79,7 @@ class _Scrape(asyncio.Protocol):
         self._answered = True
         self._request = b""
         head = (
-            f"HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE_PLAIN_0_0_4}\r\n"
+            f"HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         self._transport.write(head.encode() + (b"" if is_head else body))

@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, cast
 
-from scramp import ScramException
-
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.apis import SERVED, ApiKey, VersionRange
 from cluster.node.protocol.codec import Request, read_request, write_response
@@ -81,7 +79,7 @@ class Authenticator:
 def _credentials(mechanism: str, users: Mapping[str, str]) -> dict[str, ScramCredential]:
     try:
         return {user: scram_credential(mechanism, word) for user, word in users.items()}
-    except ScramException as error:
+    except SaslError as error:
         raise SecuritySettingsError(
             f"{mechanism.lower()}.sasl.jaas.config: a password has no form in SCRAM"
         ) from error

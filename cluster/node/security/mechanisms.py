@@ -9,12 +9,13 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
-
-from scramp import ScramClient, ScramException, ScramMechanism
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cluster.node.security.jaas import Credentials
 from cluster.node.security.settings import PLAIN
+
+if TYPE_CHECKING:  # scramp costs a tenth of a node's start, and most nodes have no SCRAM
+    from scramp import ScramMechanism
 
 MAX_ITERATIONS: Final = 16_384
 """Of a SCRAM password, as in Kafka: a server that names more would stall its client."""
@@ -66,6 +67,19 @@ class PlainServer:
         return b""
 
 
+def _scram(mechanism: str) -> ScramMechanism:
+    from scramp import ScramMechanism  # noqa: PLC0415  (see above)
+
+    return ScramMechanism(mechanism)
+
+
+def _scram_errors() -> tuple[type[Exception], ...]:
+    """What scramp raises at what it cannot take."""
+    from scramp import ScramException  # noqa: PLC0415  (see above)
+
+    return (ScramException, ValueError, LookupError, TypeError)
+
+
 class ScramServer:
     """SCRAM without channel binding.
 
@@ -83,7 +97,7 @@ class ScramServer:
         self.user: str | None = None
         self._name: str | None = None
         self._find = find
-        self._exchange = ScramMechanism(mechanism).make_server(self._credential)
+        self._exchange = _scram(mechanism).make_server(self._credential)
         self._step = 0
 
     def answer(self, token: bytes) -> bytes:
@@ -96,7 +110,7 @@ class ScramServer:
                 return str(self._exchange.get_server_first()).encode()
             self._exchange.set_client_final(text)
             final = str(self._exchange.get_server_final()).encode()
-        except (ScramException, ValueError, LookupError, TypeError) as error:
+        except _scram_errors() as error:
             raise SaslError("invalid credentials") from error
         self.user = self._name
         return final
@@ -119,8 +133,12 @@ class ScramServer:
 
 
 def scram_credential(mechanism: str, password: str) -> ScramCredential:
-    """Return what a server keeps of a password. Raises ScramException at one without a form."""
-    salt, stored, server, iterations = ScramMechanism(mechanism).make_auth_info(password)
+    """Return what a server keeps of a password. Raises SaslError at one without a form."""
+    try:
+        made = _scram(mechanism).make_auth_info(password)
+    except _scram_errors() as error:
+        raise SaslError("a password has no form in SCRAM") from error
+    salt, stored, server, iterations = made
     return bytes(salt), bytes(stored), bytes(server), int(iterations)
 
 
@@ -154,6 +172,8 @@ class ScramClientExchange:
     """SCRAM; the server proves that it knows the password, too."""
 
     def __init__(self, mechanism: str, credentials: Credentials) -> None:
+        from scramp import ScramClient  # noqa: PLC0415  (see above)
+
         self._client = ScramClient([mechanism], credentials.username, credentials.password)
         self._step = 0
 
@@ -174,7 +194,7 @@ class ScramClientExchange:
                 raise SaslError("a number of iterations out of bounds")
             self._client.set_server_first(text)
             return str(self._client.get_client_final()).encode()
-        except (ScramException, ValueError, LookupError, TypeError) as error:
+        except _scram_errors() as error:
             raise SaslError("the server did not prove that it knows the password") from error
 
 

@@ -7,21 +7,21 @@ the attribute and the bytes of its value.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cryptography import x509
-from cryptography.x509.oid import NameOID
+if TYPE_CHECKING:  # it is not read where no client shows a certificate
+    from cryptography import x509
 
 _KEYWORDS: Final = {
-    NameOID.COMMON_NAME: "CN",
-    NameOID.COUNTRY_NAME: "C",
-    NameOID.LOCALITY_NAME: "L",
-    NameOID.STATE_OR_PROVINCE_NAME: "ST",
-    NameOID.ORGANIZATION_NAME: "O",
-    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
-    NameOID.STREET_ADDRESS: "STREET",
-    NameOID.DOMAIN_COMPONENT: "DC",
-    NameOID.USER_ID: "UID",
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "2.5.4.9": "STREET",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
 }
 _ESCAPED: Final = {**{char: f"\\{char}" for char in ',=+<>#;"\\'}, "\0": "\\00"}
 _SPACE: Final = " \r"
@@ -29,6 +29,8 @@ _SPACE: Final = " \r"
 
 def subject_of(certificate: bytes) -> str:
     """Return the subject of a certificate in DER. Raises ValueError for one that is none."""
+    from cryptography import x509  # noqa: PLC0415  (see above)
+
     return distinguished_name(x509.load_der_x509_certificate(certificate).subject)
 
 
@@ -39,7 +41,7 @@ def distinguished_name(name: x509.Name) -> str:
 
 
 def _attribute(attribute: x509.NameAttribute[str | bytes]) -> str:
-    keyword = _KEYWORDS.get(attribute.oid)
+    keyword = _KEYWORDS.get(attribute.oid.dotted_string)
     if keyword is None or not isinstance(attribute.value, str):
         return f"{attribute.oid.dotted_string}=#{_encoded_value(attribute).hex()}"
     text = "".join(_ESCAPED.get(char, char) for char in attribute.value)
@@ -56,6 +58,8 @@ def _each_escaped(spaces: str) -> str:
 
 def _encoded_value(attribute: x509.NameAttribute[str | bytes]) -> bytes:
     """Return the DER of an attribute's value: a name of it alone is SEQ(SET(SEQ(oid, value)))."""
+    from cryptography import x509  # noqa: PLC0415  (see above)
+
     content = x509.Name([attribute]).public_bytes()
     for _ in range(3):
         content = content[_content_at(content) :]

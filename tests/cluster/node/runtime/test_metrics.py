@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.node.controller.core.event_queue import EventQueue
 from cluster.node.runtime.idle import IdleTime
-from cluster.node.runtime.metrics import EventQueueTimes, MeteredTrace
+from cluster.node.runtime.metered_trace import MeteredTrace
+from cluster.node.runtime.metrics import EventQueueTimes
 from cluster.node.runtime.metrics_endpoint import (
     MAX_CONNECTIONS,
     MAX_REQUEST_BYTES,
