@@ -3,10 +3,13 @@ import contextlib
 import os
 import signal
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
+from cluster.backends.sim import loop
 from cluster.backends.sim.loop import Stalled, run
+from cluster.backends.sim.scheduler import Scheduler, StuckError
 from harness.plan.plan import from_document
 from harness.run.plan_backend import place_of
 
@@ -158,3 +161,49 @@ def test_the_world_of_a_plan_is_that_of_its_run(tmp_path):
     with place_of(plan, None, tmp_path) as place:
         assert place.backend.world.settings == plan.world
     assert plan.world.power_loss == "written"
+
+
+def _never_returns(scheduler, die, interrupt=None):
+    """A process that swallows each error and goes on."""
+
+    def spin():
+        if interrupt is not None:
+            os.kill(os.getpid(), interrupt)
+        while True:
+            with contextlib.suppress(Exception):
+                sum(range(1000))
+
+    scheduler.post(1.0, spin, SimpleNamespace(runs=True, alive=True, backlog=[], die=die))
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    monkeypatch.setattr(loop, "EVENT_S", 0.1)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_process_that_does_not_return_from_an_event_ends():
+    scheduler, errors = Scheduler(), []
+    _never_returns(scheduler, errors.append)
+    run(asyncio.sleep(10), scheduler)
+    assert [type(error) for error in errors] == [StuckError]
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_an_interrupt_leaves_an_event_that_does_not_end():
+    scheduler = Scheduler()
+    _never_returns(scheduler, None, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run(asyncio.sleep(10), scheduler)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_what_the_harness_computes_between_events_is_not_bounded():
+    async def main():
+        began = os.times().user
+        while os.times().user < began + 0.5:
+            sum(range(1000))
+        return "computed"
+
+    assert run(main()) == "computed"

@@ -22,12 +22,18 @@ from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from cluster.backends.sim.scheduler import Scheduler
+from cluster.backends.sim.scheduler import Scheduler, StuckError
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _MS = 1000.0
+
+EVENT_S = 5.0
+"""Processor time after which an event is looked at; the second look at the same one ends it.
+
+Events take some 30 microseconds, the longest (a snapshot of a large image) a tenth of a second.
+"""
 
 
 class Stalled(RuntimeError):  # noqa: N818  (what happened, as an event)
@@ -134,10 +140,11 @@ def run(main: Coroutine[Any, Any, T], scheduler: Scheduler | None = None) -> T:
     callbacks. Where the signal strikes it could be lost: Python drops what is raised within a weak
     reference's callback, and a task keeps it for a caller that never asks. (`asyncio.run` cancels
     the main task instead, and a coroutine that awaits a cancellation of its own swallows that.)
+    A process that does not return from an event ends there (StuckError).
     """
     loop = VirtualTimeLoop(scheduler)
     try:
-        with _interrupts_at_callbacks(loop.scheduler):
+        with _interrupts_at_callbacks(loop.scheduler) as struck, _bound(loop.scheduler, struck):
             result = loop.run_until_complete(main)
             _end_tasks(loop)
     except BaseException:
@@ -150,8 +157,11 @@ def run(main: Coroutine[Any, Any, T], scheduler: Scheduler | None = None) -> T:
 
 
 @contextlib.contextmanager
-def _interrupts_at_callbacks(scheduler: Scheduler) -> Iterator[None]:
-    """Let the scheduler raise what the handlers of signals raise; only the main thread has any."""
+def _interrupts_at_callbacks(scheduler: Scheduler) -> Iterator[list[BaseException]]:
+    """Let the scheduler raise what the handlers of signals raise; only the main thread has any.
+
+    Yields the errors that were raised so far.
+    """
     before: dict[signal.Signals, Callable[[int, FrameType | None], Any]] = {}
     struck: list[BaseException] = []
 
@@ -169,13 +179,44 @@ def _interrupts_at_callbacks(scheduler: Scheduler) -> Iterator[None]:
                 before[known] = handler
                 signal.signal(known, handle)
     try:
-        yield
+        yield struck
     finally:
         for known, handler in before.items():
             if signal.getsignal(known) is handle:  # a handler may have replaced itself
                 signal.signal(known, handler)
     if struck:  # after the last callback
         raise struck[0]
+
+
+@contextlib.contextmanager
+def _bound(scheduler: Scheduler, struck: list[BaseException]) -> Iterator[None]:
+    """Raise StuckError in a process's event that does not end, or the interrupt that waits for it.
+
+    By the processor's time in this process, so that neither a busy machine nor a stopped process
+    looks like an endless event. In the main thread only, as signals are handled there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen = -1
+
+    def look(*_: object) -> None:
+        nonlocal seen
+        is_same, seen = scheduler.events == seen, scheduler.events
+        if not is_same:
+            return
+        if struck:
+            raise struck[-1]
+        if scheduler.running is not None:
+            raise StuckError("it did not return from one event")
+
+    before = signal.signal(signal.SIGVTALRM, look)
+    signal.setitimer(signal.ITIMER_VIRTUAL, EVENT_S, EVENT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _end_tasks(loop: VirtualTimeLoop) -> None:

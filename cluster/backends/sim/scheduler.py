@@ -27,6 +27,13 @@ class BusyLoopError(AssertionError):
     """Time no longer passes: callbacks schedule each other for now, for ever."""
 
 
+class StuckError(BaseException):
+    """A process does not return from a callback, which ends it.
+
+    Not an Exception: it is raised within the process, whose code may handle those.
+    """
+
+
 class Owner(Protocol):
     """The process that a callback belongs to."""
 
@@ -68,13 +75,15 @@ class Condition:
 class Scheduler:
     """The one source of events in a simulated world: nothing runs but its callbacks."""
 
-    __slots__ = ("_at_once", "_lines", "_queue", "_sequence", "events", "now_ms")
+    __slots__ = ("_at_once", "_lines", "_queue", "_sequence", "events", "now_ms", "running")
 
     def __init__(self) -> None:
         self.now_ms = 0.0
         """Virtual milliseconds since the world began; only this class changes it."""
         self.events = 0
         """How many callbacks have run."""
+        self.running: Owner | None = None
+        """The process whose callback runs now."""
         self._queue: list[list[Any]] = []
         self._lines: dict[float, deque[Entry]] = {}
         """By delay. The first of each is in the queue, whatever became of it."""
@@ -160,12 +169,14 @@ class Scheduler:
             else:
                 self._count_at_once(callback)
             self.events += 1
+            self.running = owner
             try:
                 callback()
-            except Exception as error:
+            except (Exception, StuckError) as error:
                 if owner is None:
                     raise
                 owner.die(error)
+            self.running = None
         return True
 
     def _count_at_once(self, callback: Callable[[], None]) -> None:

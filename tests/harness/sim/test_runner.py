@@ -12,6 +12,7 @@ import pytest
 
 import harness.sim
 from checkers.history import EventType
+from cluster.backends.sim import loop
 from cluster.backends.sim.world import SimWorld
 from cluster.node.kraft.quorum.control_state import ControlState
 from harness.plan.schedule import Entry
@@ -75,6 +76,21 @@ def test_a_quorum_that_may_not_come_back_is_not_alive():
     assert run_plan(hurried).property in (None, "liveness")
     never = replace(plan, bounds=replace(plan.bounds, liveness_ms=10.0))
     assert run_plan(never).property == "liveness"
+
+
+def test_a_node_that_does_not_return_from_an_event_is_a_finding(monkeypatch):
+    def spin(self, batches):
+        while True:
+            pass
+
+    monkeypatch.setattr(loop, "EVENT_S", 0.2)
+    monkeypatch.setattr(ControlState, "append", spin)
+    result = run_plan(sim_plan(seed=1, duration_s=2.0))
+    found = result.violations[0]
+    assert (found.property, found.causes[1]) == (
+        "node-died",
+        "fatal: StuckError: it did not return from one event",
+    )
 
 
 def test_a_timed_schedule_is_played_beside_the_strands():
