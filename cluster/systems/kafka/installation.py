@@ -20,6 +20,9 @@ from cluster.values import valueclass
 
 DIGESTS: Final = "SHA256SUMS"
 """A file in the folder of a fetched release that is whole."""
+RAFT: Final = "raft-{}"
+"""Name of the folder of a release of which the raft module alone was fetched."""
+_RAFT_JARS: Final = ("kafka-clients-*", "kafka-raft-*", "kafka-server-common-*", "slf4j-api-*")
 HOME_IN_IMAGE: Final = "/opt/kafka"
 """Where the project's own image has the release."""
 _VERSION: Final = re.compile(r"\d{1,2}\.\d{1,2}\.\d{1,2}")
@@ -143,6 +146,19 @@ def home_of(version: str) -> Path | None:
     """Return the folder of a fetched release; None: it was not fetched, or not to the end."""
     home = cache_folder() / checked_version(version)
     return home if (home / DIGESTS).is_file() else None
+
+
+def raft_libraries(version: str) -> tuple[Path, ...] | None:
+    """Return the jar files of a release's raft module, fetched alone or with the whole release.
+
+    None: neither was fetched. Raises SettingError.
+    """
+    for name in (RAFT.format(checked_version(version)), version):
+        home = cache_folder() / name
+        if (home / DIGESTS).is_file():
+            found = [sorted((home / "libs").glob(f"{jar}.jar")) for jar in _RAFT_JARS]
+            return tuple(jars[0] for jars in found)
+    return None
 
 
 def checked_version(version: str) -> str:
