@@ -83,7 +83,7 @@ def java_command(
     `patched`: a folder of classes that take the place of Kafka's of the same names. Raises
     FetchError, SettingError.
     """
-    libraries = raft_libraries(version) or _fetched(version, say)
+    libraries = raft_libraries(version) or _fetch(version, say)
     path = [JARS / f"{generation(version)}.jar", *libraries]
     if patched is not None:
         path.insert(0, patched)
@@ -168,14 +168,14 @@ def compile_sources(
     }
 
 
-def compiled(name: str) -> dict[str, bytes]:
+def compile_generation(name: str) -> dict[str, bytes]:
     """Compile the sources of a generation, and return the class files by their paths."""
-    libraries = raft_libraries(REFERENCES[name]) or _fetched(REFERENCES[name], lambda _: None)
+    libraries = raft_libraries(REFERENCES[name]) or _fetch(REFERENCES[name], lambda _: None)
     with tempfile.TemporaryDirectory() as target:
         return compile_sources(sources(name), libraries, Path(target))
 
 
-def shipped(name: str) -> dict[str, bytes]:
+def read_jar(name: str) -> dict[str, bytes]:
     """Return the class files of a generation that are part of the distribution, by their paths."""
     with zipfile.ZipFile(JARS / f"{name}.jar") as jar:
         return {path: jar.read(path) for path in jar.namelist()}
@@ -186,13 +186,13 @@ def build() -> None:
     JARS.mkdir(exist_ok=True)
     for name in REFERENCES:
         with zipfile.ZipFile(JARS / f"{name}.jar", "w", zipfile.ZIP_DEFLATED) as jar:
-            for path, content in compiled(name).items():
+            for path, content in compile_generation(name).items():
                 entry = zipfile.ZipInfo(path, _OLD)
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 jar.writestr(entry, content)
 
 
-def _fetched(version: str, say: Say) -> tuple[Path, ...]:
+def _fetch(version: str, say: Say) -> tuple[Path, ...]:
     generation(version)  # nothing is fetched that cannot run
     fetch_raft(version, None, say)
     libraries = raft_libraries(version)
