@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from cluster.node.controller.records.broker import (
@@ -193,8 +193,14 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_to_json(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return {_camel(item.name): _to_json(getattr(value, item.name)) for item in fields(value)}
+        return {camel: _to_json(getattr(value, name)) for name, camel in _names(type(value))}
     return value
+
+
+@cache
+def _names(record_type: type) -> tuple[tuple[str, str], ...]:
+    """A class's fields, each with its name in Kafka's JSON."""
+    return tuple((item.name, _camel(item.name)) for item in fields(record_type))
 
 
 def _camel(name: str) -> str:
