@@ -42,7 +42,7 @@ def cases() -> Iterator[tuple[str, Load]]:
             )
 
 
-EMPTY_EVENTS = 200_000
+EMPTY_EVENTS = 50_000
 EMPTY_WAITING = 500
 """As many callbacks as wait in the queue of the reference scenario."""
 
@@ -89,7 +89,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    simulate(Load(duration_s=20), 0)  # imports, caches
+    simulate(Load(duration_s=5), 0)  # imports, caches
     print(
         f"Python {sys.version.split()[0]}; medians of {arguments.runs} seeds, each the fastest of "
         f"{arguments.repeats} runs"

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from email.parser import BytesParser
 from pathlib import Path
@@ -75,30 +76,45 @@ def python(*arguments, cwd, **environment):
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
 
 
-def built(folder):
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory):
+    """A folder with what builds both wheels: their compiler is large, so it is installed once."""
+    required, own = (
+        tomllib.loads((folder / "pyproject.toml").read_text())["build-system"]["requires"]
+        for folder in (MEMBER, ROOT)
+    )
+    assert required == own
+    folder = tmp_path_factory.mktemp("tools")
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-compile")
+    python(*pip, "--target", folder, *required, cwd=folder)
+    return folder
+
+
+def built(folder, tools):
     """Return the wheel of the sources in a folder, copies, since a build leaves files there."""
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps")
-    python(*pip, "--wheel-dir", folder / "wheel", folder / "source", cwd=folder)
+    places = ("--no-build-isolation", "--wheel-dir", folder / "wheel", folder / "source")
+    python(*pip, *places, cwd=folder, PYTHONPATH=str(tools))
     (wheel,) = (folder / "wheel").glob("*.whl")
     return wheel
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def wheel(tools, tmp_path_factory):
     folder = tmp_path_factory.mktemp("build")
     shutil.copytree(MEMBER, folder / "source", ignore=LEFT_OUT)
-    return built(folder)
+    return built(folder, tools)
 
 
 @pytest.fixture(scope="module")
-def own_wheel(tmp_path_factory):
+def own_wheel(tools, tmp_path_factory):
     """Kraftprobe's."""
     folder = tmp_path_factory.mktemp("own")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, folder / "source" / name, ignore=LEFT_OUT)
     for name in ("LICENSE", "NOTICE", "README.md", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, folder / "source")
-    return built(folder)
+    return built(folder, tools)
 
 
 def contents(wheel):

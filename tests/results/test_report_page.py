@@ -76,9 +76,18 @@ def text_of(page):
     return re.sub(r"\s+", " ", " ".join(Page(page).text))
 
 
-def test_the_verdict_comes_first(tmp_path):
-    page = page_of(make_run(tmp_path, stale_reads=1))
-    body = text_of(page[page.index("<body>") :])
+@pytest.fixture(scope="module")
+def stale_page(tmp_path_factory):
+    return page_of(make_run(tmp_path_factory.mktemp("runs"), stale_reads=1))
+
+
+@pytest.fixture(scope="module")
+def good_page(tmp_path_factory):
+    return page_of(make_run(tmp_path_factory.mktemp("runs")))
+
+
+def test_the_verdict_comes_first(stale_page):
+    body = text_of(stale_page[stale_page.index("<body>") :])
     assert body.split()[:3] == ["synthetic", "/", "20261121T010203Z-seed7"]
     header = body[: body.index("What happened")]
     assert "kraft 0.1.0 FAIL Stale read of k02: process" in header
@@ -87,11 +96,11 @@ def test_the_verdict_comes_first(tmp_path):
     assert "leader n3 (metadata epoch 4, from " in header
     assert "fault partition of n2 from 34.000 s to 42.050 s" in header
     assert "repeat kraftprobe run --campaign RUN/plan.json" in header
-    assert Page(page).tags("title")
+    assert Page(stale_page).tags("title")
 
 
-def test_a_good_run_says_so_and_names_every_check(tmp_path):
-    body = text_of(page_of(make_run(tmp_path)))
+def test_a_good_run_says_so_and_names_every_check(good_page):
+    body = text_of(good_page)
     assert "found nothing wrong" in body
     for name in ("linearizable", "durability", "log-agreement", "invariants", "exercised"):
         assert name in body
@@ -104,13 +113,12 @@ def test_a_mutant_is_named_loudly(tmp_path):
     assert "mutant M15: this node is deliberately faulty." in body
 
 
-def test_a_failed_run_begins_with_what_happened(tmp_path):
-    page = page_of(make_run(tmp_path, stale_reads=1))
-    assert page.index('<section id="story">') < page.index('<section id="checks">')
-    body = text_of(page)
+def test_a_failed_run_begins_with_what_happened(stale_page, good_page):
+    assert stale_page.index('<section id="story">') < stale_page.index('<section id="checks">')
+    body = text_of(stale_page)
     assert "Violated : linearizable, stale-read" in body
     assert "answered read" in body
-    assert '<section id="story">' not in page_of(make_run(tmp_path, run="good"))
+    assert '<section id="story">' not in good_page
 
 
 def test_a_story_is_escaped(tmp_path):
@@ -136,9 +144,8 @@ def test_of_a_long_run_the_page_says_what_it_does_not_hold(tmp_path, monkeypatch
     assert "Values and errors are here for 10 operations, those first" in body
 
 
-def test_who_led_and_which_fault_was_on_stand_above_the_operations(tmp_path):
-    page = page_of(make_run(tmp_path, stale_reads=1))
-    picture = page[page.index('<figure class="timeline') :]
+def test_who_led_and_which_fault_was_on_stand_above_the_operations(stale_page):
+    picture = stale_page[stale_page.index('<figure class="timeline') :]
     picture = picture[: picture.index("</figure>")]
     assert re.search(r">n\d leads</text>", picture)
     assert ">partition</text>" in picture
@@ -161,10 +168,9 @@ def test_what_took_effect_at_no_known_time_reaches_to_the_end_of_the_picture():
     assert all(float(label.removesuffix(" s")) < 4 for _, label in drawn.ticks)
 
 
-def test_the_violating_window_is_drawn_and_listed(tmp_path):
-    page = page_of(make_run(tmp_path, stale_reads=1))
-    assert '<figure class="timeline' in page
-    assert "The 4 operations as a table" in text_of(page)
+def test_the_violating_window_is_drawn_and_listed(stale_page):
+    assert '<figure class="timeline' in stale_page
+    assert "The 4 operations as a table" in text_of(stale_page)
 
 
 def test_the_operations_that_a_lost_write_names_are_drawn_as_well(tmp_path):
@@ -180,8 +186,8 @@ def test_it_names_seed_versions_and_the_command_that_repeats_it(tmp_path):
     assert "4.3.0" in text_of(page)
 
 
-def test_faults_are_listed_with_what_was_measured(tmp_path):
-    body = text_of(page_of(make_run(tmp_path)))
+def test_faults_are_listed_with_what_was_measured(good_page):
+    body = text_of(good_page)
     assert "kill n1 10.000 s 16.050 s yes yes 1.281 s" in body
 
 
@@ -200,8 +206,8 @@ def test_an_empty_run_has_a_report(tmp_path):
     assert "UNDER-EXERCISED" in text_of(page_of(store)) or "UNKNOWN" in text_of(page_of(store))
 
 
-def test_nothing_is_asked_for_from_anywhere(tmp_path):
-    page = Page(page_of(make_run(tmp_path, stale_reads=1)))
+def test_nothing_is_asked_for_from_anywhere(stale_page):
+    page = Page(stale_page)
     for tag, attributes in page.elements:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
             inside = ("data:", "#")

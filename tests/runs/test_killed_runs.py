@@ -35,7 +35,7 @@ def kraftprobe(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_folder(folder: Path, timeout_s: float = 30) -> Path:
+def run_folder(folder: Path, timeout_s: float = 600) -> Path:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         found = sorted(folder.glob("*/*/plan.json"))
@@ -50,7 +50,7 @@ def journaled(run: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def wait_for_operations(run: Path, count: int, timeout_s: float = 60) -> None:
+def wait_for_operations(run: Path, count: int, timeout_s: float = 600) -> None:
     deadline = time.monotonic() + timeout_s
     while len(journaled(run)) < count:
         assert time.monotonic() < deadline, f"only {len(journaled(run))} events"

@@ -34,6 +34,9 @@ from tests.harness.sim.plans import read_plan
 
 pytestmark = pytest.mark.slow
 
+SHORT_MS = 20_000.0
+"""Of virtual time: enough for worlds whose events do not matter."""
+
 
 def run(folder, plan):
     with Batch(folder, plan) as batch:
@@ -111,15 +114,6 @@ def test_seeds_of_two_states_of_the_code_do_not_go_together(tmp_path):
     assert len(stored(tmp_path)) == 1
 
 
-def test_a_worker_with_other_code_runs_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.sim.batch.chunks.source_digest", lambda: "of-other-code")
-    with Batch(tmp_path, BatchPlan(0, 3)) as batch, Spark("local[1]") as handle:
-        with pytest.raises(BatchError, match=rf"have other code \({source_digest()}\)"):
-            run_on_spark(batch, handle.spark, lambda row: None)
-        assert batch.rows == {}
-    assert list((tmp_path / "results").iterdir()) == []
-
-
 @pytest.mark.parametrize("answer", [[], struct.error("unpack requires a buffer of 4 bytes")])
 def test_a_job_whose_results_broke_off_has_died(tmp_path, answer):
     """The JVM died while it sent them: PySpark returns fewer, or finds no whole length."""
@@ -145,7 +139,7 @@ def test_a_job_whose_results_broke_off_has_died(tmp_path, answer):
 @pytest.mark.parametrize("late", [True, False])
 def test_a_worker_may_finish_its_chunk_while_the_batch_is_loaded(tmp_path, monkeypatch, late):
     """It lives a little longer than Spark: it stores its rows and removes its file."""
-    whole, summary = run(tmp_path / "there", BatchPlan(0, 2))
+    whole, summary = run(tmp_path / "there", BatchPlan(0, 2, duration_ms=SHORT_MS))
     rows = [whole.rows[seed] for seed in (0, 1)]
 
     def worker_finishes(path):
@@ -154,7 +148,7 @@ def test_a_worker_may_finish_its_chunk_while_the_batch_is_loaded(tmp_path, monke
         return read_unfinished(path) if late else rows[:1]
 
     monkeypatch.setattr("harness.sim.batch.batch.read_unfinished", worker_finishes)
-    with Batch(tmp_path / "here", BatchPlan(0, 2)) as batch:
+    with Batch(tmp_path / "here", BatchPlan(0, 2, duration_ms=SHORT_MS)) as batch:
         (tmp_path / "here/running/000000000-000000001.jsonl").touch()
         batch.load()
         assert [batch.rows[seed] for seed in (0, 1)] == rows
@@ -162,7 +156,7 @@ def test_a_worker_may_finish_its_chunk_while_the_batch_is_loaded(tmp_path, monke
 
 
 def test_a_worker_whose_rows_were_loaded_meanwhile_goes_on(tmp_path):
-    with Batch(tmp_path, BatchPlan(0, 2)) as batch:
+    with Batch(tmp_path, BatchPlan(0, 2, duration_ms=SHORT_MS)) as batch:
         ((chunk,),) = batch.waves()
         rows = run_chunk(chunk, lambda _: batch.load() is None)
         batch.load()
@@ -262,15 +256,30 @@ def test_what_is_no_batch_is_refused_and_kept(tmp_path, text):
 
 
 @pytest.mark.spark
-def test_spark_finds_what_the_loop_finds(tmp_path, monkeypatch):
-    plan = BatchPlan(0, 6, "M02")
-    run(tmp_path / "loop", plan)
-    monkeypatch.chdir(tmp_path)
-    with Batch(Path("spark"), plan) as batch, Spark("local[2]") as handle:
-        run_on_spark(batch, handle.spark, lambda row: None)
-        batch.finish()
+class TestOnSpark:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def spark(cls):
+        with Spark("local[2]") as handle:
+            yield handle.spark
 
-    assert stored(tmp_path / "loop") == stored(tmp_path / "spark")
+    def test_a_worker_with_other_code_runs_nothing(self, tmp_path, monkeypatch, spark):
+        monkeypatch.setattr("harness.sim.batch.chunks.source_digest", lambda: "of-other-code")
+        with Batch(tmp_path, BatchPlan(0, 3)) as batch:
+            with pytest.raises(BatchError, match=rf"have other code \({source_digest()}\)"):
+                run_on_spark(batch, spark, lambda row: None)
+            assert batch.rows == {}
+        assert list((tmp_path / "results").iterdir()) == []
+
+    def test_spark_finds_what_the_loop_finds(self, tmp_path, monkeypatch, spark):
+        plan = BatchPlan(0, 6, "M02", duration_ms=SHORT_MS)
+        run(tmp_path / "loop", plan)
+        monkeypatch.chdir(tmp_path)
+        with Batch(Path("spark"), plan) as batch:
+            run_on_spark(batch, spark, lambda row: None)
+            batch.finish()
+
+        assert stored(tmp_path / "loop") == stored(tmp_path / "spark")
 
 
 def invoke(*arguments):
