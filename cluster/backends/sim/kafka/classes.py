@@ -41,7 +41,7 @@ _RELEASE: Final = "17"
 _COMMON: Final = "org.apache.kafka.common"
 _REPLACEMENTS: Final = (
     ((0, 0), (4, 3), f"{_COMMON}.record.internal.", f"{_COMMON}.record."),
-    ((0, 0), (4, 3), " RaftLog ", " ReplicatedLog "),
+    ((0, 0), (4, 3), "RaftLog", "ReplicatedLog"),
     (
         (0, 0),
         (4, 1),
@@ -112,12 +112,13 @@ def sources(name: str) -> dict[str, str]:
     """Return the sources of a generation, by their paths."""
     found = sorted(SOURCES.rglob("*.java"))
     return {
-        path.relative_to(SOURCES).as_posix(): _adapt(path.read_text(encoding="utf-8"), name)
+        path.relative_to(SOURCES).as_posix(): adapt(path.read_text(encoding="utf-8"), name)
         for path in found
     }
 
 
-def _adapt(text: str, name: str) -> str:
+def adapt(text: str, name: str) -> str:
+    """Return what a source is in a generation."""
     release = _numbers(name)
     lines = []
     for line in text.splitlines():
@@ -129,7 +130,7 @@ def _adapt(text: str, name: str) -> str:
     adapted = "\n".join(lines) + "\n"
     for first, end, old, new in _REPLACEMENTS:
         if first <= release < end:
-            adapted = adapted.replace(old, new)
+            adapted = re.sub(rf"\b{re.escape(old)}\b", new, adapted)
     return adapted
 
 

@@ -8,6 +8,7 @@ import org.apache.kafka.common.errors.CorruptRecordException;
 import org.apache.kafka.common.errors.OffsetOutOfRangeException;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.MutableRecordBatch;
+import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.record.internal.Records;
 import org.apache.kafka.common.utils.LogContext;
@@ -242,7 +243,8 @@ final class SimLog implements RaftLog {
         }
         long base = valid.get(0).baseOffset();
         if (base < end) {
-            throw new KafkaException("append at " + base + ", which is less than the next offset " + end);
+            throw new KafkaException("Unexpected offset in append. First offset " + base + " is less than the next offset "
+                + end + ". First 10 offsets in append: " + offsets(records, 10));
         }
         disk.crashes().at(Crashes.APPEND);
         valid.forEach(batch -> assignEpoch(batch.partitionLeaderEpoch(), batch.baseOffset()));
@@ -289,15 +291,30 @@ final class SimLog implements RaftLog {
             if (skip) {
                 continue;
             }
-            if (!valid.isEmpty() && valid.get(valid.size() - 1).lastOffset() >= batch.lastOffset()) {
-                throw new KafkaException("out of order offsets in an append: " + batch.lastOffset());
-            }
             if (!batch.isValid()) {
                 throw new CorruptRecordException("Record is corrupt (stored crc = " + batch.checksum() + ")");
+            }
+            if (!valid.isEmpty() && valid.get(valid.size() - 1).lastOffset() >= batch.lastOffset()) {
+                throw new KafkaException("Out of order offsets found in append: " + offsets(records, Integer.MAX_VALUE));
             }
             valid.add(batch);
         }
         return valid;
+    }
+
+    /**
+     * The first offsets of an append, for a message. Kafka reads the records for its messages too: where one is
+     * damaged, the raft client gets an InvalidRecordException, which it survives, in the place of what ends it.
+     */
+    private static String offsets(Records records, int most) {
+        List<Long> offsets = new ArrayList<>();
+        for (Record each : records.records()) {
+            offsets.add(each.offset());
+            if (offsets.size() == most) {
+                break;
+            }
+        }
+        return offsets.toString();
     }
 
     // --- Epochs ---

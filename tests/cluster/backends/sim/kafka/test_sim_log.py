@@ -1,0 +1,88 @@
+"""The simulated metadata log answers as Kafka's own does, whatever is done to both.
+
+`LogDifferential.java` beside this file draws the operations. By hand, on any release from 4.1 on that
+was fetched as a whole: `python -m tests.cluster.backends.sim.kafka.test_sim_log VERSION FIRST LAST
+OPERATIONS`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cluster.backends.sim.kafka import classes
+from cluster.systems.kafka.installation import cache_folder, java
+from tests.kafka_release import javac, release
+
+SOURCES = Path(__file__).parent / "java"
+MAIN = "org.apache.kafka.raft.LogDifferential"
+EXPECTED = {
+    "appendAsFollower": {"done", "CorruptRecordException", "KafkaException"},
+    "appendAsLeader": {"done", "InvalidRecordException", "KafkaException"},
+    "createNewSnapshot": {"true", "false", "IllegalArgumentException"},
+    "createNewSnapshotUnchecked": {"true", "false"},
+    "deleteBeforeSnapshot": {"true", "false", "OffsetOutOfRangeException"},
+    "endOffsetForEpoch": {"done"},
+    "flush": {"done"},
+    "initializeLeaderEpoch": {"done"},
+    "maybeClean": {"true", "false"},
+    "powerLoss": {"torn", "lost", "nothing"},
+    "read": {"done", "OffsetOutOfRangeException"},
+    "readSnapshot": {"done", "none"},
+    "truncateTo": {"done", "IllegalArgumentException"},
+    "truncateToEndOffset": {"done", "IllegalArgumentException"},
+    "truncateToLatestSnapshot": {"true", "false"},
+    "updateHighWatermark": {"done"},
+    "validateOffsetAndEpoch": {"done"},
+}
+"""Outcomes that must come about: a comparison of logs which refuse everything would say nothing."""
+
+
+def play(version: str, folder: Path, first: int, last: int, operations: int) -> str:
+    """Play the seeds on both logs, and return what was printed."""
+    name = classes.generation(version)
+    texts = dict(classes.sources(name))
+    for path in SOURCES.rglob("*.java"):
+        texts[path.relative_to(SOURCES).as_posix()] = classes.adapt(path.read_text(), name)
+    # Kafka's binding of SLF4J would be found beside ours.
+    libraries = (cache_folder() / version / "libs").glob("*.jar")
+    jars = [jar for jar in libraries if not jar.name.startswith("log4j-slf4j")]
+    classes.compile_sources(texts, jars, folder / "classes")
+    path = os.pathsep.join(map(str, (folder / "classes", *jars)))
+    command = [java(), *classes.options(java()), "-cp", path, MAIN]
+    with tempfile.TemporaryDirectory(dir=memory()) as logs:
+        command += [logs, str(first), str(last), str(operations)]
+        played = subprocess.run(command, capture_output=True, text=True, check=False)
+    return played.stdout + played.stderr
+
+
+def memory() -> str | None:
+    """Return a folder without a disk, where there is one: Kafka syncs its files."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+@pytest.mark.slow
+def test_the_simulated_log_answers_as_kafkas_does(tmp_path):
+    javac()
+    (tmp_path / "classes").mkdir()
+
+    printed = play(release(), tmp_path, first=1, last=12, operations=400)
+
+    outcomes = dict(re.findall(r"^(\w+ (?:throws )?\w+): (\d+)$", printed, re.MULTILINE))
+    assert printed.splitlines()[-1] == "4800 operations, 0 differences", printed
+    for operation, kinds in EXPECTED.items():
+        for kind in kinds:
+            assert {f"{operation} {kind}", f"{operation} throws {kind}"} & outcomes.keys(), kind
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch, "classes").mkdir()
+        bounds = [int(word) for word in sys.argv[2:]]
+        sys.stdout.write(play(sys.argv[1], Path(scratch), *bounds))
