@@ -1,10 +1,8 @@
 """Compiles the C libraries of this project; all else is in its pyproject.toml.
 
 packages/porcupine-py has this file by a link: it builds the searches, Kraftprobe the faked clock.
-KRAFTPROBE_CFLAGS adds flags to the searches, for the tests.
 """
 
-import os
 import sys
 import tomllib
 from pathlib import Path
@@ -38,7 +36,7 @@ class BuildLibrary(build_ext):
         if target.stem == CLOCK.stem:
             COMPILER["compile_library"](target, [CLOCK], CLOCK_FLAGS)
         else:
-            COMPILER["build"](target, os.environ.get("KRAFTPROBE_CFLAGS", "").split())
+            COMPILER["build"](target)
 
 
 class AnyPython(bdist_wheel):

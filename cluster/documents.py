@@ -33,7 +33,9 @@ def read_document(
         document = _parse(data.decode("utf-8"), path.suffix)
     except OSError as failure:
         raise error(f"{path}: {failure.strerror}") from failure
-    except (ValueError, RecursionError) as failure:
+    except RecursionError:
+        raise error(f"{path}: cannot be read as {what}: it is nested too deeply") from None
+    except ValueError as failure:
         if isinstance(failure, error):
             raise
         why = " ".join(str(failure).split())[:200] or type(failure).__name__

@@ -99,7 +99,12 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (KeyboardInterrupt, EOFError, OSError) as error:
+        except (EOFError, OSError) as error:
+            raise _Raised from error
+        except Exception:
+            raise
+        except BaseException as error:
+            # No command ends so; code of a package may, and `sys.exit(0)` would be a PASS.
             raise _Raised from error
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -35,6 +35,15 @@ class PackageError(UsageError):
     """A bug of an installed package that adds to Kraftprobe; one line names package and place."""
 
 
+class WrongAnswerError(TypeError):
+    """An object that a package may have added answered what its protocol does not have."""
+
+    def __init__(self, source: object, answer: object) -> None:
+        self.module = type(source).__module__
+        name = f"{self.module}.{type(source).__qualname__}"
+        super().__init__(f"{name} answered {ascii(answer)[:80]}, which is none of its answers")
+
+
 class InternalError(Exception):
     """A bug of Kraftprobe; one line says where its traceback is."""
 
@@ -142,7 +151,10 @@ def internal_error(
 
 
 def _foreign_place(error: BaseException) -> str | None:
-    """Name package, file and line of the innermost frame that an added package has in an error."""
+    """Name package, file and line of the innermost frame that an added package has in an error.
+
+    What answered wrongly has no frame any more.
+    """
     extensions = sys.modules.get("extensions")  # not imported: see `_EXPECTED`
     if extensions is None:
         return None
@@ -154,6 +166,8 @@ def _foreign_place(error: BaseException) -> str | None:
             if package is not None:
                 file = frame.f_code.co_filename
                 found = f"package {package}, {file} line {line}, in {frame.f_code.co_name}"
+        if isinstance(cause, WrongAnswerError) and (package := extensions.package_of(cause.module)):
+            found = f"package {package}"
         cause = cause.__cause__
     return found
 

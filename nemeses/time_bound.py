@@ -71,6 +71,7 @@ async def _end(task: asyncio.Future[Any]) -> None:
     finally:
         if not task.done():
             # Else the end of the loop would wait for it (`asyncio.run` cancels and waits for all).
+            # The function is documented (Extending asyncio); no public one has the same effect.
             asyncio.tasks._unregister_task(task)  # type: ignore[arg-type]
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         elif not task.cancelled():

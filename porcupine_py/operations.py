@@ -76,4 +76,6 @@ def seconds(time_ns: int, digits: int = 6) -> str:
         return "the run's beginning"
     if time_ns >= INFINITY_NS:
         return "the run's end"
-    return f"{time_ns} ns" if 0 < time_ns < 1000 else f"{time_ns / 1e9:.{digits}f} s"
+    if time_ns == 0:
+        return "0 s"
+    return f"{time_ns} ns" if time_ns < 1000 else f"{time_ns / 1e9:.{digits}f} s"

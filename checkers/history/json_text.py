@@ -22,6 +22,7 @@ DEPTH_MAX = 100
 _SHOWN_MAX = 80
 _BLANK = " \t\n\r"
 _NOT_WHOLE = "not whole JSON, or cut off"
+_TOO_DEEP = f"nested more than {DEPTH_MAX} deep"
 
 
 class JsonError(ValueError):
@@ -68,13 +69,15 @@ def _value(text: str, begin: int) -> tuple[Any, int]:
         value, end = _DECODER.raw_decode(text, begin)
     except JsonError:
         raise
-    except (json.JSONDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise JsonError(_TOO_DEEP) from None
+    except json.JSONDecodeError as error:
         raise JsonError(_NOT_WHOLE) from error
     except ValueError as error:  # all that is left: `int` takes no more digits
         raise JsonError(too_long()) from error
     opened = text.count("[", begin, end) + text.count("{", begin, end)
     if opened > DEPTH_MAX and _depth(value) > DEPTH_MAX:
-        raise JsonError(f"nested more than {DEPTH_MAX} deep")
+        raise JsonError(_TOO_DEEP)
     if text.find("\\u", begin, end) >= 0:
         _check_pairs(value)
     return value, end

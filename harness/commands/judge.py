@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from checkers import transactions
 from checkers.earned import Floor
 from checkers.history import HistoryError
 from checkers.history.edn import read_all
@@ -22,6 +23,8 @@ from harness.judge.run_targets import each_once, find_runs, for_each
 from harness.judge.stored_runs import judge_stored, judged_elsewhere, prefix_of, print_judged
 from harness.judge.verdict_output import print_judgement
 from harness.terminal.answers import Shown, answer
+from porcupine_py.models import MODELS
+from porcupine_py.names import nearest
 from results.judge.engine import Engine
 from results.judge.lone_files import judge_file
 from results.store.folders import is_batch
@@ -238,6 +241,9 @@ def _file_check(options: dict[str, Any]) -> CheckSpec:
     """Return the check for a model; some kinds of history have checks of their own."""
     model = str(options.get("model", _MODEL))
     rest = {name: value for name, value in options.items() if name != "model"}
+    known = (*MODELS, *_OWN_CHECKS, *(f"{_TRANSACTIONS}{name}" for name in transactions.MODELS))
+    if model not in known:
+        raise UsageError(f"--model: unknown model {model!r}; {nearest(model, known)}")
     if model in _OWN_CHECKS:
         return CheckSpec(model, rest)
     if model.startswith(_TRANSACTIONS):

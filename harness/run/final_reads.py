@@ -29,10 +29,12 @@ from cluster.client.admin_client import (
 from cluster.systems.cells import CellOf
 from cluster.values import valueclass
 from harness.run.observer import Observer
+from nemeses.time_bound import OutOfTimeError, in_time
 
 SENTINEL_PREFIX = "kraftprobe.sentinel."
 _PAUSE_S = 0.1
 _REQUEST_TIMEOUT_MS = 5_000.0
+_STATE_BOUND_S = 5.0
 
 
 NAMED = resource_name(CLUSTER_RESOURCE)
@@ -138,12 +140,14 @@ async def _read_node(
     before: dict[str, Any] | None = None
     reason = "was not asked"
     while asyncio.get_running_loop().time() < deadline_s:
-        if await backend.state(node) is NodeState.DEAD:
-            return "is not running"
         try:
+            if await in_time(backend.state(node), _STATE_BOUND_S) is NodeState.DEAD:
+                return "is not running"
             read = await client.final_read(endpoint, also=also, timeout_ms=_REQUEST_TIMEOUT_MS)
         except (CallFailed, FinalReadRefused) as error:
             before, reason = None, f"does not answer ({error})"
+        except OutOfTimeError:
+            before, reason = None, "its backend does not say whether it runs"
         else:
             _call_by_name(read["configs"], names, cells.cell)
             caught_up = sentinel in read["configs"].get(NAMED, {})

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from checkers.history import EventType
@@ -68,13 +67,11 @@ class Observer:
         ask: AskLeader | None,
         recorder: Recorder,
         tracker: LeaderTracker,
-        on_death: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._backend = backend
         self._ask_leader = ask
         self._recorder = recorder
         self._tracker = tracker
-        self._on_death = on_death
         self._known: Leadership | None = None
         self._deaths_journaled = 0
 
@@ -116,7 +113,6 @@ class Observer:
                 "output_tail": list(death.output_tail),
             }
             self._recorder.note("crash", value, EventType.INFO)
-            self._on_death(death.node)
         self._deaths_journaled = len(deaths)
 
     async def _ask_node(self, node: str) -> Leadership | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from random import Random
-from typing import Any
 
+from checkers.history import EventType
 from cluster.backends.base import Backend
 from cluster.client.admin_client import Client
 from cluster.node.ports import Clock
+from harness.errors import WrongAnswerError
 from harness.plan.plan import Plan
 from harness.run.generators import BackOff, EachWorker, Of, Rate
 from harness.run.generators.base import Worker
@@ -71,9 +72,12 @@ class ProcessClient:
             )
         )
 
-    def invoke(self, op: Op) -> Coroutine[Any, Any, Completion]:
-        """See `workloads.base.WorkloadClient`."""
-        return self._inner.invoke(op)
+    async def invoke(self, op: Op) -> Completion:
+        """See `workloads.base.WorkloadClient`. Raises WrongAnswerError."""
+        completion = await self._inner.invoke(op)
+        if not (isinstance(completion, Completion) and isinstance(completion.type, EventType)):
+            raise WrongAnswerError(self._inner, completion)
+        return completion
 
     async def close(self) -> None:
         """End its connections."""

@@ -17,9 +17,11 @@ from checkers.evidence.standings import DEAD, Standings
 from checkers.evidence.trace_fields import wrong_field
 from cluster.backends.base import Backend, BackendError, NodeState
 from cluster.systems.base import Layout, TraceReader
+from nemeses.time_bound import OutOfTimeError, in_time
 
 POLL_S = 0.02
 STATES_S = 0.2
+_STATE_BOUND_S = 5.0
 """Interval of asking for the processes' states: a trace does not show that its node was killed."""
 
 
@@ -76,8 +78,8 @@ class TraceTail(Followed):
     async def _ask_states(self) -> None:
         for node, standing in self.nodes.items():
             try:
-                state = await self._backend.state(node)
-            except BackendError:
+                state = await in_time(self._backend.state(node), _STATE_BOUND_S)
+            except (BackendError, OutOfTimeError):
                 continue
             if state is NodeState.DEAD and standing.state != DEAD:
                 self.note_end(node)

@@ -57,7 +57,9 @@ def read_json_object(path: Path) -> dict[str, Any]:
     data = read_bounded(path, _JSON_BYTES_MAX)
     try:
         value = parse_json(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise StoreError(f"{path}: it is nested too deeply") from None
+    except ValueError as error:
         raise StoreError(f"{path}: it is no JSON document") from error
     if not isinstance(value, dict):
         raise StoreError(f"{path}: it holds no JSON object")

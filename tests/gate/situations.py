@@ -875,7 +875,7 @@ SITUATIONS = (
         3,
         "they are of version 99",
     ),
-    Situation("deep JSON", tampered("good", deep), 3, "it is no JSON document"),
+    Situation("deep JSON", tampered("good", deep), 3, "it is nested too deeply"),
     Situation(
         "rather deep JSON",
         tampered("good", results(quite_deep, digest=True)),

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import re
 import shutil
@@ -386,7 +387,7 @@ def test_cleanup_names_faults_with_heals_that_did_not_work(tmp_path):
             detail = {} if verified else {"reason": "tc: no such device"}
             value = {"phase": phase, "targets": ["n2"], "verified": verified, "detail": detail}
             recorder.note(fault, value)
-    sentence = "loss of n2 from 0.000 s was not healed: tc: no such device"
+    sentence = "loss of n2 from 0 s was not healed: tc: no such device"
     judged = CheckResult(
         "earned",
         Status.UNKNOWN,
@@ -676,3 +677,17 @@ def test_the_address_of_spark_connect_is_refused_in_one_line():
     line = one_line_on_stderr(kraftprobe("check", HISTORY, "--spark-master", "sc://here:15002"))
     assert "Spark Connect is not supported" in line
     assert "spark://host:7077" in line
+
+
+@pytest.mark.parametrize("raised", [SystemExit(0), SystemExit(1), asyncio.CancelledError()])
+def test_what_ends_a_program_is_an_internal_error_in_a_command(monkeypatch, tmp_path, raised):
+    """As `sys.exit(0)` in a package's client would be: its exit code is no verdict."""
+
+    def leave():
+        raise raised
+
+    command = click.Command("run", callback=leave)
+    monkeypatch.setattr("harness.cli._Commands.get_command", lambda *_: command)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    result = CliRunner().invoke(main, ["run"])
+    assert type(raised).__name__ in one_line_on_stderr(result, exit_code=70)

@@ -156,6 +156,21 @@ def test_an_exception_in_a_package_names_it_and_the_place(monkeypatch, package, 
     assert "please report it with" not in line
 
 
+@pytest.mark.parametrize("answer", [None, Completion("ok")], ids=str)
+def test_an_answer_that_is_no_completion_names_the_package(monkeypatch, package, tmp_path, answer):
+    async def invoke(_self, _op):
+        return answer
+
+    monkeypatch.setattr(RegisterClient, "invoke", invoke)
+    monkeypatch.setattr(RegisterClient, "__module__", "their_client")
+    with pytest.raises(HarnessError) as caught:
+        play(plan(**THE_PLAN), FakeCluster())
+    error = internal_error(caught.value, tmp_path)
+    assert type(error) is PackageError
+    assert str(error).startswith("package theirs 1.2: ")
+    assert f"their_client.RegisterClient answered {answer!r}"[:60] in str(error)
+
+
 def test_an_exception_of_ours_is_still_reported_to_us(monkeypatch, tmp_path):
     async def invoke(_self, _op):
         raise ZeroDivisionError("oops")
@@ -185,3 +200,15 @@ def test_an_error_at_the_moment_of_a_cancellation_is_not_printed_as_lost():
 
     asyncio.run(main())
     assert lost == []
+
+
+def test_a_backend_that_does_not_say_whether_a_node_runs_costs_its_final_read_alone(monkeypatch):
+    true = FakeCluster.state
+
+    async def state(self, node):
+        return await (for_ever() if node == "n2" else true(self, node))
+
+    monkeypatch.setattr(FakeCluster, "state", state)
+    _, reads = play(plan(**THE_PLAN), FakeCluster())
+    assert sorted(reads.reads) == ["n1", "n3"]
+    assert reads.missing == {"n2": "its backend does not say whether it runs"}

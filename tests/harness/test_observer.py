@@ -55,11 +55,11 @@ def quorum():
 
 def watch(quorum, *steps):
     """Let an observer watch; each step is a function and how long to watch after it."""
-    journal, tracker, died = Journal(), LeaderTracker(NODES), []
+    journal, tracker = Journal(), LeaderTracker(NODES)
 
     async def run():
         recorder = Recorder(journal, asyncio.get_running_loop().time)
-        observer = Observer(quorum, describing(quorum), recorder, tracker, died.append)
+        observer = Observer(quorum, describing(quorum), recorder, tracker)
         watching = asyncio.ensure_future(observer.watch())
         for change, duration_s in steps:
             change()
@@ -68,7 +68,7 @@ def watch(quorum, *steps):
         watching.cancel()
 
     loop.run(run())
-    return journal, tracker, died
+    return journal, tracker
 
 
 def nothing():
@@ -76,7 +76,7 @@ def nothing():
 
 
 def test_the_first_leader_is_journaled_once_and_every_node_is_asked_in_turn(quorum):
-    journal, tracker, _ = watch(quorum, (nothing, 2 * TURN_S - POLL_INTERVAL_S / 2))
+    journal, tracker = watch(quorum, (nothing, 2 * TURN_S - POLL_INTERVAL_S / 2))
     assert journal.noted("leader") == [{"leader": "n1", "epoch": 1}]
     assert quorum.asked == [*NODES, *NODES]
     assert (tracker.guess, tracker.epoch) == ("n1", 1)
@@ -87,7 +87,7 @@ def test_news_of_a_single_node_are_heard_within_a_turn(quorum, knows):
     def elect():
         quorum.says[knows] = (3, 2)
 
-    journal, tracker, _ = watch(quorum, (nothing, 0.05), (elect, TURN_S + 0.01))
+    journal, tracker = watch(quorum, (nothing, 0.05), (elect, TURN_S + 0.01))
     assert journal.noted("leader") == [{"leader": "n1", "epoch": 1}, {"leader": "n3", "epoch": 2}]
     assert (tracker.guess, tracker.epoch) == ("n3", 2)
 
@@ -96,7 +96,7 @@ def test_an_answer_of_an_older_epoch_is_ignored(quorum):
     def depose():
         quorum.says.update(n2=(2, 5), n3=(2, 5))
 
-    journal, tracker, _ = watch(quorum, (nothing, TURN_S), (depose, 4 * TURN_S))
+    journal, tracker = watch(quorum, (nothing, TURN_S), (depose, 4 * TURN_S))
     assert journal.noted("leader") == [{"leader": "n1", "epoch": 1}, {"leader": "n2", "epoch": 5}]
     assert (tracker.guess, tracker.epoch) == ("n2", 5)
 
@@ -105,13 +105,13 @@ def test_a_node_that_does_not_answer_hides_the_news_of_the_others_for_its_time_o
     def partition():
         quorum.says.update(n1=None, n2=(2, 2), n3=(2, 2))
 
-    journal, _, _ = watch(quorum, (nothing, TURN_S), (partition, TURN_S + 0.5))
+    journal, _ = watch(quorum, (nothing, TURN_S), (partition, TURN_S + 0.5))
     assert journal.noted("leader")[-1] == {"leader": "n2", "epoch": 2}
 
 
 def test_what_is_no_node_of_the_run_does_not_lead_it(quorum):
     quorum.says = dict.fromkeys(NODES, (-1, 7))
-    journal, tracker, _ = watch(quorum, (nothing, 2 * TURN_S))
+    journal, tracker = watch(quorum, (nothing, 2 * TURN_S))
     assert journal.noted("leader") == []
     assert tracker.epoch == -1
 
@@ -122,8 +122,7 @@ def test_a_death_is_journaled_once_and_soon(quorum):
             SimpleNamespace(node="n2", incarnation=1, exit_code=3, output_tail=("gone",))
         )
 
-    journal, _, died = watch(quorum, (nothing, 1.0), (die, POLL_INTERVAL_S + 0.01), (nothing, 2.0))
-    assert died == ["n2"]
+    journal, _ = watch(quorum, (nothing, 1.0), (die, POLL_INTERVAL_S + 0.01), (nothing, 2.0))
     assert journal.noted("crash") == [
         {"node": "n2", "incarnation": 1, "exit_code": 3, "output_tail": ["gone"]}
     ]

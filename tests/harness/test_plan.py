@@ -39,6 +39,14 @@ def error(**changes):
         ({"security": "SSL"}, "security must be a table, not 'SSL'"),
         ({"security": {"protocol": "TLS"}}, "security.protocol: unknown protocol 'TLS'"),
         ({"wrokload": "register"}, "unknown key 'wrokload'; did you mean 'workload'?"),
+        (
+            {"schedule": [{"at_s": 1, "fault": "pause", "targts": "leader"}]},
+            "schedule 1: unknown key 'targts' (known: ",
+        ),
+        (
+            {"schedule": [{"at": 1, "fault": "pause"}]},
+            "schedule 1: unknown key 'at'; did you mean 'at_s'?",
+        ),
         ({"workload": "registr"}, "unknown workload 'registr'; did you mean 'register'?"),
         ({"workload_options": {"key": 3}}, "did you mean 'keys'?"),
         (

@@ -190,10 +190,10 @@ def test_the_brief_names_both_leaders_and_the_fault_that_was_on():
     brief = dict(brief_of(story, checks, ruled, [span]))
     assert brief["node"].startswith("n3 answered operation 1")
     assert brief["leader"] == (
-        "n3 (metadata epoch 1, from 0.0 s to 5.0 s) and n1 (metadata epoch 3, from 0.0 s to 9.0 s)"
+        "n3 (metadata epoch 1, from 0 s to 5.0 s) and n1 (metadata epoch 3, from 0 s to 9.0 s)"
         ", at the same time"
     )
-    assert brief["fault"] == "partition of n3 from 0.000 s on"
+    assert brief["fault"] == "partition of n3 from 0 s on"
     assert brief["also failed"] == "invariants"
     ruled = [Reign("n3", 1, 0, SECOND), Reign("n1", 3, SECOND + 1, 9 * SECOND)]
     in_turn = dict(brief_of(story, checks, ruled, []))["leader"]

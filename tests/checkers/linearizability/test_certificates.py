@@ -102,7 +102,10 @@ def test_the_example_of_the_readme_passes_and_stores_its_proof(tmp_path):
         (["--algorithm", "guess"], "unknown algorithm 'guess'"),
         (["--memory-limit", "0"], "memory_limit_mb must be above 0"),
         (["--model", "sessions", "--algorithm", "wgl"], "no option 'algorithm'"),
-        (["--model", "transactions-kv"], "unknown model 'kv'"),
+        (["--model", "set-fulll"], "did you mean 'set-full'?"),
+        (["--model", "totl-queue"], "did you mean 'total-queue'?"),
+        (["--model", "transactions-rw-registr"], "did you mean 'transactions-rw-register'?"),
+        (["--model", "kafka"], "known: accounts, bank, broker"),
     ],
 )
 def test_a_senseless_option_is_one_line(arguments, message):
