@@ -1,11 +1,14 @@
 package org.apache.kafka.raft;
 
+import org.apache.kafka.common.Uuid;
+
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.util.Map;
 import java.util.zip.CRC32C;
 
 /** What happened in one step, in order, as bytes; the layouts are those of frames.py. */
@@ -222,6 +225,18 @@ final class Effects {
             o.writeShort(api);
             o.writeShort(lowest);
             o.writeShort(highest);
+        });
+    }
+
+    void voters(long offset, Map<Integer, Uuid> directories) {
+        put(25, o -> {
+            o.writeLong(offset);
+            o.writeInt(directories.size());
+            for (Map.Entry<Integer, Uuid> voter : directories.entrySet()) {
+                o.writeInt(voter.getKey());
+                o.writeLong(voter.getValue().getMostSignificantBits());
+                o.writeLong(voter.getValue().getLeastSignificantBits());
+            }
         });
     }
 

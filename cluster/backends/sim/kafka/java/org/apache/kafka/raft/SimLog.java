@@ -6,6 +6,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.CorruptRecordException;
 import org.apache.kafka.common.errors.OffsetOutOfRangeException;
+import org.apache.kafka.common.record.internal.ControlRecordType;
+import org.apache.kafka.common.record.internal.ControlRecordUtils;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.MutableRecordBatch;
 import org.apache.kafka.common.record.internal.Record;
@@ -55,8 +57,8 @@ final class SimLog implements RaftLog {
     /** Where an offset lies; as Kafka's own, two of the same offset differ when the log has rolled in between. */
     private record Position(long segment, int position) implements OffsetMetadata { }
 
-    /** What of a log is on the disk. */
-    record Content(List<Batch> batches, TreeMap<Long, Integer> segments, TreeMap<Integer, Long> epochs,
+    /** What of a log is on the disk: of the batches the first `count`. */
+    record Content(List<Batch> batches, int count, TreeMap<Long, Integer> segments, TreeMap<Integer, Long> epochs,
                    TreeMap<OffsetAndEpoch, byte[]> snapshots, long end, long flushed) { }
 
     private final SimDisk disk;
@@ -67,6 +69,7 @@ final class SimLog implements RaftLog {
     private long retentionMs;
 
     private ArrayList<Batch> batches = new ArrayList<>();
+    private boolean isShared;
     private TreeMap<Long, Integer> segments = new TreeMap<>(Map.of(0L, 0));
     private TreeMap<Integer, Long> epochs = new TreeMap<>();
     private long start;
@@ -81,13 +84,25 @@ final class SimLog implements RaftLog {
 
     // --- What survives ---
 
+    /** An image is taken at each flush, so that it shares the list of batches with the log until one of them goes. */
     Content content() {
-        return new Content(new ArrayList<>(batches), new TreeMap<>(segments), new TreeMap<>(epochs), snapshots.all(),
+        isShared = true;
+        return new Content(batches, batches.size(), new TreeMap<>(segments), new TreeMap<>(epochs), snapshots.all(),
             end, flushed);
     }
 
+    /** The batches, to be changed otherwise than by an append. */
+    private List<Batch> ownBatches() {
+        if (isShared) {
+            batches = new ArrayList<>(batches);
+            isShared = false;
+        }
+        return batches;
+    }
+
     void restore(Content earlier) {
-        batches = new ArrayList<>(earlier.batches);
+        batches = new ArrayList<>(earlier.batches.subList(0, earlier.count));
+        isShared = false;
         segments = new TreeMap<>(earlier.segments);
         epochs = new TreeMap<>(earlier.epochs);
         snapshots.restore(earlier.snapshots);
@@ -118,14 +133,14 @@ final class SimLog implements RaftLog {
         int index = batches.size() - n;
         Batch batch = batches.get(index);
         switch (what) {
-            case 3 -> batches.remove(index);
+            case 3 -> ownBatches().remove(index);
             case 4 -> cutTo(index);
             case 5 -> {
-                byte[] next = batches.get(index + 1).bytes;
+                byte[] next = ownBatches().get(index + 1).bytes;
                 batches.set(index + 1, withValues(batches.get(index + 1), batch.bytes));
                 batches.set(index, withValues(batch, next));
             }
-            case 6 -> batches.set(index, batch.withBytes(Arrays.copyOf(batch.bytes, batch.bytes.length / 2)));
+            case 6 -> ownBatches().set(index, batch.withBytes(Arrays.copyOf(batch.bytes, batch.bytes.length / 2)));
             default -> throw new IllegalArgumentException("damage " + what);
         }
         layOut();
@@ -143,7 +158,7 @@ final class SimLog implements RaftLog {
     /** Puts the batches of each segment behind each other again. */
     private void layOut() {
         segments.replaceAll((base, size) -> 0);
-        batches.replaceAll(batch -> {
+        ownBatches().replaceAll(batch -> {
             int position = segments.get(batch.segment);
             segments.put(batch.segment, position + batch.bytes.length);
             return new Batch(batch.base, batch.last, batch.epoch, batch.bytes, batch.segment, position);
@@ -154,7 +169,7 @@ final class SimLog implements RaftLog {
     private void cutTo(int index) {
         if (index < batches.size()) {
             Batch first = batches.get(index);
-            batches.subList(index, batches.size()).clear();
+            ownBatches().subList(index, batches.size()).clear();
             segments.tailMap(first.segment, false).clear();
             segments.put(first.segment, first.position);
         }
@@ -272,9 +287,22 @@ final class SimLog implements RaftLog {
             segments.put(segment, position);
             end = stored.last + 1;
             disk.effects().append(stored.base, stored.last, stored.epoch, stored.bytes);
+            if (batch.isControlBatch()) {
+                batch.forEach(record -> reportVoters(disk.effects(), record, record.offset()));
+            }
         }
         disk.crashes().at(Crashes.APPENDED);
         return new LogAppendInfo(base, end - 1);
+    }
+
+    /** The effect of a control record which brings a voter set. */
+    static void reportVoters(Effects effects, Record record, long offset) {
+        if (ControlRecordType.parse(record.key()) == ControlRecordType.KRAFT_VOTERS) {
+            Map<Integer, Uuid> voters = new TreeMap<>();
+            ControlRecordUtils.deserializeVotersRecord(record).voters()
+                .forEach(voter -> voters.put(voter.voterId(), voter.voterDirectoryId()));
+            effects.voters(offset, voters);
+        }
     }
 
     /** The batches that an append takes: as follower those before the first of a higher epoch than the node's own. */
@@ -496,7 +524,7 @@ final class SimLog implements RaftLog {
     }
 
     private void truncateFully(long offset) {
-        batches.clear();
+        ownBatches().clear();
         segments.clear();
         segments.put(offset, 0);
         epochs.clear();
@@ -545,7 +573,7 @@ final class SimLog implements RaftLog {
         while (segments.size() > 1 && segments.higherKey(segments.firstKey()) <= start
                 && segments.higherKey(segments.firstKey()) <= highWatermark.offset()) {
             long gone = segments.pollFirstEntry().getKey();
-            batches.removeIf(batch -> batch.segment == gone);
+            ownBatches().removeIf(batch -> batch.segment == gone);
             deleted++;
         }
         deleted += snapshots.deleteBefore(id);

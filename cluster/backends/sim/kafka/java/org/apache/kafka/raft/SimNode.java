@@ -180,6 +180,7 @@ final class SimNode {
                 .setRawSnapshotWriter(disk.log.createNewSnapshotUnchecked(Snapshots.BOOTSTRAP_SNAPSHOT_ID).orElseThrow())
                 .setKraftVersion(KRaftVersion.KRAFT_VERSION_1)
                 .setVoterSet(Optional.of(VoterSet.fromMap(voters)))
+                .setMemoryPool(POOL)
                 .build(new Values())) {
             writer.freeze();
         }

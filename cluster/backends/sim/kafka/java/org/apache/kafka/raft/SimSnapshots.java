@@ -1,6 +1,7 @@
 package org.apache.kafka.raft;
 
 import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.record.internal.Records;
 import org.apache.kafka.common.record.internal.UnalignedMemoryRecords;
 import org.apache.kafka.common.record.internal.UnalignedRecords;
@@ -143,6 +144,11 @@ final class SimSnapshots {
             byte[] bytes = content.toByteArray();
             frozen.put(id, bytes);
             disk.effects().snapshot(id.offset(), id.epoch(), bytes);
+            for (RecordBatch batch : MemoryRecords.readableRecords(ByteBuffer.wrap(bytes)).batches()) {
+                if (batch.isControlBatch()) {
+                    batch.forEach(record -> SimLog.reportVoters(disk.effects(), record, id.offset() - 1));
+                }
+            }
             disk.crashes().at(Crashes.FROZEN);
         }
 
