@@ -51,7 +51,7 @@ class Limits:
     memory_bytes: int = 1 << 30
     """Of the search of one part, by its own count."""
 
-    def passed(self) -> bool:
+    def is_expired(self) -> bool:
         """Return whether the deadline has passed."""
         return time.monotonic() > self.deadline_s
 
@@ -118,7 +118,7 @@ class Part:
         """
         checked = _Checked(model, limits)
         kept = self._search(checked)
-        budget = Budget(math.inf, limits.memory_bytes, limits.passed)
+        budget = Budget(math.inf, limits.memory_bytes, limits.is_expired)
         if self.longest is not None:
             self.longest.begin()
         outcome = self._outcome(kept, checked, budget, explored_max)
@@ -130,7 +130,7 @@ class Part:
         elif outcome.status is Status.FAIL:
             self.legal = False
         elif explored_max is None or outcome.explored <= explored_max:
-            self.limit = "time" if limits.passed() else "memory"
+            self.limit = "time" if limits.is_expired() else "memory"
 
     def _outcome(
         self, kept: Sequence[Placed], checked: _Checked, budget: Budget, explored_max: int | None
@@ -189,7 +189,7 @@ class _Checked(models.Model):
         return self._rules.key(self._model.init())
 
     def step(self, state: models.State, operation: Placed) -> tuple[bool, models.State]:
-        if self._limits.passed():  # here as well: a step may take long
+        if self._limits.is_expired():  # here as well: a step may take long
             raise BudgetExceededError("time limit")
         output = PENDING if operation.f == _PENDING else operation.output
         if isinstance(state, StateKey):

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from porcupine_py.history import Event, EventKind, InputT, Operation, OutputT
 from porcupine_py.operations import HistoryError
-from porcupine_py.states import Rules, merged
+from porcupine_py.states import Rules, distinct
 
 StateT = TypeVar("StateT")
 History = Sequence[Operation[InputT, OutputT]]
@@ -110,7 +110,9 @@ class NondeterministicModel(Generic[StateT, InputT, OutputT]):
         def step(
             states: tuple[StateT, ...], given: InputT, output: OutputT
         ) -> tuple[bool, tuple[StateT, ...]]:
-            after = merged((new for old in states for new in self.step(old, given, output)), rules)
+            after = distinct(
+                (new for old in states for new in self.step(old, given, output)), rules
+            )
             return bool(after), after
 
         def equal(left: tuple[StateT, ...], right: tuple[StateT, ...]) -> bool:
@@ -119,7 +121,7 @@ class NondeterministicModel(Generic[StateT, InputT, OutputT]):
             return len(left) == len(right) and all(rules.key(state) in known for state in right)
 
         return Model(
-            init=lambda: merged(self.init(), rules),
+            init=lambda: distinct(self.init(), rules),
             step=step,
             equal=equal,
             hash=lambda states: hash(frozenset(rules.hash_of(state) for state in states)),

@@ -131,6 +131,6 @@ def _hashable(state: Any) -> bool:
     return True
 
 
-def merged(states: Iterable[StateT], rules: Rules[StateT]) -> tuple[StateT, ...]:
+def distinct(states: Iterable[StateT], rules: Rules[StateT]) -> tuple[StateT, ...]:
     """Return the states without repetitions, in their order."""
     return tuple({rules.key(state): state for state in states}.values())

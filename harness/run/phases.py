@@ -111,8 +111,8 @@ async def conduct(run: Run) -> FinalReads:
     try:
         await world.up()
         healed = False
-        async with _standing(run.backend), _followed(cast.script):
-            reads = await _watched(world, _perform(run, cast))
+        async with _standing(run.backend), _following(cast.script):
+            reads = await _with_observer(world, _perform(run, cast))
         world.observer.journal_deaths()
         healed = True
         return reads
@@ -276,7 +276,7 @@ def _script(run: Run, world: World) -> _Script:
 
 
 @contextlib.asynccontextmanager
-async def _followed(script: _Script | None) -> AsyncIterator[None]:
+async def _following(script: _Script | None) -> AsyncIterator[None]:
     """Update the standings while the block runs; closes the player at its end."""
     if script is None:
         yield
@@ -312,7 +312,7 @@ def role_of(plan: Plan, worker: int) -> Role:
     return Role.READER if worker < len(plan.nodes_at(plan.kind.reads_at)) else Role.WRITER
 
 
-async def _watched(world: World, work: Coroutine[Any, Any, FinalReads]) -> FinalReads:
+async def _with_observer(world: World, work: Coroutine[Any, Any, FinalReads]) -> FinalReads:
     """Do the work while the observer watches; a failure of either cancels the other at once.
 
     If both fail, the first failure is the cause, and the message names both. Raises what the work

@@ -59,7 +59,7 @@ class SimResult:
         return self.violations[0].property if self.violations else None
 
 
-def generalised(text: str) -> str:
+def generalise(text: str) -> str:
     """Remove names and numbers, which differ from run to run, from a message."""
     flat = _PLACE.sub("_", text)
     return " ".join(_NUMBERS.sub("#", flat).split())[:160]
@@ -81,7 +81,7 @@ class Group:
     explanation: str = ""
 
 
-def grouped(failures: Sequence[tuple[int, Violation]]) -> list[Group]:
+def group(failures: Sequence[tuple[int, Violation]]) -> list[Group]:
     """Group failures, the largest group first."""
     groups: dict[tuple[str, tuple[str, ...]], Group] = {}
     for seed, violation in failures:

@@ -33,7 +33,7 @@ from harness.run.recorder import Journal, Recorder
 from harness.run.strands.player import Player
 from harness.run.strands.step_record import Act
 from harness.run.world_standings import Watch
-from harness.sim.findings import Violation, generalised
+from harness.sim.findings import Violation, generalise
 from harness.sim.image_sight import ImageWatch
 from harness.sim.violations import Violations
 from harness.sim.world_sight import watch
@@ -254,7 +254,7 @@ class _DrawnWorld:
         error, _ = await asyncio.gather(starting, ending, return_exceptions=True)
         if isinstance(error, BackendError):
             if not self.over.is_set():
-                self.note_violation("node-died", str(error), generalised(str(error)))
+                self.note_violation("node-died", str(error), generalise(str(error)))
             self.over.set()
         elif isinstance(error, Exception):
             raise error
@@ -279,7 +279,7 @@ class _DrawnWorld:
             return
         assert self.player is not None, "see attach"
         self.player.excuses.judge(
-            death, lambda: self._restart(death.node), lambda: self.violations.died(death)
+            death, lambda: self._restart(death.node), lambda: self.violations.add_death(death)
         )
 
     def _restart(self, node: str) -> None:

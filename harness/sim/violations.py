@@ -10,7 +10,7 @@ from checkers.history import EventType
 from cluster.backends.base import Death
 from cluster.backends.sim.scheduler import Scheduler
 from harness.run.recorder import Recorder
-from harness.sim.findings import Violation, generalised
+from harness.sim.findings import Violation, generalise
 
 _CHECK_EVERY_MS = 20.0
 
@@ -37,7 +37,7 @@ class Violations:
         """Keep a violation, with the time now; without causes they are its generalised message."""
         if self.wanted is not None and violation.property not in self.wanted:
             return
-        causes = violation.causes or (violation.property, generalised(violation.explanation))
+        causes = violation.causes or (violation.property, generalise(violation.explanation))
         violation = replace(violation, at_ms=self._scheduler.now_ms, causes=causes)
         self.found.append(violation)
         if not self.first.is_set():
@@ -49,14 +49,14 @@ class Violations:
         nodes = self._standings.nodes
         standing = ", ".join(f"{name} {at.state} in epoch {at.epoch}" for name, at in nodes.items())
         states = " and ".join(sorted({at.state for at in nodes.values()}))
-        causes = ("liveness", generalised(what), f"the nodes were {states}")
+        causes = ("liveness", generalise(what), f"the nodes were {states}")
         self.add(Violation("liveness", f"{what} ({standing})", causes))
 
-    def died(self, death: Death) -> None:
+    def add_death(self, death: Death) -> None:
         """Add that a node died without a fault that explains it."""
         reason = " ".join(death.output_tail)
         explanation = f"{death.node} died by itself: {reason}"
-        self.add(Violation("node-died", explanation, ("node-died", generalised(reason))))
+        self.add(Violation("node-died", explanation, ("node-died", generalise(reason))))
 
     def bound_events(self, events_max: int) -> None:
         """Check from now on that the world has no more callbacks than this: a livelock."""

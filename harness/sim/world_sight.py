@@ -39,12 +39,12 @@ def watch(world: SimWorld, on_violation: Callable[[Violation], None] | None = No
     def observe(process: Process, event: str, fields: TraceFields) -> None:
         take(process.name, event, fields)
 
-    def ended(process: Process) -> None:
+    def on_end(process: Process) -> None:
         if process.node is not None:
             watcher.note_end(process.name, process.node.raft.log.durable_end_offset)
 
     world.observers.append(observe)
-    world.on_end.append(ended)
+    world.on_end.append(on_end)
     return watcher
 
 

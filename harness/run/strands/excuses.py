@@ -57,7 +57,7 @@ class Excuses:
         self._all.append(excuse)
         return excuse
 
-    def acted(self, excuse: Excuse | None, injection: Injection) -> None:
+    def set_targets(self, excuse: Excuse | None, injection: Injection) -> None:
         """Set the nodes that the fault hit, and judge the deaths that waited for them."""
         if excuse is None:
             return
@@ -67,7 +67,7 @@ class Excuses:
         for row in waiting:
             self.judge(*row)
 
-    def healed(self, injection: Injection) -> None:
+    def end(self, injection: Injection) -> None:
         """End the excuse of a healed injection."""
         excuse = self._by_injection.pop(injection.key, None)
         if excuse is not None:

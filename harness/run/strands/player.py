@@ -27,7 +27,7 @@ from harness.run.recorder import Recorder
 from harness.run.strands.conditions import Outcomes
 from harness.run.strands.excuses import Excuse, Excuses
 from harness.run.strands.progress import Expectation, Play, Timers
-from harness.run.strands.step_record import Act, begun
+from harness.run.strands.step_record import Act, begin_act
 from harness.run.strands.targets import choose, links_of, parameters_of
 from nemeses import drive
 from nemeses.at_once import begin
@@ -55,7 +55,7 @@ class Player:
         view: Callable[[Random], View],
         recorder: Recorder,
         ask: Ask,
-        broken: Broken,
+        report_broken: Broken,
         *,
         acted_within_ms: float = 0.0,
     ) -> None:
@@ -68,7 +68,7 @@ class Player:
         self.begun_ms = 0.0
         """Time at which the fault phase began."""
         self.stopped = False
-        self.broken = broken
+        self.report_broken = report_broken
         self.excuses = Excuses(view(Random(0)).backend)
         self._view = view
         self._recorder = recorder
@@ -213,12 +213,12 @@ class Player:
         view = self._view(play.stream(step))
         injection = await drive.inject(view, step.kind, parameters, acted)
         acted()
-        self.excuses.acted(excuse, injection)
+        self.excuses.set_targets(excuse, injection)
         # A step may heal what still measures whether it acted: then its heal is journaled already.
         is_over = injection.applied and all(a.key is not injection.key for a in view.active)
         self._note(injection, "inject", moment, **({OVER: True} if is_over else {}))
         for seen in injection.detail.get("violations", ()):
-            self.broken(seen["kind"], seen["explanation"], seen["kind"])
+            self.report_broken(seen["kind"], seen["explanation"], seen["kind"])
         if not injection.applied:
             return
         self.acts.append(moment.hit(injection.targets, step.options))
@@ -278,7 +278,7 @@ class Player:
         finally:
             self._healing.discard(injection.key)
         if healed.verified:
-            self.excuses.healed(injection)
+            self.excuses.end(injection)
         self._note(healed, "heal", moment)
         if not by_step:
             at_ms = self.timers.now_ms
@@ -302,7 +302,7 @@ class Player:
 
     def _begin_act(self, play: Play, step: Step) -> Act:
         place = (play.number, play.position)
-        return begun(self.timers.now_ms, place, step.kind, self.standings)
+        return begin_act(self.timers.now_ms, place, step.kind, self.standings)
 
     def _note(self, injection: Injection, phase: str, moment: Act, **more: bool) -> None:
         entry = step_name(moment.strand, moment.step)

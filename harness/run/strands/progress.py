@@ -65,7 +65,7 @@ class Stage(Protocol):
     def wait(self, play: Play, condition: Condition | None) -> None:
         """Call `play.look` whenever the condition may hold; None: no longer."""
 
-    def broken(self, name: str, explanation: str, place: str) -> None:
+    def report_broken(self, name: str, explanation: str, place: str) -> None:
         """Report that an expectation of the script does not hold."""
 
 
@@ -182,7 +182,7 @@ class Expectation:
     def _fail(self, how: str) -> None:
         if not self._stage.stopped:
             explanation = f"{self._place}: {self._step.options['that']} {how}"
-            self._stage.broken(self._name, explanation, self._place)
+            self._stage.report_broken(self._name, explanation, self._place)
         self._end()
 
     def _end(self) -> None:

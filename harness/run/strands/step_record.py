@@ -38,7 +38,7 @@ class Act:
         return replace(self, targets=targets, roles=own, detail=detail)
 
 
-def begun(at_ms: float, place: tuple[int, int], kind: str, standings: Standings) -> Act:
+def begin_act(at_ms: float, place: tuple[int, int], kind: str, standings: Standings) -> Act:
     """Record the roles and the phase just before a step acts."""
     nodes = tuple(standings.nodes)
     roles = tuple(standings.role(node) for node in nodes)

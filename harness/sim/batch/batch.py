@@ -169,7 +169,7 @@ class Batch:
                 ]
             if self.plan.steered:
                 rows = (self.rows[seed] for seed in seeds if seed in self.rows)
-                covered = coverage.merged((covered, *(json.loads(row["coverage"]) for row in rows)))
+                covered = coverage.merge((covered, *(json.loads(row["coverage"]) for row in rows)))
 
     def add(self, rows: Sequence[Row]) -> list[Row]:
         """Add the rows of finished seeds; returns those that are new."""
@@ -177,7 +177,7 @@ class Batch:
         self.rows |= fresh
         return list(fresh.values())
 
-    def stored(self) -> list[Row]:
+    def new_rows(self) -> list[Row]:
         """Read the rows that workers have stored since the last call, and of unfinished chunks."""
         found: list[Row] = []
         for path in (self.folder / "running").glob("*.jsonl"):
@@ -245,7 +245,7 @@ def run_on_spark(batch: Batch, spark: Any, on_row: Callable[[Row], None]) -> Non
             on_row(row)
 
     for wave in batch.waves():
-        found = _collect(spark, wave, lambda: report(batch.stored()))
+        found = _collect(spark, wave, lambda: report(batch.new_rows()))
         others = {digest for digest in found if isinstance(digest, str)}
         for rows in found:
             if not isinstance(rows, str):

@@ -18,7 +18,7 @@ from cluster.values import valueclass
 from extensions.plain_files import open_plain, read_lines
 from harness.errors import BatchError
 from harness.plan.plan import Plan, in_simulation
-from harness.sim.findings import SimResult, Violation, generalised
+from harness.sim.findings import SimResult, Violation, generalise
 from harness.sim.runner import run_plan
 from harness.sim.swarm import coverage
 from harness.sim.swarm.draw import draw
@@ -97,7 +97,7 @@ def run_seed(plan: Plan) -> Row:
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         place = " <- ".join(f"{Path(f.filename).name} {f.name}" for f in reversed(frames))
         message = f"{type(error).__name__}: {error}"
-        broken = Violation("harness-error", f"{message} ({place})", (generalised(message), place))
+        broken = Violation("harness-error", f"{message} ({place})", (generalise(message), place))
         result = SimResult(plan.seed, Status.FAIL, (broken,), {}, {})
     return row_of(plan, result)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from checkers.runs import exercised
 from checkers.verdict import Status, worst
 from harness.sim.batch.chunks import VERSION, BatchPlan, Row
-from harness.sim.findings import Violation, grouped
+from harness.sim.findings import Violation, group
 from harness.sim.swarm import coverage
 
 
@@ -22,7 +22,7 @@ def summarise(plan: BatchPlan, code: str, by_seed: Mapping[int, Row]) -> Row:
         for row in rows
         if row["verdict"] == Status.FAIL.value
     ]
-    covered = coverage.merged(json.loads(row["coverage"]) for row in rows)
+    covered = coverage.merge(json.loads(row["coverage"]) for row in rows)
     tried = exercised.total(filter(None, (json.loads(row["exercise"]) for row in rows)))
     short = [anomaly["explanation"] for anomaly in exercised.shortfalls(tried)]
     quiet = [row["seed"] for row in rows if row["verdict"] == Status.UNDER_EXERCISED.value]
@@ -38,7 +38,7 @@ def summarise(plan: BatchPlan, code: str, by_seed: Mapping[int, Row]) -> Row:
             status.value: sum(row["verdict"] == status.value for row in rows) for status in Status
         },
         "first_failure": failures[0][0] if failures else None,
-        "groups": [asdict(group) for group in grouped(failures)],
+        "groups": [asdict(each) for each in group(failures)],
         "simulated_s": round(sum(figure.get("simulated_s", 0.0) for figure in figures), 1),
         "cpu_s": round(sum(figure.get("cpu_s", 0.0) for figure in figures), 1),
         "operations": sum(figure.get("operations", 0) for figure in figures),
@@ -80,11 +80,11 @@ def lines_of(summary: Row) -> list[str]:
             f"seeds ({_seeds(summary['quiet'])})"
         )
     lines += [f"tried too little by all seeds together: {short}" for short in summary["too_little"]]
-    for group in summary["groups"]:
-        count, listed = len(group["seeds"]), _seeds(group["seeds"])
-        lines.append(f"{group['property']}: {count} seeds ({listed})")
-        lines += [f"    {depth * '  '}{cause}" for depth, cause in enumerate(group["causes"][1:])]
-        lines.append(f"    e.g. {group['explanation']}")
+    for found in summary["groups"]:
+        count, listed = len(found["seeds"]), _seeds(found["seeds"])
+        lines.append(f"{found['property']}: {count} seeds ({listed})")
+        lines += [f"    {depth * '  '}{cause}" for depth, cause in enumerate(found["causes"][1:])]
+        lines.append(f"    e.g. {found['explanation']}")
     lines.append("coverage (fault: role/phase times):")
     lines += [f"    {line}" for line in coverage.table(summary["coverage"])]
     if summary["cells_empty"]:

@@ -131,11 +131,11 @@ def neighbours(red: RedRun) -> Iterator[Plan]:
         jitter_ms = 0.0 if in_round < _ROUND // 2 and rounds == 0 else _JITTER_MS * (rounds + 1)
         by_role = in_round % 3 != 2
         strands = tuple(_strand(act, random, jitter_ms, by_role=by_role) for act in red.acted)
-        yield simulated(red.plan, red.plan.seed + number, strands)
+        yield convert_to_sim(red.plan, red.plan.seed + number, strands)
         number += 1
 
 
-def simulated(plan: Plan, seed: int, strands: tuple[Strand, ...]) -> Plan:
+def convert_to_sim(plan: Plan, seed: int, strands: tuple[Strand, ...]) -> Plan:
     """Convert a plan to the simulated world, with these faults."""
     plain = Plan()
     return replace(

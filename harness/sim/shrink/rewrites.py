@@ -25,7 +25,7 @@ def rounder(value: float) -> Iterator[float]:
             yield simpler
 
 
-def begun(played: Played) -> Iterator[ScriptedOp]:
+def operations_in_faults(played: Played) -> Iterator[ScriptedOp]:
     """Yield the stream's operations that began in the fault phase, with the node of each."""
     streamed = played.plan.concurrency
     total = streamed + STRAND_WORKERS
@@ -58,11 +58,11 @@ def in_order(plan: Plan) -> Plan:
 def moved_earlier(plan: Plan, from_ms: float, by_ms: float) -> Plan:
     """Move everything from a moment on to an earlier time, including the end."""
 
-    def moved(at_ms: float) -> float:
+    def move(at_ms: float) -> float:
         return round(at_ms - by_ms, 3) if at_ms >= from_ms else at_ms
 
-    strands = tuple(replace(strand, at_ms=moved(strand.at_ms)) for strand in plan.strands)
-    operations = tuple(replace(op, at_ms=moved(op.at_ms)) for op in plan.operations)
+    strands = tuple(replace(strand, at_ms=move(strand.at_ms)) for strand in plan.strands)
+    operations = tuple(replace(op, at_ms=move(op.at_ms)) for op in plan.operations)
     duration_s = max(1.0, plan.duration_ms - by_ms) / 1000.0
     return replace(plan, strands=strands, operations=operations, duration_s=duration_s)
 
@@ -130,7 +130,7 @@ def name_casts(plan: Plan, played: Played) -> Plan:
     strands = []
     for number, strand in enumerate(plan.strands):
         names: dict[str, str] = dict(played.casts.get(number, {}))
-        steps = [named(step, names) for step in strand.steps]
+        steps = [resolve_casts(step, names) for step in strand.steps]
         kept: list[Step] = []
         owed_ms = 0.0
         for step in steps:
@@ -149,7 +149,7 @@ def name_casts(plan: Plan, played: Played) -> Plan:
     return replace(plan, strands=tuple(strands))
 
 
-def named(step: Step, names: dict[str, str]) -> Step:
+def resolve_casts(step: Step, names: dict[str, str]) -> Step:
     """Replace a step's cast names by their nodes."""
 
     def word(text: Any) -> Any:

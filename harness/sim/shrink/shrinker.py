@@ -41,11 +41,11 @@ from harness.sim.play import MemoryJournal, Played, play
 from harness.sim.runner import run
 from harness.sim.shrink.rewrites import (
     act_time,
-    begun,
     halves,
     in_order,
     moved_earlier,
     name_casts,
+    operations_in_faults,
     retarget,
     rounder,
     with_a_node_less,
@@ -312,7 +312,7 @@ class Shrinker:
         if self.fails(candidate):
             return candidate
         played = self._last_played(plan)
-        operations = tuple(begun(played))
+        operations = tuple(operations_in_faults(played))
         plan = self._keep(replace(plan, rate_per_s=0.0, operations=operations), plan)
         if plan.rate_per_s > 0:
             return plan

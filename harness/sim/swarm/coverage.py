@@ -38,7 +38,7 @@ def cell(kind: str, role: str, phase: str) -> str:
     return f"{_NAMES.get(kind, kind)}/{role}/{phase}"
 
 
-def merged(coverages: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def merge(coverages: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Sum coverages; cells in order of their names."""
     total: Counter[str] = Counter()
     for coverage in coverages:

@@ -22,7 +22,7 @@ from cluster.values import valueclass
 from harness.plan.plan import Bounds, Plan, expectations_of
 from harness.plan.strands import Condition, Step, Strand
 from harness.sim.swarm.brokers import with_brokers
-from harness.sim.swarm.fragments import FRAGMENTS, Draw, kept, strand
+from harness.sim.swarm.fragments import FRAGMENTS, Draw, kill_parameters, strand
 from harness.sim.swarm.voters import with_snapshots, with_voters
 from nemeses.links.hold import MESSAGE_TYPES
 
@@ -259,7 +259,7 @@ def _plain(random: Random, kind: str, unit_ms: float, role: str) -> Step:
 def _options(random: Random, kind: str, unit_ms: float) -> dict[str, Any]:
     """Draw the parameters of a fault of nodes or links, beside its targets."""
     drawn: dict[str, Callable[[], dict[str, Any]]] = {
-        "kill": lambda: kept(random.choice(("any", "nothing", "everything"))),
+        "kill": lambda: kill_parameters(random.choice(("any", "nothing", "everything"))),
         "loss": lambda: {"percent": random.choice((10, 40))},
         "duplicate": lambda: {"percent": random.choice((20, 80))},
         "delay": lambda: _delay(round(random.choice((0.1, 0.5)) * unit_ms, 1)),

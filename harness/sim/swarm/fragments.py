@@ -39,10 +39,10 @@ class Draw:
 
     def keep(self) -> dict[str, Any]:
         """Draw what a kill keeps, as its parameters."""
-        return kept(self.random.choice(("any", "nothing", "nothing", "everything")))
+        return kill_parameters(self.random.choice(("any", "nothing", "nothing", "everything")))
 
 
-def kept(keep: str) -> dict[str, Any]:
+def kill_parameters(keep: str) -> dict[str, Any]:
     """Return the parameters of a kill; `any` is the world's default of a power loss."""
     return {} if keep == "any" else {"keep": keep}
 
@@ -172,7 +172,7 @@ def contested_epoch(draw: Draw) -> list[Step]:
     end_of = draw.random.choice(("voter", "winner", "resigned"))
     if end_of == "voter":
         return [*start, _voter_forgets(draw), *end]
-    keep = kept("nothing") if draw.chance(0.7) else draw.keep()
+    keep = kill_parameters("nothing") if draw.chance(0.7) else draw.keep()
     if end_of == "winner":
         won = Condition(event="state", where={"state": "Leader"})
         down_ms = round(draw.random.uniform(0.0, 0.1) * draw.unit_ms, 1)

@@ -14,7 +14,7 @@ from random import Random
 
 from harness.plan.plan import Plan
 from harness.plan.strands import Condition, Step, Strand
-from harness.sim.swarm.fragments import kept
+from harness.sim.swarm.fragments import kill_parameters
 
 _SNAPSHOT_SETTINGS = "metadata.log.max.record.bytes.between.snapshots"
 
@@ -80,7 +80,7 @@ def with_snapshots(plan: Plan, unit_ms: float) -> Plan:
                     for_ms=down_ms,
                     until=moment,
                     within_ms=unit_ms,
-                    options=kept(keep),
+                    options=kill_parameters(keep),
                 )
             )
         strands.append(Strand(round(at_ms, 1), tuple(steps)))
@@ -130,7 +130,7 @@ def _half(random: Random, unit_ms: float, nodes: int) -> list[Step]:
                 targets="@A",
                 after_ms=round(unit_ms * random.uniform(0.1, 1.0), 1),
                 for_ms=round(unit_ms * random.uniform(0.5, 2.0), 1),
-                options=kept(random.choice(("any", "nothing"))),
+                options=kill_parameters(random.choice(("any", "nothing"))),
             )
         )
     return steps

@@ -4,7 +4,7 @@ import pytest
 
 from harness.plan.plan import Bounds
 from harness.plan.strands import Step, Strand
-from harness.sim.findings import generalised
+from harness.sim.findings import generalise
 from harness.sim.runner import run_plan
 from tests.harness.sim.plans import sim_plan
 
@@ -18,7 +18,7 @@ from tests.harness.sim.plans import sim_plan
     ],
 )
 def test_a_message_is_generalised_and_stays_readable(text, wanted):
-    assert generalised(text) == wanted
+    assert generalise(text) == wanted
 
 
 def test_a_quorum_that_did_not_come_back_is_grouped_by_what_was_not_done():
