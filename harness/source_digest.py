@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -15,12 +16,23 @@ _SOURCES = {".py", ".c", ".h"}
 
 
 def source_digest() -> str:
-    """Return a digest of all sources of Kraftprobe, the first 16 hexadecimal digits."""
+    """Return a digest of all sources of Kraftprobe, the first 16 hexadecimal digits.
+
+    A process reads them once: what was changed since is not what it runs.
+    """
+    return _digest(tuple((package, _folder(package)) for package in PACKAGES))
+
+
+def _folder(package: str) -> Path:
+    file = import_module(package).__file__
+    assert file is not None, f"{package} is a package with a file"
+    return Path(file).parent
+
+
+@cache
+def _digest(folders: tuple[tuple[str, Path], ...]) -> str:
     digest = hashlib.sha256()
-    for package in PACKAGES:
-        file = import_module(package).__file__
-        assert file is not None, f"{package} is a package with a file"
-        root = Path(file).parent
+    for package, root in folders:
         for path in sorted(root.rglob("*")):
             if path.suffix not in _SOURCES or "__pycache__" in path.parts or not path.is_file():
                 continue

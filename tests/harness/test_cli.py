@@ -546,6 +546,7 @@ def runs(two_runs, tmp_path):
     return shutil.copytree(two_runs, tmp_path / "synthetic")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_campaign", [True, False])
 def test_check_takes_many_runs_and_ends_with_the_code_of_the_worst(runs, as_campaign):
     result = kraftprobe("check", *([runs] if as_campaign else [runs / "a", runs / "b"]))
@@ -559,6 +560,7 @@ def test_check_takes_many_runs_and_ends_with_the_code_of_the_worst(runs, as_camp
     assert len(lines) == 2 * (len(DEFAULT_CHECKS) + 2 + 1)
 
 
+@pytest.mark.slow
 def test_check_prints_for_scripts_what_run_prints(runs, tmp_path):
     path = write_history(tmp_path / "h.jsonl", read="a")
     lines = kraftprobe("check", runs, path, "--json").stdout.splitlines()

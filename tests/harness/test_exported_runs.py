@@ -52,7 +52,7 @@ def s3(server, monkeypatch):
     client.delete_bucket(Bucket="bucket")
 
 
-@pytest.fixture(params=["file", "s3"])
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.slow)])
 def uri(request, tmp_path):
     return f"file://{tmp_path}/a%20b" if request.param == "file" else request.getfixturevalue("s3")
 

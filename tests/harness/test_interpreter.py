@@ -176,6 +176,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_the_journal_of_a_killed_interpreter_is_whole_but_for_its_last_line(tmp_path):
     path = tmp_path / "history.jsonl"
     script = _KILLED.format(root=str(Path(__file__).parents[2]))

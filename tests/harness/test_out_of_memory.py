@@ -33,12 +33,17 @@ main()
 @pytest.mark.parametrize(
     ("place", "raised"),
     [
-        ("run_to_verdict.run_cluster", "raise MemoryError"),
-        ("run_to_verdict.judge_and_report", "raise MemoryError"),
         ("run_to_verdict.perform", "raise MemoryError"),
-        ("run_to_verdict.perform", "raise HarnessError('x') from MemoryError()"),
-        ("run_to_verdict.perform", "raise ExceptionGroup('x', [MemoryError()])"),
-        ("run_to_verdict.own_arguments", "raise ZeroDivisionError"),
+        *(
+            pytest.param(place, raised, marks=pytest.mark.slow)
+            for place, raised in (
+                ("run_to_verdict.run_cluster", "raise MemoryError"),
+                ("run_to_verdict.judge_and_report", "raise MemoryError"),
+                ("run_to_verdict.perform", "raise HarnessError('x') from MemoryError()"),
+                ("run_to_verdict.perform", "raise ExceptionGroup('x', [MemoryError()])"),
+                ("run_to_verdict.own_arguments", "raise ZeroDivisionError"),
+            )
+        ),
     ],
 )
 def test_it_ends_in_one_line_and_exit_code_70(tmp_path, place, raised):

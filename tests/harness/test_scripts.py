@@ -159,6 +159,7 @@ def judged(tmp_path_factory):
     return root / "synthetic"
 
 
+@pytest.mark.slow
 def test_reports_and_their_index(judged):
     found = document("report", judged)
     assert [each.keys() for each in found] == [KEYS["report"]] * 2

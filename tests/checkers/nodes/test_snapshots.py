@@ -22,6 +22,7 @@ def decoded(found):
     return [(type(one).__name__, record_to_json(one)) for one in found]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(drawn=st.lists(records() | st.builds(ClearElrRecord), max_size=60))
 def test_the_sum_is_what_the_node_makes_of_the_same_records(drawn):

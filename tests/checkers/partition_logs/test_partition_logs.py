@@ -431,6 +431,7 @@ def drawn(rnd):
     return options, history(rnd, **options, batches=batches, size=size)
 
 
+@pytest.mark.slow
 def test_right_logs_pass_and_spoilt_ones_are_found_as_by_brute_force():
     every, verdicts = Counter(), Counter()
     for seed in range(1_200):

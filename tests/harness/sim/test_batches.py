@@ -27,6 +27,7 @@ from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
 from harness.sim.batch.chunks import BatchPlan, plan_of, read_unfinished, run_chunk, store_rows
 from harness.sim.batch.gate import gate_batch
 from harness.sim.runner import run_plan
+from harness.source_digest import _digest as source_digests
 from harness.source_digest import source_digest
 from harness.terminal import progress_bar
 from results.judge.session import Spark, SparkError
@@ -223,6 +224,7 @@ def test_every_source_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "__file__", str(package / "__init__.py"))
     assert source_digest() == before, "where it lies does not matter"
     (package / "sim" / "swarm" / "draw.py").write_text("")
+    source_digests.cache_clear()
     assert source_digest() != before
 
 
@@ -232,8 +234,10 @@ def test_sources_in_c_count_and_what_is_built_from_them_does_not(tmp_path, monke
     shutil.copytree(Path(porcupine_py.__file__).parent, package)
     monkeypatch.setattr(porcupine_py, "__file__", str(package / "__init__.py"))
     (package / "kernels" / "searches.so").write_bytes(b"")
+    source_digests.cache_clear()
     assert source_digest() == before
     (package / "kernels" / "wgl.c").write_text("")
+    source_digests.cache_clear()
     assert source_digest() != before
 
 

@@ -172,6 +172,7 @@ def test_a_crash_in_the_middle_of_a_move_loses_nothing_and_the_move_goes_on(keep
     assert moves.node(1).replicas.logs.has_offline is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_target", [True, False])
 def test_a_crash_at_any_change_of_a_disk_around_the_swap_loses_nothing(is_target):
     for number in range(1, 40, 3):

@@ -11,6 +11,7 @@ def test_records_keep_their_promises_whatever_fails(seed):
     Story(seed).tell()
 
 
+@pytest.mark.slow
 def test_stories_of_one_seed_are_the_same():
     def lines():
         story = Story(12, steps=6)

@@ -39,6 +39,7 @@ def leave(cluster):
     return node.send(heartbeat(1, cluster.epochs[1], fence=True)), lambda: node.raft.log[before:]
 
 
+@pytest.mark.slow
 def test_fencing_a_broker_with_many_partitions_takes_a_turn_for_each_part():
     cluster = cluster_with_many_partitions()
     node = cluster.node
@@ -88,6 +89,7 @@ def test_a_leader_that_loses_its_epoch_between_two_parts_does_not_know_what_beco
     )
 
 
+@pytest.mark.slow
 def test_a_broker_epoch_is_the_offset_of_its_registration_whatever_raft_appends_between_parts():
     cluster = cluster_with_many_partitions()
     node = cluster.node

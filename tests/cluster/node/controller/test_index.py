@@ -93,6 +93,7 @@ def fits(state, record):
 STEPS = st.one_of(records, st.sampled_from(("commit", "revert", "load")))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(STEPS, max_size=30))
 def test_it_is_what_a_search_finds_whatever_is_replayed_committed_reverted_or_loaded(steps):
