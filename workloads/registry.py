@@ -10,6 +10,7 @@ from cluster.names import unknown
 from extensions import Registry
 from workloads import (
     append,
+    appends,
     brokers,
     grow_set,
     log,
@@ -39,6 +40,7 @@ WORKLOADS = Registry(
         unique_ids.KIND,
         brokers.KIND,
         log.KIND,
+        appends.KIND,
     ),
 )
 

@@ -84,6 +84,9 @@ class SystemKind:
     metadata_quorum: bool = True
     """Whether it is a metadata quorum of Kafka: it describes itself (DescribeQuorum), shows cells,
     and keeps a log. Else a run is judged by its history alone, without final reads and evidence."""
+    describes_quorum: bool = False
+    """Of a system that is no metadata quorum: whether its nodes answer DescribeQuorum all the
+    same."""
     ask_leader: AskLeader | None = None
     """Of a system that is no metadata quorum; None: no node leads, so that faults cannot aim at a
     leader, and no election is expected."""
@@ -125,4 +128,9 @@ class SystemKind:
     @property
     def is_led(self) -> bool:
         """Whether one of its nodes leads."""
-        return self.metadata_quorum or self.ask_leader is not None
+        return self.can_describe or self.ask_leader is not None
+
+    @property
+    def can_describe(self) -> bool:
+        """Whether its nodes answer DescribeQuorum."""
+        return self.metadata_quorum or self.describes_quorum

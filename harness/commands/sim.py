@@ -13,6 +13,8 @@ from checkers.history.json_text import render as quoted
 from checkers.runs.exercised import shortfalls
 from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import UnknownMutantError, find
+from cluster.systems.kinds import SystemRequest
+from cluster.systems.registry import system_named
 from cluster.values import whole_number
 from harness.campaigns import error_origin, load, read_document
 from harness.commands.options import Command, shown_options, spark_option
@@ -53,6 +55,16 @@ _ORIGINS = {"duration_s": "--duration"}
 )
 @click.option("--mutant", metavar="M", help="Run a deliberately faulty node (`list mutants`).")
 @click.option(
+    "--system",
+    metavar="NAME",
+    help="What is run: kraft or kafka-raft.  [default: kraft, or the campaign's]",
+)
+@click.option(
+    "--kafka-version",
+    metavar="V",
+    help="The release of Apache Kafka whose raft module is run, for system kafka-raft.",
+)
+@click.option(
     "--duration",
     "duration_s",
     type=float,
@@ -76,6 +88,8 @@ def sim(
     seeds: str | None,
     campaign: str | None,
     mutant: str | None,
+    system: str | None,
+    kafka_version: str | None,
     duration_s: float | None,
     out: Path | None,
     spark_master: str | None,
@@ -98,12 +112,19 @@ def sim(
         alone = "--stop-at-first" if stop_at_first else "--spark-master"
         raise UsageError(f"{alone} is for a batch: give --seeds A..B with it")
     chosen = _mutant(mutant)
+    asked = _system(system, kafka_version, campaign)
     duration_ms = None if duration_s is None else 1000.0 * duration_s
     if seeds is not None:
         first, last = _range(seeds)
-        document = None if campaign is None else load(campaign)
+        document = None if campaign is None else {**load(campaign), **(asked or {})}
         plan = BatchPlan(
-            first, last, chosen, duration_ms, stop_at_first=stop_at_first, campaign=document
+            first,
+            last,
+            chosen,
+            duration_ms,
+            stop_at_first=stop_at_first,
+            campaign=document,
+            system=asked if document is None else None,
         )
         with error_origin(campaign, _ORIGINS):
             plan_of(plan, first, {})  # a plan that is none is refused before anything is stored
@@ -111,10 +132,10 @@ def sim(
     if campaign is not None:
         length = {} if duration_s is None else {"duration_s": duration_s}
         with error_origin(campaign, _ORIGINS if length else {}):
-            single = simulated_plan({**load(campaign), **length}, chosen)
+            single = simulated_plan({**load(campaign), **(asked or {}), **length}, chosen)
     else:
         assert seed is not None, "one of the three is given"
-        single = draw(seed, mutant=chosen, duration_ms=duration_ms)
+        single = draw(seed, mutant=chosen, duration_ms=duration_ms, system=asked)
     return _run_single(single, out, shown)
 
 
@@ -271,6 +292,30 @@ def _mutant(name: str | None) -> str | None:
         return None if name is None else find(name).id
     except UnknownMutantError as error:
         raise UsageError(str(error)) from error
+
+
+def _system(
+    name: str | None, kafka_version: str | None, campaign: str | None
+) -> Mapping[str, Any] | None:
+    """Return the keys of a plan that say what is run; None: nothing was asked for.
+
+    Raises UsageError, SettingError.
+    """
+    if name is None and kafka_version is None:
+        return None
+    given = {} if campaign is None else load(campaign)
+    chosen = name or str(given.get("system", "kraft"))
+    kind = system_named(chosen)
+    if not kind.simulated:
+        raise UsageError(f"system {chosen} has no nodes in the simulated world (backend sim)")
+    options = dict(given.get("system_options", {})) if given.get("system") == chosen else {}
+    if kafka_version is not None:
+        options["version"] = kafka_version
+    unfit = [key for key in options if key not in kind.options]
+    if unfit:
+        raise UsageError(f"system {chosen} has no option {unfit[0]}")
+    kind.check(SystemRequest({}, options))
+    return {"system": chosen, **({"system_options": options} if options else {})}
 
 
 def simulated_plan(document: Mapping[str, Any], mutant: str | None = None) -> Plan:

@@ -70,7 +70,7 @@ def _refuse_few_files(plan: Plan) -> None:
 
 def _unfit(plan: Plan, kinds: tuple[str, ...]) -> dict[str, Probe]:
     """Say of which faults the system cannot be put under on the plan's backend."""
-    if not plan.kind.metadata_quorum:
+    if not plan.kind.can_describe:
         reason = f"system {plan.system} is no metadata quorum, of whose nodes it asks something"
         asked = {kind: Probe(possible=False, reason=reason) for kind in kinds if kind in _ASKING}
         return asked | _unfit_by_name(plan, tuple(kind for kind in kinds if kind not in asked))

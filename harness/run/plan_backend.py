@@ -24,6 +24,7 @@ from cluster.node.runtime.trace import clock_name
 from cluster.systems.base import System
 from cluster.values import valueclass
 from harness.plan.plan import Plan
+from harness.plan.system_request import request_of
 from harness.run.trace_tail import Followed
 from harness.signals.interrupt import interruptible, run_interruptible
 from nemeses.registry import needs_of
@@ -97,6 +98,7 @@ def _say(line: str) -> None:
 def _simulation(plan: Plan, run_folder: Path) -> Iterator[Place]:
     """One process holds all nodes, so a mutant is applied for as long as the run lasts."""
     from cluster.backends.sim import loop  # noqa: PLC0415
+    from cluster.backends.sim.programs import program_of  # noqa: PLC0415
     from cluster.backends.sim.scheduler import Scheduler  # noqa: PLC0415
     from cluster.backends.sim.sim_backend import SimBackend  # noqa: PLC0415
     from harness.run.world_standings import Watch  # noqa: PLC0415
@@ -111,6 +113,7 @@ def _simulation(plan: Plan, run_folder: Path) -> Iterator[Place]:
         mutant=plan.mutant,
         run_folder=run_folder,
         scheduler=scheduler,
+        program=program_of(plan.system, request_of(plan)),
     )
 
     def run(work: Work, on_signal: Callable[[int], None]) -> None:

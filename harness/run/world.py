@@ -131,7 +131,7 @@ class RealWorld:
             Client(network, clock, on_wrong_answer=partial(note_wrong_answer, recorder))
             for network in self._networks
         )
-        ask = describing(watcher) if plan.kind.metadata_quorum else plan.kind.ask_leader
+        ask = describing(watcher) if plan.kind.can_describe else plan.kind.ask_leader
         self.observer = Observer(backend, ask, recorder, self.tracker)
 
     def view(self, random: Random) -> RunView:

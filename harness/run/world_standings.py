@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.backends.sim.process import Process
+from cluster.backends.sim.incarnation import Incarnation
 from cluster.backends.sim.world import SimWorld
 from harness.run.trace_tail import Followed
 
@@ -29,7 +29,7 @@ class Watch(Followed):
     async def follow(self) -> None:
         """Do nothing: the world calls the observers."""
 
-    def _on_event(self, process: Process, event: str, fields: dict[str, Any]) -> None:
+    def _on_event(self, process: Incarnation, event: str, fields: dict[str, Any]) -> None:
         if event not in _EVERYDAY:
             now_ms = self.world.scheduler.now_ms
             self.noted[process.name].append((now_ms, process.incarnation, event, fields))

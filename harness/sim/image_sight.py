@@ -19,7 +19,7 @@ from typing import TypeVar
 from checkers.invariants.brokers import Image, Partition
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.hooks import TraceFields
-from cluster.backends.sim.process import Process
+from cluster.backends.sim.incarnation import Incarnation
 from cluster.backends.sim.world import SimWorld
 from cluster.node.controller.metadata.feature_levels import is_elr_enabled
 from cluster.node.controller.metadata.registrations import (
@@ -62,7 +62,7 @@ class ImageWatch:
         """Node -> sight of its latest incarnation."""
         world.observers.append(self._observe)
 
-    def _observe(self, process: Process, event: str, fields: TraceFields) -> None:
+    def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         del fields
         if event not in _EVENTS or process.node is None:
             return
@@ -78,7 +78,7 @@ class ImageWatch:
         self._watcher.take(process.name, "image", {"image": shown})
 
 
-def _view(process: Process, sight: ImageSight) -> str | None:
+def _view(process: Incarnation, sight: ImageSight) -> str | None:
     """Compare a broker's published view with its image, at every `_VIEWS_EVERY`-th image."""
     assert process.node is not None
     publisher, controller = process.node.publisher, process.node.controller

@@ -22,10 +22,12 @@ from checkers.history import Event
 from cluster import mutants
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.sim import loop as virtual
-from cluster.backends.sim.process import Process
+from cluster.backends.sim.incarnation import Incarnation
+from cluster.backends.sim.programs import program_of
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from harness.plan.plan import Plan
+from harness.plan.system_request import request_of
 from harness.run.final_reads import FinalReads
 from harness.run.observer import Leadership, Observer
 from harness.run.phases import NO_READS, Run, conduct
@@ -198,11 +200,17 @@ class _DrawnWorld:
             mutant=plan.mutant,
             run_folder=run_folder,
             scheduler=self.timers,
+            program=program_of(plan.system, request_of(plan)),
         )
         world = self.backend.world
         # The monitor first: it must judge an event before a strand acts on it.
         ImageWatch(
-            world, watch(world, lambda seen: self.note_violation(seen.property, seen.explanation))
+            world,
+            watch(
+                world,
+                lambda seen: self.note_violation(seen.property, seen.explanation),
+                plan.kind.traced,
+            ),
         )
         self.watch = Watch(world)
         self.recorder = Recorder(
@@ -269,7 +277,7 @@ class _DrawnWorld:
         if healed and self._is_stored:
             await self.backend.down()
 
-    def _judge_end(self, process: Process) -> None:
+    def _judge_end(self, process: Incarnation) -> None:
         """Judge the death of a node that no fault killed."""
         deaths = self.backend.world.deaths
         if not deaths or deaths[-1].node != process.name:

@@ -194,6 +194,11 @@ class MemoryDisk:
         file.content[position] ^= mask
         file.synced[position] ^= mask
 
+    def cut(self, path: str, size: int) -> None:
+        """Cut a file at once and for good, whatever is queued: no power loss brings it back."""
+        if self._powered:
+            self._file(path).cut(size)
+
     # Reading the state.
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from cluster.backends.abilities import LinkShape
+from cluster.backends.sim.encoded import ENCODED, EncodedRequest, EncodedResponse
 from cluster.backends.sim.scheduler import Owner, Scheduler
 from cluster.backends.sim.settings import SimSettings, Span
 from cluster.node.kraft.messages import RaftRequest, RaftResponse
@@ -21,13 +22,17 @@ CLIENT_PREFIX = "c"
 OVERTAKEN_MS = 10.0
 """Extra latency of a message that others are to overtake, on a link without a delay."""
 
-RAFT_MESSAGES = frozenset(get_args(RaftRequest | RaftResponse))
-_RAFT_NAMES = frozenset(kind.__name__ for kind in RAFT_MESSAGES)
+_OWN_MESSAGES = frozenset(get_args(RaftRequest | RaftResponse))
+_RAFT_NAMES = frozenset(kind.__name__ for kind in _OWN_MESSAGES)
+RAFT_MESSAGES = _OWN_MESSAGES | ENCODED
+"""Classes of the messages that raft's nodes exchange."""
 
 
 def kind_of(message: object) -> str:
     """Name a message's class; "data_messages.FetchRequest" is a Fetch that is none of raft's."""
     kind = type(message)
+    if isinstance(message, EncodedRequest | EncodedResponse):
+        return message.kind
     if kind.__name__ in _RAFT_NAMES and kind not in RAFT_MESSAGES:
         return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
     return kind.__name__

@@ -60,6 +60,12 @@ class File:
         if len(self.changes) > CHANGES_MAX:
             self.changes.popleft().apply_to(self.synced)
 
+    def cut(self, size: int) -> None:
+        """Cut the content and what is durable of it; of changes there must be appends only."""
+        while self.changes and self.changes[-1].start >= size:
+            self.changes.pop()
+        del self.content[size:], self.synced[size:]
+
     def sync(self) -> None:
         """Make the content durable."""
         for change in self.changes:  # not a copy of a file that may be large

@@ -1,80 +1,54 @@
-"""One incarnation of a simulated node: its four seams, and how it pauses, resumes and dies.
+"""One incarnation of this repository's node in a simulated world: its four seams.
 
-A process may die at any instruction, also within an event, whose code then runs to its end. Nothing
-of that has an effect: the seams of a dead process send, write and trace nothing.
+What is left of the code of an event in which the process died runs to its end without any effect:
+the seams of a dead process send, write and trace nothing.
 """
 
 from __future__ import annotations
 
 import random
+import struct
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from crc32c import crc32c
+
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.backends.sim.hooks import TraceFields
-from cluster.backends.sim.mesh import Call, Mesh, Reply
+from cluster.backends.sim.encoded import EncodedRequest
+from cluster.backends.sim.incarnation import (
+    CLIENT_PORT,
+    CONTROLLER_PORT,
+    TIMER_GRAIN_MS,
+    HostClock,
+    Incarnation,
+    OnTrace,
+)
+from cluster.backends.sim.mesh import Mesh, Reply
 from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.backends.sim.wire import WireService
-from cluster.node.assembly import Node, Seams
+from cluster.node.assembly import Node, NodeSignal, Seams
 from cluster.node.config import NodeConfig
+from cluster.node.kraft.messages import NO_NODE
+from cluster.node.kraft.quorum.quorum_state_store import FILE_NAME, QuorumStateError, decode
+from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.log.data.log_manager import LogDir, LogDirs
+from cluster.node.log.metadata.snapshot import CorruptSnapshotError, parse_snapshot, snapshot_name
+from cluster.node.log.storage.segment import METADATA_DIRECTORY
+from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.meta_properties import Identity, MetaPropertiesError, identify
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import ApiVersionsRequest
 from cluster.node.reasons import reason_of
 
-TIMER_GRAIN_MS = 1e-6
-"""A timer is late by this much, as real ones are: with clocks that drift, rounding could otherwise
-make it due before its time, and the node set it again and again without time passing."""
-
-WALL_ORIGIN_MS = 1_767_225_600_000
-"""2026-01-01T00:00:00Z: when every simulated world begins."""
-
-CLIENT_PORT = 9092
-CONTROLLER_PORT = 9093
-
 LISTENER_OF = {CLIENT_PORT: "CLIENT", CONTROLLER_PORT: "CONTROLLER"}
 
 _SHUTDOWN_MS = 4000.0
-
-OnTrace = Callable[["Process", str, TraceFields], None]
-
-
-class HostClock:
-    """The clocks of one host: they outlive its processes."""
-
-    __slots__ = ("_origin_ms", "_scheduler", "offset_ms", "rate", "skew_ms")
-
-    def __init__(self, scheduler: Scheduler, rate: float, offset_ms: float, skew_ms: float) -> None:
-        self._scheduler = scheduler
-        self.rate = rate
-        """How many of its milliseconds pass in one of the world's."""
-        self.offset_ms = offset_ms
-        """What its monotonic clock showed when the world began, had it always had this rate."""
-        self._origin_ms = offset_ms
-        self.skew_ms = skew_ms
-        """By how much its wall clock is off, beside its drift; a fault may step it."""
-
-    def monotonic_ms(self) -> float:
-        """See `cluster.node.ports.Clock`."""
-        return self.offset_ms + self._scheduler.now_ms * self.rate
-
-    def wall_ms(self) -> int:
-        """See `cluster.node.ports.Clock`."""
-        drifted_ms = self.monotonic_ms() - self._origin_ms
-        return int(WALL_ORIGIN_MS + self.skew_ms + drifted_ms)
-
-    def set_rate(self, rate: float) -> None:
-        """Run faster or slower from now on; the present reading does not jump."""
-        assert rate > 0, "a monotonic clock goes on"
-        self.offset_ms += self._scheduler.now_ms * (self.rate - rate)
-        self.rate = rate
-
-    def step_wall(self, by_ms: float) -> None:
-        """Let the wall clock jump, either way."""
-        self.skew_ms += by_ms
+_QUORUM_STATE = f"{METADATA_DIRECTORY}/{FILE_NAME}"
+_HEADER = struct.Struct(">qiibIhi")
+_PREFIX_BYTES = 12
+_READ_BYTES = 1 << 30
 
 
 class _Clock:
@@ -113,8 +87,8 @@ class _Network:
             self._mesh.request(process.name, process, destination, message, timeout_ms, on_reply)
 
 
-class Process:
-    """See the module. Made by `cluster.backends.sim.world`, which starts and ends it."""
+class Process(Incarnation):
+    """See the module."""
 
     def __init__(
         self,
@@ -126,34 +100,25 @@ class Process:
         clock: HostClock,
         seed: object,
         on_trace: OnTrace,
-        on_death: Callable[[Process, str], None],
+        on_death: Callable[[Incarnation, str], None],
+        config: NodeConfig,
+        mutant: str | None,
     ) -> None:
         """`disks`: by the path of the folder, that of the metadata first."""
-        self.name = name
-        self.incarnation = incarnation
-        self.alive = True
-        self.runs = True
-        self.backlog: list[Callable[[], None]] = []
-        self.calls: dict[Call, None] = {}
-        self.node: Node | None = None
-        """None until it has read its configuration and opened its log."""
-        self._scheduler = scheduler
-        self._mesh = mesh
+        super().__init__(name, incarnation, scheduler, mesh, clock, on_trace, on_death)
         self._disks = disks
         self._clock = _Clock(self, clock, scheduler)
         self._random = random.Random(f"{seed}/node/{name}/{incarnation}")
-        self._on_trace = on_trace
-        self.monotonic_ms = clock.monotonic_ms
-        self._on_death = on_death
+        self._config = config
+        self._mutant = mutant
         self._services: dict[int, WireService] = {}
         self._ready: Callable[[], None] | None = None
 
     # -- start and end ---------------------------------------------------------------------------
 
-    def begin(
-        self, config: NodeConfig, pid: int, mutant: str | None, ready: Callable[[], None]
-    ) -> None:
-        """Do what `cluster.node` does at its start; `ready` is called once it serves."""
+    def begin(self, pid: int, ready: Callable[[], None]) -> None:
+        """See `Incarnation.begin`: what `cluster.node` does."""
+        config = self._config
         self._ready = ready
         try:
             identify(
@@ -161,16 +126,15 @@ class Process:
                 config.cluster_id,
                 config.node_id,
                 self._random,
-                lambda found: self._on_identity(config, pid, mutant, found),
+                partial(self._on_identity, pid),
             )
         except MetaPropertiesError as error:
             self.die(error)
 
-    def _on_identity(
-        self, config: NodeConfig, pid: int, mutant: str | None, found: Mapping[str, Identity]
-    ) -> None:
+    def _on_identity(self, pid: int, found: Mapping[str, Identity]) -> None:
         if not self.alive:
             return
+        config = self._config
         metadata, directory_id = next(iter(found.items()))
         if not isinstance(directory_id, uuid.UUID):
             self.die(directory_id)
@@ -187,7 +151,7 @@ class Process:
             node_id=config.node_id,
             directory_id=directory_id,
             pid=pid,
-            mutant=mutant,
+            mutant=self._mutant,
         )
         network = _Network(self, self._mesh)
         seams = Seams(
@@ -202,45 +166,24 @@ class Process:
         )
         try:
             self.node = Node(config, directory_id, seams, self.die)
+            self.replica = _Replica(self.node, self._disks[metadata])
             self.node.start()
         except Exception as error:  # noqa: BLE001  (whatever it is ends the process)
             self.trace("fatal", reason=reason_of(error))
             self.die(error)
             return
         if self.alive:
-            self._mesh.hosts[self.name] = self
+            self.listen()
             if self._ready is not None:
                 self._ready()
 
-    def die(self, error: BaseException) -> None:
-        """End because of an error of its own, as `cluster.node` does."""
-        if self.alive:
-            self.halt()
-            self._on_death(self, reason_of(error))
-
-    def halt(self) -> None:
-        """End at this instruction."""
-        self.alive = self.runs = False
-        self.backlog.clear()
-        if self._mesh.hosts.get(self.name) is self:
-            del self._mesh.hosts[self.name]
-        calls, self.calls = self.calls, {}
-        for call in calls:
-            call.disconnect()
-
-    def pause(self) -> None:
-        """SIGSTOP: callbacks that become due wait."""
-        self.runs = False
-
-    def resume(self) -> None:
-        """SIGCONT: the callbacks that waited run now, in the order in which they became due."""
-        self.runs = True
-        backlog, self.backlog = self.backlog, []
-        for callback in backlog:
-            self._scheduler.call_later(0, callback, self)
+    def signal(self, what: NodeSignal) -> None:
+        """See `Incarnation.signal`; nothing before its log is open."""
+        if self.node is not None:
+            self.node.handle_signal(what)
 
     def shut_down(self, done: Callable[[], None]) -> None:
-        """SIGTERM; `done` once raft has handed over and the disk has nothing more to do."""
+        """See `Incarnation.shut_down`: raft hands over, and the disk has nothing more to do."""
         if self.node is None:
             self._drain(done)
         else:
@@ -255,11 +198,13 @@ class Process:
     # -- requests and trace ----------------------------------------------------------------------
 
     def serve(self, port: int, message: Any, reply: Reply) -> None:
-        """Take a request on the listener of this port."""
+        """See `Incarnation.serve`."""
         node = self.node
         if node is None or not self.alive:
             return
         try:
+            if isinstance(message, EncodedRequest):
+                message = message.message  # the sender encodes what answers it
             if self._mesh.settings.wire or type(message) is ApiVersionsRequest:
                 # No node sees ApiVersions: its listener answers.
                 self._wire(port).serve(message, reply)
@@ -277,7 +222,62 @@ class Process:
             )
         return service
 
-    def trace(self, event: str, /, **fields: Any) -> None:
-        """Record an event: the node's Trace seam."""
-        if self.alive:
-            self._on_trace(self, event, fields)
+
+class _Replica:
+    """See `cluster.backends.sim.incarnation.Replica`."""
+
+    def __init__(self, node: Node, disk: MemoryDisk) -> None:
+        self._node = node
+        self._disk = disk
+
+    @property
+    def start_offset(self) -> int:
+        return self._node.raft.log.start_offset
+
+    @property
+    def durable_end_offset(self) -> int:
+        return self._node.raft.log.durable_end_offset
+
+    def batches(self, offset: int) -> list[tuple[int, int, int, int]]:
+        return read_from(self._node.raft.log, offset)
+
+    def election(self) -> tuple[int, int, int] | str | None:
+        content = self._disk.durable(_QUORUM_STATE)
+        if content is None:
+            return None
+        try:
+            state = decode(content)
+        except QuorumStateError as error:
+            return str(error)
+        voted_id = NO_NODE if state.voted_key is None else state.voted_key.id
+        return state.epoch, state.leader_id, voted_id
+
+    def snapshot(self, offset: int, epoch: int) -> int | str:
+        snapshot_id = OffsetAndEpoch(offset, epoch)
+        path = f"{METADATA_DIRECTORY}/{snapshot_name(snapshot_id)}"
+        content = self._disk.durable(path) or b""
+        try:
+            parse_snapshot(path, snapshot_id, content)
+        except CorruptSnapshotError as error:
+            return str(error)
+        return int(crc32c(content))
+
+
+def batches_of(data: bytes) -> list[tuple[int, int, int, int]]:
+    """Split bytes that hold whole batches; no checksum is verified here."""
+    found: list[tuple[int, int, int, int]] = []
+    position = 0
+    while position < len(data):
+        base, length, epoch, _, crc, _, delta = _HEADER.unpack_from(data, position)
+        found.append((base, base + delta + 1, epoch, crc))
+        position += length + _PREFIX_BYTES
+    return found
+
+
+def read_from(log: ReplicatedLog, offset: int) -> list[tuple[int, int, int, int]]:
+    """Read all batches of a log from `offset` on; a single read ends with its segment."""
+    found: list[tuple[int, int, int, int]] = []
+    while offset < log.end_offset:
+        found += batches_of(log.read(offset, _READ_BYTES))
+        offset = found[-1][1]
+    return found

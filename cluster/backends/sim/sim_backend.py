@@ -35,12 +35,12 @@ from cluster.backends.base import (
 )
 from cluster.backends.links.shapes import PERFECT
 from cluster.backends.sim.abilities import sim_abilities
+from cluster.backends.sim.incarnation import WALL_ORIGIN_MS
 from cluster.backends.sim.mesh import Mesh, Reply
-from cluster.backends.sim.process import WALL_ORIGIN_MS
 from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.shaping import SimShaping
-from cluster.backends.sim.world import NodeEvidence, SimWorld
+from cluster.backends.sim.world import NodeEvidence, Program, SimWorld
 from cluster.node.assembly import NodeSignal
 from cluster.node.log.metadata.snapshot import SUFFIX
 from cluster.node.log.storage.segment import METADATA_DIRECTORY
@@ -148,8 +148,12 @@ class SimBackend:
         mutant: str | None = None,
         run_folder: Path | None = None,
         scheduler: Scheduler | None = None,
+        program: Callable[[SimWorld], Program] | None = None,
     ) -> None:
-        """`mutant` is only recorded in traces; the caller applies it. Raises SettingError."""
+        """`mutant` is only recorded in traces; the caller applies it. Raises SettingError.
+
+        `program`: as of `SimWorld`.
+        """
         self.world = SimWorld(
             node_count,
             seed,
@@ -158,6 +162,7 @@ class SimBackend:
             run_id=run_id,
             mutant=mutant,
             scheduler=scheduler,
+            program=program,
         )
         self.nodes = self.world.names
         self.run_id = run_id

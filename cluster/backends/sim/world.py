@@ -11,26 +11,28 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePath
-from typing import Literal
+from typing import Literal, Protocol
 
 from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.hooks import TraceFields, TraceMatch, Trigger
-from cluster.backends.sim.medium import Keep
-from cluster.backends.sim.mesh import Mesh
-from cluster.backends.sim.process import (
+from cluster.backends.sim.incarnation import (
     CLIENT_PORT,
     CONTROLLER_PORT,
     HostClock,
-    Process,
+    Incarnation,
 )
+from cluster.backends.sim.medium import Keep
+from cluster.backends.sim.mesh import Mesh
+from cluster.backends.sim.process import Process
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.node.assembly import NodeSignal
 from cluster.node.config import NodeConfig, parse_config
 from cluster.node.controller.records import remember_records
+from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement
 from cluster.systems.kraft import KraftSystem
@@ -38,7 +40,7 @@ from cluster.values import valueclass
 
 ListenerName = Literal["CONTROLLER", "CLIENT"]
 
-Observe = Callable[[Process, str, TraceFields], None]
+Observe = Callable[[Incarnation, str, TraceFields], None]
 """Called with (process, event, fields) at the instruction that traces the event."""
 
 EXIT_BROKEN = 1
@@ -71,7 +73,7 @@ class SimNode:
         draw = random.Random(f"{seed}/host/{name}")
         self.name = name
         self.node_id = node_id
-        self.process: Process | None = None
+        self.process: Incarnation | None = None
         """The present or the last process."""
         self.incarnation = -1
         self.clock = HostClock(
@@ -99,9 +101,9 @@ class SimNode:
             for t, n, event, fields, w in self.events
         )
 
-    def add_disks(self, config: NodeConfig, settings: SimSettings, seed: object) -> None:
-        """Give it a disk for each folder of its configuration."""
-        for path in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
+    def add_disks(self, paths: Iterable[PurePath], settings: SimSettings, seed: object) -> None:
+        """Give it a disk for each folder."""
+        for path in dict.fromkeys(paths):
             label = f"{seed}/disk/{self.name}" + (f"/{path.name}" if self.disks else "")
             self.disks[str(path)] = MemoryDisk(
                 self._complete_later, draw_sync_ms=_sync_times(settings, random.Random(label))
@@ -138,6 +140,88 @@ def _sync_times(settings: SimSettings, draw: random.Random) -> Callable[[], floa
     return next_ms
 
 
+class Program(Protocol):
+    """What the nodes of a world run."""
+
+    def folders(self, node: SimNode) -> Iterable[PurePath]:
+        """Name the folders that a node keeps on disks of its own, that of the metadata first."""
+
+    def process(self, node: SimNode) -> Incarnation:
+        """Make the next process of a node."""
+
+    def wipe(self, node: SimNode) -> None:
+        """Take notice that the disk of a dead node is a new one."""
+
+
+class OwnProgram:
+    """The node of this repository."""
+
+    def __init__(
+        self,
+        world: SimWorld,
+        node_settings: Mapping[str, int] | None,
+        mutant: str | None,
+        run_id: str,
+        root: str,
+    ) -> None:
+        """Raises SettingError for a node setting that does not exist."""
+        self._world = world
+        self._mutant = mutant
+        self._system = KraftSystem(node_settings)
+        self._place = (run_id, root)
+        self._configs = {name: self._config(node) for name, node in world.nodes.items()}
+
+    def folders(self, node: SimNode) -> Iterable[PurePath]:
+        """See `Program.folders`."""
+        config = self._configs[node.name]
+        return (config.metadata_log_dir, *config.log_dirs)
+
+    def process(self, node: SimNode) -> Process:
+        """See `Program.process`."""
+        world = self._world
+        return Process(
+            node.name,
+            node.incarnation,
+            world.scheduler,
+            world.mesh,
+            node.disks,
+            node.clock,
+            world.seed,
+            world.on_trace_event,
+            world.on_death,
+            self._configs[node.name],
+            self._mutant,
+        )
+
+    def wipe(self, node: SimNode) -> None:
+        """Configure it anew, as an operator must: with bootstrap servers and no voters.
+
+        By its old configuration it would count itself among the voters with a log that it no longer
+        has, and vote a second time in an epoch.
+        """
+        self._configs[node.name] = self._config(node, is_static=False)
+
+    def _config(self, node: SimNode, *, is_static: bool = True) -> NodeConfig:
+        (run_id, root), name, world = self._place, node.name, self._world
+        placement = Placement(
+            name=name,
+            node_id=node.node_id,
+            run_id=run_id,
+            folder=PurePath(root, name),
+            interpreter=sys.executable,
+            client=world.endpoint(name, "CLIENT"),
+            controller=world.endpoint(name, "CONTROLLER"),
+            voters=tuple(world.endpoint(voter) for voter in world.voters)
+            if is_static and name in world.voters
+            else (),
+            bootstrap=tuple(world.endpoint(other) for other in world.names if other != name),
+            brokers=tuple(world.endpoint(broker, "CLIENT") for broker in world.names),
+            routes=(),
+        )
+        text = self._system.files(placement)["server.properties"]
+        return parse_config(text, f"{name}/server.properties")
+
+
 class SimWorld:
     """Nodes "n1", "n2", ... over one scheduler. Nothing runs before `start`."""
 
@@ -152,9 +236,11 @@ class SimWorld:
         mutant: str | None = None,
         scheduler: Scheduler | None = None,
         root: str = "/sim",
+        program: Callable[[SimWorld], Program] | None = None,
     ) -> None:
         """`mutant` is only recorded in the traces: the caller applies it (`cluster.mutants`).
 
+        `program`: makes what the nodes run; None: the node of this repository, with these settings.
         Raises SettingError for a node setting that does not exist.
         """
         assert node_count >= 1, "a cluster has a node"
@@ -171,24 +257,25 @@ class SimWorld:
         """Processes that ended by themselves, oldest first."""
         self.observers: list[Observe] = []
         """Called at every trace event; they must not change the world."""
-        self.on_start: list[Callable[[Process], None]] = []
+        self.on_start: list[Callable[[Incarnation], None]] = []
         """Called with every new process before its first instruction."""
-        self.on_end: list[Callable[[Process], None]] = []
+        self.on_end: list[Callable[[Incarnation], None]] = []
         """Called with every process that has ended, in any way, before its disk loses power."""
         self._triggers: list[tuple[TraceMatch, Trigger]] = []
-        self._mutant = mutant
-        self._system = KraftSystem(node_settings)
         self._endpoints: dict[tuple[str, ListenerName], Endpoint] = {}
         for name, node in self.nodes.items():
             self._endpoints[name, "CONTROLLER"] = Endpoint(node.node_id, name, CONTROLLER_PORT)
             self._endpoints[name, "CLIENT"] = Endpoint(node.node_id, name, CLIENT_PORT)
         assert self.settings.observers < node_count, "a cluster has a voter"
-        self._static = self.names[: node_count - self.settings.observers]
+        self.voters = self.names[: node_count - self.settings.observers]
         """The voters of the configuration."""
-        self._place = (run_id, root)
-        self._configs = {name: self._config(name) for name in self.names}
-        for name, node in self.nodes.items():
-            node.add_disks(self._configs[name], self.settings, seed)
+        self.program: Program = (
+            OwnProgram(self, node_settings, mutant, run_id, root)
+            if program is None
+            else program(self)
+        )
+        for node in self.nodes.values():
+            node.add_disks(self.program.folders(node), self.settings, seed)
         self._ready: dict[str, list[Callable[[str | None], None]]] = {}
         self._pids = 0
 
@@ -203,17 +290,7 @@ class SimWorld:
         if node.state is not NodeState.DEAD:
             raise BackendError(f"{name} cannot start: it is {node.state}")
         node.incarnation += 1
-        process = node.process = Process(
-            name,
-            node.incarnation,
-            self.scheduler,
-            self.mesh,
-            node.disks,
-            node.clock,
-            self.seed,
-            self._on_trace,
-            self._on_death,
-        )
+        process = node.process = self.program.process(node)
         for disk in node.disks.values():
             disk.power_on()
         for hook in self.on_start:
@@ -229,7 +306,7 @@ class SimWorld:
             waiting.clear()
 
         def begin() -> None:
-            process.begin(self._configs[name], pid, self._mutant, serves)
+            process.begin(pid, serves)
 
         self.scheduler.call_later(node.starts.uniform(least_ms, most_ms), begin, process)
 
@@ -252,16 +329,14 @@ class SimWorld:
     def wipe(self, name: str) -> None:
         """Replace the disk of a dead node, which is another replica when it starts again.
 
-        Its new configuration names bootstrap servers and no voters, as an operator's must: by the
-        old one it would count itself among the voters with a log that it no longer has, and vote
-        a second time in an epoch. Raises BackendError when it is not dead.
+        Raises BackendError when it is not dead.
         """
         node = self.nodes[name]
         if node.state is not NodeState.DEAD:
             raise BackendError(f"the disk of {name} cannot be replaced: it is {node.state}")
         for disk in node.disks.values():
             disk.wipe()
-        self._configs[name] = self._config(name, is_static=False)
+        self.program.wipe(node)
 
     def stop(self, name: str, done: Callable[[], None] | None = None) -> None:
         """SIGTERM: a graceful end, after which nothing is lost; `done` when it is over."""
@@ -300,13 +375,14 @@ class SimWorld:
     def signal(self, name: str, what: NodeSignal) -> None:
         """SIGUSR1 ("resign") or SIGUSR2 ("snapshot"); nothing happens to a dead or stopped node."""
         process = self.nodes[name].process
-        if process is not None and process.alive and process.runs and process.node is not None:
+        if process is not None and process.alive and process.runs:
             try:
-                process.node.handle_signal(what)
+                process.signal(what)
             except Exception as error:  # noqa: BLE001  (as in `Process.serve`)
                 process.die(error)
 
-    def _on_death(self, process: Process, reason: str) -> None:
+    def on_death(self, process: Incarnation, reason: str) -> None:
+        """Take notice of a process that ended by itself."""
         node = self.nodes[process.name]
         tail = (f"fatal: {reason}",)
         if not node.is_doomed:
@@ -367,7 +443,7 @@ class SimWorld:
         """Read the log, quorum-state file and trace of every node; call it once all are dead."""
         found = {}
         for name, node in self.nodes.items():
-            folder = str(self._system.log_folder(PurePath()).relative_to("metadata"))
+            folder = METADATA_DIRECTORY
             segments = tuple(
                 (file, node.disk.read(f"{folder}/{file}"))
                 for file in node.disk.list_directory(folder)
@@ -391,27 +467,8 @@ class SimWorld:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(content)
 
-    def _config(self, name: str, *, is_static: bool = True) -> NodeConfig:
-        run_id, root = self._place
-        placement = Placement(
-            name=name,
-            node_id=self.nodes[name].node_id,
-            run_id=run_id,
-            folder=PurePath(root, name),
-            interpreter=sys.executable,
-            client=self.endpoint(name, "CLIENT"),
-            controller=self.endpoint(name, "CONTROLLER"),
-            voters=tuple(self.endpoint(voter) for voter in self._static)
-            if is_static and name in self._static
-            else (),
-            bootstrap=tuple(self.endpoint(other) for other in self.names if other != name),
-            brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.names),
-            routes=(),
-        )
-        text = self._system.files(placement)["server.properties"]
-        return parse_config(text, f"{name}/server.properties")
-
-    def _on_trace(self, process: Process, event: str, fields: TraceFields) -> None:
+    def on_trace_event(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        """Take an event that a process traces, at the instruction that traces it."""
         if self.settings.trace_in_memory:
             self.nodes[process.name].events.append(
                 (
@@ -438,6 +495,8 @@ __all__ = [
     "BackendError",
     "NodeEvidence",
     "Observe",
+    "OwnProgram",
+    "Program",
     "SimNode",
     "SimWorld",
     "TraceMatch",

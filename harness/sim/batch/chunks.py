@@ -55,11 +55,15 @@ class BatchPlan:
     stop_at_first: bool = False
     campaign: Mapping[str, Any] | None = None
     """The document that each seed plays; None: the swarm draws each seed's plan."""
+    system: Mapping[str, Any] | None = None
+    """What is run in drawn worlds, as of `harness.sim.swarm.draw.draw`."""
 
     def to_json(self) -> Row:
         """Render what must be equal for a folder to be continued."""
         fields = asdict(self)
         del fields["stop_at_first"]
+        if self.system is None:
+            del fields["system"]
         return {"version": VERSION, "code": source_digest(), **fields}
 
 
@@ -86,7 +90,13 @@ def plan_of(plan: BatchPlan, seed: int, covered: Mapping[str, int]) -> Plan:
         length = {} if plan.duration_ms is None else {"duration_s": plan.duration_ms / 1000.0}
         return in_simulation({**plan.campaign, **length, "seed": seed}, plan.mutant)
     steer = coverage.steer_for(seed, covered) if plan.steered else None
-    return draw(seed, mutant=plan.mutant, duration_ms=plan.duration_ms, steer=steer)
+    return draw(
+        seed,
+        mutant=plan.mutant,
+        duration_ms=plan.duration_ms,
+        steer=steer,
+        system=plan.system,
+    )
 
 
 def run_seed(plan: Plan) -> Row:

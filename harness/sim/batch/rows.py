@@ -84,7 +84,7 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
         raise StoreError(f"{path}: it is of version {fields.get('version')!r:.50}, not {VERSION}")
     first, last = fields.get("first"), fields.get("last")
     duration_ms, mutant = fields.get("duration_ms"), fields.get("mutant")
-    campaign = fields.get("campaign")
+    campaign, system = fields.get("campaign"), fields.get("system")
     good = (
         type(first) is int
         and type(last) is int
@@ -94,6 +94,7 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
         and isinstance(fields.get("steered"), bool)
         and isinstance(fields.get("code"), str)
         and isinstance(campaign, dict | None)
+        and (system is None or _is_system(system))
     )
     if not good:
         raise StoreError(f"{path}: this is no batch")
@@ -104,12 +105,20 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
         duration_ms,
         steered=fields["steered"],
         campaign=campaign,
+        system=system,
     )
     try:
         plan_of(plan, plan.first, {})
     except PlanError as error:
         raise StoreError(f"{path}: its campaign is no plan: {error}") from error
     return plan, fields["code"]
+
+
+def _is_system(given: object) -> bool:
+    if not isinstance(given, dict) or not isinstance(given.get("system"), str):
+        return False
+    options = given.get("system_options", {})
+    return isinstance(options, dict) and all(isinstance(text, str) for text in options.values())
 
 
 def _rows(folder: Path, plan: BatchPlan) -> dict[int, Row]:

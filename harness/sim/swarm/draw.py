@@ -16,15 +16,19 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from checkers.partition_logs.columns import SEND
 from cluster.backends.sim.settings import SimSettings
+from cluster.systems import kafka_raft
 from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION
 from cluster.values import valueclass
 from harness.plan.plan import Bounds, Plan, expectations_of
 from harness.plan.strands import Condition, Step, Strand
 from harness.sim.swarm.brokers import with_brokers
 from harness.sim.swarm.fragments import FRAGMENTS, Draw, kill_parameters, strand
+from harness.sim.swarm.kafka import of_kafka
 from harness.sim.swarm.voters import with_snapshots, with_voters
 from nemeses.links.hold import MESSAGE_TYPES
+from workloads import appends
 
 PLAIN = (
     "kill",
@@ -45,6 +49,7 @@ PLAIN = (
 )
 """Plain faults of the swarm; `one-way` is a partition of one direction."""
 
+APPENDS = appends.KIND.name
 _EVENTS_MAX = 1_000_000
 _EVENTS_PER_S_MAX = 30_000
 """Ten times the rate of the busiest quorum of the swarm."""
@@ -63,8 +68,27 @@ def draw(
     mutant: str | None = None,
     duration_ms: float | None = None,
     steer: Steer | None = None,
+    system: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Draw the plan of a seed."""
+    """Draw the plan of a seed.
+
+    `system`: name and options of what is run (`system`, `system_options` of a plan); None: this
+    repository's node.
+    """
+    if system is not None and system["system"] == kafka_raft.NAME:
+        options = system.get("system_options", {})
+        return _draw(seed, None, duration_ms, steer or Steer(), options)
+    return _draw(seed, mutant, duration_ms, steer or Steer(), None)
+
+
+def _draw(
+    seed: int,
+    mutant: str | None,
+    duration_ms: float | None,
+    steer: Steer,
+    raft: Mapping[str, str] | None,
+) -> Plan:
+    """`raft`: options of Kafka's raft module, where that is run."""
     random = Random(f"swarm/{seed}")
     nodes = random.choice((3,) * 11 + (5,) * 6 + (4, 4, 7))
     settings = _settings(random)
@@ -76,7 +100,9 @@ def draw(
     drawn_ms = unit_ms * random.uniform(15, 45)
     length_ms = round(drawn_ms) if duration_ms is None else duration_ms
     load = _load(random, unit_ms)
-    strands = _strands(random, nodes, unit_ms, float(length_ms), load, steer or Steer())
+    if raft is not None:
+        load = {**load, "workload": APPENDS, "workload_options": {}}
+    strands = _strands(random, nodes, unit_ms, float(length_ms), load, steer)
     plain = Plan(
         campaign=f"swarm-{seed}",
         backend="sim",
@@ -93,7 +119,8 @@ def draw(
             liveness_ms=round(20_000 + 40 * unit_ms), events_max=_events_max(float(length_ms))
         ),
     )
-    drawn = with_brokers(with_snapshots(with_voters(plain, unit_ms), unit_ms), unit_ms)
+    changed = with_snapshots(with_voters(plain, unit_ms), unit_ms)
+    drawn = with_brokers(changed, unit_ms) if raft is None else of_kafka(changed, raft)
     return replace(drawn, expectations=expectations_of(drawn))
 
 
@@ -214,6 +241,8 @@ def _subset(random: Random, names: Sequence[str], probability: float) -> tuple[s
 
 def _write(random: Random, load: Mapping[str, Any]) -> Mapping[str, Any]:
     number = random.getrandbits(40)
+    if load["workload"] == APPENDS:
+        return {"f": SEND, "key": appends.KEY, "value": f"x{number:x}"}
     if load["workload"] == "register":
         keys = load["workload_options"]["keys"]
         key = f"k{random.randrange(keys):0{len(str(keys - 1))}}"

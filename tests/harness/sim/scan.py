@@ -11,12 +11,12 @@ from itertools import combinations
 
 from checkers.invariants.sight import Batch
 from checkers.invariants.watcher import Watcher
+from cluster.backends.sim.process import read_from
 from cluster.backends.sim.world import SimNode, SimWorld
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.log.batch.records import CorruptBatchError, iter_batches
 from cluster.node.log.metadata.snapshot import SUFFIX, parse_snapshot_name
 from cluster.node.log.storage.segment import METADATA_DIRECTORY, segment_base_offset
-from harness.sim.world_sight import read_from
 
 
 def scan(world: SimWorld, monitor: Watcher) -> list[str]:

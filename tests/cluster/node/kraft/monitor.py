@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from checkers.invariants.sight import Election, node_name
 from checkers.invariants.watcher import Watcher
+from cluster.backends.sim.process import read_from
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.kraft.quorum.quorum_state_store import decode
 from cluster.node.log.batch.records import decode_records, iter_batches
-from harness.sim.world_sight import read_from
 from tests.cluster.node.kraft.world import World
 
 EVENTS_AT_ONE_TIME_MAX = 2_000

@@ -1,0 +1,126 @@
+"""Requests and responses of raft that cross the simulated network as the bytes of a foreign node.
+
+Nodes of one kind exchange the very bytes, which no codec of ours touches. Rules and faults that
+look at a message's type find it in `kind`, and at its fields by decoding it once.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from cluster.node.protocol.apis import (
+    LISTENER_APIS,
+    ApiKey,
+    ListenerType,
+    request_class,
+    response_class,
+)
+from cluster.node.protocol.codec import (
+    Request,
+    api_key_of,
+    read_request,
+    read_response,
+    write_request,
+    write_response,
+)
+
+_CONTROLLER: Final = ListenerType.CONTROLLER
+_REQUEST_HEADER: Final = struct.Struct(">hhih")
+_SIZE_BYTES: Final = 4
+_CORRELATION_BYTES: Final = 4
+_NAMES: Final = {
+    ApiKey.FETCH: "Fetch",
+    ApiKey.VOTE: "Vote",
+    ApiKey.BEGIN_QUORUM_EPOCH: "BeginQuorumEpoch",
+    ApiKey.END_QUORUM_EPOCH: "EndQuorumEpoch",
+    ApiKey.FETCH_SNAPSHOT: "FetchSnapshot",
+    ApiKey.API_VERSIONS: "ApiVersions",
+    ApiKey.ADD_RAFT_VOTER: "AddVoter",
+    ApiKey.REMOVE_RAFT_VOTER: "RemoveVoter",
+    ApiKey.UPDATE_RAFT_VOTER: "UpdateVoter",
+    ApiKey.DESCRIBE_QUORUM: "DescribeQuorum",
+}
+
+
+class EncodedRequest:
+    """A request's body in one version of its API."""
+
+    __slots__ = ("_message", "api", "body", "version")
+
+    def __init__(self, api: int, version: int, body: bytes) -> None:
+        self.api = api
+        self.version = version
+        self.body = body
+        self._message: Any = None
+
+    @property
+    def kind(self) -> str:
+        """Name of the class that this repository's nodes use for it."""
+        return f"{_NAMES[ApiKey(self.api)]}Request"
+
+    @property
+    def message(self) -> Any:
+        """The message of this repository's nodes. Raises MalformedError."""
+        if self._message is None:
+            self._message = self._request().message
+        return self._message
+
+    def encode_response(self, response: Any) -> EncodedResponse:
+        """Encode what answers it. Raises MalformedError, UnwritableError."""
+        frame = write_response(self._request(), response)
+        flexible = _is_flexible(response_class(self.api, self.version))
+        body = frame[_SIZE_BYTES + _CORRELATION_BYTES + flexible :]
+        return EncodedResponse(self.api, self.version, body)
+
+    def _request(self) -> Request:
+        head = _REQUEST_HEADER.pack(self.api, self.version, 0, 0)
+        tags = b"\0" if _is_flexible(request_class(self.api, self.version)) else b""
+        return read_request(head + tags + self.body, LISTENER_APIS[_CONTROLLER], _CONTROLLER)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.message, name)
+
+
+class EncodedResponse:
+    """A response's body in the version of its request."""
+
+    __slots__ = ("_message", "api", "body", "version")
+
+    def __init__(self, api: int, version: int, body: bytes) -> None:
+        self.api = api
+        self.version = version
+        self.body = body
+        self._message: Any = None
+
+    @property
+    def kind(self) -> str:
+        """Name of the class that this repository's nodes use for it."""
+        return f"{_NAMES[ApiKey(self.api)]}Response"
+
+    @property
+    def message(self) -> Any:
+        """The message of this repository's nodes. Raises MalformedError."""
+        if self._message is None:
+            tags = b"\0" if _is_flexible(response_class(self.api, self.version)) else b""
+            frame = bytes(_CORRELATION_BYTES) + tags + self.body
+            self._message = read_response(frame, ApiKey(self.api), self.version, _CONTROLLER)
+        return self._message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.message, name)
+
+
+def encode_request(message: Any, version: int) -> EncodedRequest:
+    """Encode a request of this repository's nodes and clients. Raises UnwritableError."""
+    api = api_key_of(message)
+    frame = write_request(message, version, 0, "")
+    head = _SIZE_BYTES + _REQUEST_HEADER.size + _is_flexible(request_class(api, version))
+    return EncodedRequest(int(api), version, frame[head:])
+
+
+def _is_flexible(entity: Any) -> bool:
+    return bool(entity.__header_schema__.__flexible__)
+
+
+ENCODED: Final = frozenset({EncodedRequest, EncodedResponse})

@@ -1,0 +1,278 @@
+"""Frames between this process and the JVM that holds the nodes of one release.
+
+Everything is big-endian; a text or a blob has its length before it. A frame to the JVM is one
+command, its answer the effects of that command in the order in which they happened, and for
+commands that run a node a trailer that says how the node stands.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+from cluster.values import valueclass
+
+REQUEST, ANSWER, BROKEN = range(3)
+"""What a step brings a node: a request, the answer to one of its own, or its connection's end."""
+HERE: Final = -1
+"""Of an append: the epoch that the node is in."""
+
+_INT: Final = struct.Struct(">i")
+_LONG: Final = struct.Struct(">q")
+_UUID: Final = struct.Struct(">QQ")
+
+
+class Effect(IntEnum):
+    """What a node did."""
+
+    END = 0
+    SEND = 1
+    REPLY = 2
+    STATE = 3
+    APPEND = 4
+    FLUSH = 5
+    TRUNCATE = 6
+    HW = 7
+    COMMIT = 8
+    LEADER = 9
+    FAULT = 10
+    ROLE = 11
+    APPENDED = 12
+    REFUSED = 13
+    LOG = 14
+    LOST = 15
+    IN_FLUSH = 16
+    DOWN = 17
+    SNAPSHOT = 18
+    LOADED = 19
+    LOG_START = 20
+    DISK = 21
+    BATCH = 22
+    CHECKPOINT = 23
+    API = 24
+    VOTERS = 25
+
+
+_BODIES: Final[Mapping[int, str]] = {
+    Effect.SEND: "iitihhb",
+    Effect.REPLY: "qb",
+    Effect.STATE: "iii",
+    Effect.APPEND: "qqiI",
+    Effect.FLUSH: "q",
+    Effect.TRUNCATE: "q",
+    Effect.HW: "q",
+    Effect.COMMIT: "qib",
+    Effect.LEADER: "ii",
+    Effect.FAULT: "ttt",
+    Effect.ROLE: "t",
+    Effect.APPENDED: "q",
+    Effect.REFUSED: "t",
+    Effect.LOG: "t",
+    Effect.LOST: "",
+    Effect.IN_FLUSH: "Bq",
+    Effect.DOWN: "",
+    Effect.SNAPSHOT: "qiqI",
+    Effect.LOADED: "qiqI",
+    Effect.LOG_START: "q",
+    Effect.DISK: "qqqq",
+    Effect.BATCH: "qqib",
+    Effect.CHECKPOINT: "qib",
+    Effect.API: "hhh",
+    Effect.END: "?qqq",
+}
+"""Fields of each effect, as of `struct`; `t` is a text, `b` a blob."""
+
+
+def _parts(body: str) -> tuple[struct.Struct | str, ...]:
+    """Join neighbouring numbers into one struct."""
+    parts: list[struct.Struct | str] = []
+    numbers = ""
+    for letter in (*body, ""):
+        if letter and letter not in "tb":
+            numbers += letter
+            continue
+        if numbers:
+            parts.append(struct.Struct(">" + numbers))
+            numbers = ""
+        if letter:
+            parts.append(letter)
+    return tuple(parts)
+
+
+_PLANS: Final = {int(kind): _parts(body) for kind, body in _BODIES.items()}
+
+Effects = list[tuple[Any, ...]]
+"""(kind, *fields) each."""
+
+
+def read_effects(data: bytes) -> Effects:
+    """Split an answer. Raises ValueError for an effect that is not known."""
+    found: Effects = []
+    at, end = 0, len(data)
+    while at < end:
+        kind = data[at]
+        at += 1
+        plan = _PLANS.get(kind)
+        if plan is None:
+            if kind == Effect.VOTERS:
+                effect, at = _read_voters(data, at)
+                found.append(effect)
+                continue
+            raise ValueError(f"the JVM reports effect {kind}, which is none")
+        fields: list[Any] = [kind]
+        for part in plan:
+            if isinstance(part, struct.Struct):
+                fields += part.unpack_from(data, at)
+                at += part.size
+            else:
+                (size,) = _INT.unpack_from(data, at)
+                at += _INT.size
+                blob = data[at : at + size]
+                fields.append(blob.decode() if part == "t" else blob)
+                at += size
+        found.append(tuple(fields))
+    return found
+
+
+def _read_voters(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    """Read (VOTERS, offset, {id: directory})."""
+    (offset,) = _LONG.unpack_from(data, at)
+    (count,) = _INT.unpack_from(data, at + _LONG.size)
+    at += _LONG.size + _INT.size
+    voters: dict[int, uuid.UUID] = {}
+    for _ in range(count):
+        (voter,) = _INT.unpack_from(data, at)
+        high, low = _UUID.unpack_from(data, at + _INT.size)
+        voters[voter] = uuid.UUID(int=high << 64 | low)
+        at += _INT.size + _UUID.size
+    return (Effect.VOTERS, offset, voters), at
+
+
+@valueclass
+class Address:
+    """Where a voter or a bootstrap server listens."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@valueclass
+class Start:
+    """What a process is started with."""
+
+    node_id: int
+    now_ms: int
+    directory: uuid.UUID
+    seed: int
+    cluster_id: str
+    may_vote: bool
+    config: Mapping[str, str]
+    voters: Sequence[Address]
+    """Static voters; none where they are in the log."""
+    bootstrap: Sequence[Address]
+
+
+def _text(text: str) -> bytes:
+    return _blob(text.encode())
+
+
+def _blob(data: bytes) -> bytes:
+    return _INT.pack(len(data)) + data
+
+
+def _uuid(identity: uuid.UUID) -> bytes:
+    return identity.bytes
+
+
+def reset(*, logs: bool) -> bytes:
+    """Forget all nodes; `logs`: report what they log."""
+    return struct.pack(">b?", 0, logs)
+
+
+def start(of: Start) -> bytes:
+    """Start a process."""
+    parts = [struct.pack(">biq", 1, of.node_id, of.now_ms), _uuid(of.directory)]
+    parts += [_LONG.pack(of.seed), _text(of.cluster_id), struct.pack(">?", of.may_vote)]
+    parts.append(_INT.pack(len(of.config)))
+    for key, value in of.config.items():
+        parts += [_text(key), _text(value)]
+    parts.append(_INT.pack(len(of.voters)))
+    for voter in of.voters:
+        parts += [_INT.pack(voter.node_id), _text(voter.host), _INT.pack(voter.port)]
+    parts.append(_INT.pack(len(of.bootstrap)))
+    for server in of.bootstrap:
+        parts += [_text(server.host), _INT.pack(server.port)]
+    return b"".join(parts)
+
+
+_STEP: Final = struct.Struct(">biqi")
+_REQUEST: Final = struct.Struct(">bqhhi")
+_ANSWER: Final = struct.Struct(">bihi")
+
+
+def request(token: int, api: int, version: int, body: bytes) -> bytes:
+    """Bring a node a request, which it answers by this token."""
+    return _REQUEST.pack(REQUEST, token, api, version, len(body)) + body
+
+
+def answer(correlation: int, version: int, body: bytes) -> bytes:
+    """Bring a node the answer to a request of its own."""
+    return _ANSWER.pack(ANSWER, correlation, version, len(body)) + body
+
+
+def broken(correlation: int, version: int) -> bytes:
+    """Report to a node that the connection of a request of its own has ended."""
+    return _ANSWER.pack(BROKEN, correlation, version, 0)
+
+
+def step(node_id: int, now_ms: int, items: Sequence[bytes]) -> bytes:
+    """Run a node, after it got these."""
+    return _STEP.pack(2, node_id, now_ms, len(items)) + b"".join(items)
+
+
+def append(node_id: int, now_ms: int, value: bytes, epoch: int = HERE) -> bytes:
+    """Let a leader append a record."""
+    return struct.pack(">biqi", 3, node_id, now_ms, epoch) + _blob(value)
+
+
+def kill(node_id: int, *, keep: int, torn: int, flush: int) -> bytes:
+    """Power loss: of what was not flushed, `keep` batches and `torn` bytes of the next survive.
+
+    `flush`: 0, or which flush of the last answer was under way.
+    """
+    return struct.pack(">biiii", 4, node_id, keep, torn, flush)
+
+
+def format_disk(node_id: int, voters: Iterable[tuple[int, uuid.UUID]]) -> bytes:
+    """Write the checkpoint 0-0 with these voters."""
+    listed = [_INT.pack(voter) + _uuid(directory) for voter, directory in voters]
+    return struct.pack(">bii", 5, node_id, len(listed)) + b"".join(listed)
+
+
+def resign(node_id: int, now_ms: int) -> bytes:
+    """Let a leader resign."""
+    return struct.pack(">biq", 7, node_id, now_ms)
+
+
+def shut_down(node_id: int, now_ms: int, timeout_ms: int) -> bytes:
+    """End gracefully."""
+    return struct.pack(">biqi", 8, node_id, now_ms, timeout_ms)
+
+
+def snapshot(node_id: int, now_ms: int, offset: int = -1) -> bytes:
+    """Let a node write a snapshot of all below an offset; -1: of what is committed."""
+    return struct.pack(">biqq", 9, node_id, now_ms, offset)
+
+
+def state(node_id: int) -> bytes:
+    """Ask for what is on a node's disk."""
+    return struct.pack(">bi", 10, node_id)
+
+
+def cap(api: int, version: int, destination: int = -1) -> bytes:
+    """Bound the version of an API in requests to a node, or to all."""
+    return struct.pack(">bhhi", 11, api, version, destination)

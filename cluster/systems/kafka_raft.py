@@ -1,0 +1,143 @@
+"""The raft module of a released Apache Kafka by itself: KafkaRaftClient, in the simulated world.
+
+Log, state file and network are this repository's; everything between them is the release's own
+bytes. It is no metadata quorum: no controller reads the log, which holds what clients append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cluster.names import unknown
+from cluster.systems.kafka.installation import checked_version
+from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
+from cluster.systems.kraft import KraftLayout, KraftSystem
+
+NAME: Final = "kafka-raft"
+VERSION: Final = "version"
+QUORUM: Final = "quorum"
+STATIC, DYNAMIC = "static", "dynamic"
+RELEASES: Final = ("3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
+"""Those whose interface is known."""
+REQUEST_TIMEOUT: Final = "controller.quorum.request.timeout.ms"
+
+SETTINGS: Final[Mapping[str, int]] = {
+    "controller.quorum.election.timeout.ms": 1000,
+    "controller.quorum.election.backoff.max.ms": 1000,
+    "controller.quorum.fetch.timeout.ms": 2000,
+    "controller.quorum.append.linger.ms": 25,
+    REQUEST_TIMEOUT: 2000,
+    "controller.quorum.retry.backoff.ms": 20,
+}
+"""Settings that a plan may change, with Kafka's own values."""
+_OF_THE_LOG: Final[Mapping[str, str]] = {
+    "metadata.log.segment.bytes": "sim.segment.bytes",
+    "controller.quorum.fetch.snapshot.max.bytes": "sim.snapshot.piece.bytes",
+    "kraftprobe.log.clean.interval.ms": "sim.clean.interval.ms",
+}
+"""Settings of the log, which is not Kafka's -> what the log calls them."""
+TRACED: Final = frozenset(
+    {
+        "start",
+        "recovered",
+        "state",
+        "voters",
+        "vote",
+        "epoch-start",
+        "append",
+        "flush",
+        "truncate",
+        "truncate-fully",
+        "log-start",
+        "fetch",
+        "hw",
+        "claim",
+        "renounce",
+        "snapshot",
+        "ack",
+    }
+)
+"""The events of docs/evidence.md that can be known of it (`cluster.backends.sim.kafka.trace`)."""
+FAULTS: Final = frozenset(
+    {
+        *("kill", "stop", "pause", "restart"),
+        *("partition", "loss", "delay", "reorder", "hold"),
+        *("clock-drift", "clock-jump", "clock-skew", "clock-strobe", "timer-rate"),
+        *("disk-stall", "disk-slow", "disk-error", "disk-full", "power-loss", "torn-write"),
+        *("voters", "resign", "snapshot"),
+    }
+)
+"""Without `duplicate`: TCP repeats no request, and Kafka relies on that."""
+
+
+def config_of(node_settings: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the configuration of a node. Raises SettingError."""
+    config = {key: str(value) for key, value in SETTINGS.items()}
+    for key, value in node_settings.items():
+        if key not in SETTINGS and key not in _OF_THE_LOG:
+            known = unknown("node setting", key, (*SETTINGS, *_OF_THE_LOG))
+            raise SettingError(f"node_settings: {known}")
+        if type(value) is not int or not 0 <= value < 2**31:
+            raise SettingError(f"node_settings.{key} must be a whole number, 0 to 2147483647")
+        config[_OF_THE_LOG.get(key, key)] = str(value)
+    return config
+
+
+def release_of(request: SystemRequest) -> str:
+    """Return the release that a plan names. Raises SettingError."""
+    if VERSION not in request.options:
+        raise SettingError(f"system {NAME}: no release is named; give --kafka-version V")
+    release = checked_version(request.options[VERSION])
+    if release.rpartition(".")[0] not in RELEASES:
+        raise SettingError(
+            f"system {NAME}: Apache Kafka {release} has another interface; "
+            f"give a release of {RELEASES[0]} to {RELEASES[-1]}"
+        )
+    return release
+
+
+def _check(request: SystemRequest) -> None:
+    release_of(request)
+    config_of(request.node_settings)
+    quorum = request.options.get(QUORUM, STATIC)
+    if quorum not in (STATIC, DYNAMIC):
+        known = unknown("quorum", quorum, (STATIC, DYNAMIC))
+        raise SettingError(f"system_options.{QUORUM}: {known}")
+
+
+class KafkaRaftSystem(KraftSystem):
+    """Stands for the nodes of the simulated world, which nothing starts as processes."""
+
+    name = NAME
+
+
+def _create(request: SystemRequest) -> KafkaRaftSystem:
+    _check(request)
+    return KafkaRaftSystem()
+
+
+def _versions(request: SystemRequest) -> Mapping[str, str]:
+    return {NAME: release_of(request)}
+
+
+KIND = SystemKind(
+    name=NAME,
+    title="Apache Kafka's raft module by itself, a release's (--kafka-version), simulated",
+    layout=KraftLayout(),
+    check=_check,
+    create=_create,
+    versions=_versions,
+    metadata_quorum=False,
+    describes_quorum=True,
+    options={
+        VERSION: "a release that was fetched (kraftprobe kafka fetch)",
+        QUORUM: "static voters (the default), or dynamic (KIP-853)",
+    },
+    backends=frozenset({"sim"}),
+    simulated=True,
+    workloads=frozenset({"appends"}),
+    scripted={},
+    traced=TRACED,
+    faults={"sim": FAULTS},
+)
