@@ -240,7 +240,7 @@ def test_a_plan_file_gives_its_name_to_its_campaign(tmp_path):
         (
             "system",
             "zookeeper",
-            r"unknown system 'zookeeper' \(known: apache-kafka, kraft, mixed\)",
+            r"unknown system 'zookeeper' \(known: apache-kafka, kafka-raft, kraft, mixed\)",
         ),
         ("system", 3, "system must be a string, not 3"),
         ("version", 2, "version must be 1"),

@@ -224,7 +224,7 @@ def answer(correlation: int, version: int, body: bytes) -> bytes:
     return _ANSWER.pack(ANSWER, correlation, version, len(body)) + body
 
 
-def broken(correlation: int, version: int) -> bytes:
+def disconnection(correlation: int, version: int) -> bytes:
     """Report to a node that the connection of a request of its own has ended."""
     return _ANSWER.pack(BROKEN, correlation, version, 0)
 

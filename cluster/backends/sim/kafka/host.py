@@ -182,7 +182,7 @@ class KafkaProcess(Incarnation):
                 reply(_FEATURES_AS_THEY_ARE)
         elif (version := self._version_for(message)) is not None:
             encoded = encode_request(message, version)
-            self._take(encoded, lambda answer: reply(_decoded(answer)))
+            self._take(encoded, lambda answer: reply(_decode(answer)))
 
     def _version_for(self, message: object) -> int | None:
         """Return the highest version of a request that both sides know."""
@@ -324,14 +324,14 @@ class KafkaProcess(Incarnation):
             epoch = int.from_bytes(body[_FETCH_EPOCH : _FETCH_EPOCH + 4], signed=True)
             offset = int.from_bytes(body[_FETCH_OFFSET : _FETCH_OFFSET + 8], signed=True)
             asked = target if target >= 0 else int(host.removeprefix("n"))
-            self._tracer.fetches(asked, epoch, offset)
+            self._tracer.fetch(asked, epoch, offset)
         message = EncodedRequest(api, version, body)
 
         def on_reply(answer: object) -> None:
             if not self.alive:
                 return
             if isinstance(answer, Failure):  # a time-out ends the connection, too
-                self._deliver(frames.broken(correlation, version))
+                self._deliver(frames.disconnection(correlation, version))
                 return
             if not isinstance(answer, EncodedResponse):
                 answer = message.encode_response(answer)
@@ -353,30 +353,30 @@ class KafkaProcess(Incarnation):
                 "candidate_directory_id": asked.replica_directory_id,
                 "pre_vote": asked.pre_vote,
             }
-            self._tracer.votes(fields, granted=answered.vote_granted)
+            self._tracer.vote(fields, granted=answered.vote_granted)
         reply(response)
 
     def _on_state(self, epoch: int, leader: int, voted: int) -> None:
         self._disk_replica.held = (epoch, leader, voted)
-        self._tracer.wrote_state()
+        self._tracer.write_state()
 
     def _on_append(self, base: int, last: int, epoch: int, checksum: int) -> None:
         self._disk_replica.append((base, last + 1, epoch, checksum), self._disk)
-        self._tracer.appended(base, last, epoch)
+        self._tracer.append(base, last, epoch)
 
     def _on_voters(self, offset: int, voters: Mapping[int, uuid.UUID]) -> None:
         self._disk_replica.add_voters(offset, voters)
-        self._tracer.has_voters()
+        self._tracer.change_voters()
 
     def _on_flush(self, offset: int) -> None:
         self._disk_replica.durable_end_offset = offset
-        self._tracer.flushed(offset)
+        self._tracer.flush(offset)
 
     def _on_truncate(self, offset: int) -> None:
         others = self._disk_replica.truncate(offset, self._disk)
-        self._tracer.truncated(offset)
+        self._tracer.truncate(offset)
         if others:
-            self._tracer.has_voters()
+            self._tracer.change_voters()
 
     def _on_snapshot(self, offset: int, epoch: int, size: int, checksum: int) -> None:
         replica = self._disk_replica
@@ -391,14 +391,14 @@ class KafkaProcess(Incarnation):
             replica.drop(offset, self._disk)
             if not replica.is_static:
                 replica.learn_voters(self._jvm.call(frames.state(self._id)))
-                self._tracer.has_voters()
-            self._tracer.dropped(offset, epoch)
+                self._tracer.change_voters()
+            self._tracer.drop(offset, epoch)
         else:
             replica.trim(offset)
-        self._tracer.begins_at(offset, epoch)
+        self._tracer.move_start(offset, epoch)
 
     def _on_hw(self, offset: int) -> None:
-        self._tracer.marked(offset)
+        self._tracer.advance(offset)
 
     def _on_commit(self, offset: int, epoch: int, value: bytes) -> None:
         text = value.decode()
@@ -410,7 +410,7 @@ class KafkaProcess(Incarnation):
         if pending is not None:
             wanted, reply = pending
             if wanted == text:
-                self._tracer.acknowledges(offset, epoch)
+                self._tracer.acknowledge(offset, epoch)
                 reply(AppendResponse("", offset, epoch))
             else:
                 reply(AppendResponse(RESIGNED))
@@ -428,12 +428,12 @@ class KafkaProcess(Incarnation):
         self._committed = self._archive.records_below(offset)
 
     def _on_leader(self, epoch: int, leader: int) -> None:
-        self._tracer.hears_of_leader(epoch, leader)
+        self._tracer.change_leader(epoch, leader)
         if leader != self._id:
             self._give_up()
 
     def _on_role(self, text: str) -> None:
-        self._tracer.has_role(text)
+        self._tracer.take_role(text)
         if not self._tracer.leads:
             self._give_up()
 
@@ -516,7 +516,7 @@ _FEATURES_AS_THEY_ARE: Final = UpdateFeaturesResponse(
 )
 
 
-def _decoded(answer: Any) -> Any:
+def _decode(answer: Any) -> Any:
     return answer.message if isinstance(answer, EncodedResponse) else answer
 
 

@@ -72,7 +72,9 @@ class Jvm:
                 raise BackendError(
                     f"Kafka {self.release}: a node ran for {_ANSWER_TIMEOUT_S:g} s without an end"
                 ) from error
-            raise BackendError(f"the JVM of Kafka {self.release} ended: {self._said()}") from error
+            raise BackendError(
+                f"the JVM of Kafka {self.release} ended: {self._last_words()}"
+            ) from error
         finally:
             self._is_called = False
         return frames.read_effects(data)
@@ -93,7 +95,7 @@ class Jvm:
                 self.close()
             before = self.calls
 
-    def _said(self) -> str:
+    def _last_words(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
         self._errors.seek(0)

@@ -165,7 +165,8 @@ class KafkaReplica:
         found: dict[int, Mapping[int, uuid.UUID]] = {}
         for effect in effects:
             if effect[0] == Effect.CHECKPOINT:
-                found |= {effect[1] - 1: voters for _, voters in _voters_in(effect[3])}
+                for _, voters in _voters_in(effect[3]):
+                    found[effect[1] - 1] = voters
             elif effect[0] == Effect.BATCH:
                 found |= dict(_voters_in(effect[4]))
         self._voters = sorted(found.items(), key=lambda row: row[0]) or [(-1, {})]

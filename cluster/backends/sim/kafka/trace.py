@@ -82,20 +82,23 @@ class KafkaTrace:
         version = 0 if self._replica.is_static else 1
         self._trace("voters", offset=offset, kraft_version=version, voters=named)
 
-    def wrote_state(self) -> None:
+    def write_state(self) -> None:
         """The state file holds another election: name the state that has it."""
         epoch, leader, voted = self._replica.held or (0, NO_NODE, NO_NODE)
-        if leader == self._id:
+        before = None if self._state is None else self._state[:2]
+        if leader == self._id and before in (("Candidate", epoch), ("Leader", epoch)):
             name = "Leader"
             if epoch > self._started_epoch:  # else the file is written in another version
                 self._awaited_epoch = epoch
+        elif leader == self._id:  # it led before it was restarted
+            name = "Resigned"
         elif leader != NO_NODE:
             name = "Follower"
         else:
             name = "Candidate" if voted == self._id else "Unattached"
         self._note_state(name, epoch, leader, voted)
 
-    def has_role(self, text: str) -> None:
+    def take_role(self, text: str) -> None:
         """The role at the end of a step."""
         role, _, number = text.partition(" ")
         epoch = int(number)
@@ -109,7 +112,7 @@ class KafkaTrace:
             self._state = state
             self._trace("state", state=name, epoch=epoch, leader_id=leader, voted_id=voted)
 
-    def appended(self, base: int, last: int, epoch: int) -> None:
+    def append(self, base: int, last: int, epoch: int) -> None:
         """A batch is in the log."""
         role = "leader" if self.leads else "follower"
         self._trace("append", epoch=epoch, base_offset=base, last_offset=last, role=role)
@@ -117,23 +120,23 @@ class KafkaTrace:
             self._awaited_epoch, self._started_epoch = None, epoch
             self._trace("epoch-start", epoch=epoch, offset=base)
 
-    def has_voters(self) -> None:
+    def change_voters(self) -> None:
         """Another voter set is in force."""
         self._trace_voters()
 
-    def flushed(self, offset: int) -> None:
+    def flush(self, offset: int) -> None:
         """All below is durable."""
         self._trace("flush", end_offset=offset)
 
-    def truncated(self, offset: int) -> None:
+    def truncate(self, offset: int) -> None:
         """The log was cut."""
         self._trace("truncate", end_offset=offset, epoch=self._replica.last_epoch)
 
-    def dropped(self, offset: int, epoch: int) -> None:
+    def drop(self, offset: int, epoch: int) -> None:
         """The log was dropped for a snapshot."""
         self._trace("truncate-fully", start_offset=offset, epoch=epoch)
 
-    def begins_at(self, offset: int, epoch: int) -> None:
+    def move_start(self, offset: int, epoch: int) -> None:
         """The log begins at a snapshot."""
         self._trace("log-start", offset=offset, epoch=epoch)
 
@@ -142,7 +145,7 @@ class KafkaTrace:
         origin = "created" if own else "fetched"
         self._trace("snapshot", offset=offset, epoch=epoch, size_bytes=size, origin=origin)
 
-    def marked(self, offset: int) -> None:
+    def advance(self, offset: int) -> None:
         """The high watermark moved."""
         self.high_watermark = offset
         held = self._replica.held
@@ -152,7 +155,7 @@ class KafkaTrace:
         else:
             self._trace("hw", **fields, role="follower")
 
-    def hears_of_leader(self, epoch: int, leader: int) -> None:
+    def change_leader(self, epoch: int, leader: int) -> None:
         """The listener is told who leads."""
         if self._claimed is not None and (leader != self._id or epoch != self._claimed):
             self._trace("renounce", epoch=self._claimed, offset=self.high_watermark)
@@ -161,7 +164,7 @@ class KafkaTrace:
             self._claimed = epoch
             self._trace("claim", epoch=epoch, offset=self.high_watermark)
 
-    def fetches(self, asked: int, epoch: int, offset: int) -> None:
+    def fetch(self, asked: int, epoch: int, offset: int) -> None:
         """A Fetch leaves; only those of voters acknowledge anything."""
         replica = self._replica
         if self._id in replica.voters[1]:
@@ -175,11 +178,11 @@ class KafkaTrace:
                 durable_end_offset=replica.durable_end_offset,
             )
 
-    def votes(self, asked: Mapping[str, Any], *, granted: bool) -> None:
+    def vote(self, asked: Mapping[str, Any], *, granted: bool) -> None:
         """A Vote is answered."""
         self._trace("vote", **asked, granted=granted)
 
-    def acknowledges(self, offset: int, epoch: int) -> None:
+    def acknowledge(self, offset: int, epoch: int) -> None:
         """A client's record is committed."""
         mark = self.high_watermark
         self._trace("ack", epoch=epoch, offset=offset, high_watermark=mark)
