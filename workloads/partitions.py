@@ -107,8 +107,10 @@ class PartitionsClient(TargetClient):
                 return node, Outcome("fail", error=made.error)  # the first partition counts nothing
             self._counts[topic] = 1
         count = self._counts.pop(topic)
+        # The new partition goes to a broker, which the active controller need not be.
+        broker = context.endpoint(self._target.choose("CLIENT"), "CLIENT")
         outcome = await context.client.create_partition(
-            controller, topic, count, controller.node_id, timeout_ms=context.timeout_ms
+            controller, topic, count, broker.node_id, timeout_ms=context.timeout_ms
         )
         if outcome.type == "ok":
             self._counts[topic] = count + 1
