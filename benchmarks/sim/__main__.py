@@ -89,7 +89,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    simulate(Load(duration_s=5), 0)  # imports, caches
+    simulate(Load(duration_s=20), 0)  # imports, caches
     print(
         f"Python {sys.version.split()[0]}; medians of {arguments.runs} seeds, each the fastest of "
         f"{arguments.repeats} runs"

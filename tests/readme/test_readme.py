@@ -23,7 +23,7 @@ SHORTER = {
     ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 19",
     ".venv/bin/kraftprobe run --backend docker --campaign quick": " --faults partition --duration 9"
     " --seed 7",
-    ".venv/bin/python -m benchmarks.sim": " --runs 1 --repeats 1 --seconds 2",
+    ".venv/bin/python -m benchmarks.sim": " --runs 1 --repeats 1 --seconds 20",
     ".venv/bin/python -m benchmarks.node": " --clients 2 --seconds 1 --repeats 1 --failovers 1",
     ".venv/bin/python -m benchmarks.broker": " --no-kafka --seconds 1 --warm-up 1 --repeats 1"
     " --log-mb 20 --recoveries 1",
