@@ -146,6 +146,7 @@ def test_a_run_goes_through_its_phases_and_leaves_nothing():
     assert set(cluster.states.values()) == {NodeState.DEAD}
 
 
+@pytest.mark.slow
 def test_every_fault_is_injected_verified_and_healed():
     the_plan = plan()
     events, _ = play(the_plan, FakeCluster())
@@ -190,11 +191,13 @@ def test_a_node_that_dies_unasked_is_journaled_as_a_crash_once():
     assert reads.missing == {"n5": "is not running"}
 
 
+@pytest.mark.slow
 def test_nodes_that_faults_killed_are_no_crashes():
     events, _ = play(plan(faults=["kill", "restart"]), FakeCluster())
     assert notes(events, "crash") == []
 
 
+@pytest.mark.slow
 def test_one_plan_gives_one_history_in_virtual_time():
     assert play(plan(), FakeCluster())[0] == play(plan(), FakeCluster())[0]
 
@@ -343,6 +346,7 @@ def test_a_kind_that_bit_once_gets_no_further_turn():
     assert all(at_s < the_plan.duration_s for at_s, *_ in pauses(events))
 
 
+@pytest.mark.slow
 def test_a_fault_that_never_bites_leaves_the_run_under_exercised():
     the_plan = plan(faults=["pause", "kill"])
     events, reads = play(the_plan, NoPauseBefore(from_s=10_000))
@@ -351,6 +355,7 @@ def test_a_fault_that_never_bites_leaves_the_run_under_exercised():
     assert "the fault 'pause' never bit" in result.summary
 
 
+@pytest.mark.slow
 def test_turns_after_the_schedule_come_to_an_end():
     the_plan = plan(faults=["pause", "kill"])
     events, _ = play(the_plan, NoPauseBefore(from_s=10_000))
@@ -391,6 +396,7 @@ def test_nodes_that_ended_late_are_started_before_the_next_fault(monkeypatch):
     assert started.value["targets"] == ["n3"]
 
 
+@pytest.mark.slow
 def test_a_fault_at_the_leader_waits_for_the_end_of_an_election(monkeypatch):
     script = [{"at_s": 6, "fault": "pause", "parameters": {"targets": "leader"}, "for_s": 4}]
     leader, elections = RunView.leader, iter([True, True])
@@ -479,6 +485,7 @@ NONSENSE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", sorted(WORKLOADS))
 def test_nodes_that_answer_nonsense_end_no_run_and_keep_it_from_passing(workload, monkeypatch):
     before, answers = FakeNetwork._reply, itertools.count()

@@ -132,6 +132,7 @@ def test_what_columns_do_not_hold_is_read_line_by_line(tmp_path):
     assert (history.events, history.operations) == ([event], pair([event]))
 
 
+@pytest.mark.slow
 def test_checks_say_the_same_of_columns_and_of_objects(tmp_path):
     store = make_run(tmp_path, stale_reads=2, lost_on="n2", rate_per_s=80)
     plan = store.plan()
@@ -156,6 +157,7 @@ def test_checks_say_the_same_of_columns_and_of_objects(tmp_path):
     assert statuses >= {Status.PASS, Status.FAIL, Status.UNKNOWN}
 
 
+@pytest.mark.slow
 def test_no_key_lies_in_two_row_groups_of_the_stored_operations(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "ROWS_TOGETHER", 500)
     store = make_run(tmp_path)

@@ -55,6 +55,7 @@ def test_a_correct_run_passes_every_check(tmp_path):
     assert results.statistics["operations"] > 1000
 
 
+@pytest.mark.slow
 def test_the_time_that_each_check_took_is_stored(tmp_path):
     store = make_run(tmp_path)
     results = judge(store)
@@ -78,6 +79,7 @@ def test_a_lost_write_fails_the_checks_of_final_reads_alone(tmp_path):
     assert failed == ["durability", "records"]
 
 
+@pytest.mark.slow
 def test_the_judgement_is_stored_and_judging_again_gives_the_same(tmp_path):
     store = make_run(tmp_path, stale_reads=1)
     first = judge(store)
@@ -85,6 +87,7 @@ def test_the_judgement_is_stored_and_judging_again_gives_the_same(tmp_path):
     assert judgement(judge(store)) == judgement(first)
 
 
+@pytest.mark.slow
 def test_the_proof_of_every_key_is_stored_and_accepted(tmp_path):
     store = make_run(tmp_path, stale_reads=1)
     judge(store)
@@ -245,6 +248,7 @@ def test_a_mutant_is_named_in_the_results(tmp_path):
     assert results.plan["nodes"] == len(NODES)
 
 
+@pytest.mark.slow
 def test_two_judgements_at_a_time_both_succeed_and_the_run_stays_whole(tmp_path, monkeypatch):
     store = make_run(tmp_path, duration_s=20)
     write = pq.write_table

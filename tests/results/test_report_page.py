@@ -173,6 +173,7 @@ def test_the_violating_window_is_drawn_and_listed(stale_page):
     assert "The 4 operations as a table" in text_of(stale_page)
 
 
+@pytest.mark.slow
 def test_the_operations_that_a_lost_write_names_are_drawn_as_well(tmp_path):
     page = page_of(make_run(tmp_path, lost_on="n1"))
     assert '<figure class="timeline' in page
@@ -306,12 +307,14 @@ def test_data_in_a_script_cannot_end_it_and_stays_the_same(text):
     assert json.loads(data) == {"a": [text]}
 
 
+@pytest.mark.slow
 def test_a_page_holds_all_it_needs_in_less_than_two_hundred_kilobytes(tmp_path):
     store = make_run(tmp_path, stale_reads=1)
     write_report(store, judge(store))
     assert store.report_path.stat().st_size < 200_000
 
 
+@pytest.mark.slow
 def test_many_violations_have_tables_and_the_first_a_picture(tmp_path):
     store = make_run(tmp_path)
     indexes = [operation.index for operation in pair(store.history().events)]

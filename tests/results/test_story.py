@@ -76,6 +76,7 @@ def test_a_stale_read_is_shown_with_its_values_its_nodes_and_who_led(tmp_path):
     assert all(step.source.startswith("history.jsonl, index ") for step in answered)
 
 
+@pytest.mark.slow
 def test_the_steps_are_in_the_order_of_time(tmp_path):
     found = story(make_run(tmp_path, stale_reads=1))
     times = [float(step.at.removesuffix(" s")) for step in found.steps]
@@ -83,6 +84,7 @@ def test_the_steps_are_in_the_order_of_time(tmp_path):
     assert len(times) <= LINES_MAX
 
 
+@pytest.mark.slow
 def test_a_run_that_passed_has_no_story(tmp_path):
     assert story(make_run(tmp_path)) is None
 

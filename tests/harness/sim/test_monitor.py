@@ -59,6 +59,7 @@ def test_the_monitor_agrees_with_a_full_scan_under_faults(seed):
     assert quorum.monitor.quorum.committed_end > 10, "the world did something"
 
 
+@pytest.mark.slow
 def test_a_campaign_with_every_standard_fault_violates_nothing():
     backend, monitor, events, reads = campaign(seed=3, faults=["kill", "pause", "partition"])
     assert monitor.violations == []

@@ -184,6 +184,7 @@ def found_by_time(folder: Folder, cut_to: int | None):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut_to", [None, 8])
 def test_no_flipped_bit_of_an_index_changes_what_is_found_by_time(cut_to):
     folder = timed()

@@ -98,6 +98,7 @@ def test_false_array_lengths_kill_no_process():
     assert int(run.stdout) > 1_600, "frames that were refused"
 
 
+@pytest.mark.slow
 def test_the_same_frames_do_kill_a_process_that_reads_them_unguarded():
     run = subprocess.run(  # noqa: PLW1510 - its return code is what is judged
         [sys.executable, "-m", "tests.cluster.node.protocol.false_lengths", "--unguarded"],
