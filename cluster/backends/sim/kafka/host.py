@@ -365,8 +365,8 @@ class KafkaProcess(Incarnation):
         self._tracer.append(base, last, epoch)
 
     def _on_voters(self, offset: int, voters: Mapping[int, uuid.UUID]) -> None:
-        self._disk_replica.add_voters(offset, voters)
-        self._tracer.change_voters()
+        if self._disk_replica.add_voters(offset, voters):
+            self._tracer.change_voters()
 
     def _on_flush(self, offset: int) -> None:
         self._disk_replica.durable_end_offset = offset

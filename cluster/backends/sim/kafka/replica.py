@@ -116,10 +116,14 @@ class KafkaReplica:
         """Begin later, as old segments were deleted; the twin on the disk keeps them."""
         self.start_offset = start_offset
 
-    def add_voters(self, offset: int, voters: Mapping[int, uuid.UUID]) -> None:
-        """Put a voter set in force."""
+    def add_voters(self, offset: int, voters: Mapping[int, uuid.UUID]) -> bool:
+        """Put a voter set in force; returns whether it is: a snapshot may hold an older one."""
+        newest, known = self._voters[-1]
+        if offset < newest or voters == known:
+            return False
         self._forget_voters(offset)
         self._voters.append((offset, voters))
+        return True
 
     def _forget_voters(self, end_offset: int) -> bool:
         before = self._voters[-1]
