@@ -131,6 +131,9 @@ def _play(
         world.note_violation("progress", str(error), "busy loop")
     except virtual.Stalled as error:
         world.note_violation("progress", str(error), "stalled")
+    if not world.violations.found:
+        for name, explanation in backend.world.program.complaints():
+            world.note_violation(name, explanation)
     player = world.player
     assert player is not None, "the world is scripted"
     return Played(

@@ -152,6 +152,9 @@ class Program(Protocol):
     def wipe(self, node: SimNode) -> None:
         """Take notice that the disk of a dead node is a new one."""
 
+    def complaints(self) -> Iterable[tuple[str, str]]:
+        """Yield (property, explanation) of what is wrong with a whole run, at its end."""
+
 
 class OwnProgram:
     """The node of this repository."""
@@ -200,6 +203,10 @@ class OwnProgram:
         has, and vote a second time in an epoch.
         """
         self._configs[node.name] = self._config(node, is_static=False)
+
+    def complaints(self) -> Iterable[tuple[str, str]]:
+        """See `Program.complaints`: each event is judged when it happens."""
+        return ()
 
     def _config(self, node: SimNode, *, is_static: bool = True) -> NodeConfig:
         (run_id, root), name, world = self._place, node.name, self._world

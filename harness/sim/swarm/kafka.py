@@ -14,7 +14,7 @@ from typing import Any, Final
 from cluster.systems import kafka_raft
 from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
-from harness.plan.strands import Strand
+from harness.plan.strands import Step, Strand
 
 _OWN_SHARE: Final = 0.3
 """Share of seeds with the settings that Kafka has by itself."""
@@ -25,7 +25,7 @@ _DYNAMIC_SHARE: Final = 0.5
 def of_kafka(plan: Plan, options: Mapping[str, str]) -> Plan:
     """Make a drawn plan one of Kafka's raft module, of the release in `options`."""
     random = Random(f"swarm/{plan.seed}/kafka")
-    strands = tuple(strand for strand in plan.strands if _fits(strand))
+    strands = tuple(_adapt(strand) for strand in plan.strands if _fits(strand))
     changes = any(step.kind == "voters" for strand in strands for step in strand.steps)
     drawn: dict[str, Any] = {
         key: plan.node_settings[key] for key in kafka_raft.SETTINGS if key in plan.node_settings
@@ -44,6 +44,18 @@ def of_kafka(plan: Plan, options: Mapping[str, str]) -> Plan:
         world=replace(plan.world, duplication=0.0),
         strands=strands,
     )
+
+
+def _adapt(strand: Strand) -> Strand:
+    """Wait for what Kafka's nodes trace of a change of voters: that it is in the log."""
+    return replace(strand, steps=tuple(_adapt_step(step) for step in strand.steps))
+
+
+def _adapt_step(step: Step) -> Step:
+    until = step.until
+    if until is None or until.event != "voter-change":
+        return step
+    return replace(step, until=replace(until, event="voters"))
 
 
 def _fits(strand: Strand) -> bool:

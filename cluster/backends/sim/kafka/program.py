@@ -19,6 +19,8 @@ from cluster.backends.terms import BackendError
 from cluster.systems.kafka_raft import REQUEST_TIMEOUT, config_of
 from cluster.systems.kraft import cluster_id_of
 
+SPIN_MS_MAX: Final = 10_000.0
+"""How long a node may poll without waiting."""
 _ANY_DIRECTORY: Final = uuid.UUID(int=0)
 
 
@@ -80,6 +82,20 @@ class KafkaProgram:
     def wipe(self, node: SimNode) -> None:
         """Refuse: the JVM keeps the disks."""
         raise BackendError(f"the disk of {node.name} cannot be replaced: it is in the JVM")
+
+    def complaints(self) -> Iterable[tuple[str, str]]:
+        """See `Program.complaints`: a thread that polls without waiting for so long burns a core.
+
+        A client of raft has something to do at once for a moment at the most: what it waits for is
+        a message, or a time-out that lies ahead.
+        """
+        for spin in self.spins:
+            if spin.length_ms >= SPIN_MS_MAX:
+                yield (
+                    "busy-poll",
+                    f"{spin.node} polled without waiting for {spin.length_ms / 1000:.1f} s",
+                )
+                return
 
     def _start(self, node: SimNode, now_ms: int, seed: int) -> frames.Start:
         world = self._world

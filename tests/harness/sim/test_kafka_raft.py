@@ -1,0 +1,96 @@
+"""Released KafkaRaftClients in the simulated world: the same run every time, findings again."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checkers.verdict import Status
+from harness.errors import PlanError
+from harness.plan.plan import in_simulation
+from harness.sim.runner import run, run_plan
+from harness.sim.swarm.draw import draw
+from tests.harness.sim.kafka_runs import plan_of
+from tests.harness.sim.plans import read_plan
+from tests.kafka_release import VERSION, raft_jars
+
+ROOT = Path(__file__).parents[3]
+FOUND = sorted((Path(__file__).parent / "kafka").glob("*.json"))
+
+
+@pytest.fixture(autouse=True)
+def _release():
+    raft_jars(VERSION)
+
+
+def digests(seeds, hash_seed):
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.harness.sim.kafka_runs", VERSION, *map(str, seeds)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(line.split() for line in done.stdout.splitlines())
+
+
+def in_two_processes(seeds):
+    upwards = digests(seeds, hash_seed=1)
+    assert len(set(upwards.values())) == len(seeds), "other seeds are other runs"
+    assert digests(seeds[::-1], hash_seed=2) == upwards
+
+
+@pytest.mark.slow
+def test_five_voters_run_the_same_runs_in_two_jvms():
+    in_two_processes(range(4))
+
+
+@pytest.mark.nightly
+def test_fifty_seeds_of_five_voters_run_the_same_runs_in_two_jvms():
+    in_two_processes(range(50))
+
+
+def test_a_run_under_faults_is_judged():
+    played, result = run(plan_of(VERSION, 3, nodes=3))
+
+    assert (result.verdict, result.violations) == (Status.PASS, ())
+    assert played.watch.changes_of_leader >= 1
+    assert result.statistics["faults"] == 3
+
+
+@pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
+def test_a_finding_is_found_again(path):
+    plan, document = read_plan(path), json.loads(path.read_text())
+    release = plan.system_options["version"]
+    raft_jars(release)
+
+    assert plan.events <= 12
+    violation = run_plan(plan).violations[0]
+    assert [violation.property, *violation.causes] == [
+        document["found"]["property"],
+        *document["found"]["causes"],
+    ]
+
+
+def test_the_swarm_draws_what_kafka_takes():
+    system = {"system": "kafka-raft", "system_options": {"version": VERSION}}
+    for seed in range(40):
+        plan = draw(seed, system=system)
+        assert in_simulation(plan.to_json()).to_json() == plan.to_json()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"system_options": {}}, "give --kafka-version V"),
+        ({"system_options": {"version": "3.8.1"}}, "give a release of 3.9 to 4.4"),
+        ({"workload": "register"}, "system kafka-raft carries workload appends"),
+        ({"node_settings": {"broker.session.timeout.ms": 1}}, "unknown node setting"),
+        ({"node_settings": {"controller.quorum.retry.backoff.ms": -1}}, "must be a whole number"),
+    ],
+)
+def test_what_does_not_fit_is_refused(changed, message):
+    with pytest.raises(PlanError, match=message):
+        plan_of(VERSION, 1, **changed)
