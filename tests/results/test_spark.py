@@ -210,7 +210,7 @@ def hold(folder, label):
 
 
 def wait_until_gone(label):
-    for _ in range(200):
+    for _ in range(3000):
         if not marked(label):
             return
         time.sleep(0.1)

@@ -76,7 +76,7 @@ def in_world(body: Callable[[World], Awaitable[None]]) -> None:
                 await server.wait_closed()
             await asyncio.sleep(0)
 
-    asyncio.run(asyncio.wait_for(whole(), 30))
+    asyncio.run(asyncio.wait_for(whole(), 300))
     assert errors == [], "no callback of a proxy fails"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0
 
 
 async def eventually(condition: Callable[[], object]) -> None:

@@ -32,7 +32,7 @@ pytestmark = [
 CLUSTER_ID = "test-cluster"
 VOTERS = {i: uuid.UUID(int=7_000 + i, version=4) for i in (1, 2, 3)}
 JOINER = 4
-PATIENCE_S = 90
+PATIENCE_S = 600
 PATIENT = {
     "controller.quorum.election.timeout.ms": 1000,
     "controller.quorum.fetch.timeout.ms": 3000,

@@ -62,7 +62,7 @@ def test_acknowledged_writes_survive_the_leaders_death_and_reach_it_when_it_is_b
         network.close()
 
     with Nodes(tmp_path) as nodes:
-        asyncio.run(asyncio.wait_for(body(nodes), 60))
+        asyncio.run(asyncio.wait_for(body(nodes), 600))
         for node in nodes.processes:
             assert nodes.stop(node) == 0
             assert nodes.stderr(node) == ""

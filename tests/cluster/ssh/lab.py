@@ -165,7 +165,7 @@ class Lab:
         ]
 
     def _wait_for_port(self, node):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         probe = f"import socket; socket.create_connection(('{self.hosts[node].address}', 22), 1)"
         while subprocess.run(
             self.inside(sys.executable, "-c", probe), capture_output=True, check=False

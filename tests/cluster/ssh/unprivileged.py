@@ -93,7 +93,7 @@ def _write_etc(etc, rule):
 
 
 def _wait_for_port(lab, node):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     address = lab.hosts[node].address
     probe = f"import socket; socket.create_connection(('{address}', {PORT}), 1)"
     while subprocess.run(

@@ -24,7 +24,7 @@ from cluster.node.runtime.trace import no_trace
 
 PARKED_S = 0.05
 """How long a frame may wait for its answer before it counts as parked; a Fetch may be."""
-HANG_S = 20.0
+HANG_S = 200.0
 PROBE_ANSWER = struct.pack(">ih", 4711, 0)
 PROBE = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 4711, -1)
 NAMES = {ListenerType.BROKER: "CLIENT", ListenerType.CONTROLLER: "CONTROLLER"}

@@ -31,7 +31,7 @@ def run(folder: Path, body) -> None:
 async def synced(disk: FileDisk, path: str, *, directory: bool = False) -> OSError | None:
     future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
     (disk.sync_directory if directory else disk.sync)(path, future.set_result)
-    return await asyncio.wait_for(future, 30)
+    return await asyncio.wait_for(future, 300)
 
 
 @pytest.fixture
@@ -339,7 +339,7 @@ def _log_end(folder: Path) -> int:
 async def passed(disk: FileDisk) -> OSError | None:
     future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
     disk.barrier(future.set_result)
-    return await asyncio.wait_for(future, 30)
+    return await asyncio.wait_for(future, 300)
 
 
 def test_what_is_appended_at_once_reaches_the_file_without_a_sync(tmp_path, syncs):
@@ -520,7 +520,7 @@ def test_the_queue_goes_on_while_a_sync_aside_takes_its_time(tmp_path, monkeypat
         held.let_go.set()
         drained = asyncio.get_running_loop().create_future()
         disk.drain(drained.set_result)
-        assert await asyncio.wait_for(drained, 30) is None
+        assert await asyncio.wait_for(drained, 300) is None
         assert done == [("file", None), ("folder", None)]
         assert held.sizes == [4]
 
@@ -538,7 +538,7 @@ def test_a_sync_aside_that_fails_is_the_last_thing_that_happens(tmp_path, monkey
             disk.sync("f", each.set_result, aside=True)
         assert await asyncio.to_thread(held.begun.wait, 30)
         held.let_go.set()
-        assert await asyncio.wait_for(asyncio.gather(*done), 30) == [held.error] * 2
+        assert await asyncio.wait_for(asyncio.gather(*done), 300) == [held.error] * 2
         disk.append("g", b"never", at_once=True)
         assert await barrier(disk) is held.error
         assert await synced(disk, "f") is held.error
@@ -552,7 +552,7 @@ def test_a_sync_aside_of_what_is_missing_is_an_error(tmp_path):
     async def body(disk: FileDisk) -> None:
         future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
         disk.sync("nothing", future.set_result, aside=True)
-        error = await asyncio.wait_for(future, 30)
+        error = await asyncio.wait_for(future, 300)
         assert isinstance(error, FileNotFoundError)
         assert await barrier(disk) is error
 
@@ -574,7 +574,7 @@ def test_a_close_waits_for_the_sync_aside_that_is_under_way_and_calls_no_complet
         closing = asyncio.create_task(asyncio.to_thread(disk.close))
         await asyncio.sleep(0)
         held.let_go.set()
-        await asyncio.wait_for(closing, 30)
+        await asyncio.wait_for(closing, 300)
         await asyncio.sleep(0)
         assert done == []
         assert held.sizes == [4], "the second was dropped"

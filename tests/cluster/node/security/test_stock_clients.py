@@ -129,7 +129,7 @@ def refused_by_kafka_python(**options):
         "except KafkaError: sys.exit(42)\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, timeout=60
+        [sys.executable, "-c", program], check=False, capture_output=True, timeout=600
     )
     assert ended.returncode == 42, ended.stderr.decode()
 
