@@ -84,7 +84,7 @@ def _fetch(version: str, name: str, artefacts: Artefacts, repository: str | None
     with _alone(home.parent / f".{name}.lock", say):
         if not (home / DIGESTS).is_file():
             say(f"resolving what Apache Kafka {version} depends on")
-            _retrieve(version, repository, home, _module(version, artefacts), say)
+            retrieve(version, repository, home, _module(version, artefacts), say)
         say("comparing digests")
         _compare(version, home)
     return home
@@ -101,7 +101,7 @@ def _alone(lock: Path, say: Say) -> Iterator[None]:
         yield
 
 
-def _retrieve(version: str, repository: str | None, home: Path, module: str, say: Say) -> None:
+def retrieve(version: str, repository: str | None, home: Path, module: str, say: Say) -> None:
     """Let Ivy put the jar files into the folder; a folder with `DIGESTS` is whole."""
     shutil.rmtree(home, ignore_errors=True)
     work = home.with_name(f".{home.name}.work")
