@@ -120,7 +120,7 @@ class Quorum:
         self.queue, self.sequence, self.token = [], 0, 0
         self.seen, self.running, self.wakes, self.asked = [], {}, {}, {}
         self.apis = jvm.call(RESET, "?", False)
-        self.cut, self.last = set(), []
+        self.cut, self.last, self.roles = set(), [], {}
         voters = b"".join(struct.pack(">i", node) + directory(node) for node in self.voters)
         for node in self.voters:
             jvm.call(FORMAT, "ii", node, len(self.voters), rest=voters)
@@ -176,6 +176,8 @@ class Quorum:
                 item = struct.pack(">bih", 1, correlation, version) + blob(body)
                 if not {node, asker} & self.cut:
                     self.later(self.now + 1, asker, life_then, item)
+            elif kind == "role":
+                self.roles[node] = fields[0].split()
             elif kind == "end":
                 alive, wake = fields[:2]
                 self.wakes[node] = wake if alive else None
@@ -197,13 +199,9 @@ class Quorum:
         self.now = self.now if until() else end
 
     def leader(self):
-        roles = {}
-        for _, node, kind, *fields in self.seen:
-            if kind == "role":
-                roles[node] = fields[0].split()
         leaders = [
             (int(epoch), node)
-            for node, (role, epoch) in roles.items()
+            for node, (role, epoch) in self.roles.items()
             if role == "leader" and self.wakes[node]
         ]
         return max(leaders)[1] if leaders else None
