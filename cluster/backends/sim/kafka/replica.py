@@ -28,6 +28,9 @@ STATE: Final = f"{METADATA_DIRECTORY}/quorum-state"
 _BATCH_BYTES: Final = 16
 """How long a batch is in the twin of the log."""
 
+_LENGTH_BYTES: Final = 12
+"""Of a batch's beginning: the offset, and how many bytes follow."""
+
 Batch = tuple[int, int, int, int]
 
 
@@ -52,6 +55,8 @@ class KafkaReplica:
         self.durable_end_offset = 0
         self.in_flush = 0
         """Which flush of the last answer was under way when the power failed; 0: none."""
+        self.torn_bytes = 0
+        """Of a batch that a power loss tore, before the process started."""
         self.snapshots: dict[tuple[int, int], int] = {}
         """(offset, epoch) -> checksum."""
         self._batches: list[Batch] = []
@@ -147,9 +152,7 @@ class KafkaReplica:
         disk.replace({LOG: log, STATE: b"", **names})
 
     def _read(self, effects: frames.Effects) -> None:
-        self._batches, self.snapshots, self.held = [], {}, None
-        if not self.is_static:
-            self.learn_voters(effects)
+        self._batches, self.snapshots, self.held, self.torn_bytes = [], {}, None, 0
         for effect in effects:
             kind = effect[0]
             if kind == Effect.STATE:
@@ -159,10 +162,16 @@ class KafkaReplica:
                 self.durable_end_offset = end_offset
             elif kind == Effect.BATCH:
                 base, last, epoch, data = effect[1:]
+                if len(data) < _LENGTH_BYTES + int.from_bytes(data[8:_LENGTH_BYTES]):
+                    self.torn_bytes = len(data)  # Kafka drops it as it starts
+                    self.durable_end_offset = base
+                    continue
                 self._batches.append((base, last + 1, epoch, int(crc32c(data))))
             elif kind == Effect.CHECKPOINT:
                 offset, epoch, data = effect[1:]
                 self.snapshots[offset, epoch] = int(crc32c(data))
+        if not self.is_static:
+            self.learn_voters(effects)
 
     def learn_voters(self, effects: frames.Effects) -> None:
         """Take up the voter sets of checkpoints and log, as evidence has them."""
@@ -171,7 +180,7 @@ class KafkaReplica:
             if effect[0] == Effect.CHECKPOINT:
                 for _, voters in _voters_in(effect[3]):
                     found[effect[1] - 1] = voters
-            elif effect[0] == Effect.BATCH:
+            elif effect[0] == Effect.BATCH and effect[1] < self.durable_end_offset:
                 found |= dict(_voters_in(effect[4]))
         self._voters = sorted(found.items(), key=lambda row: row[0]) or [(-1, {})]
 

@@ -72,7 +72,7 @@ class KafkaTrace:
             start_offset=replica.start_offset,
             end_offset=replica.end_offset,
             last_epoch=replica.last_epoch,
-            truncated_bytes=0,
+            truncated_bytes=replica.torn_bytes,
         )
         self._trace_voters()
 
