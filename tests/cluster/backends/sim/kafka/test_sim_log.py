@@ -1,6 +1,7 @@
 """The simulated metadata log answers as Kafka's own does, whatever is done to both.
 
-`LogDifferential.java` beside this file draws the operations. By hand, on any release from 4.1 on that
+`LogCases.java` beside this file has what Kafka's tests of its log have, case by case, and
+`LogDifferential.java` draws operations. By hand, on any release from 4.1 on that
 was fetched as a whole: `python -m tests.cluster.backends.sim.kafka.test_sim_log VERSION FIRST LAST
 OPERATIONS`.
 """
@@ -21,7 +22,6 @@ from cluster.systems.kafka.installation import cache_folder, java
 from tests.kafka_release import javac, release
 
 SOURCES = Path(__file__).parent / "java"
-MAIN = "org.apache.kafka.raft.LogDifferential"
 EXPECTED = {
     "appendAsFollower": {"done", "CorruptRecordException", "KafkaException"},
     "appendAsLeader": {"done", "InvalidRecordException", "KafkaException"},
@@ -44,8 +44,8 @@ EXPECTED = {
 """Outcomes that must come about: a comparison of logs which refuse everything would say nothing."""
 
 
-def play(version: str, folder: Path, first: int, last: int, operations: int) -> str:
-    """Play the seeds on both logs, and return what was printed."""
+def compile_both(version: str, folder: Path) -> list[str]:
+    """Compile SimLog and what compares it, and return the command that runs a main class."""
     name = classes.generation(version)
     texts = dict(classes.sources(name))
     for path in SOURCES.rglob("*.java"):
@@ -53,29 +53,42 @@ def play(version: str, folder: Path, first: int, last: int, operations: int) -> 
     # Kafka's binding of SLF4J would be found beside ours.
     libraries = (cache_folder() / version / "libs").glob("*.jar")
     jars = [jar for jar in libraries if not jar.name.startswith("log4j-slf4j")]
-    classes.compile_sources(texts, jars, folder / "classes")
-    path = os.pathsep.join(map(str, (folder / "classes", *jars)))
-    command = [java(), *classes.options(java()), "-cp", path, MAIN]
-    with tempfile.TemporaryDirectory(dir=memory()) as logs:
-        command += [logs, str(first), str(last), str(operations)]
-        played = subprocess.run(command, capture_output=True, text=True, check=False)
-    return played.stdout + played.stderr
+    classes.compile_sources(texts, jars, folder)
+    path = os.pathsep.join(map(str, (folder, *jars)))
+    return [java(), *classes.options(java()), "-cp", path]
 
 
-def memory() -> str | None:
-    """Return a folder without a disk, where there is one: Kafka syncs its files."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+def run(command: list[str], main: str, *arguments: int) -> list[str]:
+    """Run a main class, and return the lines that it printed."""
+    # In memory where that can be: Kafka syncs its files.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as logs:
+        words = [*command, f"org.apache.kafka.raft.{main}", logs, *map(str, arguments)]
+        played = subprocess.run(words, capture_output=True, text=True, check=False)
+    return (played.stdout + played.stderr).splitlines()
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory):
+    javac()
+    return compile_both(release(), tmp_path_factory.mktemp("classes"))
 
 
 @pytest.mark.slow
-def test_the_simulated_log_answers_as_kafkas_does(tmp_path):
-    javac()
-    (tmp_path / "classes").mkdir()
+def test_each_case_holds_for_both_logs(command):
+    lines = run(command, "LogCases")
 
-    printed = play(release(), tmp_path, first=1, last=12, operations=400)
+    assert [line for line in lines if not line.endswith(": ok")] == []
+    assert len(lines) == 2 * 27
 
+
+@pytest.mark.slow
+def test_the_simulated_log_answers_as_kafkas_does(command):
+    lines = run(command, "LogDifferential", 1, 12, 400)
+
+    printed = "\n".join(lines)
     outcomes = dict(re.findall(r"^(\w+ (?:throws )?\w+): (\d+)$", printed, re.MULTILINE))
-    assert printed.splitlines()[-1] == "4800 operations, 0 differences", printed
+    assert lines[-1] == "4800 operations, 0 differences", printed
     for operation, kinds in EXPECTED.items():
         for kind in kinds:
             assert {f"{operation} {kind}", f"{operation} throws {kind}"} & outcomes.keys(), kind
@@ -83,6 +96,6 @@ def test_the_simulated_log_answers_as_kafkas_does(tmp_path):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        Path(scratch, "classes").mkdir()
+        both = compile_both(sys.argv[1], Path(scratch))
         bounds = [int(word) for word in sys.argv[2:]]
-        sys.stdout.write(play(sys.argv[1], Path(scratch), *bounds))
+        sys.stdout.write("\n".join(run(both, "LogDifferential", *bounds)) + "\n")
