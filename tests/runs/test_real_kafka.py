@@ -27,7 +27,7 @@ from tests.runs import every_workload
 from workloads.registry import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[2]
-CAMPAIGN = ("--campaign", "quick", "--duration", "20", "--rate", "40")
+CAMPAIGN = ("--campaign", "quick", "--duration", "25", "--rate", "40")
 
 
 @pytest.fixture(scope="module")
@@ -191,12 +191,12 @@ def test_every_workload_that_reads_keeps_what_kafka_promises_of_it(
             "backend": "netns",
             "seed": 1,
             "nodes": 3,
-            "duration_s": 20,
+            "duration_s": 30,
             "rate_per_s": 160,
             "concurrency": 24,
             "expectations": {"min_operations": 200},
             "schedule": [
-                {"fault": "kill", "parameters": {"targets": "leader"}, "at_s": 5, "for_s": 1}
+                {"fault": "kill", "parameters": {"targets": "leader"}, "at_s": 8, "for_s": 1}
             ],
         }
     )
