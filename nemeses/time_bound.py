@@ -50,12 +50,15 @@ async def in_time(work: Awaitable[T], bound_s: float) -> T:
 
 
 async def not_cancelled(work: Awaitable[T]) -> T:
-    """Await work; where it is cancelled by itself, that is an error of its own: RuntimeError.
+    """Await work; where it is cancelled by itself, or exits, that is an error of its own.
 
-    Else the task that awaits it would end without a word, as if it had been cancelled.
+    Else the task that awaits it would end without a word, as if it had been cancelled, and
+    `sys.exit` would leave the loop, and end the program, amid everything. Raises RuntimeError.
     """
     try:
         return await work
+    except SystemExit as error:
+        raise RuntimeError(f"it called sys.exit({error.code!r})") from error
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():

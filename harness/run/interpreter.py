@@ -113,7 +113,7 @@ class Interpreter:
             client = self._clients[worker] = self._make_client(worker, process)
         self._update(worker, self._recorder.invoke(process, op))
         try:
-            completion = await not_cancelled(self._invoke(worker, client, op))
+            completion = await self._invoke(worker, client, op)
         except Exception as error:
             raise HarnessError(
                 f"process {process}, {op.f} {op.key or ''}: {type(error).__name__}: {error}"
@@ -129,9 +129,9 @@ class Interpreter:
     async def _invoke(self, worker: Worker, client: WorkloadClient, op: Op) -> Completion:
         """Let the client perform an operation, in bounded time."""
         if self._bound_s is None or worker == NEMESIS:  # `nemeses.drive` bounds faults
-            return await client.invoke(op)
+            return await not_cancelled(client.invoke(op))
         try:
-            return await in_time(client.invoke(op), self._bound_s)
+            return await in_time(not_cancelled(client.invoke(op)), self._bound_s)
         except OutOfTimeError:
             return Completion(EventType.INFO, op.value, f"{HUNG} {self._bound_s:g} s")
 
@@ -167,7 +167,7 @@ class Interpreter:
 
 async def _close_in_time(client: WorkloadClient) -> None:
     with contextlib.suppress(OutOfTimeError):
-        await in_time(client.close(), CLOSE_BOUND_S)
+        await in_time(not_cancelled(client.close()), CLOSE_BOUND_S)
 
 
 def _first(errors: ExceptionGroup[Exception]) -> HarnessError:

@@ -126,6 +126,7 @@ WHOLE = {"paused": [], "cut": [], "marked": []}
         Theirs(),
         raises(RuntimeError("lost my way")),
         raises(BackendError("n2 cannot be reached")),
+        raises(SystemExit(0)),
         AnswersNothing(),
         ForgetsThatItActed(),
         ForgetsInVerify(),

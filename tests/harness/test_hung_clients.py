@@ -156,6 +156,16 @@ def test_an_exception_in_a_package_names_it_and_the_place(monkeypatch, package, 
     assert "please report it with" not in line
 
 
+@pytest.mark.parametrize("act", ["invoke", "close"])
+def test_a_client_that_exits_is_an_error_of_its_own(monkeypatch, act):
+    async def leave(*_):
+        sys.exit(0)
+
+    monkeypatch.setattr(RegisterClient, act, leave)
+    with pytest.raises((HarnessError, RuntimeError), match=r"it called sys\.exit\(0\)"):
+        play(plan(**THE_PLAN), FakeCluster())
+
+
 @pytest.mark.parametrize("answer", [None, Completion("ok")], ids=str)
 def test_an_answer_that_is_no_completion_names_the_package(monkeypatch, package, tmp_path, answer):
     async def invoke(_self, _op):
