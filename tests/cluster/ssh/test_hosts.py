@@ -66,7 +66,7 @@ def test_a_host_that_is_the_harness_itself_is_refused(lab):
 
 
 def test_a_host_cleans_itself_when_its_harness_is_lost(lab):
-    inventory = lab.inventory("lost.toml", top="reconnect_s = 0.5\ngrace_s = 1.5")
+    inventory = lab.inventory("lost.toml", top="reconnect_s = 2\ngrace_s = 10")
     process = scenario(lab, "hold", inventory)
     assert process.stdout.readline() == "held\n"
     assert lab.traces() != []
