@@ -146,8 +146,8 @@ class KeyCheck:
     ) -> CheckResult:
         """Judge the operations of one key (all with the same `key`)."""
         try:
-            return self.function(operations, options, cancelled)
-        except Exception as error:  # noqa: BLE001  (a checker that died has judged nothing)
+            return _check_result(self.function(operations, options, cancelled))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (it died, and judged nothing)
             key = operations[0].key if operations else None
             return _crash_result(self.name, error, key=key, operations=len(operations))
 
@@ -176,8 +176,8 @@ class RunCheck:
             summary = "no evidence from the nodes is stored, so nothing was checked"
             return CheckResult(self.name, Status.UNKNOWN, summary)
         try:
-            return self.function(run, options, cancelled)
-        except Exception as error:  # noqa: BLE001  (a checker that died has judged nothing)
+            return _check_result(self.function(run, options, cancelled))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (it died, and judged nothing)
             return _crash_result(self.name, error, operations=len(run.operations))
 
 
@@ -471,8 +471,15 @@ def add_notes(result: CheckResult, notes: Sequence[str]) -> CheckResult:
     return replace(result, statistics={**result.statistics, "notes": list(notes)})
 
 
+def _check_result(answer: CheckResult) -> CheckResult:
+    """Return what a check answered, which a package may have added. Raises TypeError."""
+    if isinstance(answer, CheckResult) and isinstance(answer.status, Status):
+        return answer
+    raise TypeError(f"a check answers with a CheckResult, not {ascii(answer)[:80]}")
+
+
 def _crash_result(
-    checker: str, error: Exception, *, key: str | None = None, operations: int = 0
+    checker: str, error: BaseException, *, key: str | None = None, operations: int = 0
 ) -> CheckResult:
     summary = f"the checker itself failed: {type(error).__name__}: {error}"
     anomaly = {"kind": "checker-failed", "explanation": summary}

@@ -1,5 +1,6 @@
 """Checks are found by name, validated, run, and merged; figures and exercise of a run."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from checkers.registry import (
     CheckError,
     CheckSpec,
     KeyCheck,
+    RunCheck,
     RunInput,
     find_check,
     group_by_key,
@@ -109,6 +111,32 @@ def test_a_checker_that_dies_is_unknown_and_the_others_go_on():
     result = run_check(SPEC, RunInput([], [*GOOD, *strange]))
     assert result.status is Status.UNKNOWN
     assert "the checker itself failed: HistoryError" in result.summary
+
+
+def leave(*_):
+    sys.exit(0)
+
+
+def answer(result):
+    return lambda *_: result
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (leave, "SystemExit: 0"),
+        (answer(None), "TypeError: a check answers with a CheckResult, not None"),
+        (answer(CheckResult("x", "PASS", "")), "TypeError: a check answers with"),
+    ],
+)
+def test_a_check_that_exits_or_answers_nonsense_has_judged_nothing(function, error):
+    checks = (
+        RunCheck("theirs", "run", {}, (), function, answer(None)).check_run(RunInput([], GOOD), {}),
+        KeyCheck("theirs", {}, (), function, answer(None)).check_key(GOOD, {}),
+    )
+    for result in checks:
+        assert result.status is Status.UNKNOWN
+        assert error in result.summary
 
 
 def test_unknown_does_not_hide_a_failure():
