@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-_NEAR = 0.65
+_NEAR = 0.61
 """As alike names must be: `at` and `at_s` are; `targts` and `at_s`, 0.6, are not."""
 
 
