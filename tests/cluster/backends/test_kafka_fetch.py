@@ -12,7 +12,7 @@ from hashlib import sha1
 import pytest
 
 from cluster.systems.kafka import fetch
-from cluster.systems.kafka.installation import DIGESTS, find, home_of
+from cluster.systems.kafka.installation import DIGESTS, find, home_of, raft_libraries
 from cluster.systems.kinds import SettingError
 
 pytestmark = pytest.mark.slow
@@ -34,6 +34,9 @@ ARTEFACTS = {
     ("org.apache.kafka", "kafka_2.13", ""): NEEDED,
     ("org.apache.kafka", "kafka-tools", ""): "",
     ("org.apache.kafka", "kafka-raft", ""): "",
+    ("org.apache.kafka", "kafka-clients", ""): NEEDED,  # of what is fetched alone, none is
+    ("org.apache.kafka", "kafka-server-common", ""): "",
+    ("org.slf4j", "slf4j-api", "1.7.36"): "",
     ("org.apache.logging.log4j", "log4j-core", "2.25.4"): "",
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"): "",
 }
@@ -112,6 +115,20 @@ def test_a_release_is_fetched_with_what_it_depends_on_once(repository):
     repository.asked.clear()
     assert fetch.fetch(VERSION, repository.url, said.append) == home
     assert repository.asked == []
+
+
+def test_the_raft_module_is_fetched_alone_without_what_it_depends_on(repository):
+    home = fetch.fetch_raft(VERSION, repository.url, lambda _: None)
+
+    assert [jar.name for jar in raft_libraries(VERSION)] == [
+        f"kafka-clients-{VERSION}.jar",
+        f"kafka-raft-{VERSION}.jar",
+        f"kafka-server-common-{VERSION}.jar",
+        "slf4j-api-1.7.36.jar",
+    ]
+    assert {jar.parent for jar in raft_libraries(VERSION)} == {home / "libs"}
+    assert len(list((home / "libs").iterdir())) == 4
+    assert home_of(VERSION) is None
 
 
 def test_an_interrupted_fetch_goes_on_where_it_was(repository):
