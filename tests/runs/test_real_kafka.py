@@ -118,7 +118,7 @@ system_options = {{ version = "{version}", roles = "controller,controller,contro
 security = {{ protocol = "SASL_SSL", mechanism = "PLAIN" }}
 workload = "topics"
 nodes = 4
-duration_s = 14
+duration_s = 40
 rate_per_s = 40
 expectations = {{ min_operations = 50 }}
 schedule = [
@@ -156,9 +156,13 @@ def test_a_wiped_voter_loses_committed_topics_of_a_static_quorum_only(
     version: str, tmp_path: Path, quorum: str, status: Status
 ):
     options = ("--kafka-version", version, "--system-option", f"quorum={quorum}")
-    kraftprobe("run", "--campaign", "wiped-voter", *options, "--seed", 5, "--runs", tmp_path)
-    [folder] = (tmp_path / "wiped-voter").iterdir()
-    durability = judged(folder)["durability"]
+    for seed in (5, 6, 7):  # what is lost depends on who leads: not every run shows it
+        runs = tmp_path / str(seed)
+        kraftprobe("run", "--campaign", "wiped-voter", *options, "--seed", seed, "--runs", runs)
+        [folder] = (runs / "wiped-voter").iterdir()
+        durability = judged(folder)["durability"]
+        if status is not Status.FAIL or durability.status is Status.FAIL:
+            break
     if ENDS_EMPTY_NODE in judged(folder)["log-agreement"].summary and status is Status.PASS:
         status = Status.UNKNOWN  # docs/findings/empty-node.md, and nothing is known to be lost
     assert durability.status is status, durability.summary
