@@ -16,7 +16,7 @@ def plan_of(release, seed, **more):
             "system_options": {"version": release},
             "workload": "appends",
             "nodes": 5,
-            "duration_s": 8,
+            "duration_s": 7,
             "rate_per_s": 20,
             "concurrency": 4,
             "operation_timeout_ms": 2000.0,

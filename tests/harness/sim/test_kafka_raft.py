@@ -44,7 +44,7 @@ def in_two_processes(seeds):
 
 @pytest.mark.slow
 def test_five_voters_run_the_same_runs_in_two_jvms():
-    in_two_processes(range(4))
+    in_two_processes(range(3))
 
 
 @pytest.mark.nightly
