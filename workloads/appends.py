@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from checkers.history import EventType
 from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
 from checkers.registry import CheckSpec
-from cluster.client.admin_client import CallFailed, Outcome
+from cluster.client.admin_client import CallFailed, Outcome, WrongAnswerError
 from cluster.client.raft_log import (
     NO_VALUE,
     NOT_LEADER,
@@ -42,6 +42,8 @@ from workloads.base import (
 from workloads.keyed import Plain
 from workloads.log_client import AtReplica
 from workloads.target import Target
+
+T = TypeVar("T")
 
 KEY: Final = "log-0"
 """The one log, named as a partition is."""
@@ -110,11 +112,10 @@ class AppendsClient:
         node = self._target.choose()
         request, timeout_ms = AppendRequest(value), self._context.timeout_ms
         try:
-            answer = await self._call(node, request, timeout_ms)
+            answer = await self._call(node, request, AppendResponse, timeout_ms)
         except CallFailed as failed:
             self._target.learn(node, failed.outcome)
             return node, failed.outcome
-        assert isinstance(answer, AppendResponse)
         if not answer.error:
             return node, answer
         refused = answer.error == NOT_LEADER
@@ -132,11 +133,12 @@ class AppendsClient:
     async def _poll(self, op: Op) -> Completion:
         node = self._target.choose()
         try:
-            answer = await self._call(node, ReadRequest(self._position), self._context.timeout_ms)
+            answer = await self._call(
+                node, ReadRequest(self._position), ReadResponse, self._context.timeout_ms
+            )
         except CallFailed as failed:
             self._target.learn(node, failed.outcome)
             return completion(failed.outcome, node, op.value)
-        assert isinstance(answer, ReadResponse)
         if answer.records:
             self._position = answer.records[-1][0] + 1
         return Completion(EventType.OK, _answer(answer), None, node)
@@ -151,8 +153,9 @@ class AppendsClient:
             return Completion(EventType.FAIL, None, last.error, asked)
         try:
             while True:
-                answer = await self._call(node, ReadRequest(0), self._context.timeout_ms)
-                assert isinstance(answer, ReadResponse)
+                answer = await self._call(
+                    node, ReadRequest(0), ReadResponse, self._context.timeout_ms
+                )
                 if answer.high_watermark > last.offset:
                     return Completion(EventType.OK, _answer(answer), None, node)
                 if loop.time() >= end_s:
@@ -161,9 +164,17 @@ class AppendsClient:
         except CallFailed as failed:
             return Completion(EventType.FAIL, None, str(failed), node)
 
-    async def _call(self, node: str, request: object, timeout_ms: float) -> Any:
+    async def _call(self, node: str, request: object, answer: type[T], timeout_ms: float) -> T:
+        """Ask a node. Raises CallFailed, also for an answer of another type."""
+
+        def read(given: Any) -> T:
+            if not isinstance(given, answer):
+                raise WrongAnswerError(f"a {type(given).__name__}")
+            return given
+
         context = self._context
-        return await context.client.call(context.endpoint(node, "CONTROLLER"), request, timeout_ms)
+        endpoint = context.endpoint(node, "CONTROLLER")
+        return await context.client.ask(endpoint, request, read, timeout_ms)
 
 
 def _answer(read: ReadResponse) -> Mapping[str, Any]:
@@ -175,4 +186,5 @@ KIND = WorkloadKind(
     "records appended to the log of a bare raft quorum and read back",
     OPTIONS,
     lambda options: Appends(options["append_fraction"], options["nodes"]),
+    speaks_kafka=False,
 )

@@ -168,6 +168,8 @@ class WorkloadKind:
     options: Mapping[str, Option | Choice]
     create: Callable[[Mapping[str, Any]], Workload]
     """Takes every option, validated, defaults filled in."""
+    speaks_kafka: bool = True
+    """Whether its clients speak the protocol of Kafka; else systems list it among theirs."""
     creates_partitions: bool = False
     """Whether partitions come to be whose leaders the stored metadata log then shows."""
 

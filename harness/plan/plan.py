@@ -365,6 +365,11 @@ def _check_workload(workload: str, kind: SystemKind) -> None:
     if workload not in WORKLOADS:
         return  # the workload's own error suggests the nearest name
     package = WORKLOADS.package(workload)
+    if package is None and not WORKLOADS[workload].speaks_kafka:
+        systems = [name for name, of in SYSTEMS.items() if workload in (of.workloads or ())]
+        raise PlanError(
+            f"workload: {workload} is none of system {kind.name}; it is of system {_either(systems)}"
+        )
     if package is None:
         if not kind.metadata_quorum:
             raise PlanError(

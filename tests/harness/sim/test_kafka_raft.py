@@ -86,6 +86,7 @@ def test_the_swarm_draws_what_kafka_takes():
     [
         ({"system_options": {}}, "give --kafka-version V"),
         ({"system_options": {"version": "3.8.1"}}, "give a release of 3.9 to 4.4"),
+        ({"system": "kraft", "system_options": {}}, "it is of system kafka-raft"),
         ({"workload": "register"}, "system kafka-raft carries workload appends"),
         ({"node_settings": {"broker.session.timeout.ms": 1}}, "unknown node setting"),
         ({"node_settings": {"controller.quorum.retry.backoff.ms": -1}}, "must be a whole number"),
