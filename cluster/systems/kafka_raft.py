@@ -128,6 +128,7 @@ KIND = SystemKind(
     check=_check,
     create=_create,
     versions=_versions,
+    made_of="its raft module on Kraftprobe's own log, state file and network",
     metadata_quorum=False,
     describes_quorum=True,
     options={

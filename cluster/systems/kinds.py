@@ -81,6 +81,8 @@ class SystemKind:
     versions: Callable[[SystemRequest], Mapping[str, str]] = _none
     """Name -> version of what is started, to be stored with a run; that of the kind's own name
     stands at the head of the report. Raises what `create` raises."""
+    made_of: str = ""
+    """What its nodes consist of where not all of it is the system's own: each report says so."""
     metadata_quorum: bool = True
     """Whether it is a metadata quorum of Kafka: it describes itself (DescribeQuorum), shows cells,
     and keeps a log. Else a run is judged by its history alone, without final reads and evidence."""

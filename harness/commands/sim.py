@@ -21,6 +21,7 @@ from harness.commands.options import Command, shown_options, spark_option
 from harness.errors import UsageError
 from harness.full_disk import full_disk_of
 from harness.plan.plan import Plan, in_simulation
+from harness.plan.system_request import system_unlike_real
 from harness.signals.interrupt import interruptible
 from harness.sim.batch.batch import (
     Batch,
@@ -217,11 +218,13 @@ def _lines(plan: Plan, result: SimResult, short: Sequence[str]) -> Iterator[str]
     for explanation in short:
         yield f"  too little was tried: {explanation}"
     mutant = f" (MUTANT {plan.mutant}: a deliberately faulty node)" if plan.mutant else ""
+    system = system_unlike_real(plan)
+    of = f" of system {system}" if system else ""
     yield (
         f"{_colour(result.verdict)} {plan.campaign}: {figures.get('operations', 0)} operations "
         f"({figures.get('ok', 0)} ok), "
         f"{figures.get('faults', 0)} faults, {figures.get('simulated_s', 0):g} simulated seconds "
-        f"in {figures.get('cpu_s', 0):.2f} s{mutant}"
+        f"in {figures.get('cpu_s', 0):.2f} s{of}{mutant}"
     )
 
 

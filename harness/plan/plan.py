@@ -75,7 +75,7 @@ from nemeses.base import ParameterError, Parameters
 from workloads.base import Workload
 from workloads.registry import WORKLOADS, WorkloadError, workload_named
 
-_STORED_ONLY = ("checks", "leaderless", "versions", "command")
+_STORED_ONLY = ("checks", "leaderless", "versions", "made_of", "command")
 """Keys that a run stores beside its plan. They follow from it and cannot be chosen."""
 EXPECTED_MAX = 10**9
 """Most operations, or leader changes, that a plan can expect."""

@@ -83,6 +83,7 @@ def plan_document(
         "expectations": exercised.options_of(document)["expectations"],
         "checks": [{"name": spec.name, "options": spec.options} for spec in checks_for(plan)],
         "versions": {**versions(), **started},
+        **({"made_of": plan.kind.made_of} if plan.kind.made_of else {}),
         "command": command,
     }
 

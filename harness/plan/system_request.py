@@ -8,6 +8,7 @@ from cluster.systems.image import OPTION, Image
 from cluster.systems.kinds import SystemRequest
 from cluster.systems.secured import RunSecurity
 from harness.plan.plan import Plan
+from results.store.model import system_shown
 
 
 def request_of(plan: Plan, security: RunSecurity | None = None) -> SystemRequest:
@@ -15,6 +16,15 @@ def request_of(plan: Plan, security: RunSecurity | None = None) -> SystemRequest
     name = plan.system_options.get(OPTION)
     image = None if name is None else _image(name)
     return SystemRequest(plan.node_settings, plan.system_options, plan.mutant, security, image)
+
+
+def system_unlike_real(plan: Plan) -> str:
+    """Name system, build and parts where not all parts of its nodes are its own; else empty."""
+    made_of = plan.kind.made_of
+    if not made_of:
+        return ""
+    versions = dict(plan.kind.versions(request_of(plan)))
+    return system_shown({"system": plan.system, "versions": versions, "made_of": made_of})
 
 
 @functools.cache

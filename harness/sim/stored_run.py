@@ -18,6 +18,7 @@ from harness.evidence import node_disks
 from harness.judge.verdict_output import judge_and_report
 from harness.plan.plan import Plan
 from harness.plan.stored_document import plan_document
+from harness.plan.system_request import request_of
 from harness.run.recorder import Journal
 from harness.sim.findings import SimResult
 from harness.sim.play import Played, play
@@ -49,7 +50,9 @@ def run_stored(plan: Plan, folder: Path, shown: Shown = Shown.LINES) -> int:
         raise UsageError(f"{folder}: is not empty")
     store = RunStore(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    store.begin(plan_document(plan, folder.name, f"kraftprobe replay {folder.name}/plan.json"))
+    command = f"kraftprobe replay {folder.name}/plan.json"
+    started = plan.kind.versions(request_of(plan))
+    store.begin(plan_document(plan, folder.name, command, started))
     played, result = _play(plan, store)
     violation = result.violations[0] if result.violations else None
     story = "\n".join(story_of(played, violation))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from checkers.history import NEMESIS, Event, EventType
 from harness.plan.plan import Plan
+from harness.plan.system_request import system_unlike_real
 from harness.run.strands.step_record import Act
 from harness.sim.findings import Violation
 from harness.sim.play import Played
@@ -38,7 +39,9 @@ def story_of(played: Played, violation: Violation | None) -> list[str]:
 
 def _setting(plan: Plan) -> str:
     mutant = "" if plan.mutant is None else f" of the mutant {plan.mutant}"
-    return f"{plan.nodes} nodes{mutant}, seed {plan.seed}, workload {plan.workload}"
+    system = system_unlike_real(plan)
+    of = f" of system {system}" if system else ""
+    return f"{plan.nodes} nodes{of}{mutant}, seed {plan.seed}, workload {plan.workload}"
 
 
 def _acts(played: Played) -> Iterator[Line]:

@@ -81,6 +81,8 @@ def _properties(results: RunResults) -> Iterator[tuple[str, str]]:
     builds = builds_of(plan)
     if builds:
         yield "build", builds[0]
+    if plan.get("made_of"):
+        yield "made_of", str(plan["made_of"])
     versions = plan.get("versions")
     version = versions.get("kraftprobe") if isinstance(versions, dict) else None
     if version is not None:

@@ -32,6 +32,7 @@ PLAN_FIELDS = (
     "skipped",
     "checks",
     "versions",
+    "made_of",
     "command",
 )
 """What results.json repeats of the plan, so that it can be read alone."""
@@ -146,8 +147,10 @@ def skipped_faults(plan: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def system_shown(plan: Mapping[str, Any]) -> str:
-    """Return what was run: the system and the build under test."""
-    return " ".join([str(plan.get("system", "kraft")), *builds_of(plan)[:1]])
+    """Return what was run: the system, the build under test, and what of it is not its own."""
+    made_of = f"({plan['made_of']})" if plan.get("made_of") else None
+    shown = (str(plan.get("system", "kraft")), *builds_of(plan)[:1], made_of)
+    return " ".join(filter(None, shown))
 
 
 def counts_of(run: RunInput) -> dict[str, Any]:

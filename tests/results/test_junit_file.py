@@ -6,7 +6,7 @@ import pytest
 
 from checkers.verdict import CheckResult, Status
 from results.report.junit import render_junit
-from results.store.model import RunResults
+from results.store.model import RunResults, system_shown
 
 HOSTILE = '<script>alert("x")</script> & \' \u2028 \x00 \x1b[31m ]]> ' + "long " * 10_000
 
@@ -100,6 +100,15 @@ def test_the_suite_says_which_run_seed_and_build_it_is_of():
         "build": "0.1.0",
         "toolkit": "kraftprobe 0.1.0",
     }
+
+
+def test_the_suite_and_the_system_say_what_of_the_nodes_is_not_their_own():
+    plan = {"system": "other", "versions": {"other": "1.2"}, "made_of": "its core on our disks"}
+    results = results_of(CheckResult("a", Status.PASS, ""), plan=plan)
+    _, suite = suite_of(results)
+    found = {entry.get("name"): entry.get("value") for entry in suite.iter("property")}
+    assert found["made_of"] == "its core on our disks"
+    assert system_shown(results.plan) == "other 1.2 (its core on our disks)"
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.PASS])

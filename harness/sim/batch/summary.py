@@ -8,7 +8,8 @@ from dataclasses import asdict
 
 from checkers.runs import exercised
 from checkers.verdict import Status, worst
-from harness.sim.batch.chunks import VERSION, BatchPlan, Row
+from harness.plan.system_request import system_unlike_real
+from harness.sim.batch.chunks import VERSION, BatchPlan, Row, plan_of
 from harness.sim.findings import Violation, group
 from harness.sim.swarm import coverage
 
@@ -31,6 +32,7 @@ def summarise(plan: BatchPlan, code: str, by_seed: Mapping[int, Row]) -> Row:
         "code": code,
         "seeds": [plan.first, plan.last],
         "mutant": plan.mutant,
+        "unlike_real": system_unlike_real(plan_of(plan, plan.first, {})),
         "finished": len(rows),
         "left": plan.last - plan.first - len(rows),
         "verdict": _verdict(rows, short).value,
@@ -74,6 +76,8 @@ def lines_of(summary: Row) -> list[str]:
             f"{summary['operations']} operations, {summary['faults']} faults"
         ),
     ]
+    if summary.get("unlike_real"):
+        lines.append(f"of system {summary['unlike_real']}")
     if summary["quiet"]:
         lines.append(
             f"tried too little by themselves: {len(summary['quiet'])} of {summary['finished']} "

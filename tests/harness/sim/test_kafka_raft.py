@@ -11,8 +11,13 @@ import pytest
 from checkers.verdict import Status
 from harness.errors import PlanError
 from harness.plan.plan import in_simulation
+from harness.plan.stored_document import plan_document
+from harness.plan.system_request import request_of, system_unlike_real
+from harness.sim.batch.chunks import BatchPlan
+from harness.sim.batch.summary import lines_of, summarise
 from harness.sim.runner import run, run_plan
 from harness.sim.swarm.draw import draw
+from results.store.model import system_shown
 from tests.harness.sim.kafka_runs import plan_of
 from tests.harness.sim.plans import read_plan
 from tests.kafka_release import VERSION, raft_jars
@@ -72,6 +77,20 @@ def test_a_finding_is_found_again(path):
         document["found"]["property"],
         *document["found"]["causes"],
     ]
+
+
+def test_each_report_names_the_release_and_what_is_not_its_own():
+    plan = plan_of(VERSION, 1)
+    shown = system_unlike_real(plan)
+    assert VERSION in shown
+    assert plan.kind.made_of in shown
+    assert (
+        system_shown(plan_document(plan, "run", "", plan.kind.versions(request_of(plan)))) == shown
+    )
+
+    system = {"system": plan.system, "system_options": dict(plan.system_options)}
+    batch = summarise(BatchPlan(0, 1, system=system), "", {})
+    assert any(shown in line for line in lines_of(batch))
 
 
 def test_the_swarm_draws_what_kafka_takes():
