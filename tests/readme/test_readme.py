@@ -18,11 +18,10 @@ SHORTER = {
     # Linters not again: CI's `make test` begins with them.
     "make check": " -o lint PYTEST=tests/test_values.py",
     "make test": " -o lint PYTEST=tests/test_values.py",
-    "make run": " ARGS='--faults kill --duration 8 --seed 3 --runs {folder}/made'",
+    "make run": " ARGS='--duration 25 --seed 3 --runs {folder}/made'",
     ".venv/bin/kraftprobe run --mutant M15": " --campaign quick --faults partition --duration 12 --seed 1",
-    ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 19",
-    ".venv/bin/kraftprobe run --backend docker --campaign quick": " --faults partition --duration 9"
-    " --seed 7",
+    ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 25",
+    ".venv/bin/kraftprobe run --backend docker --campaign quick": " --duration 25 --seed 7",
     ".venv/bin/python -m benchmarks.sim": " --runs 1 --repeats 1 --seconds 20",
     ".venv/bin/python -m benchmarks.node": " --clients 2 --seconds 1 --repeats 1 --failovers 1",
     ".venv/bin/python -m benchmarks.broker": " --no-kafka --seconds 1 --warm-up 1 --repeats 1"

@@ -21,7 +21,7 @@ from tests.kafka_release import VERSION, release
 
 pytestmark = pytest.mark.cluster
 SHORT = ("--campaign", "quick", "--rate", "20")
-KILLS = ("--faults", "kill", "--duration", "10")
+KILLS = ("--faults", "kill,pause", "--duration", "30")
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_kafka_in_an_image_that_has_neither_a_shell_nor_a_python_passes(client, 
 
 
 def test_a_patched_node_of_ours_in_an_image_passes_with_clocks_that_lie(client, tmp_path):
-    faults = ("--faults", "clock-jump,container-kill", "--duration", "14")
+    faults = ("--faults", "clock-jump,container-kill", "--duration", "18")
     folder = passed(client, user_images.of_node(client), tmp_path, *faults)
     for node in ("n1", "n2", "n3"):
         assert user_images.SAID in (folder / f"nodes/{node}/stdout.log").read_text()

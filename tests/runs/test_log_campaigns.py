@@ -110,7 +110,7 @@ def test_what_all_replicas_lost_with_their_page_caches_is_found_and_explained(tm
 
 @pytest.mark.cluster
 def test_ours_loses_nothing_on_real_disks_under_kills_and_partitions(tmp_path: Path):
-    faults = ("--faults", "kill,partition", "--duration", 19)
+    faults = ("--faults", "kill,partition", "--duration", 25)
     _, checks = ran(tmp_path, "--campaign", "log", *faults)
     assert_kept(checks)
 
@@ -118,6 +118,6 @@ def test_ours_loses_nothing_on_real_disks_under_kills_and_partitions(tmp_path: P
 @pytest.mark.cluster
 def test_apache_kafka_loses_nothing_under_kills(tmp_path: Path):
     system = ("--system", "apache-kafka", "--kafka-version", release())
-    faults = ("--faults", "kill", "--duration", 14)
+    faults = ("--faults", "kill", "--duration", 25)
     _, checks = ran(tmp_path, *system, "--campaign", "log", *faults)
     assert_kept(checks)

@@ -42,7 +42,7 @@ def kraftprobe(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.cluster
 def test_real_kafka_passes_a_campaign_and_a_lost_topic_is_found(version: str, tmp_path: Path):
-    more = f"ARGS=--workload set --duration 19 --rate 40 --seed 1 --runs {tmp_path}"
+    more = f"ARGS=--workload set --duration 25 --rate 40 --seed 1 --runs {tmp_path}"
     command = ["make", "kafka", f"KAFKA={version}", more]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
