@@ -196,7 +196,7 @@ def test_every_workload_that_reads_keeps_what_kafka_promises_of_it(
             "seed": 1,
             "nodes": 3,
             "duration_s": 30,
-            "rate_per_s": 160,
+            "rate_per_s": 90,
             "concurrency": 24,
             "expectations": {"min_operations": 200},
             "schedule": [
