@@ -32,12 +32,12 @@ kafka: $(VENV)/.run
 	$(BIN)/kraftprobe kafka fetch $(KAFKA)
 	$(BIN)/kraftprobe run --system apache-kafka --kafka-version $(KAFKA) --campaign quick --faults kill,pause $(ARGS)
 
-# Campaigns wait as long as they compute: four processes fill two cores.
-test: PYTEST ?= -n 4 $(BY_FILE)
+# Campaigns wait more than they compute: a third process fills two cores.
+test: PYTEST ?= -n 3 $(BY_FILE)
 test: lint
 	$(BIN)/python -m pytest $(PYTEST) -m 'not nightly'
 
-nightly: PYTEST ?= -n 4 $(BY_FILE)
+nightly: PYTEST ?= -n 3 $(BY_FILE)
 nightly: $(VENV)/.test
 	@echo "make nightly SEED=$(SEED)"
 	NIGHTLY_SEED=$(SEED) $(BIN)/python -m pytest $(PYTEST) -m nightly
