@@ -39,7 +39,8 @@ when the checker itself dies. The last argument is a callable that says whether 
   `timeout_ms` of clients; `one_clock`: whether nodes read the harness's |
 | `voter-changes` | evidence | |
 | `isr` | evidence | `unclean`: whether unclean elections may be asked for |
-| `invariants` | evidence | `traced`: the events that traces of the system hold; all by default |
+| `invariants` | evidence | `traced`: the events that traces of the system hold; all by default; \
+  `files`: whether nodes leave logs and files (they do) |
 | `log` | run | `acks` ("all" by default), `idempotence`, `retries`, `retention` |
 | `replica-logs` | evidence | `acks` ("all" by default) |
 | `monitor` | run | |
@@ -269,7 +270,7 @@ _OWN: tuple[Check, ...] = (
     RunCheck(
         invariants.NAME,
         "evidence",
-        {"traced": list, "whole": list, "starts": dict, "pids": bool},
+        {"traced": list, "whole": list, "starts": dict, "pids": bool, "files": bool},
         (),
         invariants.check,
         invariants.validate,

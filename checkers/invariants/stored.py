@@ -24,6 +24,7 @@ Every other finding stays a FAIL, however little of the run is stored: it rests 
 read an event which the system does not trace (the option `traced` lists all that it does); and
 `led-alone` where nodes have no clock in common. Where some nodes trace everything (the option
 `whole` names them), what judges a node by its own events alone (`Invariant.own`) judges these.
+Where nodes leave traces and no files (the option `files` is false), so is what only files show.
 The options `starts` and `pids` are those of `nodes.starts`.
 `recovery`, `appended`, `kept-state` and `snapshots-kept` report no node whose storage a fault may
 have damaged. Complexity: that of the merge,
@@ -43,11 +44,11 @@ from checkers.evidence.trace_fields import LEADER_CHANGE, VOTERS, incomplete, we
 from checkers.invariants.elections import MonotonicEpoch, OneVote
 from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Invariant, Order
-from checkers.invariants.logs import CommittedPrefix, Recovery
+from checkers.invariants.logs import CommittedPrefix, LogMatching, Recovery
 from checkers.invariants.merge import by_causes, by_clock, one_clock
 from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.sight import Fields
-from checkers.invariants.traces import TRACES, Appended, KeptState, SnapshotsKept
+from checkers.invariants.traces import TRACES, Appended, GrantedVotes, KeptState, SnapshotsKept
 from checkers.invariants.watcher import Violation, Watcher
 from checkers.nodes import leader_age
 from checkers.nodes.agreement import hit_by_ending_fault
@@ -65,6 +66,8 @@ _JUDGED: Mapping[str, type[Invariant]] = {
 }
 _OF_DISKS = (Recovery, Appended, KeptState, SnapshotsKept)
 """What a fault that damages a node's storage may break."""
+_OF_FILES = (LogMatching, CommittedPrefix, Appended, GrantedVotes, KeptState, SnapshotsKept)
+"""What traces alone, without the logs and files that nodes leave, cannot show broken."""
 _PER_NODE_AND_KIND_MAX = 3
 """Anomalies shown of one kind on one node: later ones mostly follow from the first."""
 _CANCELLED_EVERY = 1 << 12
@@ -86,11 +89,13 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     damaged = set(evidence.nodes)
     if not run.extent.pending:  # else whose storage it was is not known
         damaged = hit_by_ending_fault(run.notes)
+    has_files = options.get("files") is not False
+    possible = {name: kind for name, kind in _JUDGED.items() if has_files or kind not in _OF_FILES}
     everywhere = {
-        name: kind for name, kind in _JUDGED.items() if traced is None or kind.reads <= {*traced}
+        name: kind for name, kind in possible.items() if traced is None or kind.reads <= {*traced}
     }
     whole = options.get("whole") or []
-    there = [name for name, kind in _JUDGED.items() if kind.own and name not in everywhere]
+    there = [name for name, kind in possible.items() if kind.own and name not in everywhere]
     only: dict[str, Collection[str]] = {name: whole for name in there if whole}
     kinds = {name: kind for name, kind in _JUDGED.items() if name in everywhere or name in only}
     judged = _Judged(evidence, run.audit, holes, damaged, cancelled, kinds, only)
@@ -101,6 +106,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         for name, kind in _JUDGED.items()
         if traced is not None and name not in kinds
     }
+    left_out |= {name: "no logs and files are left" for name in _JUDGED if name not in possible}
     if not leader_age.is_judged(evidence):
         left_out[leader_age.NAME] = leader_age.UNJUDGED
     alone, maybe_alone = leader_age.leaders_without_quorum(evidence, holes, run.notes)
@@ -110,7 +116,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         for node, trace in sorted(evidence.traces.items())
         if all(event.event != "state" for event in trace)
     ]
-    if not run.extent.outlived:
+    if has_files and not run.extent.outlived:
         missing += without(evidence, "quorum-state", evidence.quorum_states)
     missing += malformed
     missing += disorder.values()

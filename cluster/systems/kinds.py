@@ -85,7 +85,8 @@ class SystemKind:
     """What its nodes consist of where not all of it is the system's own: each report says so."""
     metadata_quorum: bool = True
     """Whether it is a metadata quorum of Kafka: it describes itself (DescribeQuorum), shows cells,
-    and keeps a log. Else a run is judged by its history alone, without final reads and evidence."""
+    and keeps a log. Else a run is judged by its history alone, without final reads and evidence,
+    beside the traces of raft that it leaves: `traced` lists their events."""
     describes_quorum: bool = False
     """Of a system that is no metadata quorum: whether its nodes answer DescribeQuorum all the
     same."""

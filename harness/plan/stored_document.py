@@ -48,11 +48,13 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
         CheckSpec("invariants", of_traces | of_starts | ({"whole": whole} if whole else {})),
         *([CheckSpec("isr")] if WORKLOADS[plan.workload].creates_partitions else []),
     )
+    # Of what is no metadata quorum no file is stored, but its trace, where it has events of raft.
+    of_traces_alone = [CheckSpec("invariants", {**of_traces, "files": False})] if traced else []
     of_workload = plan.make_workload().checks(reads_lag=plan.kind.reads_lag)
     specs = (
         *(CheckSpec(s.name, {**s.options, **served.get(s.name, {})}) for s in of_workload),
         *([CheckSpec("monitor")] if plan.strands else []),
-        *(of_logs if plan.kind.metadata_quorum else ()),
+        *(of_logs if plan.kind.metadata_quorum else of_traces_alone),
         CheckSpec(answers.NAME),
         CheckSpec(exercised.NAME, exercised.options_of(plan.judged_by())),
         CheckSpec("statistics"),

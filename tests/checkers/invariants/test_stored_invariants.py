@@ -404,3 +404,23 @@ def test_the_result_says_which_invariants_judge_some_nodes_only():
     assert judged_of["no-contradiction"] == ["n1", "n3"]
     assert "elected-by-majority" in result.statistics["left_out"]
     assert "elected-by-majority" not in judged_of
+
+
+def test_nodes_that_leave_traces_alone_are_judged_by_these():
+    run = without_files(good_run())
+    result = run_check(CheckSpec("invariants", {"files": False}), run)
+    assert result.status is Status.PASS, result
+    left_out = result.statistics["left_out"]
+    assert {"log-matching", "committed-prefix"} <= left_out.keys()
+    assert run_check(CheckSpec("invariants", {}), run).status is Status.UNKNOWN
+
+    event = ("truncate", {"end_offset": 5, "epoch": 1})
+    bad = without_files(with_trace("n2", event))
+    result = run_check(CheckSpec("invariants", {"files": False}), bad)
+    assert result.status is Status.FAIL
+    assert [anomaly["kind"] for anomaly in result.anomalies] == ["committed-truncated"]
+
+
+def without_files(run):
+    left = replace(run.evidence, logs={}, snapshots={}, quorum_states={})
+    return replace(run, evidence=left)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from checkers.verdict import Status
+from cluster.systems.kafka_raft import TRACED
 from harness.errors import PlanError
 from harness.plan.plan import in_simulation
-from harness.plan.stored_document import plan_document
+from harness.plan.stored_document import checks_for, plan_document
 from harness.plan.system_request import request_of, system_unlike_real
 from harness.sim.batch.chunks import BatchPlan
 from harness.sim.batch.summary import lines_of, summarise
@@ -91,6 +92,11 @@ def test_each_report_names_the_release_and_what_is_not_its_own():
     system = {"system": plan.system, "system_options": dict(plan.system_options)}
     batch = summarise(BatchPlan(0, 1, system=system), "", {})
     assert any(shown in line for line in lines_of(batch))
+
+
+def test_the_traces_of_a_stored_run_are_judged():
+    checks = {spec.name: spec.options for spec in checks_for(plan_of(VERSION, 1))}
+    assert checks["invariants"] == {"traced": sorted(TRACED), "files": False}
 
 
 def test_the_swarm_draws_what_kafka_takes():
