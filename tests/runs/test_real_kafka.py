@@ -181,6 +181,16 @@ def test_a_former_leader_that_starts_ends_a_node_with_an_empty_disk(version: str
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
+def test_writes_are_lost_to_removed_voters_that_lead(version: str, tmp_path: Path):
+    options = ("--campaign", "stale-voters", "--kafka-version", version, "--seed", 1)
+    assert kraftprobe("run", *options, "--runs", tmp_path).returncode == 1
+    [folder] = (tmp_path / "stale-voters").iterdir()
+    kinds = {anomaly["kind"] for anomaly in judged(folder)["records"].anomalies}
+    assert "acknowledged-lost" in kinds
+
+
+@pytest.mark.cluster
 def test_every_workload_that_reads_keeps_what_kafka_promises_of_it(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
