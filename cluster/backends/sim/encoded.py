@@ -7,7 +7,7 @@ look at a message's type find it in `kind`, and at its fields by decoding it onc
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from cluster.node.protocol.apis import (
     LISTENER_APIS,
@@ -43,10 +43,11 @@ _NAMES: Final = {
 }
 
 
-class EncodedRequest:
-    """A request's body in one version of its API."""
+class _Encoded:
+    """A body in one version of its API, decoded when a field of its message is read."""
 
     __slots__ = ("_message", "api", "body", "version")
+    suffix: ClassVar[str]
 
     def __init__(self, api: int, version: int, body: bytes) -> None:
         self.api = api
@@ -57,14 +58,27 @@ class EncodedRequest:
     @property
     def kind(self) -> str:
         """Name of the class that this repository's nodes use for it."""
-        return f"{_NAMES[ApiKey(self.api)]}Request"
+        return f"{_NAMES[ApiKey(self.api)]}{self.suffix}"
 
     @property
     def message(self) -> Any:
         """The message of this repository's nodes. Raises MalformedError."""
         if self._message is None:
-            self._message = self._request().message
+            self._message = self._decode()
         return self._message
+
+    def _decode(self) -> Any:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.message, name)
+
+
+class EncodedRequest(_Encoded):
+    """A request's body in one version of its API."""
+
+    __slots__ = ()
+    suffix = "Request"
 
     def encode_response(self, response: Any) -> EncodedResponse:
         """Encode what answers it. Raises MalformedError, UnwritableError."""
@@ -73,42 +87,25 @@ class EncodedRequest:
         body = frame[_SIZE_BYTES + _CORRELATION_BYTES + flexible :]
         return EncodedResponse(self.api, self.version, body)
 
+    def _decode(self) -> Any:
+        return self._request().message
+
     def _request(self) -> Request:
         head = _REQUEST_HEADER.pack(self.api, self.version, 0, 0)
         tags = b"\0" if _is_flexible(request_class(self.api, self.version)) else b""
         return read_request(head + tags + self.body, LISTENER_APIS[_CONTROLLER], _CONTROLLER)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.message, name)
 
-
-class EncodedResponse:
+class EncodedResponse(_Encoded):
     """A response's body in the version of its request."""
 
-    __slots__ = ("_message", "api", "body", "version")
+    __slots__ = ()
+    suffix = "Response"
 
-    def __init__(self, api: int, version: int, body: bytes) -> None:
-        self.api = api
-        self.version = version
-        self.body = body
-        self._message: Any = None
-
-    @property
-    def kind(self) -> str:
-        """Name of the class that this repository's nodes use for it."""
-        return f"{_NAMES[ApiKey(self.api)]}Response"
-
-    @property
-    def message(self) -> Any:
-        """The message of this repository's nodes. Raises MalformedError."""
-        if self._message is None:
-            tags = b"\0" if _is_flexible(response_class(self.api, self.version)) else b""
-            frame = bytes(_CORRELATION_BYTES) + tags + self.body
-            self._message = read_response(frame, ApiKey(self.api), self.version, _CONTROLLER)
-        return self._message
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.message, name)
+    def _decode(self) -> Any:
+        tags = b"\0" if _is_flexible(response_class(self.api, self.version)) else b""
+        frame = bytes(_CORRELATION_BYTES) + tags + self.body
+        return read_response(frame, ApiKey(self.api), self.version, _CONTROLLER)
 
 
 def encode_request(message: Any, version: int) -> EncodedRequest:
