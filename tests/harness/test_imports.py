@@ -159,6 +159,18 @@ def test_too_few_open_files_are_refused_in_one_line():
     assert "ulimit -n" in done.stderr
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS does not bound the address space")
+@pytest.mark.parametrize("mib", [60, 120, 300, 511])
+def test_too_little_memory_is_refused_before_a_library_ends_the_process(mib):
+    limited = ["/bin/sh", "-c", f'ulimit -v {mib << 10}; exec "$@"', "sh"]
+    program = "import sys; sys.argv = ['kraftprobe', 'sim']; import harness"
+    done = subprocess.run(
+        [*limited, sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"{mib} MiB" in done.stderr
+
+
 @pytest.mark.parametrize("program", ["cluster.node.process", "harness.commands.run"])
 def test_a_node_and_its_harness_import_nothing_of_tests(program):
     code = f"import sys, {program}; print(sorted({{'hypothesis', 'pytest'}} & set(sys.modules)))"
