@@ -14,6 +14,10 @@ class MajorityDurable(Invariant):
 
     Stored traces do not name the batches. Then a voter counts if it ever had everything below the
     offset durable, whichever batches these were.
+
+    A follower learns a high watermark from a response of a leader, which announced it before it
+    sent that, or from a snapshot, which ends below one. So none takes more for committed than
+    leaders announced. Stored traces may lack the end of what a leader did.
     """
 
     name = "majority-durable"
@@ -22,6 +26,16 @@ class MajorityDurable(Invariant):
     needs = "`voters`, `flush`, `fetch`, `truncate-fully` and `hw` of all nodes"
     reads = frozenset({"voters", "flush", "fetch", "hw"})
     order = Order.CAUSE
+
+    def on_hw(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the high watermark that a follower takes up."""
+        quorum, offset = self.quorum, fields["offset"]
+        if quorum.sight is None or fields["role"] == "leader" or offset <= quorum.announced_end:
+            return None
+        return Broken(
+            f"{node} takes all below {offset} for committed, where no leader announced more than "
+            f"{quorum.announced_end}"
+        )
 
     def on_leader_hw(self, node: str, fields: Fields) -> Broken | None:
         """Judge the high watermark that a leader announces."""

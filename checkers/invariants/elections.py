@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from checkers.invariants.fold import Broken, Invariant, Order
 from checkers.invariants.quorum import Quorum
-from checkers.invariants.sight import NO_NODE, Fields, node_name
+from checkers.invariants.sight import NO_NODE, PERSISTED, Fields, node_name
 
 
 class ElectionSafety(Invariant):
@@ -184,13 +184,10 @@ class DurableVote(Invariant):
     reads = frozenset({"state", "vote"})
     unstored = "it needs the bytes on a node's disk at the moment of a vote"
 
-    _PERSISTED = frozenset({"Unattached", "Candidate", "Follower", "Leader"})
-    """States whose epoch, leader and vote are in the file before they are entered."""
-
     def on_state(self, node: str, fields: Fields) -> Broken | None:
         """Compare the file with a state that is entered once it is written."""
         sight = self.quorum.sight
-        if sight is None or fields["state"] not in self._PERSISTED:
+        if sight is None or fields["state"] not in PERSISTED:
             return None
         held = sight.quorum_state(node)
         if isinstance(held, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from checkers.invariants.fold import Broken, Invariant
-from checkers.invariants.sight import Batch, Fields
+from checkers.invariants.sight import NO_NODE, Batch, Election, Fields
 
 
 class LogMatching(Invariant):
@@ -24,10 +24,18 @@ class LogMatching(Invariant):
         end, base_offset = self.quorum.logs[node].end, fields["base_offset"]
         if base_offset != end:
             return Broken(f"{node} appends at {base_offset}, but its log ends at {end}")
-        return self.on_opened(node, fields) if "batches" in fields else None
+        return self._compare(node, fields) if "batches" in fields else None
 
     def on_opened(self, node: str, fields: Fields) -> Broken | None:
-        """Compare a log's batches with those of other logs."""
+        """Look for gaps in the log of a new process, and compare its batches with other logs."""
+        end = fields["start_offset"]
+        for base_offset, next_offset, *_ in fields["batches"]:
+            if base_offset != end:
+                return Broken(f"{node} has a batch at {base_offset}, where its log ends at {end}")
+            end = next_offset
+        return self._compare(node, fields)
+
+    def _compare(self, node: str, fields: Fields) -> Broken | None:
         contents = self.quorum.contents
         for batch in fields["batches"]:
             if contents.get((batch[0], batch[2]), batch) != batch:
@@ -125,12 +133,19 @@ class Recovery(Invariant):
     A log may get shorter by what the node itself traced: a truncation, or its replacement by a
     snapshot. The replacement is allowed from the node's request for the snapshot on
     (`fetch-snapshot`), as it may die after it and before it traces `truncate-fully`.
+
+    The quorum-state file holds what the last state before was entered with, or what was written
+    behind that and not traced any more: a higher epoch, or in the same epoch a vote where there was
+    none, or a leader. No node forgets a vote in an epoch, nor a leader that it knows.
     """
 
     name = "recovery"
     says = "what was fsynced is there again after a restart"
     source = "the contract of fsync; RaftFsync of the TLA+ specifications"
-    needs = "`start`, `flush`, `truncate`, `fetch-snapshot`, `truncate-fully`, `recovered`"
+    needs = (
+        "`start`, `flush`, `truncate`, `fetch-snapshot`, `truncate-fully`, `recovered`; `state` "
+        "and the quorum-state file where disks are seen"
+    )
     reads = frozenset({"flush", "recovered"})
     own = True
 
@@ -141,12 +156,30 @@ class Recovery(Invariant):
             return None
         return Broken(f"{node} held offsets below {expected} and recovered {end_offset}")
 
+    def on_opened(self, node: str, fields: Fields) -> Broken | None:
+        """Compare the quorum-state file after a start with what was durable before."""
+        del fields
+        known, sight = self.quorum.elections.get(node), self.quorum.sight
+        held = None if sight is None else sight.quorum_state(node)
+        if sight is None or known is None or isinstance(held, str) or _follows(held, known):
+            return None
+        return Broken(f"{node} had stored {known} and recovered {held or 'no quorum-state'}")
+
     def on_left(self, node: str, fields: Fields) -> Broken | None:
         """Compare the log that is left when the run is over."""
         end_offset, expected = fields["end_offset"], self.quorum.logs[node].flushed
         if end_offset >= expected:
             return None
         return Broken(f"{node} had fsynced all below {expected}, and its log ends at {end_offset}")
+
+
+def _follows(held: Election | None, known: Election) -> bool:
+    """Whether a quorum-state file may hold this after a node had stored what is known."""
+    if held is None or held.epoch != known.epoch:
+        return held is not None and held.epoch > known.epoch
+    if known.leader_id == NO_NODE != held.leader_id:
+        return True  # whoever is elected, the vote of this epoch has served
+    return known.leader_id == held.leader_id and known.voted_id in (NO_NODE, held.voted_id)
 
 
 def _render_batch(batch: Batch) -> str:

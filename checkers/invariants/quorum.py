@@ -17,7 +17,15 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from checkers.invariants.electorate import ANY, Electorate, VotersInForce, voters_of
-from checkers.invariants.sight import NO_NODE, Batch, Fields, Sight, node_name
+from checkers.invariants.sight import (
+    NO_NODE,
+    PERSISTED,
+    Batch,
+    Election,
+    Fields,
+    Sight,
+    node_name,
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -81,6 +89,8 @@ class Quorum:
         """Offset of the LeaderChange of each epoch."""
         self.epochs: dict[str, int] = {}
         """The epoch that each node's replica is in."""
+        self.elections: dict[str, Election] = {}
+        """What each node's replica had in its quorum-state file when it last entered a state."""
         self.committed: list[Batch] = []
         """What was below any high watermark, ever."""
         self.committed_in: list[int] = []
@@ -131,6 +141,7 @@ class Quorum:
         """Stop expecting what a node's disk held: a fault damaged it."""
         log = self.logs[node]
         log.durable = log.flushed = 0
+        self.elections.pop(node, None)
 
     def unseen_of(
         self, voters: Collection[str], holders: Collection[str], lacking: int
@@ -202,6 +213,7 @@ class Quorum:
             self._replaced[node, known] = self.logs[node]
             self.logs[node] = self._replaced.pop((node, directory), Log())
             self.epochs.pop(node, None)
+            self.elections.pop(node, None)
         self.electorate.start(node, directory)
         self.marks[node] = 0
 
@@ -240,6 +252,8 @@ class Quorum:
             self.electorate.vote(node, epoch, node_name(fields["voted_id"]))
         if "state" in fields:
             self.entered.add(epoch)
+        if fields.get("state") in PERSISTED:
+            self.elections[node] = Election(epoch, fields["leader_id"], fields["voted_id"])
         if fields.get("state") == "Leader":
             self.led.add((node, epoch))
         elif fields.get("state") == "Candidate":

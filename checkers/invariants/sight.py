@@ -9,6 +9,9 @@ from typing import Any, Protocol
 NO_NODE = -1
 """Kafka's id of no node."""
 
+PERSISTED = frozenset({"Unattached", "Candidate", "Follower", "Leader"})
+"""States whose epoch, leader and vote are in the quorum-state file before they are entered."""
+
 Fields = Mapping[str, Any]
 """The fields of one event, as docs/evidence.md describes them."""
 

@@ -288,3 +288,85 @@ def test_who_has_not_heard_of_a_commit_may_cut_as_the_leader_before_it_says(epoc
         truncate("n3", 5),
     ]
     assert broken(events) & {"committed-truncated"} == found
+
+
+class Started(Disks):
+    """What tests show of a node whose log is open."""
+
+    def __init__(self, file, *batches):
+        super().__init__(file)
+        self.held = list(batches)
+
+    def is_open(self, node):
+        return True
+
+    def durable_end(self, node):
+        return 6
+
+    def start_offset(self, node):
+        return 0
+
+    def batches(self, node, offset):
+        return [batch for batch in self.held if batch[0] >= offset]
+
+
+VOTED, LED = Election(2, -1, 3), Election(2, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("stored", "held", "keeps"),
+    [
+        (VOTED, VOTED, True),
+        (VOTED, Election(2, -1, -1), False),
+        (VOTED, Election(2, -1, 1), False),
+        (VOTED, None, False),
+        (VOTED, Election(1, 1, -1), False),
+        (VOTED, Election(2, 1, -1), True),
+        (VOTED, Election(3, -1, -1), True),
+        (LED, LED, True),
+        (LED, Election(2, 3, -1), False),
+        (LED, Election(2, 1, 3), False),
+        (LED, VOTED, False),
+        (Election(2, 3, -1), LED, True),
+    ],
+)
+def test_a_quorum_state_file_is_there_again_after_a_restart(stored, held, keeps):
+    sight = Started(stored)
+    watcher = Watcher(sight)
+    watcher.take(*start("n1"))
+    watcher.take(*state("n1", 2, leader=stored.leader_id, voted=stored.voted_id))
+    assert watcher.violations == []
+
+    sight.file = held
+    for event in (start("n1"), recovered("n1", 0), voters("n1")):
+        watcher.take(*event)
+
+    found = [violation.property for violation in watcher.violations]
+    assert found == ([] if keeps else ["recovery"])
+
+
+def test_another_replica_has_another_quorum_state_file():
+    sight = Started(VOTED)
+    events = [start("n1"), state("n1", 2, voted=3), start("n1", "new"), recovered("n1", 0)]
+    watcher = Watcher(sight)
+    for event in events:
+        watcher.take(*event)
+    sight.file = None
+    watcher.take(*voters("n1"))
+    assert watcher.violations == []
+
+
+def test_an_opened_log_has_no_gaps():
+    events = [start("n1"), recovered("n1", 6), voters("n1")]
+    assert broken(events, Started(None, OLD, NEWER)) == set()
+    assert broken(events, Started(None, OLD, (6, 7, 1, 8))) == {"log-matching"}
+
+
+@pytest.mark.parametrize(("offset", "found"), [(5, set()), (6, {"majority-durable"})])
+def test_a_follower_takes_no_more_for_committed_than_leaders_announced(offset, found):
+    sight = Started(None, OLD, NEWER)
+    events = [*QUORUM]
+    for node in ("n1", "n2", "n3"):
+        events += [recovered(node, 6), state(node, 1, "Resigned")]
+    events += [hw("n1", 5, replicas=ALL_HAVE), hw("n2", offset)]
+    assert broken(events, sight) == found

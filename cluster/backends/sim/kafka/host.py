@@ -132,8 +132,8 @@ class KafkaProcess(Incarnation):
         """See `Incarnation.begin`."""
         replica = self._disk_replica
         replica.open(self._jvm, self._disk)
-        self._tracer.begin(replica.directory, pid)
         self.replica = replica
+        self._tracer.begin(replica.directory, pid)
         self._ready = ready
         self._run(frames.start(self._start(self._now(), self._seed.getrandbits(_SEED_BITS))))
 

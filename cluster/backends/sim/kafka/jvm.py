@@ -92,7 +92,7 @@ class Jvm:
             time.sleep(_ANSWER_TIMEOUT_S)
             if self._is_called and self.calls == before:
                 self._hangs = True
-                self.close()
+                self._process.kill()
             before = self.calls
 
     def _last_words(self) -> str:
@@ -107,6 +107,10 @@ class Jvm:
         """End it."""
         self._process.kill()
         self._process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self._input.close()
+        self._output.close()
+        self._errors.close()
 
 
 @cache

@@ -153,6 +153,7 @@ class KafkaReplica:
 
     def _read(self, effects: frames.Effects) -> None:
         self._batches, self.snapshots, self.held, self.torn_bytes = [], {}, None, 0
+        is_torn = False
         for effect in effects:
             kind = effect[0]
             if kind == Effect.STATE:
@@ -162,9 +163,11 @@ class KafkaReplica:
                 self.durable_end_offset = end_offset
             elif kind == Effect.BATCH:
                 base, last, epoch, data = effect[1:]
+                if is_torn:
+                    continue
                 if len(data) < _LENGTH_BYTES + int.from_bytes(data[8:_LENGTH_BYTES]):
-                    self.torn_bytes = len(data)  # Kafka drops it as it starts
-                    self.durable_end_offset = base
+                    # Kafka drops it as it starts, with all that is behind it.
+                    is_torn, self.torn_bytes, self.durable_end_offset = True, len(data), base
                     continue
                 self._batches.append((base, last + 1, epoch, int(crc32c(data))))
             elif kind == Effect.CHECKPOINT:
