@@ -13,6 +13,8 @@ from cluster.values import valueclass
 _NUMBERS = re.compile(r"\d+")
 _PLACE = re.compile(r"\b[nktswx](?=[a-f.:-]*\d)[0-9a-f.:-]+\b")
 """Names of nodes, keys, topics, workers, values: they hold a digit, unlike "need" and "seed"."""
+_DRAWN = re.compile(r"\b(?=[A-Za-z]*[\d_-])[\w-]{22}(?![\w-])|(?<=\bcrc )[0-9a-f]+")
+"""Ids of directories as Kafka prints them, and checksums."""
 
 
 @valueclass
@@ -61,7 +63,7 @@ class SimResult:
 
 def generalise(text: str) -> str:
     """Remove names and numbers, which differ from run to run, from a message."""
-    flat = _PLACE.sub("_", text)
+    flat = _PLACE.sub("_", _DRAWN.sub("_", text))
     return " ".join(_NUMBERS.sub("#", flat).split())[:160]
 
 

@@ -330,7 +330,10 @@ def _trace_text(event: str, fields: Mapping[str, Any]) -> tuple[str, int]:
             return f"cut its log back to offset {fields['end_offset']}", 0
         case "voters":
             ids = ", ".join(f"n{voter}" for voter in sorted(fields["voters"], key=int))
-            return f"had the voters {ids or 'nobody'} as of offset {fields['offset']}", 1
+            # Of Kafka's raft it is not known whether the raft client has read what its log holds.
+            offset = fields["offset"]
+            source = "its configuration" if offset < 0 else f"its log at offset {offset}"
+            return f"had the voters {ids or 'nobody'} in {source}", 1
         case "fatal":
             return f"ended itself: {fields['reason']}", 0
     return "", 0

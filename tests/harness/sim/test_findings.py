@@ -14,6 +14,12 @@ from tests.harness.sim.plans import sim_plan
     [
         ("n2 follows n1 in epoch 14", "_ follows _ in epoch #"),
         ("w3.17 wrote x1f0a to k07", "_ wrote _ to _"),
+        ("replica (6, CDryTsZYRpqh0W7titjmCw) died", "replica (#, _) died"),
+        ("the batch of epoch 4 (crc 61e06e3e) was", "the batch of epoch # (crc _) was"),
+        (
+            "IllegalStateException of ConcurrentModification",
+            "IllegalStateException of ConcurrentModification",
+        ),
         ("we need a seed and a tea", "we need a seed and a tea"),
     ],
 )

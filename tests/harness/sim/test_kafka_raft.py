@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from checkers.verdict import Status
+from cluster.backends.sim.kafka.host import Spin
+from cluster.backends.sim.kafka.program import SPIN_MS_MAX
+from cluster.backends.sim.programs import program_of
+from cluster.backends.sim.world import SimWorld
 from cluster.systems.kafka_raft import TRACED
 from harness.errors import PlanError
 from harness.plan.plan import in_simulation
@@ -66,6 +70,7 @@ def test_a_run_under_faults_is_judged():
     assert result.statistics["faults"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
 def test_a_finding_is_found_again(path):
     plan, document = read_plan(path), json.loads(path.read_text())
@@ -78,6 +83,31 @@ def test_a_finding_is_found_again(path):
         document["found"]["property"],
         *document["found"]["causes"],
     ]
+
+
+def test_a_node_that_polls_without_waiting_for_long_is_reported():
+    request = request_of(plan_of(VERSION, 1))
+    program = SimWorld(3, 1, program=program_of("kafka-raft", request)).program
+    program.spins[:] = [Spin("n1", 0, 5.0), Spin("n2", 1, 1000.0)]
+    program.spins[0].until_ms = 5.0 + SPIN_MS_MAX - 1.0
+    assert list(program.complaints()) == []
+    program.spins[1].until_ms = 1000.0 + SPIN_MS_MAX
+    assert [name for name, _ in program.complaints()] == ["busy-poll"]
+
+
+@pytest.mark.slow
+def test_polls_without_waiting_count_from_the_last_wait():
+    """The observer follows a dead leader twice, each time for less than is reported."""
+    document = json.loads((Path(__file__).parent / "kafka" / "spinning-observer.json").read_text())
+    document["duration_s"] = 22.0
+    (step,) = document["schedule"][0]["steps"]
+    step["for_ms"] = 8000.0
+    document["schedule"][0]["steps"] = [step, step | {"after_ms": 12_000.0}]
+    played, result = run(in_simulation(document))
+
+    assert result.violations == ()
+    longest = sorted(spin.length_ms for spin in played.backend.world.program.spins)[-2:]
+    assert all(5000.0 < length_ms < SPIN_MS_MAX for length_ms in longest)
 
 
 def test_each_report_names_the_release_and_what_is_not_its_own():
