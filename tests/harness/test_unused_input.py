@@ -184,3 +184,8 @@ def test_kafka_means_apache_kafka():
     known = ("apache-kafka", "kraft", "mixed")
     assert "did you mean 'apache-kafka'?" in unknown("system", "kafka", known)
     assert "did you mean 'kraft'?" in unknown("system", "krafd", known)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("M9", "M09"), ("m9", "M09"), ("V1", "V01")])
+def test_numbers_of_names_need_no_zeros(name, meant):
+    assert f"did you mean {meant!r}?" in unknown("mutant", name, ("M09", "M19", "M29", "V01"))
