@@ -11,10 +11,10 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
-from cluster.backends.abilities import Abilities, Host
+from cluster.backends.abilities import Abilities
 from cluster.backends.base import Ability, BackendError, Link, LinkMeasure, Probe
 from cluster.backends.hosted_probe import probe_host, probe_links
-from cluster.backends.hosts import NODE_OUTPUT, HostProvider, StartedProcess
+from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostProvider, StartedProcess
 from cluster.backends.links.probe import LinkProber
 from cluster.backends.links.rules import LinkRules
 from cluster.backends.links.shaping import HostShaping
@@ -47,7 +47,7 @@ class HostedBackend(ProcessBackend):
         super().__init__(system, run_folder, node_count, run_id)
         self.name = provider.name
         self.provider = provider
-        self.hosts: Mapping[str, Host] = {}
+        self.hosts: Mapping[str, AgentHost] = {}
         """By node, once `up` has made them."""
         self._make_abilities = make_abilities
         self._abilities = Abilities()
@@ -83,8 +83,8 @@ class HostedBackend(ProcessBackend):
             self.hosts = await self.provider.create(self.nodes)
             assert set(self.hosts) == set(self.nodes), "a host for every node"
             self._rules = LinkRules(self.hosts, self.run_id)
-            self._prober = LinkProber(self.provider, self.hosts, self.run_id)
-            self.shaping = HostShaping(self.provider, self.hosts, self.run_id, self._prober)
+            self._prober = LinkProber(self.provider, self.hosts)
+            self.shaping = HostShaping(self.hosts, self.run_id, self._prober)
             self.before_start.append(self.shaping.ensure)
             self._abilities = Abilities(shaping=self.shaping)
             if self._make_abilities is not None:
@@ -170,10 +170,6 @@ class HostedBackend(ProcessBackend):
     async def _release(self) -> None:
         if self._released:
             return
-        if self.shaping is not None:
-            self.shaping.stop_now()
-        if self._prober is not None:
-            self._prober.agents.stop_now()
         self._released = True
         try:
             try:
@@ -220,7 +216,7 @@ class HostedBackend(ProcessBackend):
 
     async def _restore_host(self, node: str) -> Mapping[str, str]:
         await self.rules.ensure(node)
-        await self.prober.agents.ensure(node)
+        await self.prober.ensure(node)
         return {}
 
 

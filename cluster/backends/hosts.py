@@ -16,7 +16,8 @@ What a provider owes:
 - The host outlives the node's process: killing the node loses no rule, mount or file. Where a host
   itself can be lost and come back (a container restart), the provider's fault calls
   `HostedBackend.host_returned(node)`; what is in force is then applied again.
-- `Host.run` runs with the privilege that the place gives its faults. It must find `nft` and
+- An agent (`cluster.backends.agent`) in each host that `AgentHost.call` reaches; `Host.run` goes
+  through it, with the privilege that the place gives its faults. It must find `nft` and
   `provider.interpreter`; `tc` and `iptables` where links are to be shaped.
 - What is made carries the run's label (`processes.records.labels` in the environment of
   processes, the run id in names or labels of everything else) and is found by `kraftprobe cleanup`.
@@ -33,11 +34,12 @@ from pathlib import Path
 from typing import Protocol
 
 from cluster.backends.abilities import Host
+from cluster.backends.agent.channel import Caller
 from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.values import valueclass
 
 NODE_OUTPUT = "stdout.log"
-"""The output file of nodes, in their folders; every process with another one is a helper."""
+"""The output file of nodes, in their folders; every process with another one is no node."""
 
 
 class StartedProcess(Protocol):
@@ -85,10 +87,12 @@ class HostPorts:
 
     client: int = 9092
     controller: int = 9093
-    link_agent: int = 9094
-    """TCP for the harness's questions, UDP for probes (`cluster.backends.links.agent`)."""
-    link_shaper: int = 9095
-    """TCP for the harness's orders (`cluster.backends.links.shaper`)."""
+    agent: int = 9094
+    """UDP, for probes of links (`cluster.backends.agent.probes`)."""
+
+
+class AgentHost(Host, Caller, Protocol):
+    """A host with an agent."""
 
 
 class HostProvider(Protocol):
@@ -102,7 +106,7 @@ class HostProvider(Protocol):
     def interpreter(self) -> str:
         """Python inside the hosts that can import `cluster` with its dependencies."""
 
-    async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
+    async def create(self, nodes: Sequence[str]) -> Mapping[str, AgentHost]:
         """Make a host for every node, ready for `put` and `start`, and the folders of the nodes.
 
         Raises BackendError after it removed what it had made. Cancelled: `tear_down` follows.
@@ -120,16 +124,13 @@ class HostProvider(Protocol):
         command: Sequence[str],
         environment: Mapping[str, str],
         output: str,
-        *,
-        privileged: bool = False,
     ) -> StartedProcess:
         """Start a process in the node's host, in its folder, in a session of its own.
 
         `environment` comes over what processes there have anyway. stdout and stderr are appended to
         `output`, a path relative to the folder. Returns as soon as it is started; raises
         BackendError when it cannot be. Used for nodes (`output` is NODE_OUTPUT then, and
-        `Host.pid` names the latest such process) and for helpers beside them; `privileged` ones
-        need what `Host.run` may do.
+        `Host.pid` names the latest such process) and for what is tried beside them.
         """
 
     async def fetch(self, node: str, destination: Path) -> None:

@@ -1,4 +1,4 @@
-"""This machine as a `Host`: where a node is a plain process beside the harness."""
+"""This machine as a `Host`: commands and files of a node that is a plain process here."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from cluster.backends.abilities import Completed
-from cluster.backends.base import ProcessIdentity
-from cluster.backends.running import run_command
+from cluster.backends.agent.processes import RefusedError, run
+from cluster.backends.base import BackendError, ProcessIdentity
 
 
 class LocalHost:
@@ -37,9 +37,28 @@ class LocalHost:
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
     ) -> Completed:
         """See `Host.run`."""
-        return await run_command(command, {**os.environ, **self._environment}, stdin, timeout_s)
+        environment = {**os.environ, **self._environment}
+        try:
+            return Completed(*await run(command, environment, stdin, timeout_s))
+        except (OSError, RefusedError) as error:
+            raise BackendError(f"cannot run {command[0]}: {error}") from error
 
     async def pid(self) -> int | None:
         """See `Host.pid`."""
         found = await self._process(self.node)
         return None if found is None else found.pid
+
+
+def write_files(node: str, folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files, by path below the node's folder. Raises BackendError as `HostProvider.put`.
+
+    They may hold keys and passwords: nobody but the user may read them, who runs the node too.
+    """
+    try:
+        for path, content in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).touch(0o600)
+            (folder / path).chmod(0o600)
+            (folder / path).write_bytes(content)
+    except OSError as error:
+        raise BackendError(f"{node}: {error}") from error

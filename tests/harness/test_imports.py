@@ -97,8 +97,7 @@ def test_listing_what_a_plan_can_name_checks_no_plan(kind):
 
 ON_HOSTS = (
     *("cluster.node.process", "cluster.node.format", "cluster.mutants"),
-    *("cluster.backends.ssh.agent", "cluster.backends.docker.hostagent"),
-    *("cluster.backends.links.agent", "cluster.backends.links.shaper"),
+    *("cluster.backends.agent.__main__", "cluster.backends.agent.serving"),
     "cluster.backends.machine.faultfs",
 )
 

@@ -20,7 +20,7 @@ that has changed its root (`enter`):
 
     container of the toolkit's image          container of the user's image
     namespaces of network and processes  -->  the same ones
-    tools of faults, the channel's agent      the node's folder, at the same path
+    tools of faults, the agents               the node's folder, at the same path
     a node's process  ----- chroot ----->     its root
 
 So the image needs none of the tools and no C library of ours, and no fault differs in it.
@@ -40,15 +40,19 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from typing import Any
 
 import docker
 from docker.models.containers import Container
 from docker.types import LogConfig, Mount
 
-from cluster.backends.abilities import Completed, Host
+from cluster.backends.abilities import Completed
+from cluster.backends.agent import channel
+from cluster.backends.agent.channel import ASK_S, Channel
+from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.docker import engine, enter, rootfs
-from cluster.backends.docker.channel import Channel
+from cluster.backends.docker.agents import AgentStream
 from cluster.backends.docker.dependencies import PACKAGE
 from cluster.backends.docker.engine import EngineErrors, EngineGoneError, in_thread
 from cluster.backends.docker.image import Say, ensure_image
@@ -56,10 +60,10 @@ from cluster.backends.docker.leftovers import remove_run
 from cluster.backends.docker.network import Network, make_network
 from cluster.backends.docker.process import ExecProcess, inner_pid, wait_executed
 from cluster.backends.docker.user_image import at_rest, variables
-from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
+from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, plain_connect
+from cluster.backends.localhost import write_files
 from cluster.backends.machine import clocks
 from cluster.backends.processes.records import TRIAL, labels, own_identity
-from cluster.backends.running import write_files
 from cluster.backends.terms import HostAwayError, NoPlaceError
 
 INTERFACE = "eth0"
@@ -79,7 +83,7 @@ mounted there by then is seen inside."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DockerHost:
-    """One node's container (`cluster.backends.abilities.Host`)."""
+    """One node's container (`cluster.backends.hosts.AgentHost`)."""
 
     node: str
     address: str
@@ -106,10 +110,16 @@ class DockerHost:
     async def run(
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
     ) -> Completed:
-        """Run it in the container over a persistent channel, as its root unless it is `as_node`."""
+        """Run it in the container, as its root unless it is `as_node`."""
+        return await channel.run(self, command, stdin, timeout_s)
+
+    async def call(
+        self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
+    ) -> Message:
+        """See `Caller.call`."""
         if self.provider.is_away(self.node):
             raise HostAwayError(f"{self.node}: its container is away")
-        return await self.channel.run(command, stdin, timeout_s)
+        return await self.channel.call(do, payload, timeout_s=timeout_s, **fields)
 
     async def pid(self) -> int | None:
         """Name the node's process by its number in the container."""
@@ -150,7 +160,7 @@ class DockerProvider:
         self._nodes: dict[str, ExecProcess] = {}
         self._away: set[str] = set()
 
-    async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
+    async def create(self, nodes: Sequence[str]) -> Mapping[str, AgentHost]:
         """See `HostProvider.create`. Builds the image first where the engine lacks it."""
         try:
             image = await self._image()
@@ -191,13 +201,11 @@ class DockerProvider:
         command: Sequence[str],
         environment: Mapping[str, str],
         output: str,
-        *,
-        privileged: bool = False,
     ) -> ExecProcess:
         """See `HostProvider.start`."""
         host = self.hosts[node]
         words = ["sh", "-c", _INTO_FOLDER, "sh", str(host.folder), output, *command]
-        user = _ROOT if privileged else self._user
+        user = self._user
         if host.root is not None and output == NODE_OUTPUT:
             words = await self._entering(host, host.root, command, environment)
             environment, user = {}, _ROOT
@@ -300,8 +308,13 @@ class DockerProvider:
         root = None
         if self._image_of_nodes is not None:
             root = await in_thread(self._create_root, self._image_of_nodes, container, node, folder)
-        channel, user_channel = (
-            Channel(self._connect(), str(container.id), node, user) for user in (_ROOT, self._user)
+        of_root, of_user = (
+            Channel(
+                node,
+                "its container",
+                AgentStream(self._connect(), str(container.id), str(folder), user).open,
+            )
+            for user in (_ROOT, self._user)
         )
         return DockerHost(
             node=node,
@@ -310,8 +323,8 @@ class DockerProvider:
             folder=folder,
             container=container,
             root=root,
-            channel=channel,
-            user_channel=channel if self._user == _ROOT else user_channel,
+            channel=of_root,
+            user_channel=of_root if self._user == _ROOT else of_user,
             provider=self,
         )
 

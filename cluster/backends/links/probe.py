@@ -1,4 +1,4 @@
-"""Measures directed links between hosts by probe packets of the link agents.
+"""Measures directed links between hosts by probe packets of their agents.
 
 A probe is a handful of datagrams from the source's host to the target's, with the address and the
 interface that the nodes' own packets have. What arrives is reported by the target's agent over the
@@ -14,11 +14,10 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.backends.abilities import Host, LinkShape, ShapeMeasure
+from cluster.backends.abilities import LinkShape, ShapeMeasure
+from cluster.backends.agent.channel import ASK_S
 from cluster.backends.base import BackendError, Link
-from cluster.backends.helpers import ASK_TIMEOUT_S, Helpers
-from cluster.backends.hosts import HostProvider
-from cluster.backends.links import agent
+from cluster.backends.hosts import AgentHost, HostProvider
 from cluster.backends.links.arrivals import PROBES, Arrivals, measure_of, probes_for
 
 _GAP_MS = 20.0
@@ -33,24 +32,21 @@ _BURST_S = 0.5
 
 
 class LinkProber:
-    """One agent in every host, and the questions to them. `start` first."""
+    """Sends and counts packets by the agents of all hosts. `start` first."""
 
-    def __init__(self, provider: HostProvider, hosts: Mapping[str, Host], run_id: str) -> None:
+    def __init__(self, provider: HostProvider, hosts: Mapping[str, AgentHost]) -> None:
         self._hosts = dict(hosts)
         self._numbers = itertools.count(random.getrandbits(48))
-        self.agents = Helpers(
-            provider,
-            hosts,
-            run_id,
-            agent,
-            "KRAFTPROBE_LINK_AGENT",
-            lambda ports: ports.link_agent,
-            ping={"do": "seen", "probe": 0, "wait_ms": 0},
-        )
+        self._ports = {node: provider.ports(node).agent for node in hosts}
 
     async def start(self) -> None:
-        """Start every agent and wait until they answer. Raises BackendError."""
-        await asyncio.gather(*(self.agents.ensure(node) for node in self._hosts))
+        """Let every agent listen. Raises BackendError."""
+        await asyncio.gather(*(self.ensure(node) for node in self._hosts))
+
+    async def ensure(self, node: str) -> None:
+        """Let a node's agent listen, which may be a new one. Raises BackendError."""
+        host = self._hosts[node]
+        await host.call("listen", address=host.address, port=self._ports[node])
 
     async def passes(self, link: Link, timeout_s: float, *, as_answer: bool) -> bool:
         """Send packets over the link until one arrives, or the time is over.
@@ -59,17 +55,18 @@ class LinkProber:
         to a request of the target's (from its known port to a fresh one).
         """
         source, target = link
-        source_port, target_port = 0, self.agents.port(target)
+        source_port, target_port = 0, self._ports[target]
         if as_answer:
-            source_port = self.agents.port(source)
-            target_port = int((await self.agents.ask(target, {"do": "open"}))["port"])
+            source_port = self._ports[source]
+            target_port = int((await self._hosts[target].call("open")).fields["port"])
         probe = next(self._numbers)
         count = max(1, int(timeout_s * 1000 / _GAP_MS))
-        request = self._sending(target, target_port, probe, count, _GAP_MS, source_port)
-        asking = self.agents.ask(source, request, timeout_s + ASK_TIMEOUT_S)
-        sending = asyncio.ensure_future(asking)
+        request = self._packets(target, target_port, probe, count, _GAP_MS, source_port)
+        calling = self._hosts[source].call("send", timeout_s=timeout_s + ASK_S, **request)
+        sending = asyncio.ensure_future(calling)
         try:
             seen = await self._arrivals(target, probe, timeout_s)
+            await self._hosts[source].call("stop", probe=probe)
         finally:
             sending.cancel()
             with contextlib.suppress(asyncio.CancelledError, BackendError):
@@ -82,16 +79,17 @@ class LinkProber:
         """Send that many packets over the link and see what becomes of each."""
         source, target = link
         probe = next(self._numbers)
-        request = self._sending(target, self.agents.port(target), probe, count, gap_ms, 0)
+        request = self._packets(target, self._ports[target], probe, count, gap_ms, 0)
         request |= {"linger_ms": linger_ms, "size": size_bytes}
         takes_s = (count * gap_ms + linger_ms) / 1000
-        answer = await self.agents.ask(source, request, 3 * takes_s + ASK_TIMEOUT_S)
+        host = self._hosts[source]
+        answer = await host.call("send", timeout_s=3 * takes_s + ASK_S, **request)
         seen = await self._arrivals(target, probe, 0.0)
         return Arrivals(
             sent=count,
             sequences=tuple(int(sequence) for sequence, _ in seen),
             at_ms=tuple(at / 1000 for _, at in seen),
-            round_trips_ms=tuple(float(trip) for _, trip in answer["answers"]),
+            round_trips_ms=tuple(float(trip) for _, trip in answer.fields["answers"]),
         )
 
     async def shape(self, link: Link, expected: LinkShape, back: LinkShape) -> ShapeMeasure:
@@ -114,11 +112,10 @@ class LinkProber:
         probe = await self.arrivals(link, count, gap_ms, linger_ms, _SMALL_BYTES)
         return measure_of(probe, None)
 
-    def _sending(
+    def _packets(
         self, target: str, port: int, probe: int, count: int, gap_ms: float, from_port: int
     ) -> dict[str, Any]:
         return {
-            "do": "send",
             "to": [self._hosts[target].address, port],
             "probe": probe,
             "count": count,
@@ -129,7 +126,8 @@ class LinkProber:
         }
 
     async def _arrivals(self, node: str, probe: int, wait_s: float) -> list[tuple[int, int]]:
-        request = {"do": "seen", "probe": probe, "wait_ms": wait_s * 1000}
-        answer = await self.agents.ask(node, request, wait_s + ASK_TIMEOUT_S)
-        seen: list[tuple[int, int]] = answer["seen"]
+        answer = await self._hosts[node].call(
+            "seen", probe=probe, wait_ms=wait_s * 1000, timeout_s=wait_s + ASK_S
+        )
+        seen: list[tuple[int, int]] = answer.fields["seen"]
         return seen

@@ -2,9 +2,9 @@
 
 Loss is a rule in the target's packet filter (nft, a random number a packet), beside the rules that
 cut links. Everything else happens to the source's packets as they leave: rules send those to peers
-with a shape into a netfilter queue, which `linkshaper` serves. Rules are nft's where its `queue`
-works, else iptables'; in both a packet passes when nobody serves the queue (bypass), so that a
-shaper that dies ends its fault, which the measurement at the heal shows.
+with a shape into a netfilter queue, which the host's agent serves (`agent.shaper`). Rules are nft's
+where its `queue` works, else iptables'; in both a packet passes when nobody serves the queue
+(bypass), so that an agent that dies ends its fault, which the measurement at the heal shows.
 
 The harness's own address is in no rule.
 """
@@ -16,11 +16,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from cluster.backends.abilities import Host, LinkShape, ShapeMeasure
+from cluster.backends.abilities import LinkShape, ShapeMeasure
 from cluster.backends.base import BackendError, Link, Probe
-from cluster.backends.helpers import Helpers
-from cluster.backends.hosts import HostProvider
-from cluster.backends.links import shaper
+from cluster.backends.hosts import AgentHost
 from cluster.backends.links.probe import LinkProber
 from cluster.backends.links.rules import table_name
 from cluster.backends.links.shapes import PERFECT, missing_effects
@@ -35,13 +33,7 @@ _PER_MILLION = 1_000_000
 class HostShaping:
     """See `cluster.backends.abilities.Shaping`."""
 
-    def __init__(
-        self,
-        provider: HostProvider,
-        hosts: Mapping[str, Host],
-        run_id: str,
-        prober: LinkProber,
-    ) -> None:
+    def __init__(self, hosts: Mapping[str, AgentHost], run_id: str, prober: LinkProber) -> None:
         self._hosts = dict(hosts)
         self._prober = prober
         self._table = table_name(run_id) + "_shape"
@@ -54,17 +46,6 @@ class HostShaping:
         self._locks = {node: asyncio.Lock() for node in hosts}
         self._queued: set[str] = set()
         """Nodes with hosts that have rules that queue, or may have."""
-        self._shapers = Helpers(
-            provider,
-            hosts,
-            run_id,
-            shaper,
-            "KRAFTPROBE_LINK_SHAPER",
-            lambda ports: ports.link_shaper,
-            ping={"links": {}},
-            settings={"queue": self._queue, "mark": _MARK},
-            privileged=True,
-        )
 
     async def probe(self, shape: LinkShape) -> Probe:
         """Give a link the shape, measure, take it away; for clusters that nobody uses yet."""
@@ -133,8 +114,10 @@ class HostShaping:
             if source == node and _needs_shaper(shape)
         }
         if orders or node in self._queued:
-            await self._shapers.ensure(node)
-            await self._shapers.ask(node, {"links": orders})
+            host = self._hosts[node]
+            await host.call(
+                "shape", links=orders, queue=self._queue, mark=_MARK, address=host.address
+            )
             self._queued.add(node)
             await self._queue_packets(node, tuple(orders))
             if not orders:
@@ -143,10 +126,6 @@ class HostShaping:
     async def remove(self) -> None:
         """Take every rule away; for hosts that outlive the run. Raises BackendError."""
         await self.shape(dict.fromkeys(self._shapes, PERFECT))
-
-    def stop_now(self) -> None:
-        """Kill the shapers without the event loop."""
-        self._shapers.stop_now()
 
     # -- rules -----------------------------------------------------------------------------------
 

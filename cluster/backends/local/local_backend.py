@@ -27,12 +27,11 @@ from cluster.backends.local import probe
 from cluster.backends.local.messages import LocalMessages
 from cluster.backends.local.ports import NodePorts
 from cluster.backends.local.shaping import LocalShaping
-from cluster.backends.localhost import LocalHost
+from cluster.backends.localhost import LocalHost, write_files
 from cluster.backends.machine.equip import equip
 from cluster.backends.machine.programs import Machine
 from cluster.backends.processes.lifecycle import ProcessBackend
 from cluster.backends.processes.records import LocalProcess, RecordedProcess, labels, record_process
-from cluster.backends.running import write_files
 from cluster.backends.terms import Need
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT

@@ -1,11 +1,12 @@
 """Hosts as network namespaces of this machine: veth pairs, one bridge, nothing visible outside.
 
-    harness ---(sockets handed out by the keeper)--- hub: bridge kp0 10.0.0.254
-                                                       |        |        |
+    harness ---(sockets handed out by the hub's agent)--- hub: bridge kp0 10.0.0.254
+                                                            |        |        |
                                                      10.0.0.1 10.0.0.2 10.0.0.3   eth0 of n1, n2, n3
 
 Everything lives in a network and a mount namespace of its own, for users without privilege inside
-a user namespace in which they are root. Nodes are children of the harness that enter their
+a user namespace in which they are root. An agent (`cluster.backends.agent`) holds each network
+namespace open, the hub's and every node's. Nodes are children of the harness that enter their
 namespace before they become the node, so they are signalled, waited for and labelled as plain
 processes are; their files are where every other backend's are. When the last process is gone, so
 are the namespaces and all that was set up in them: nothing of this exists outside of them.
@@ -23,21 +24,25 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
+from typing import Any
 
-from cluster.backends.abilities import Completed, Host
-from cluster.backends.base import BackendError, NodeState
-from cluster.backends.hosts import NODE_OUTPUT, HostPorts
-from cluster.backends.netns import keeper
+from cluster.backends.abilities import Completed
+from cluster.backends.agent import channel
+from cluster.backends.agent.channel import ASK_S, Caller, Channel, Stream
+from cluster.backends.agent.frames import Message
+from cluster.backends.base import BackendError, NodeState, ProcessIdentity
+from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts
+from cluster.backends.localhost import write_files
 from cluster.backends.netns.trees import mounted_below, unpack
 from cluster.backends.packages import install
 from cluster.backends.processes.records import (
     LocalProcess,
     RecordedProcess,
+    identify,
     labels,
     record_process,
     tail_of,
 )
-from cluster.backends.running import run_command, write_files
 from cluster.values import valueclass
 
 HUB_ADDRESS = "10.0.0.254"
@@ -46,30 +51,46 @@ _BRIDGE = "kp0"
 INTERFACE = "eth0"
 _TOOLS = ("unshare", "nsenter", "ip", "nft")
 _PACKAGES = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "nft": "nftables"}
-_KEEPER_TIMEOUT_S = 10.0
+_SETUP_S = 10.0
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
 _ENTER_FOLDER = 'cd "$0" && exec "$@"'
 
 
 @valueclass
+class Namespaces:
+    """An agent in namespaces of its own, which it holds open."""
+
+    agent: asyncio.subprocess.Process
+    channel: Channel
+
+
+@valueclass
 class NetnsHost:
-    """One node's namespaces (`cluster.backends.abilities.Host`)."""
+    """One node's namespaces (`cluster.backends.hosts.AgentHost`)."""
 
     node: str
     address: str
     interface: str | None
     folder: PurePath
-    holder: int
-    """Pid of the process that keeps the network namespace open."""
+    namespaces: Namespaces
     provider: NetnsProvider
+
+    @property
+    def holder(self) -> int:
+        """Pid of the process that keeps the network namespace open."""
+        return self.namespaces.agent.pid
 
     async def run(
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
     ) -> Completed:
         """Run it in the node's network namespace, as root of it."""
-        inside = (*self.provider.entering(self.holder), *command)
-        environment = {**os.environ, **labels(self.provider.run_id, support=True)}
-        return await run_command(inside, environment, stdin, timeout_s)
+        return await channel.run(self, command, stdin, timeout_s)
+
+    async def call(
+        self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
+    ) -> Message:
+        """See `Caller.call`."""
+        return await self.namespaces.channel.call(do, payload, timeout_s=timeout_s, **fields)
 
     async def pid(self) -> int | None:
         """Name the node's process; host and harness number processes alike."""
@@ -86,26 +107,27 @@ class NetnsProvider:
         self.run_id = run_id
         self._run_folder = run_folder.absolute()
         self._privileged = may_make_namespaces()
-        self._keeper: asyncio.subprocess.Process | None = None
-        self._control: socket.socket | None = None
-        self._talking = asyncio.Lock()
+        self._hub: Namespaces | None = None
+        self._sockets: socket.socket | None = None
+        """Where sockets of the hub's network arrive."""
+        self._agents: list[Namespaces] = []
         self._hosts: dict[str, NetnsHost] = {}
         self._started: list[LocalProcess] = []
         self._nodes: dict[str, LocalProcess] = {}
 
-    async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
+    async def create(self, nodes: Sequence[str]) -> Mapping[str, AgentHost]:
         """See `HostProvider.create`."""
         _refuse_without_tools()
         try:
-            await self._start_keeper()
-            await self._run_checked(self._inside_hub(), _HUB_SETUP)
-            for node in nodes:
-                self._hosts[node] = await self._make_host(node)
-            await asyncio.gather(*(self._connect_host(host) for host in self._hosts.values()))
+            self._hub = hub = await self._start_hub()
+            await self._set_up(hub.channel, _HUB_SETUP)
+            hosts = await asyncio.gather(*(self._make_host(node) for node in nodes))
+            self._hosts = {host.node: host for host in hosts}
+            await asyncio.gather(*(self._connect_host(hub, host) for host in hosts))
         except BaseException:
             await self.tear_down()
             raise
-        return dict(self._hosts.items())
+        return dict(self._hosts)
 
     def ports(self, node: str) -> HostPorts:  # noqa: ARG002  (contract)
         """See `HostProvider.ports`."""
@@ -121,8 +143,6 @@ class NetnsProvider:
         command: Sequence[str],
         environment: Mapping[str, str],
         output: str,
-        *,
-        privileged: bool = False,  # noqa: ARG002  (all are root of their namespaces)
     ) -> LocalProcess:
         """See `HostProvider.start`."""
         host = self._hosts[node]
@@ -135,21 +155,17 @@ class NetnsProvider:
             folder / output,
         )
         self._started.append(process)
-        if process.identity is not None:
-            role = node if output == NODE_OUTPUT else f"{node}:{output}"
-            record_process(self._run_folder, RecordedProcess(self.run_id, role, process.identity))
+        self._record(node if output == NODE_OUTPUT else f"{node}:{output}", process.identity)
         if output == NODE_OUTPUT:
             self._nodes[node] = process
         return process
 
     async def fetch(self, node: str, destination: Path) -> None:
         """Copy what is on filesystems that only the namespace sees; all else is there already."""
-        host = self._hosts[node]
-        if mounted_below(host.holder, host.folder):
-            packed = await host.run(("tar", "-C", str(host.folder), "-cf", "-", "."))
-            if packed.exit_code != 0:
-                raise BackendError(f"{node}: its files cannot be read: {_first_line(packed)}")
-            unpack(packed.stdout, destination)
+        assert self._hub is not None, "started"
+        if mounted_below(self._hub.agent.pid, self._hosts[node].folder):
+            packed = await self._hub.channel.call("pack", path=f"nodes/{node}", timeout_s=None)
+            unpack(packed.payload, destination)
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """Connect from the hub's namespace."""
@@ -168,18 +184,21 @@ class NetnsProvider:
         self.abandon()
         for process in self._started:
             await process.wait()
-        if self._keeper is not None:
-            await self._keeper.wait()
+        for namespaces in self._agents:
+            await namespaces.channel.close()
+            await namespaces.agent.wait()
 
     def abandon(self) -> None:
         """See `HostProvider.abandon`."""
         for process in self._started:
             process.kill_now()
-        if self._control is not None:
-            self._control.close()
-        if self._keeper is not None and self._keeper.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._keeper.pid, 9)
+        if self._sockets is not None:
+            self._sockets.close()
+        for namespaces in self._agents:
+            namespaces.channel.hang_up()
+            if namespaces.agent.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    namespaces.agent.kill()
 
     def entering(self, pid: int) -> tuple[str, ...]:
         """Command prefix that runs the rest in the namespaces of a process of ours."""
@@ -195,98 +214,101 @@ class NetnsProvider:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    async def _start_keeper(self) -> None:
+    async def _start_hub(self) -> Namespaces:
         ours, theirs = socket.socketpair()
-        try:
-            user = () if self._privileged else ("--user", "--map-root-user")
-            program = str(Path(keeper.__file__))
-            self._run_folder.mkdir(parents=True, exist_ok=True)
-            with self._output().open("ab") as output:
-                # Slave: what another run unmounts is not kept mounted here, and its daemon ends.
-                self._keeper = await asyncio.create_subprocess_exec(
-                    *("unshare", *user, "--net", "--mount", "--propagation", "slave", "--"),
-                    *(sys.executable, "-I", "-S", program, str(theirs.fileno())),
+        self._sockets = ours
+        self._run_folder.mkdir(parents=True, exist_ok=True)
+        ours.setblocking(False)  # noqa: FBT003  (takes no keyword)
+        user = () if self._privileged else ("--user", "--map-root-user")
+        # Slave: what another run unmounts is not kept mounted here, and its daemon ends.
+        unshare = ("unshare", *user, "--net", "--mount", "--propagation", "slave", "--")
+        with theirs:
+            try:
+                return await self._start_agent("netns", unshare, self._run_folder, theirs)
+            except BackendError as error:
+                lines = tail_of(self._output())
+                raise BackendError(refusal(lines[-1] if lines else str(error))) from error
+
+    async def _start_agent(
+        self, name: str, inside: tuple[str, ...], folder: Path, *passed: socket.socket
+    ) -> Namespaces:
+        """Start an agent in namespaces that it holds open. Raises BackendError."""
+        ours, theirs = socket.socketpair()
+        numbers = [taken.fileno() for taken in (theirs, *passed)]
+        agent = (sys.executable, "-P", "-m", "cluster.backends.agent", "socket", str(folder))
+        with theirs, self._output().open("ab") as output:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *(*inside, *agent, *map(str, numbers)),
                     env={**os.environ, **labels(self.run_id, support=True)},
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    pass_fds=(theirs.fileno(),),
+                    pass_fds=numbers,
                     start_new_session=True,
                 )
-        except OSError as error:
-            ours.close()
-            raise BackendError(f"cannot start unshare: {error}") from error
-        finally:
-            theirs.close()
-        ours.setblocking(False)  # noqa: FBT003  (takes no keyword)
-        self._control = ours
-        await self._ask(b"")  # it says that it is in its namespaces
-        assert self._keeper is not None, "started"
-        assert _network_of(self._keeper.pid) != _network_of(os.getpid()), "a network of its own"
+            except OSError as error:
+                ours.close()
+                raise BackendError(f"cannot start {inside[0]}: {error}") from error
+
+        async def open_once() -> Stream:
+            if ours.fileno() < 0:
+                raise ConnectionError("it is gone")
+            return await asyncio.open_connection(sock=ours)
+
+        namespaces = Namespaces(process, Channel(name, "its agent", open_once))
+        self._agents.append(namespaces)
+        await namespaces.channel.call("ready", timeout_s=_SETUP_S)
+        assert _network_of(process.pid) != _network_of(os.getpid()), "a network of its own"
+        return namespaces
 
     async def _make_host(self, node: str) -> NetnsHost:
-        holder = int(await self._ask(b"host\n"))
-        if holder < 0:
-            raise BackendError(f"{node}: no network namespace could be made")
-        assert _network_of(holder) != _network_of(os.getpid()), "never the machine's own network"
         folder = self._run_folder / "nodes" / node
         folder.mkdir(parents=True, exist_ok=True)
-        return NetnsHost(node, f"10.0.0.{int(node[1:])}", INTERFACE, folder, holder, self)
+        inside = (*self._inside_hub(), "unshare", "--net", "--")
+        namespaces = await self._start_agent(node, inside, folder)
+        self._record(f"{node}:agent", identify(namespaces.agent.pid))
+        address = f"10.0.0.{int(node[1:])}"
+        return NetnsHost(node, address, INTERFACE, folder, namespaces, self)
 
-    async def _connect_host(self, host: NetnsHost) -> None:
+    def _record(self, role: str, identity: ProcessIdentity | None) -> None:
+        if identity is not None:
+            record_process(self._run_folder, RecordedProcess(self.run_id, role, identity))
+
+    async def _connect_host(self, hub: Namespaces, host: NetnsHost) -> None:
         outer = f"kp-{host.node}"
-        await self._run_checked(
-            self._inside_hub(),
+        await self._set_up(
+            hub.channel,
             f"link add {outer} type veth peer name {INTERFACE} netns {host.holder}\n"
             f"link set {outer} master {_BRIDGE} up\n",
         )
-        await self._run_checked(
-            self.entering(host.holder),
+        await self._set_up(
+            host,
             f"link set lo up\naddress add {host.address}/{_PREFIX} dev {INTERFACE}\n"
             f"link set {INTERFACE} up\n",
         )
 
     def _inside_hub(self) -> tuple[str, ...]:
-        assert self._keeper is not None, "started"
-        return self.entering(self._keeper.pid)
+        assert self._hub is not None, "started"
+        return self.entering(self._hub.agent.pid)
 
-    async def _run_checked(self, inside: tuple[str, ...], batch: str) -> None:
-        environment = {**os.environ, **labels(self.run_id, support=True)}
-        command = (*inside, "ip", "-batch", "-")
-        done = await run_command(command, environment, batch.encode(), _KEEPER_TIMEOUT_S)
+    async def _set_up(self, agent: Caller, batch: str) -> None:
+        done = await channel.run(agent, ("ip", "-batch", "-"), batch.encode(), _SETUP_S)
         if done.exit_code != 0:
             reason = _first_line(done)
             if "not permitted" in reason:  # AppArmor grants a user namespace, and nothing inside
                 raise BackendError(refusal(reason))
             raise BackendError(f"namespaces cannot be connected: {reason}")
 
-    async def _ask(self, line: bytes) -> bytes:
-        loop = asyncio.get_running_loop()
-        async with self._talking:
-            assert self._control is not None, "started"
-            try:
-                async with asyncio.timeout(_KEEPER_TIMEOUT_S):
-                    await loop.sock_sendall(self._control, line)
-                    answer = await loop.sock_recv(self._control, 64)
-            except (OSError, TimeoutError):
-                answer = b""
-        if not answer:
-            lines = tail_of(self._output())
-            raise BackendError(refusal(lines[-1] if lines else "the keeper of them is gone"))
-        return answer
-
     async def _socket(self) -> socket.socket:
-        """Get a socket of the hub's namespace. Raises OSError when the keeper is gone."""
-        async with self._talking:
-            if self._control is None or self._control.fileno() < 0:
-                raise ConnectionError("the namespaces are gone")
-            await asyncio.get_running_loop().sock_sendall(self._control, b"socket\n")
-            # The keeper answers within microseconds; waiting for it in the loop's selector would
-            # need a reader that sees ancillary data, which asyncio does not offer.
-            await _readable(self._control)
-            _, numbers, _, _ = socket.recv_fds(self._control, 1, 1)
-        if not numbers:
-            raise ConnectionError("the keeper of the namespaces is gone")
+        """Get a socket of the hub's namespace. Raises OSError when its agent is gone."""
+        if self._hub is None or self._sockets is None or self._sockets.fileno() < 0:
+            raise ConnectionError("the namespaces are gone")
+        try:
+            await self._hub.channel.call("socket")
+        except BackendError as error:
+            raise ConnectionError(str(error)) from error
+        _, numbers, _, _ = socket.recv_fds(self._sockets, 1, 1)  # sent before the answer
         return socket.socket(fileno=numbers[0])
 
     def _output(self) -> Path:
@@ -301,21 +323,6 @@ _HUB_SETUP = (
 
 def _network_of(pid: int) -> str:
     return str(Path("/proc", str(pid), "ns/net").readlink())
-
-
-async def _readable(channel: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-
-    def on_ready() -> None:
-        loop.remove_reader(channel)
-        ready.set_result(None)
-
-    loop.add_reader(channel, on_ready)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(channel)
 
 
 def refusal(reason: str) -> str:

@@ -22,7 +22,7 @@
 | `python` | its interpreter: version, machine, C library as the harness's | `python3` |
 | `workdir` | folder of its own there, made if missing; absolute | `/var/tmp/kraftprobe` |
 | `client_port`, `controller_port` | where nodes listen | 9092, 9093 |
-| `agent_port`, `shaper_port` | where the helpers beside them listen | 9094, 9095 |
+| `agent_port` | UDP, where the agents beside them measure links | 9094 |
 
 The first host is n1, the second n2, and so on; hosts beyond the plan's nodes are left alone.
 """
@@ -81,7 +81,6 @@ class HostEntry:
     client_port: Port = 9092
     controller_port: Port = 9093
     agent_port: Port = 9094
-    shaper_port: Port = 9095
 
     @property
     def where(self) -> str:

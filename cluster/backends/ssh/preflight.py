@@ -1,7 +1,7 @@
 """`look CODE PEER SSH_CONNECTION`: report what a host has; `make ...`: make a run's folder there.
 
 Sent as source to a Python that may be too old for nodes, which is then what it reports. `make
-WORKDIR FOLDER CODE RUN GRACE_S` takes {file: text} on stdin and becomes the host's agent.
+WORKDIR FOLDER CODE RUN GRACE_S PYTHON` writes its stdin to PYTHON, and runs the host's agent by it.
 """
 
 import json
@@ -32,22 +32,21 @@ def look(code: str, peer: str, connection: str) -> None:
     print(json.dumps(found))
 
 
-def make(workdir: str, folder: str, code: str, run: str, grace_s: str) -> None:
+def make(workdir: str, folder: str, code: str, run: str, grace_s: str, python: str) -> None:
     """Make the folder of a run, and become its agent."""
     own_folder(workdir)
     try:
-        os.makedirs(os.path.join(folder, "bin"), mode=0o700)
+        os.makedirs(os.path.dirname(python), mode=0o700)
     except FileExistsError:
         text = "%s is another host's of this run: hosts that share their files need a workdir each"
         sys.exit(text % folder)
     os.symlink(code, os.path.join(folder, "code"))
-    for name, text in json.load(sys.stdin).items():
-        path = os.path.join(folder, name)
-        with open(path, "w") as file:
-            file.write(text)
-        os.chmod(path, 0o700)
-    agent = os.path.join(folder, "agent.py")
-    os.execv(sys.executable, [sys.executable, "-I", "-S", agent, "serve", folder, run, grace_s])
+    with open(python, "w") as file:
+        file.write(sys.stdin.read())
+    os.chmod(python, 0o700)
+    words = [python, "-P", "-S", "-m", "cluster.backends.agent", "serve", folder, run, grace_s]
+    # Labels show in /proc only if the process began with them.
+    os.execve(python, words, dict(os.environ, KRAFTPROBE_RUN=run))
 
 
 def own_folder(path: str) -> None:

@@ -1,6 +1,6 @@
 """A host's agent at the end of an ssh connection that may be lost and come back.
 
-One channel stays open to the agent (`cluster.backends.ssh.agent`), so a request costs a round trip
+One channel stays open to the agent (`cluster.backends.agent`), so a request costs a round trip
 and no new process. Paramiko blocks: one thread reads, one writes; requests are futures that any
 thread or coroutine can wait for. When the connection is lost it is made again with growing pauses;
 requests under way are sent again and done once (the agent knows their numbers). When it does not
@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import queue
 import shlex
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,28 +23,21 @@ from typing import Any
 
 import paramiko
 
+from cluster.backends.agent import frames
+from cluster.backends.agent.channel import ASK_S
+from cluster.backends.agent.frames import Message
 from cluster.backends.ssh.connection import NotConnectedError, connect, open_channel
 from cluster.backends.ssh.inventory import HostEntry, Inventory
 from cluster.backends.terms import BackendError
-from cluster.values import valueclass
 
 _PAUSE_S = 0.1
 _PAUSE_MAX_S = 2.0
-_LENGTHS = struct.Struct(">II")
-
-
-@valueclass
-class Answer:
-    """What the agent says to a request."""
-
-    fields: dict[str, Any]
-    payload: bytes
 
 
 @dataclass(slots=True)
 class _Request:
     message: bytes
-    future: Future[Answer]
+    future: Future[Message]
 
 
 class Session:
@@ -80,9 +71,9 @@ class Session:
             threading.Thread(target=act, name=f"ssh-{self.node}", daemon=True).start()
 
     async def call(
-        self, do: str, payload: bytes = b"", *, timeout_s: float | None = None, **fields: Any
-    ) -> Answer:
-        """Ask the agent. Raises BackendError when it refuses or the connection is lost."""
+        self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
+    ) -> Message:
+        """See `Caller.call`: where the connection is lost it is refused."""
         future = self._submit(do, payload, fields)
         try:
             async with asyncio.timeout(timeout_s):
@@ -90,7 +81,7 @@ class Session:
         except TimeoutError:
             raise BackendError(f"{self.host} does not answer within {timeout_s:g} s") from None
 
-    def call_now(self, do: str, *, timeout_s: float, **fields: Any) -> Answer:
+    def call_now(self, do: str, *, timeout_s: float, **fields: Any) -> Message:
         """Ask the agent without an event loop. Raises BackendError."""
         try:
             return self._submit(do, b"", fields).result(timeout_s)
@@ -109,15 +100,15 @@ class Session:
 
     # -- threads ---------------------------------------------------------------------------------
 
-    def _submit(self, do: str, payload: bytes, fields: dict[str, Any]) -> Future[Answer]:
-        future: Future[Answer] = Future()
+    def _submit(self, do: str, payload: bytes, fields: dict[str, Any]) -> Future[Message]:
+        future: Future[Message] = Future()
         with self._lock:
             if self._failure is not None:
                 raise self._failure
             self._number += 1
             seen = min(self._waiting, default=self._number) - 1
-            header = json.dumps({"id": self._number, "seen": seen, "do": do, **fields}).encode()
-            message = _LENGTHS.pack(len(header), len(payload)) + header + payload
+            request = {**fields, "do": do, "id": self._number, "seen": seen}
+            message = frames.encode(Message(request, payload))
             self._waiting[self._number] = _Request(message, future)
             self._writing.put(message)
         return future
@@ -134,7 +125,7 @@ class Session:
         while not self._closed:
             try:
                 self._read_answers()
-            except (OSError, EOFError, paramiko.SSHException) as error:
+            except (OSError, EOFError, ValueError, paramiko.SSHException) as error:
                 if self._closed:
                     return
                 try:
@@ -147,18 +138,17 @@ class Session:
         channel = self._channel
         assert channel is not None, "joined"
         while True:
-            header_bytes, payload_bytes = _LENGTHS.unpack(_exactly(channel.recv, _LENGTHS.size))
-            fields = json.loads(_exactly(channel.recv, header_bytes))
-            payload = _exactly(channel.recv, payload_bytes)
+            sizes = frames.lengths(_exactly(channel.recv, frames.LENGTHS.size))
+            answer = frames.decode(*(_exactly(channel.recv, size) for size in sizes))
             with self._lock:
-                request = self._waiting.pop(fields["id"], None)
+                request = self._waiting.pop(answer.fields["id"], None)
             if request is None or not request.future.set_running_or_notify_cancel():
                 continue
-            if "error" in fields:
-                refused = BackendError(f"{self.node}: {fields['error']}")
+            if "error" in answer.fields:
+                refused = BackendError(f"{self.node}: {answer.fields['error']}")
                 request.future.set_exception(refused)
             else:
-                request.future.set_result(Answer(fields, payload))
+                request.future.set_result(answer)
 
     def _reconnect(self, lost: BaseException) -> None:
         """Connect again with growing pauses. Raises BackendError when that is hopeless."""

@@ -9,13 +9,15 @@ from typing import Any
 
 import paramiko
 
-from cluster.backends.ssh import agent, bundle, preflight, unpack
+from cluster.backends.agent import cleaning
+from cluster.backends.ssh import bundle, preflight, unpack
 from cluster.backends.ssh.connection import execute
 from cluster.backends.ssh.inventory import HostEntry
 from cluster.backends.terms import BackendError
 
 PREFLIGHT = Path(preflight.__file__).read_text(encoding="utf-8")
 UNPACK = Path(unpack.__file__).read_text(encoding="utf-8")
+CLEANING = Path(cleaning.__file__).read_text(encoding="utf-8")
 
 
 def check_host(
@@ -57,8 +59,3 @@ def _sudo_remedy(entry: HostEntry, reason: str) -> str:
         return "; there: apt install sudo"
     rule = f"{entry.user} ALL=(root) NOPASSWD: ALL"
     return f"; there, as root: echo '{rule}' > /etc/sudoers.d/kraftprobe"
-
-
-def agent_program() -> str:
-    """Read the agent's source."""
-    return Path(agent.__file__).read_text()

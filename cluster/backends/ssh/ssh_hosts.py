@@ -1,7 +1,7 @@
 """Hosts behind ssh as homes of nodes (`cluster.backends.hosts.HostProvider`).
 
 Each host gets, in its `workdir`: `bundles/<digest>/`, the node's code, kept for the next run; and
-`runs/<run id>/`, which is the run's alone and removed at its end: the agent, its socket, an
+`runs/<run id>/`, which is the run's alone and removed at its end: the agent's socket, an
 interpreter that knows the bundle, and the folders of the nodes.
 
     harness --- ssh --- relay --- agent (daemon) --- node, commands, files
@@ -28,16 +28,19 @@ from typing import Any
 
 import paramiko
 
-from cluster.backends.abilities import Completed, Host
+from cluster.backends.abilities import Completed
+from cluster.backends.agent import channel
+from cluster.backends.agent.channel import ASK_S
+from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
-from cluster.backends.hosts import NODE_OUTPUT, HostPorts, plain_connect
+from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, plain_connect
 from cluster.backends.netns.trees import unpack
 from cluster.backends.processes.records import last_lines
 from cluster.backends.ssh import bundle
 from cluster.backends.ssh.connection import connect, execute
 from cluster.backends.ssh.inventory import HOSTS_FILE, HostEntry, Inventory
 from cluster.backends.ssh.session import Session
-from cluster.backends.ssh.setup import PREFLIGHT, UNPACK, agent_program, check_host
+from cluster.backends.ssh.setup import CLEANING, PREFLIGHT, UNPACK, check_host
 from cluster.values import valueclass
 
 INTERPRETER = "kraftprobe-python"
@@ -47,12 +50,11 @@ CLOCK_LIBRARY = PurePosixPath("faked_clock.so")
 _FILTERS = frozenset({"nft", "iptables", "ip6tables", "tc", "ip"})
 _NOW_S = 3.0
 _TAIL_BYTES = 4096
-_ASK_S = 30.0
 
 
 @valueclass
 class SshHost:
-    """One host (`cluster.backends.abilities.Host`)."""
+    """One host (`cluster.backends.hosts.AgentHost`)."""
 
     node: str
     address: str
@@ -70,10 +72,13 @@ class SshHost:
         words = " ".join(command).encode() + b" " + stdin
         if PurePath(command[0]).name in _FILTERS and _names(words, self.controller):
             raise BackendError(f"{self.node}: refused to filter the harness's own address")
-        answer = await self.session.call("run", stdin, command=list(command), limit_s=timeout_s)
-        split = int(answer.fields["split"])
-        code = int(answer.fields["exit_code"])
-        return Completed(code, answer.payload[:split], answer.payload[split:])
+        return await channel.run(self.session, command, stdin, timeout_s, wait=True)
+
+    async def call(
+        self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
+    ) -> Message:
+        """See `Caller.call`."""
+        return await self.session.call(do, payload, timeout_s=timeout_s, **fields)
 
     async def pid(self) -> int | None:
         """Name the node's process by the host's number."""
@@ -118,7 +123,7 @@ class SshProcess:
         """Wait for its end; where the host is lost, until the session ends, which kills it."""
         if self._exit_code is None:
             try:
-                answer = await self._session.call("wait", pid=self.pid)
+                answer = await self._session.call("wait", pid=self.pid, timeout_s=None)
             except BackendError:
                 await asyncio.wrap_future(self._session.ended)
                 self._exit_code = -int(signal.SIGKILL)
@@ -129,9 +134,7 @@ class SshProcess:
     async def output_tail(self) -> tuple[str, ...]:
         """Read the last lines of its output."""
         try:
-            answer = await self._session.call(
-                "read", path=self._output, last_bytes=_TAIL_BYTES, timeout_s=_ASK_S
-            )
+            answer = await self._session.call("read", path=self._output, offset=-_TAIL_BYTES)
         except BackendError:
             return ()
         return last_lines(answer.payload)
@@ -144,7 +147,7 @@ class SshProcess:
             self._session.call_now("wait", pid=self.pid, timeout_s=_NOW_S)
 
     async def _ask(self, do: str, **fields: Any) -> Any:
-        return await self._session.call(do, pid=self.pid, timeout_s=_ASK_S, **fields)
+        return await self._session.call(do, pid=self.pid, **fields)
 
 
 class SshProvider:
@@ -166,7 +169,7 @@ class SshProvider:
         self._machines: dict[tuple[str, ...], str] = {}
         self._looking = threading.Lock()
 
-    async def create(self, nodes: Sequence[str]) -> Mapping[str, Host]:
+    async def create(self, nodes: Sequence[str]) -> Mapping[str, AgentHost]:
         """Connect to all hosts at once, check them, send what they lack, start their agents."""
         have = len(self._inventory.hosts)
         if have < len(nodes):
@@ -187,18 +190,14 @@ class SshProvider:
     def ports(self, node: str) -> HostPorts:
         """See `HostProvider.ports`; as the inventory says."""
         entry = self._entries[node]
-        return HostPorts(
-            entry.client_port, entry.controller_port, entry.agent_port, entry.shaper_port
-        )
+        return HostPorts(entry.client_port, entry.controller_port, entry.agent_port)
 
     async def put(self, node: str, files: Mapping[str, bytes]) -> None:
         """See `HostProvider.put`."""
         for path, content in files.items():
             if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
                 raise BackendError(f"{node}: {path} is outside of the node's folder")
-            await self._sessions[node].call(
-                "put", content, path=f"nodes/{node}/{path}", timeout_s=_ASK_S
-            )
+            await self._sessions[node].call("put", content, path=f"nodes/{node}/{path}")
 
     async def start(
         self,
@@ -206,8 +205,6 @@ class SshProvider:
         command: Sequence[str],
         environment: Mapping[str, str],
         output: str,
-        *,
-        privileged: bool = False,  # noqa: ARG002  (all there run as the inventory's user)
     ) -> SshProcess:
         """See `HostProvider.start`."""
         folder = f"nodes/{node}"
@@ -218,7 +215,6 @@ class SshProvider:
             environment=dict(environment),
             folder=folder,
             output=output,
-            timeout_s=_ASK_S,
         )
         fields = answer.fields
         process = SshProcess(session, fields["pid"], fields["started"], f"{folder}/{output}")
@@ -228,15 +224,14 @@ class SshProvider:
 
     async def read_from(self, node: str, path: PurePath, offset: int) -> bytes:
         """Read a file of the node's folder from an offset on; empty where there is none."""
-        answer = await self._sessions[node].call(
-            "read_from", path=f"nodes/{node}/{path}", offset=offset, timeout_s=_ASK_S
-        )
+        answer = await self._sessions[node].call("read", path=f"nodes/{node}/{path}", offset=offset)
         return answer.payload
 
     async def fetch(self, node: str, destination: Path) -> None:
         """Download the node's folder."""
         session = self._sessions[node]
-        unpack((await session.call("pack", path=f"nodes/{node}")).payload, destination)
+        packed = await session.call("pack", path=f"nodes/{node}", timeout_s=None)
+        unpack(packed.payload, destination)
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """See `HostProvider.connect`."""
@@ -292,18 +287,14 @@ class SshProvider:
         if not found["bundle"]:
             _run_checked(client, _python(entry, "-c", UNPACK, str(code)), label, bundle.archive())
         folder = self._folder(entry)
-        path = shlex.quote(str(folder / "code"))
+        path, python = shlex.quote(str(folder / "code")), str(folder / "bin" / INTERPRETER)
         wrapper = f'#!/bin/sh\nPYTHONPATH={path} exec {entry.python} "$@"\n'
-        place = (entry.workdir, str(folder), str(code), self.run_id, f"{self._inventory.grace_s:g}")
-        files = {"agent.py": agent_program(), f"bin/{INTERPRETER}": wrapper}
-        _run_checked(
-            client,
-            _python(entry, "-c", PREFLIGHT, "make", *place),
-            label,
-            json.dumps(files).encode(),
-        )
-        relay = _python(entry, str(folder / "agent.py"), "relay", str(folder))
-        session = Session(node, entry, self._inventory, relay)
+        place = (entry.workdir, str(folder), str(code))
+        grace = f"{self._inventory.grace_s:g}"
+        make = _python(entry, "-c", PREFLIGHT, "make", *place, self.run_id, grace, python)
+        _run_checked(client, make, label, wrapper.encode())
+        agent = (python, "-P", "-S", "-m", "cluster.backends.agent", "relay", str(folder))
+        session = Session(node, entry, self._inventory, (*_sudo(entry), *agent))
         self._sessions[node] = session
         session.open(client)
         inside = folder / "nodes" / node
@@ -356,8 +347,8 @@ def end_run(entry: HostEntry, inventory: Inventory, node: str, run_id: str) -> N
     client = connect(entry, inventory, node)
     try:
         folder = str(PurePosixPath(entry.workdir, "runs", run_id))
-        command = _python(entry, "-", "clean", folder, run_id)
-        _run_checked(client, command, f"host {node} ({entry.where})", agent_program().encode())
+        command = _python(entry, "-", folder, run_id)
+        _run_checked(client, command, f"host {node} ({entry.where})", CLEANING.encode())
     finally:
         client.close()
 
@@ -371,8 +362,11 @@ def _names(words: bytes, address: str) -> bool:
 
 def _python(entry: HostEntry, *words: str) -> tuple[str, ...]:
     """Run the host's interpreter, standard library only, as the inventory's user."""
-    sudo = ("sudo", "-n", "--") if entry.sudo else ()
-    return (*sudo, *shlex.split(entry.python), "-I", "-S", *words)
+    return (*_sudo(entry), *shlex.split(entry.python), "-I", "-S", *words)
+
+
+def _sudo(entry: HostEntry) -> tuple[str, ...]:
+    return ("sudo", "-n", "--") if entry.sudo else ()
 
 
 def _run_checked(

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.backends.abilities import Completed, LinkShape, ShapeMeasure
+from cluster.backends.agent.shaper import Wire
 from cluster.backends.base import BackendError
 from cluster.backends.links.arrivals import Arrivals
-from cluster.backends.links.shaper import Wire
 from cluster.backends.links.shapes import PERFECT, combine, left_effects, missing_effects
 from cluster.backends.links.shaping import HostShaping
 
@@ -135,7 +135,7 @@ def test_a_shape_that_a_host_refused_to_take_away_is_taken_away_by_the_next_heal
         return Completed(int(refusing[0]), b"", b"no")
 
     hosts = {n: SimpleNamespace(node=n, address=f"10.0.0.{n[1]}", run=run) for n in link}
-    shaping = HostShaping(SimpleNamespace(), hosts, "run-1", SimpleNamespace())
+    shaping = HostShaping(hosts, "run-1", SimpleNamespace())
 
     async def body():
         await shaping.shape({link: LinkShape(loss=0.5)})

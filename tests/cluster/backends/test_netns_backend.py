@@ -145,13 +145,12 @@ def test_the_harness_reaches_a_node_that_is_cut_off_from_all_others(with_hosts):
     with_hosts(body, node_count=2)
 
 
-def test_rules_and_agents_that_a_host_lost_are_there_again_when_its_node_starts(with_hosts):
+def test_rules_that_a_host_lost_are_there_again_when_its_node_starts(with_hosts):
     async def body(backend: HostedBackend) -> None:
         link = ("n1", "n2")
         await backend.cut_links([link])
         gone = ("nft", "delete", "table", "inet", backend.rules._table)
         assert (await backend.hosts["n2"].run(gone)).exit_code == 0
-        backend.prober.agents._running["n2"].kill_now()
         await backend.kill("n2")
         await backend.start("n2")
         assert (await backend.measure_link(link, 0.2)).silent
@@ -319,3 +318,21 @@ def test_every_ability_works_on_this_machine(with_hosts):
             assert probe.possible, probe.reason
 
     with_hosts(body, node_count=2)
+
+
+def test_a_host_that_lost_its_agent_is_reported_and_nothing_is_left(tmp_path: Path):
+    async def body() -> None:
+        backend = netns_backend(tmp_path, 2)
+        try:
+            await backend.up()
+            backend.hosts["n2"].namespaces.agent.kill()
+            await backend.hosts["n2"].namespaces.agent.wait()
+            for _ in range(2):
+                with pytest.raises(BackendError, match="n2: its agent does not answer: "):
+                    await backend.hosts["n2"].run(("true",))
+            assert (await backend.hosts["n1"].run(("true",))).exit_code == 0
+        finally:
+            await backend.down()
+
+    asyncio.run(body())
+    assert all(identify(pid) is None for pid in nodes_of(tmp_path))

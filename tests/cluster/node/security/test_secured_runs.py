@@ -9,7 +9,7 @@ import pytest
 
 from checkers.verdict import Status
 from cluster.backends.local.local_backend import LocalBackend
-from cluster.backends.running import write_files
+from cluster.backends.localhost import write_files
 from cluster.client.admin_client import Client
 from cluster.node.config import parse_config
 from cluster.node.part_configs import lifecycle_config, registration_config

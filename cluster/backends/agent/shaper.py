@@ -1,16 +1,8 @@
-"""A small program in a node's host that delays, reorders, repeats and throttles its packets.
-
-Run as a script (standard library only) with CAP_NET_ADMIN, configured by the environment variable
-KRAFTPROBE_LINK_SHAPER, a JSON object:
-
-    {"address": own address, "port": n, "token": secret, "queue": n, "mark": n}
+"""Delays, reorders, repeats and throttles the packets of a host; needs CAP_NET_ADMIN.
 
 Rules of the packet filter send the host's own packets to its netfilter queue (NFQUEUE); each stays
-in the kernel until this program says that it may leave. Nothing of it is needed in the kernel but
-the queue, where netem would be a module that many kernels lack. The harness orders over TCP, one
-line of JSON each way: {"links": {destination address: {"delay_ms", "jitter_ms", "reorder",
-"duplicate", "rate_kbit_s"}}, "token"}; that replaces all orders before, and what waits for a
-destination without orders leaves at once.
+in the kernel until the agent says that it may leave. Nothing of it is needed in the kernel but the
+queue, where netem would be a module that many kernels lack.
 
 A destination is a wire. A packet waits until the wire is free and then as long as its bits take at
 the rate; 2 s of backlog are the most, more is dropped, as in a router. Then it travels for the
@@ -21,9 +13,9 @@ others travel 10 ms for that.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import heapq
-import json
 import os
 import random
 import select
@@ -31,6 +23,8 @@ import socket
 import struct
 import time
 from typing import Any
+
+from cluster.backends.agent.frames import Message
 
 _BACKLOG_S = 2.0
 _OVERTAKEN_S = 0.01
@@ -166,6 +160,9 @@ class Shaper:
         # IPPROTO_RAW: what is sent has its IP header; marked, so that no rule queues it again.
         self._raw = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
         self._raw.setsockopt(socket.SOL_SOCKET, _SO_MARK, mark)
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop.add_reader(self.queue.socket, self.turn)
 
     def obey(self, links: dict[str, dict[str, Any]]) -> None:
         """Replace all orders; what waits for destinations without any leaves at once."""
@@ -178,14 +175,18 @@ class Shaper:
                 self._let_go(entry)
         self._waiting = kept  # sorted, so it is a heap
 
-    def work(self) -> float:
-        """Take packets in, let go what is due; answers seconds until the next is, at most 1."""
+    def turn(self) -> None:
+        """Take packets in, let go what is due, and come back when the next is."""
         for packet, payload in self.queue.packets():
             self._take(packet, payload)
         now = time.monotonic()
         while self._waiting and self._waiting[0][0] <= now:
             self._let_go(heapq.heappop(self._waiting))
-        return min(1.0, max(0.0, self._waiting[0][0] - now)) if self._waiting else 1.0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting:
+            self._timer = self._loop.call_later(max(0.0, self._waiting[0][0] - now), self.turn)
 
     def _take(self, packet: int, payload: bytes) -> None:
         address = _destination(payload)
@@ -217,30 +218,20 @@ def _destination(payload: bytes) -> str:
     return ""
 
 
-def main() -> None:
-    """Serve until killed."""
-    settings = json.loads(os.environ["KRAFTPROBE_LINK_SHAPER"])
-    version_6 = ":" in settings["address"]
-    shaper = Shaper(settings["queue"], settings["mark"], version_6=version_6)
-    family = socket.AF_INET6 if version_6 else socket.AF_INET
-    with socket.create_server((settings["address"], settings["port"]), family=family) as server:
-        while True:
-            wait_s = shaper.work()
-            ready, _, _ = select.select([shaper.queue.socket, server], [], [], wait_s)
-            if server in ready:
-                answer(server, shaper, settings["token"])
+class Shaping:
+    """The agent's verb for shapes of links."""
 
+    def __init__(self) -> None:
+        self._shaper: Shaper | None = None
 
-def answer(server: socket.socket, shaper: Shaper, token: str) -> None:
-    """Take one order from the harness."""
-    connection, _ = server.accept()
-    with connection, contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        connection.settimeout(1.0)
-        order = json.loads(connection.makefile().readline())
-        if order["token"] == token:
-            shaper.obey(order["links"])
-            connection.sendall(b"{}\n")
+    async def do_shape(self, asked: Message) -> Message:
+        """Replace all orders: {links, queue, mark, address}.
 
-
-if __name__ == "__main__":
-    main()
+        `links`: destination address -> {delay_ms, jitter_ms, reorder, duplicate, rate_kbit_s}.
+        What waits for a destination without orders leaves at once.
+        """
+        if self._shaper is None:
+            version_6 = ":" in asked.fields["address"]
+            self._shaper = Shaper(asked.fields["queue"], asked.fields["mark"], version_6=version_6)
+        self._shaper.obey(asked.fields["links"])
+        return Message({})

@@ -1,0 +1,124 @@
+"""`python - FOLDER RUN`, sent as this source: take away all that a run has on this host.
+
+Ends every process with the run's label, the agent included, takes the run's packet filter and
+mounts away and removes FOLDER. Nothing else is touched. Idempotent; needs the standard library
+alone, since what the agent runs from may be gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+RUN_LABEL = "KRAFTPROBE_RUN"
+SUPPORT_LABEL = "KRAFTPROBE_SUPPORT"
+
+
+def find_labelled(run: str, *, support: bool) -> list[int]:
+    """Every live process with the run's label, this one and its parents excluded.
+
+    `support`: those that nodes lean on, else all others.
+    """
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() or int(name) in (os.getpid(), os.getppid()):
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                labels = file.read().split(b"\0")
+        except OSError:
+            continue
+        leant_on = f"{SUPPORT_LABEL}=1".encode() in labels
+        if f"{RUN_LABEL}={run}".encode() in labels and leant_on == support:
+            found.append(int(name))
+    return found
+
+
+def kill_all(run: str, *, support: bool) -> None:
+    """Kill the run's processes on this host, and wait for their end; see `find_labelled`."""
+    own = os.readlink("/proc/self/ns/net")
+    for _ in range(100):
+        alive = [pid for pid in find_labelled(run, support=support) if shares_network(pid, own)]
+        if not alive:
+            return
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def clean(folder: str, run: str, *, keep: bool = False) -> None:
+    """See the module. `keep`: leave the files, which may be evidence still to be fetched."""
+    thaw(folder)  # or what waits for a frozen disk would not die
+    # A node that still ran would see its disk fail, and end itself for a reason that is no fault.
+    kill_all(run, support=False)
+    for point in reversed(mounts_below(folder)):
+        subprocess.run(["umount", "-l", point], capture_output=True)
+    kill_all(run, support=True)
+    unfilter(run)
+    for device in loops_below(folder):
+        subprocess.run(["losetup", "-d", device], capture_output=True)
+    if not keep:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def unfilter(run: str) -> None:
+    """Take the run's packet filters away, as `linkrules` and `shaping` name them."""
+    table = "kraftprobe_" + "".join(c if c.isalnum() and c.isascii() else "_" for c in run)[:200]
+    if shutil.which("nft"):
+        listed = subprocess.run(["nft", "list", "tables", "inet"], capture_output=True, text=True)
+        for line in listed.stdout.splitlines():
+            name = line.split()[-1]
+            if name == table or name.startswith(table + "_shape_"):
+                subprocess.run(["nft", "delete", "table", "inet", name], capture_output=True)
+    chain = f"kraftprobe_{hashlib.sha256(run.encode()).hexdigest()[:12]}"
+    for tool in ("iptables", "ip6tables"):
+        if shutil.which(tool):
+            for words in (["-D", "OUTPUT", "-j", chain], ["-F", chain], ["-X", chain]):
+                subprocess.run([tool, "-w", "-t", "mangle", *words], capture_output=True)
+
+
+def shares_network(pid: int, own: str) -> bool:
+    """Whether a process is of this host: hosts that are namespaces share one process table."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net") == own
+    except OSError:
+        return False
+
+
+def mounts_below(folder: str) -> list[str]:
+    """Mount points below the folder, outer ones first."""
+    whole = os.path.realpath(folder) + "/"
+    with open("/proc/self/mountinfo") as file:
+        points = {line.split()[4].replace("\\040", " ") for line in file}
+    return sorted(point for point in points if (point + "/").startswith(whole))
+
+
+def thaw(folder: str) -> None:
+    """Thaw the filesystems below the folder; never one on the root's device."""
+    root = os.stat("/").st_dev
+    for point in mounts_below(folder):
+        with contextlib.suppress(OSError):
+            if os.stat(point).st_dev != root and shutil.which("fsfreeze"):
+                subprocess.run(["fsfreeze", "-u", point], capture_output=True)
+
+
+def loops_below(folder: str) -> list[str]:
+    """Loop devices with a file in the folder."""
+    whole = os.path.realpath(folder) + "/"
+    found = []
+    for name in os.listdir("/sys/block") if os.path.isdir("/sys/block") else ():
+        with contextlib.suppress(OSError), open(f"/sys/block/{name}/loop/backing_file") as file:
+            if file.read().strip().startswith(whole):
+                found.append("/dev/" + name)
+    return found
+
+
+if __name__ == "__main__":
+    clean(*sys.argv[1:])
