@@ -78,6 +78,11 @@ class Probes:
             round_trip_ms = (time.monotonic_ns() - sent_ns) / 1e6
             self._answers[probe].append((sequence, round_trip_ms))
 
+    def close(self) -> None:
+        """Give the port back."""
+        if self._main is not None:
+            self._main.close()
+
     async def do_listen(self, asked: Message) -> Message:
         """Take this UDP port, unless it is taken by this agent: {address, port}."""
         deadline_s = time.monotonic() + _TAKEN_S

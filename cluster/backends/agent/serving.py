@@ -37,10 +37,11 @@ class Sockets:
 class Agent:
     """Takes requests from any number of connections; see the package for the protocol."""
 
-    def __init__(self, *parts: object) -> None:
+    def __init__(self, probes: Probes, *parts: object) -> None:
+        self._probes = probes
         self._verbs: dict[str, Verb] = {
             name.removeprefix("do_"): getattr(part, name)
-            for part in parts
+            for part in (probes, *parts)
             for name in dir(part)
             if name.startswith("do_")
         }
@@ -65,6 +66,10 @@ class Agent:
             self._connections.discard(writer)
             self._connected_s = time.monotonic()
             writer.close()
+
+    def close(self) -> None:
+        """Give the host's port back."""
+        self._probes.close()
 
     def _take(self, request: Message, writer: asyncio.StreamWriter) -> None:
         """Do what is asked, unless it was asked before, and answer when it is done."""
@@ -92,14 +97,16 @@ class Agent:
 
 def agent_of(folder: str, environment: Mapping[str, str], *parts: object) -> Agent:
     """Make an agent with all verbs that every host has, and these."""
-    return Agent(Processes(folder, environment), Probes(), Shaping(), *parts)
+    return Agent(Probes(), Processes(folder, environment), Shaping(), *parts)
 
 
 async def serve_socket(folder: str, control: socket.socket, passing: socket.socket | None) -> None:
     """Serve one connection to its end; `passing`: hand out sockets over it."""
     parts = () if passing is None else (Sockets(passing),)
     reader, writer = await asyncio.open_connection(sock=control)
-    await agent_of(folder, os.environ, *parts).serve(reader, writer)
+    agent = agent_of(folder, os.environ, *parts)
+    await agent.serve(reader, writer)
+    agent.close()
 
 
 def wait_until_alone(namespace: str) -> None:
