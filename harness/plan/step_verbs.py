@@ -28,7 +28,7 @@ from cluster.names import unknown
 from cluster.schemas import Schema, Text, render
 from cluster.values import valueclass
 from harness.errors import PlanError
-from nemeses.links.link_names import ends_of
+from nemeses.links.grudges import ends_of
 from nemeses.registry import FAULTS
 
 TARGETS = ("leader", "follower", "followers", "random", "minority", "majority", "all")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import platform
 from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,7 +19,7 @@ from cluster.node.kraft.quorum.config import CHECK_QUORUM_FETCH_TIMEOUTS
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.errors import is_expected, one_line
 from harness.plan.plan import Plan, from_document
-from harness.versions import versions
+from harness.source_digest import source_digest
 from results.store.files import StoreError
 from workloads.registry import WORKLOADS
 
@@ -102,3 +107,24 @@ def derive(plan: Mapping[str, Any]) -> dict[str, Any]:
             raise
         raise StoreError(f"its plan is none that this version runs: {one_line(error)}") from error
     return {key: value for key, value in made.items() if key not in _NOT_DERIVED}
+
+
+_PACKAGES = ("kraftprobe", "pyspark", "pyarrow", "pandas", "numpy", "kio", "aiokafka")
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """Return the versions of Python and packages, the platform, and the number of processors.
+
+    `code` is a digest of the sources of Kraftprobe, which a release's number does not distinguish.
+    """
+    found = {
+        "code": source_digest(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+    found["cpus"] = str(os.cpu_count())
+    for package in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found

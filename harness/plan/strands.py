@@ -32,7 +32,7 @@ from cluster.values import valueclass
 from harness.errors import PlanError
 from harness.plan.step_verbs import TARGETS, VERBS, is_fault, options_of, takes_for
 from nemeses.base import ParameterError
-from nemeses.links.link_names import ends_of
+from nemeses.links.grudges import ends_of
 from nemeses.registry import FAULTS, check_fault
 
 STEPS_MAX = 10_000

@@ -39,7 +39,6 @@ from harness.sim.findings import Violation, generalise
 from harness.sim.image_sight import ImageWatch
 from harness.sim.violations import Violations
 from harness.sim.world_sight import watch
-from harness.sim.world_view import SimView
 from nemeses.base import Injection
 from workloads.leader import LeaderTracker
 
@@ -301,3 +300,27 @@ class _DrawnWorld:
     def _start(self, node: str) -> None:
         if self.backend.world.nodes[node].state is NodeState.DEAD:
             self.backend.world.start(node)
+
+
+class SimView:
+    """A view for one fault; all views of a run share the list of active injections."""
+
+    bound_s = None
+    """None: the time is virtual, and `harness.plan.plan.Bounds` holds the bounds of the world."""
+
+    def __init__(
+        self, backend: SimBackend, watch: Watch, active: list[Injection], random: Random
+    ) -> None:
+        self.backend = backend
+        self.controllers = backend.nodes
+        self.active = active
+        self.random = random
+        self._watch = watch
+
+    async def leader(self) -> str | None:
+        """Return the leader of the world's state, without asking the nodes."""
+        return self._watch.leader()
+
+    async def partition_leader(self) -> str | None:
+        """Return None: no simulated fault targets topics."""
+        return None

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from cluster.backends.base import Link, Probe
 from cluster.names import unknown
 from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refusal
-from nemeses.links.link_names import links_of
+from nemeses.links.grudges import links_of
 from nemeses.required_abilities import lacking, messages_of
 from nemeses.targets import check_keys
 

@@ -30,7 +30,7 @@ from nemeses.base import (
     refusal,
 )
 from nemeses.links import grudges
-from nemeses.links.link_names import links_of
+from nemeses.links.grudges import links_of
 from nemeses.links.shaping import DIRECTIONS as LINK_DIRECTIONS
 from nemeses.links.shaping import LINK_FAULTS
 from nemeses.targets import check_keys, check_target, choose, words_of

@@ -16,10 +16,14 @@ over what is in memory already. Many runs are judged side by side, each by
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
+
+import pyarrow as pa
 
 from checkers.earned import Judged, earn
 from checkers.evidence import Evidence, run_clock
@@ -42,7 +46,6 @@ from checkers.verdict import CheckResult, Status
 from results.judge import spark_jobs
 from results.judge.check_results import check_each, results_of, write_certificates
 from results.judge.effect_jobs import effect_auditor
-from results.judge.memory import give_back
 from results.judge.session import SparkHandle
 from results.store.evidence_files import LoadedEvidence
 from results.store.files import StoreError
@@ -224,3 +227,12 @@ def _record_problems(recording: Recording) -> list[CheckResult]:
     summary = f"what is judged here is not the run that was recorded: {recording.problems[0]}"
     anomalies = tuple({"kind": "changed", "explanation": line} for line in recording.problems)
     return [CheckResult(RECORDING, Status.UNKNOWN, summary, anomalies=anomalies)]
+
+
+def give_back() -> None:
+    """Give back what is free. Does nothing for a C library without `malloc_trim` (musl, macOS)."""
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

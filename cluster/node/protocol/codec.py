@@ -38,7 +38,10 @@ from cluster.node.protocol.apis import (
     response_class,
 )
 from cluster.node.protocol.convert import ConversionError, convert
-from cluster.node.protocol.data_codec import DATA_CODECS, DATA_REQUESTS, DataCodec
+from cluster.node.protocol.data_fetch_codec import FETCH
+from cluster.node.protocol.data_messages import FetchRequest, ProduceRequest
+from cluster.node.protocol.data_produce_codec import PRODUCE
+from cluster.node.protocol.data_schema import DataCodec
 from cluster.node.protocol.raft_codec import CODECS, REQUEST_KEYS, RaftCodec, Refused
 from cluster.node.wire.bounds import MalformedError, bound_frame
 from cluster.node.wire.schema import element
@@ -77,9 +80,15 @@ MAX_RESPONSE_ELEMENTS: Final = 1_000_000
 """The same of a response, which peers send that this node asked: 100,000 partitions with all
 replicas."""
 
+_DATA_REQUESTS: Final[Mapping[type[Any], DataCodec]] = {
+    ProduceRequest: PRODUCE,
+    FetchRequest: FETCH,
+}
+"""Which mapping is each flat request's."""
+_DATA_CODECS: Final = {codec.key: codec for codec in _DATA_REQUESTS.values()}
 _CODECS: Final[Mapping[ListenerType, Mapping[ApiKey, RaftCodec | DataCodec]]] = {
-    ListenerType.BROKER: {**CODECS, **DATA_CODECS},
-    ListenerType.CONTROLLER: {**DATA_CODECS, **CODECS},
+    ListenerType.BROKER: {**CODECS, **_DATA_CODECS},
+    ListenerType.CONTROLLER: {**_DATA_CODECS, **CODECS},
 }
 """They differ in what a Fetch is."""
 
@@ -116,7 +125,7 @@ class Request:
 
 def api_key_of(message: object) -> ApiKey:
     """Return the API of a request message."""
-    of_data = DATA_REQUESTS.get(type(message))
+    of_data = _DATA_REQUESTS.get(type(message))
     if of_data is not None:
         return of_data.key
     key = REQUEST_KEYS.get(type(message))
@@ -125,12 +134,12 @@ def api_key_of(message: object) -> ApiKey:
 
 def listener_of(message: object) -> ListenerType:
     """Return the type of listener that reads a request as what it is: see Fetch."""
-    return ListenerType.BROKER if type(message) in DATA_REQUESTS else ListenerType.CONTROLLER
+    return ListenerType.BROKER if type(message) in _DATA_REQUESTS else ListenerType.CONTROLLER
 
 
 def spoken_versions(message: object) -> VersionRange:
     """Return the versions in which a request of ours can be sent."""
-    of_data = DATA_REQUESTS.get(type(message))
+    of_data = _DATA_REQUESTS.get(type(message))
     return SPOKEN[api_key_of(message)] if of_data is None else of_data.versions_for(message)  # type: ignore[arg-type]  # of the type that it was found by
 
 

@@ -23,8 +23,8 @@ from cluster.node.assembly import Node
 from cluster.node.controller.metadata.registrations import registered_brokers
 from cluster.node.runtime.idle import IdleTime
 from cluster.node.runtime.metered_trace import MeteredTrace
-from cluster.node.runtime.reservoir import QUANTILES, Reservoir
 from cluster.node.runtime.server import TcpServer
+from cluster.node.runtime.window import QUANTILES, Reservoir
 
 _RAFT: Final = "kafka_server_raft_metrics_"
 _CONTROLLER: Final = "kafka_controller_"

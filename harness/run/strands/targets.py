@@ -9,7 +9,7 @@ from checkers.evidence.standings import Standings
 from cluster.backends.base import Link
 from harness.plan.strands import Step
 from harness.run.strands.conditions import Cast, candidates
-from nemeses.links.link_names import ends_of
+from nemeses.links.grudges import ends_of
 
 
 def choose(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from cluster.node.controller.configs.sources import effective_topic_configs
 from cluster.node.controller.configs.validation import ConfigError, validate_topic
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
-from cluster.node.controller.metadata.new_id import new_id
 from cluster.node.controller.metadata.registrations import (
     broker_ids,
     default_directory,
@@ -24,6 +24,7 @@ from cluster.node.controller.metadata.result import (
     RequestError,
 )
 from cluster.node.controller.metadata.state import MetadataState, ResourceType
+from cluster.node.controller.metadata.timeline import StateMap
 from cluster.node.controller.metadata.topic_names import invalid_name_reason, similar_name
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
@@ -325,3 +326,19 @@ def _creation(
         replication_factor=i16(len(placements[0])),
         configs=configs,
     )
+
+
+def new_id(random: Random, taken: StateMap[uuid.UUID, Any]) -> uuid.UUID:
+    """Draw a random (version 4) id that is free and, as Kafka's, does not begin with a dash."""
+    while True:
+        found = _draw(random)
+        if taken.get(found) is None:
+            return found
+
+
+def _draw(random: Random) -> uuid.UUID:
+    while True:
+        found = uuid.UUID(int=random.getrandbits(128), version=4)
+        begins_with_dash = found.bytes[0] >> 2 == 62
+        if not begins_with_dash:
+            return found

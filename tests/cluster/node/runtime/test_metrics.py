@@ -17,9 +17,8 @@ from cluster.node.runtime.metrics_endpoint import (
     MAX_REQUEST_BYTES,
     MetricsEndpoint,
 )
-from cluster.node.runtime.reservoir import QUANTILES, RESERVOIR_SIZE, Reservoir
 from cluster.node.runtime.trace import no_trace
-from cluster.node.runtime.window import Window
+from cluster.node.runtime.window import QUANTILES, RESERVOIR_SIZE, Reservoir, Window
 from tests.cluster.client.nodes import Nodes, free_ports
 from tests.cluster.node.runtime.test_server import run, until
 
