@@ -32,6 +32,7 @@ from harness.terminal import colours
 from harness.terminal.output import EXIT_UNREAD, Output, UnreadError, current, guard
 
 _COMMANDS = {
+    "bisect": ("bisect:bisect", "Find the releases of Kafka's raft that have a plan's violation."),
     "campaign": ("listing:campaign", "Print a named campaign: a plan in TOML."),
     "check": ("judge:check", "Judge a stored run again, or a lone history file."),
     "cleanup": ("machine:cleanup", "Remove what killed runs left behind, and nothing else."),
@@ -61,7 +62,7 @@ which takes over a second.
 """
 
 
-_FINISHING = {"check", "cleanup", "gate", "replay", "reproduce", "run", "shrink", "sim"}
+_FINISHING = {"bisect", "check", "cleanup", "gate", "replay", "reproduce", "run", "shrink", "sim"}
 """Commands that run to their end even when the reader of their output has gone."""
 
 

@@ -258,6 +258,7 @@ def test_the_records_of_a_snapshot(tmp_path):
         ("replay", "x"),
         ("shrink", "x"),
         ("reproduce", "x"),
+        ("bisect", "x", "--kafka-versions", "4.3.1"),
         ("gate", "x"),
         ("report", "x"),
         ("index",),
