@@ -49,7 +49,7 @@ class HostClock:
 
     def wall_ms(self) -> int:
         """See `cluster.node.ports.Clock`."""
-        drifted_ms = self.monotonic_ms() - self._origin_ms
+        drifted_ms = self.offset_ms + self._scheduler.now_ms * self.rate - self._origin_ms
         return int(WALL_ORIGIN_MS + self.skew_ms + drifted_ms)
 
     def set_rate(self, rate: float) -> None:

@@ -158,6 +158,7 @@ def compile_sources(
             "-proc:none",
             "-nowarn",
             "-XDignore.symbol.file",
+            "-XDstringConcat=inline",  # the first compiler makes little of method handles
         ]
         command += ["-g:source,lines", "-encoding", "UTF-8", "-d", str(target)]
         command += ["-cp", os.pathsep.join(map(str, class_path))]

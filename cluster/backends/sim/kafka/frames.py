@@ -86,23 +86,31 @@ _BODIES: Final[Mapping[int, str]] = {
 """Fields of each effect, as of `struct`; `t` is a text, `b` a blob."""
 
 
-def _parts(body: str) -> tuple[struct.Struct | str, ...]:
-    """Join neighbouring numbers into one struct."""
-    parts: list[struct.Struct | str] = []
-    numbers = ""
-    for letter in (*body, ""):
-        if letter and letter not in "tb":
-            numbers += letter
-            continue
-        if numbers:
-            parts.append(struct.Struct(">" + numbers))
+_Part = tuple[struct.Struct, str]
+"""Numbers, and what follows them: `t`, `b`, of which the last number is the length, or nothing."""
+
+
+def _parts(kind: int, body: str) -> tuple[_Part, ...]:
+    """Join an effect's kind, neighbouring numbers and the length behind them into one struct."""
+    parts: list[_Part] = []
+    numbers = "B"
+    for letter in body:
+        if letter in "tb":
+            parts.append((struct.Struct(f">{numbers}i"), letter))
             numbers = ""
-        if letter:
-            parts.append(letter)
+        else:
+            numbers += letter
+    if numbers:
+        parts.append((struct.Struct(f">{numbers}"), ""))
+    assert parts, kind
     return tuple(parts)
 
 
-_PLANS: Final = {int(kind): _parts(body) for kind, body in _BODIES.items()}
+_PLANS: Final = {int(kind): _parts(kind, body) for kind, body in _BODIES.items()}
+_NUMBERS: Final = {
+    kind: parts[0][0] for kind, parts in _PLANS.items() if [part[1] for part in parts] == [""]
+}
+"""Effects of nothing but numbers."""
 
 Effects = list[tuple[Any, ...]]
 """(kind, *fields) each."""
@@ -114,26 +122,24 @@ def read_effects(data: bytes) -> Effects:
     at, end = 0, len(data)
     while at < end:
         kind = data[at]
-        at += 1
-        plan = _PLANS.get(kind)
-        if plan is None:
-            if kind == Effect.VOTERS:
-                effect, at = _read_voters(data, at)
-                found.append(effect)
-                continue
-            raise ValueError(f"the JVM reports effect {kind}, which is none")
-        fields: list[Any] = [kind]
-        for part in plan:
-            if isinstance(part, struct.Struct):
+        if (numbers := _NUMBERS.get(kind)) is not None:
+            found.append(numbers.unpack_from(data, at))
+            at += numbers.size
+        elif (plan := _PLANS.get(kind)) is not None:
+            fields: list[Any] = []
+            for part, letter in plan:
                 fields += part.unpack_from(data, at)
                 at += part.size
-            else:
-                (size,) = _INT.unpack_from(data, at)
-                at += _INT.size
-                blob = data[at : at + size]
-                fields.append(blob.decode() if part == "t" else blob)
-                at += size
-        found.append(tuple(fields))
+                if letter:
+                    blob = data[at : at + fields[-1]]
+                    at += fields[-1]
+                    fields[-1] = blob.decode() if letter == "t" else blob
+            found.append(tuple(fields))
+        elif kind == Effect.VOTERS:
+            effect, at = _read_voters(data, at + 1)
+            found.append(effect)
+        else:
+            raise ValueError(f"the JVM reports effect {kind}, which is none")
     return found
 
 

@@ -63,6 +63,7 @@ _FETCH_OFFSET: Final = 47
 """Where in a Fetch of raft, which names one topic with one partition, these fields are (v13 on)."""
 _FETCH_FROM: Final = 13
 _SEED_BITS: Final = 63
+_IN_FLUSH: Final = int(Effect.IN_FLUSH)
 _OF_LOG, _OF_STATE, _OF_SNAPSHOT = range(3)
 
 
@@ -248,16 +249,19 @@ class KafkaProcess(Incarnation):
 
     def _play(self) -> None:
         """Play effects until the node has to wait for its disk, or there are no more."""
-        effects = self._effects
+        effects, meets = self._effects, self._MEETS
         while effects:
             effect = effects.popleft()
-            if effect[0] == Effect.IN_FLUSH:
+            kind = effect[0]
+            if kind == _IN_FLUSH:
                 self._flushes += 1
                 self._sync(effect[1])
                 return
-            self._meet(effect)
-            if not self.alive:
-                return
+            meet = meets.get(kind)
+            if meet is not None:
+                meet(self, *effect[1:])
+                if not self.alive:
+                    return
         self._is_busy = False
         self._go_on()
 
@@ -283,7 +287,7 @@ class KafkaProcess(Incarnation):
     # -- the disk --------------------------------------------------------------------------------
 
     def _flushes_ahead(self) -> bool:
-        return self._is_syncing or any(effect[0] == Effect.IN_FLUSH for effect in self._effects)
+        return self._is_syncing or any(effect[0] == _IN_FLUSH for effect in self._effects)
 
     def _sync(self, what: int) -> None:
         """Let the simulated disk take the time of a sync, or fail."""
@@ -304,11 +308,6 @@ class KafkaProcess(Incarnation):
         self._play()
 
     # -- effects ---------------------------------------------------------------------------------
-
-    def _meet(self, effect: tuple[Any, ...]) -> None:
-        meet = self._MEETS.get(effect[0])
-        if meet is not None:
-            meet(self, *effect[1:])
 
     def _on_send(
         self,
@@ -490,24 +489,27 @@ class KafkaProcess(Incarnation):
         return _SPIN_MS if self._spin.polls < _KNOWN_AFTER else _KNOWN_SPIN_MS
 
     _MEETS: ClassVar[Mapping[int, Callable[..., None]]] = {
-        Effect.END: _on_end,
-        Effect.SEND: _on_send,
-        Effect.REPLY: _on_reply,
-        Effect.STATE: _on_state,
-        Effect.APPEND: _on_append,
-        Effect.FLUSH: _on_flush,
-        Effect.TRUNCATE: _on_truncate,
-        Effect.HW: _on_hw,
-        Effect.COMMIT: _on_commit,
-        Effect.LEADER: _on_leader,
-        Effect.FAULT: _on_fault,
-        Effect.ROLE: _on_role,
-        Effect.APPENDED: _on_appended,
-        Effect.REFUSED: _on_refused,
-        Effect.SNAPSHOT: _on_snapshot,
-        Effect.LOADED: _on_loaded,
-        Effect.LOG_START: _on_log_start,
-        Effect.VOTERS: _on_voters,
+        int(kind): meet
+        for kind, meet in {
+            Effect.END: _on_end,
+            Effect.SEND: _on_send,
+            Effect.REPLY: _on_reply,
+            Effect.STATE: _on_state,
+            Effect.APPEND: _on_append,
+            Effect.FLUSH: _on_flush,
+            Effect.TRUNCATE: _on_truncate,
+            Effect.HW: _on_hw,
+            Effect.COMMIT: _on_commit,
+            Effect.LEADER: _on_leader,
+            Effect.FAULT: _on_fault,
+            Effect.ROLE: _on_role,
+            Effect.APPENDED: _on_appended,
+            Effect.REFUSED: _on_refused,
+            Effect.SNAPSHOT: _on_snapshot,
+            Effect.LOADED: _on_loaded,
+            Effect.LOG_START: _on_log_start,
+            Effect.VOTERS: _on_voters,
+        }.items()
     }
 
 

@@ -8,6 +8,7 @@ leaves no JVM behind; the terminal's Ctrl-C does not reach it.
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 import subprocess
 import tempfile
@@ -22,6 +23,7 @@ from cluster.backends.sim.kafka.classes import java_command
 from cluster.backends.terms import BackendError
 
 _SIZE: Final = struct.Struct(">i")
+_PIPE_BYTES: Final = 1 << 16
 _ANSWER_TIMEOUT_S: Final = 60.0
 """How long one step of a node may take: a thread that never waits would run for ever."""
 _SAID_MAX: Final = 300
@@ -42,13 +44,14 @@ class Jvm:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
+                bufsize=0,
                 start_new_session=True,
             )
         except OSError as error:
             raise BackendError(f"{command[0]} cannot be started: {error.strerror}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._input, self._output = self._process.stdin, self._process.stdout
+        self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
         self._is_called = self._hangs = False
         # Waiting for each answer with a bound would cost a third of the time of a call.
         threading.Thread(target=self._watch, daemon=True).start()
@@ -63,10 +66,8 @@ class Jvm:
         self.calls += 1
         self._is_called = True
         try:
-            self._input.write(_SIZE.pack(len(frame)) + frame)
-            self._input.flush()
-            (size,) = _SIZE.unpack(self._read(_SIZE.size))
-            data = self._read(size)
+            self._write(_SIZE.pack(len(frame)) + frame)
+            data = self._read()
         except (BrokenPipeError, EOFError) as error:
             if self._hangs:
                 raise BackendError(
@@ -79,11 +80,20 @@ class Jvm:
             self._is_called = False
         return frames.read_effects(data)
 
-    def _read(self, size: int) -> bytes:
-        data = self._output.read(size)
-        if len(data) < size:
-            raise EOFError
-        return data
+    def _write(self, data: bytes) -> None:
+        written = os.write(self._input, data)
+        while written < len(data):
+            written += os.write(self._input, data[written:])
+
+    def _read(self) -> bytes:
+        """Read an answer, which comes in one piece if it is no longer than a pipe."""
+        data = os.read(self._output, _PIPE_BYTES)
+        while len(data) < _SIZE.size or len(data) < _SIZE.size + _SIZE.unpack_from(data)[0]:
+            piece = os.read(self._output, _PIPE_BYTES)
+            if not piece:
+                raise EOFError
+            data += piece
+        return data[_SIZE.size :]
 
     def _watch(self) -> None:
         """End a JVM that answers no more."""

@@ -96,10 +96,13 @@ final class SimChannel implements NetworkChannel {
      * `send`, as the raft client is in the middle of a transition there. Returns whether there were any.
      */
     boolean answerUnsupported() {
+        if (unsupported.isEmpty()) {
+            return false;
+        }
         List<Integer> now = List.copyOf(unsupported);
         unsupported.clear();
         now.forEach(correlation -> fail(correlation, Errors.UNSUPPORTED_VERSION));
-        return !now.isEmpty();
+        return true;
     }
 
     void answer(int correlation, short version, byte[] body) {

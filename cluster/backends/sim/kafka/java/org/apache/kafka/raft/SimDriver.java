@@ -10,6 +10,7 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.EOFException;
 import java.io.FileDescriptor;
+import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.lang.reflect.Field;
@@ -31,6 +32,7 @@ import java.util.TreeMap;
  * is why the JVM must be started with the iterators excluded from compilation (classes.py).
  */
 public final class SimDriver {
+    private static final int BUFFER = 8192;
     private static final long SALT = 0x12345678L;
     private static final String ORDER = "[5, 4, 3, 2, 1] [1, 2] [n1, n5, n4, n3, n2] {5=e, 4=d, 3=c, 2=b, 1=a} [7, 6, 9, 8]";
     private static final List<ApiKeys> APIS = List.of(ApiKeys.API_VERSIONS, ApiKeys.FETCH, ApiKeys.FETCH_SNAPSHOT,
@@ -166,9 +168,10 @@ public final class SimDriver {
             System.exit(2);
         }
         SimDriver driver = new SimDriver();
-        DataInputStream in = new DataInputStream(new BufferedInputStream(System.in, 1 << 16));
+        // The streams of files have a buffer of their own for up to 8 KiB, and allocate one each time for more.
+        DataInputStream in = new DataInputStream(new BufferedInputStream(new FileInputStream(FileDescriptor.in), BUFFER));
         DataOutputStream out = new DataOutputStream(
-            new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16));
+            new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), BUFFER));
         while (true) {
             byte[] answer;
             try {

@@ -120,6 +120,7 @@ final class SimNode {
     private final SimListener listener;
     private KafkaRaftClient<byte[]> client;
     private String role = "";
+    private int roleEpoch;
     private long waitedSince;
     private boolean alive = true;
 
@@ -312,10 +313,12 @@ final class SimNode {
             }
         } while (more || !inbox.isEmpty() || inbox.woken);
         waitedSince = clock.now;
-        String is = role() + " " + client.quorum().epoch();
-        if (!is.equals(role)) {
+        String is = role();
+        int epoch = client.quorum().epoch();
+        if (!is.equals(role) || epoch != roleEpoch) {
             role = is;
-            effects.role(is);
+            roleEpoch = epoch;
+            effects.role(is + " " + epoch);
         }
     }
 
