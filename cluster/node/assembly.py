@@ -85,6 +85,45 @@ class Seams:
     trace: Trace
 
 
+def open_raft(
+    config: NodeConfig,
+    directory_id: uuid.UUID,
+    seams: Seams,
+    on_fatal: Callable[[BaseException], None],
+    disk_failed: Callable[[OSError], None],
+) -> RaftClient:
+    """Open the log of a node, and make its raft client. Raises CorruptLogError, OSError."""
+    log = Log.open(
+        seams.disk,
+        METADATA_DIRECTORY,
+        LogConfig(
+            segment_bytes=config.metadata_log_segment_bytes,
+            segment_ms=config.metadata_log_segment_ms,
+        ),
+        disk_failed,
+    )
+    raft = RaftClient(
+        raft_config(config, directory_id),
+        seams.clock,
+        seams.network,
+        seams.disk,
+        seams.random,
+        seams.trace,
+        log,
+        METADATA_DIRECTORY,
+        on_fatal,
+    )
+    held = raft.log
+    seams.trace(
+        "recovered",
+        start_offset=held.start_offset,
+        end_offset=held.end_offset,
+        last_epoch=held.last_fetched_epoch,
+        truncated_bytes=log.truncated_bytes,
+    )
+    return raft
+
+
 class LogDirectoryError(Exception):
     """A log directory without which the node cannot go on. One line."""
 
@@ -113,34 +152,7 @@ class Node:
         self._stopped = False
         self._held: list[Callable[[], None]] | None = None
         """Requests of clients that came before this broker had caught up; None: it has."""
-        log = Log.open(
-            seams.disk,
-            METADATA_DIRECTORY,
-            LogConfig(
-                segment_bytes=config.metadata_log_segment_bytes,
-                segment_ms=config.metadata_log_segment_ms,
-            ),
-            self._disk_failed,
-        )
-        self.raft = RaftClient(
-            raft_config(config, directory_id),
-            seams.clock,
-            seams.network,
-            seams.disk,
-            seams.random,
-            seams.trace,
-            log,
-            METADATA_DIRECTORY,
-            on_fatal,
-        )
-        held = self.raft.log
-        seams.trace(
-            "recovered",
-            start_offset=held.start_offset,
-            end_offset=held.end_offset,
-            last_epoch=held.last_fetched_epoch,
-            truncated_bytes=log.truncated_bytes,
-        )
+        self.raft = open_raft(config, directory_id, seams, on_fatal, self._disk_failed)
         self.forwarding = ForwardingManager(
             seams.clock,
             seams.forwarding,

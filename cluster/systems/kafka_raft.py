@@ -6,7 +6,7 @@ bytes. It is no metadata quorum: no controller reads the log, which holds what c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cluster.names import unknown
@@ -15,6 +15,8 @@ from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
 from cluster.systems.kraft import KraftLayout, KraftSystem
 
 NAME: Final = "kafka-raft"
+OWN: Final = "kraft"
+"""Stands for this repository's raft module among the releases of a quorum."""
 VERSION: Final = "version"
 QUORUM: Final = "quorum"
 STATIC, DYNAMIC = "static", "dynamic"
@@ -84,11 +86,21 @@ def config_of(node_settings: Mapping[str, Any]) -> Mapping[str, str]:
     return config
 
 
-def release_of(request: SystemRequest) -> str:
-    """Return the release that a plan names. Raises SettingError."""
+def runs_of(request: SystemRequest) -> tuple[str, ...]:
+    """Return the releases that a plan names, of n1, n2, ...; `OWN` may be among them.
+
+    Raises SettingError.
+    """
     if VERSION not in request.options:
         raise SettingError(f"system {NAME}: no release is named; give --kafka-version V")
-    release = checked_version(request.options[VERSION])
+    runs = tuple(part.strip() for part in request.options[VERSION].split(","))
+    if set(runs) == {OWN}:
+        raise SettingError(f"system {NAME}: no release is named beside {OWN}; give system {OWN}")
+    return tuple(run if run == OWN else _release(run) for run in runs)
+
+
+def _release(version: str) -> str:
+    release = checked_version(version)
     if release.rpartition(".")[0] not in RELEASES:
         raise SettingError(
             f"system {NAME}: Apache Kafka {release} has another interface; "
@@ -97,8 +109,13 @@ def release_of(request: SystemRequest) -> str:
     return release
 
 
+def node_runs(runs: Sequence[str], nodes: int) -> tuple[str, ...]:
+    """Return what each of so many nodes runs: the last stands for all further nodes as well."""
+    return tuple(runs[min(number, len(runs) - 1)] for number in range(nodes))
+
+
 def _check(request: SystemRequest) -> None:
-    release_of(request)
+    runs_of(request)
     config_of(request.node_settings)
     quorum = request.options.get(QUORUM, STATIC)
     if quorum not in (STATIC, DYNAMIC):
@@ -118,7 +135,7 @@ def _create(request: SystemRequest) -> KafkaRaftSystem:
 
 
 def _versions(request: SystemRequest) -> Mapping[str, str]:
-    return {NAME: release_of(request)}
+    return {NAME: ",".join(runs_of(request))}
 
 
 KIND = SystemKind(
@@ -132,7 +149,7 @@ KIND = SystemKind(
     metadata_quorum=False,
     describes_quorum=True,
     options={
-        VERSION: "a release that was fetched (kraftprobe kafka fetch)",
+        VERSION: f"releases of n1, n2, ..., the last for the rest; {OWN}: this repository's raft",
         QUORUM: "static voters (the default), or dynamic (KIP-853)",
     },
     backends=frozenset({"sim"}),

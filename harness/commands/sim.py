@@ -63,7 +63,8 @@ _ORIGINS = {"duration_s": "--duration"}
 @click.option(
     "--kafka-version",
     metavar="V",
-    help="The release of Apache Kafka whose raft module is run, for system kafka-raft.",
+    help="Releases of Apache Kafka whose raft modules are run, for system kafka-raft: one, or "
+    "several as V,V,kraft (kraft: this repository's), of which each node draws one.",
 )
 @click.option(
     "--duration",

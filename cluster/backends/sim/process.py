@@ -11,7 +11,7 @@ import struct
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from crc32c import crc32c
 
@@ -32,6 +32,7 @@ from cluster.node.assembly import Node, NodeSignal, Seams
 from cluster.node.config import NodeConfig
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.kraft.quorum.quorum_state_store import FILE_NAME, QuorumStateError, decode
+from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.log.data.log_manager import LogDir, LogDirs
 from cluster.node.log.metadata.snapshot import CorruptSnapshotError, parse_snapshot, snapshot_name
@@ -39,7 +40,9 @@ from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.meta_properties import Identity, MetaPropertiesError, identify
 from cluster.node.ports import Endpoint
+from cluster.node.protocol.features import Features
 from cluster.node.protocol.messages import ApiVersionsRequest
+from cluster.node.protocol.server import RequestHandler
 from cluster.node.reasons import reason_of
 
 LISTENER_OF = {CLIENT_PORT: "CLIENT", CONTROLLER_PORT: "CONTROLLER"}
@@ -87,6 +90,22 @@ class _Network:
             self._mesh.request(process.name, process, destination, message, timeout_ms, on_reply)
 
 
+class Served(RequestHandler, Protocol):
+    """What a process serves, a whole node or its raft alone."""
+
+    def start(self) -> None:
+        """Take part in the quorum."""
+
+    def features(self) -> Features:
+        """Return the features that ApiVersions reports."""
+
+    def handle_signal(self, what: NodeSignal) -> None:
+        """See `Node.handle_signal`."""
+
+    def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
+        """See `Node.shutdown`."""
+
+
 class Process(Incarnation):
     """See the module."""
 
@@ -107,12 +126,14 @@ class Process(Incarnation):
         """`disks`: by the path of the folder, that of the metadata first."""
         super().__init__(name, incarnation, scheduler, mesh, clock, on_trace, on_death)
         self._disks = disks
+        self._disk = next(iter(disks.values()))
         self._clock = _Clock(self, clock, scheduler)
         self._random = random.Random(f"{seed}/node/{name}/{incarnation}")
         self._config = config
         self._mutant = mutant
         self._services: dict[int, WireService] = {}
         self._ready: Callable[[], None] | None = None
+        self._served: Served | None = None
 
     # -- start and end ---------------------------------------------------------------------------
 
@@ -165,9 +186,8 @@ class Process(Incarnation):
             trace=self.trace,
         )
         try:
-            self.node = Node(config, directory_id, seams, self.die)
-            self.replica = _Replica(self.node, self._disks[metadata])
-            self.node.start()
+            self._served = self._assemble(config, directory_id, seams)
+            self._served.start()
         except Exception as error:  # noqa: BLE001  (whatever it is ends the process)
             self.trace("fatal", reason=reason_of(error))
             self.die(error)
@@ -177,17 +197,23 @@ class Process(Incarnation):
             if self._ready is not None:
                 self._ready()
 
+    def _assemble(self, config: NodeConfig, directory_id: uuid.UUID, seams: Seams) -> Served:
+        """Open the log and what is above it."""
+        self.node = Node(config, directory_id, seams, self.die)
+        self.replica = OwnReplica(self.node.raft, self._disk)
+        return self.node
+
     def signal(self, what: NodeSignal) -> None:
         """See `Incarnation.signal`; nothing before its log is open."""
-        if self.node is not None:
-            self.node.handle_signal(what)
+        if self._served is not None:
+            self._served.handle_signal(what)
 
     def shut_down(self, done: Callable[[], None]) -> None:
         """See `Incarnation.shut_down`: raft hands over, and the disk has nothing more to do."""
-        if self.node is None:
+        if self._served is None:
             self._drain(done)
         else:
-            self.node.shutdown(_SHUTDOWN_MS, partial(self._drain, done))
+            self._served.shutdown(_SHUTDOWN_MS, partial(self._drain, done))
 
     def _drain(self, done: Callable[[], None]) -> None:
         if all(disk.is_idle for disk in self._disks.values()):
@@ -199,7 +225,7 @@ class Process(Incarnation):
 
     def serve(self, port: int, message: Any, reply: Reply) -> None:
         """See `Incarnation.serve`."""
-        node = self.node
+        node = self._served
         if node is None or not self.alive:
             return
         try:
@@ -216,32 +242,36 @@ class Process(Incarnation):
     def _wire(self, port: int) -> WireService:
         service = self._services.get(port)
         if service is None:
-            assert self.node is not None
+            assert self._served is not None
             service = self._services[port] = WireService(
-                LISTENER_OF[port], self.node, self.node.features
+                LISTENER_OF[port], self._served, self._served.features
             )
         return service
 
 
-class _Replica:
+class OwnReplica:
     """See `cluster.backends.sim.incarnation.Replica`."""
 
-    def __init__(self, node: Node, disk: MemoryDisk) -> None:
-        self._node = node
+    def __init__(self, raft: RaftClient, disk: MemoryDisk) -> None:
+        self._raft = raft
         self._disk = disk
 
     @property
     def start_offset(self) -> int:
-        return self._node.raft.log.start_offset
+        """See `Replica.start_offset`."""
+        return self._raft.log.start_offset
 
     @property
     def durable_end_offset(self) -> int:
-        return self._node.raft.log.durable_end_offset
+        """See `Replica.durable_end_offset`."""
+        return self._raft.log.durable_end_offset
 
     def batches(self, offset: int) -> list[tuple[int, int, int, int]]:
-        return read_from(self._node.raft.log, offset)
+        """See `Replica.batches`."""
+        return read_from(self._raft.log, offset)
 
     def election(self) -> tuple[int, int, int] | str | None:
+        """See `Replica.election`."""
         content = self._disk.durable(_QUORUM_STATE)
         if content is None:
             return None
@@ -253,6 +283,7 @@ class _Replica:
         return state.epoch, state.leader_id, voted_id
 
     def snapshot(self, offset: int, epoch: int) -> int | str:
+        """See `Replica.snapshot`."""
         snapshot_id = OffsetAndEpoch(offset, epoch)
         path = f"{METADATA_DIRECTORY}/{snapshot_name(snapshot_id)}"
         content = self._disk.durable(path) or b""

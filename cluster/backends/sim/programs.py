@@ -15,13 +15,13 @@ def program_of(system: str, request: SystemRequest) -> Callable[[SimWorld], Prog
     if system != kafka_raft.NAME:
         return None
     options: Mapping[str, Any] = request.options
-    release = kafka_raft.release_of(request)
+    runs = kafka_raft.runs_of(request)
 
     def make(world: SimWorld) -> Program:
         # No other world needs it.
         from cluster.backends.sim.kafka.program import KafkaProgram  # noqa: PLC0415
 
         is_dynamic = options.get(kafka_raft.QUORUM, kafka_raft.STATIC) == kafka_raft.DYNAMIC
-        return KafkaProgram(world, release, request.node_settings, is_dynamic=is_dynamic)
+        return KafkaProgram(world, runs, request.node_settings, is_dynamic=is_dynamic)
 
     return make

@@ -172,7 +172,7 @@ class OwnProgram:
         self._mutant = mutant
         self._system = KraftSystem(node_settings)
         self._place = (run_id, root)
-        self._configs = {name: self._config(node) for name, node in world.nodes.items()}
+        self._configs = {name: self.config(node) for name, node in world.nodes.items()}
 
     def folders(self, node: SimNode) -> Iterable[PurePath]:
         """See `Program.folders`."""
@@ -202,13 +202,14 @@ class OwnProgram:
         By its old configuration it would count itself among the voters with a log that it no longer
         has, and vote a second time in an epoch.
         """
-        self._configs[node.name] = self._config(node, is_static=False)
+        self._configs[node.name] = self.config(node, is_static=False)
 
     def complaints(self) -> Iterable[tuple[str, str]]:
         """See `Program.complaints`: each event is judged when it happens."""
         return ()
 
-    def _config(self, node: SimNode, *, is_static: bool = True) -> NodeConfig:
+    def config(self, node: SimNode, *, is_static: bool = True) -> NodeConfig:
+        """Return the configuration of a node; `is_static`: which names the voters."""
         (run_id, root), name, world = self._place, node.name, self._world
         placement = Placement(
             name=name,

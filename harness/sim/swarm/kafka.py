@@ -38,12 +38,22 @@ def of_kafka(plan: Plan, options: Mapping[str, str]) -> Plan:
     return replace(
         plan,
         system=kafka_raft.NAME,
-        system_options={kafka_raft.QUORUM: quorum, **options},
+        system_options={kafka_raft.QUORUM: quorum, **_mix(plan, options)},
         node_settings=drawn,
         # TCP repeats nothing, and Kafka relies on that.
         world=replace(plan.world, duplication=0.0),
         strands=strands,
     )
+
+
+def _mix(plan: Plan, options: Mapping[str, str]) -> Mapping[str, str]:
+    """Draw which node has which of several releases, each of them as often as can be."""
+    runs = options.get(kafka_raft.VERSION, "").split(",")
+    if len(runs) == 1:
+        return options
+    drawn = [runs[number % len(runs)] for number in range(plan.nodes)]
+    Random(f"swarm/{plan.seed}/releases").shuffle(drawn)
+    return {**options, kafka_raft.VERSION: ",".join(drawn)}
 
 
 def _adapt(strand: Strand) -> Strand:

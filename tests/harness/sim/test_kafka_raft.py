@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from cluster.backends.sim.kafka.host import Spin
 from cluster.backends.sim.kafka.program import SPIN_MS_MAX
 from cluster.backends.sim.programs import program_of
 from cluster.backends.sim.world import SimWorld
+from cluster.backends.terms import BackendError
+from cluster.node.protocol.apis import SPOKEN, ApiKey, VersionRange
 from cluster.systems.kafka_raft import TRACED
 from harness.errors import PlanError
 from harness.plan.plan import in_simulation
@@ -28,6 +31,9 @@ from tests.harness.sim.plans import read_plan
 from tests.kafka_release import VERSION, raft_jars
 
 ROOT = Path(__file__).parents[3]
+OTHER = "4.1.2"
+MIXED = f"{OTHER},{VERSION},kraft"
+"""Two releases and this repository's raft module."""
 FOUND = sorted((Path(__file__).parent / "kafka").glob("*.json"))
 
 
@@ -36,9 +42,9 @@ def _release():
     raft_jars(VERSION)
 
 
-def digests(seeds, hash_seed):
+def digests(seeds, hash_seed, version=VERSION):
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.harness.sim.kafka_runs", VERSION, *map(str, seeds)]
+    command = [sys.executable, "-m", "tests.harness.sim.kafka_runs", version, *map(str, seeds)]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
@@ -46,10 +52,10 @@ def digests(seeds, hash_seed):
     return dict(line.split() for line in done.stdout.splitlines())
 
 
-def in_two_processes(seeds):
-    upwards = digests(seeds, hash_seed=1)
+def in_two_processes(seeds, version=VERSION):
+    upwards = digests(seeds, hash_seed=1, version=version)
     assert len(set(upwards.values())) == len(seeds), "other seeds are other runs"
-    assert digests(seeds[::-1], hash_seed=2) == upwards
+    assert digests(seeds[::-1], hash_seed=2, version=version) == upwards
 
 
 @pytest.mark.slow
@@ -68,6 +74,52 @@ def test_a_run_under_faults_is_judged():
     assert (result.verdict, result.violations) == (Status.PASS, ())
     assert played.watch.changes_of_leader >= 1
     assert result.statistics["faults"] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("quorum", "seed"), [("static", 3), ("dynamic", 4)])
+def test_a_quorum_of_two_releases_and_our_raft_is_led_by_each_and_judged(quorum, seed):
+    raft_jars(OTHER)
+    options = {"version": MIXED, "quorum": quorum}
+
+    played, result = run(plan_of(MIXED, seed, nodes=3, system_options=options))
+
+    assert (result.verdict, result.violations) == (Status.PASS, ())
+    hosts = played.backend.world.nodes.items()
+    leaders = {name for name, host in hosts for line in host.trace if line[2] == "claim"}
+    assert leaders == {"n1", "n2", "n3"}
+    acknowledging = {name for name, host in hosts for line in host.trace if line[2] == "ack"}
+    assert acknowledging == leaders
+
+
+@pytest.mark.slow
+def test_a_mixed_quorum_runs_the_same_runs_in_two_processes():
+    raft_jars(OTHER)
+    in_two_processes(range(2), MIXED)
+
+
+def test_two_nodes_without_a_common_version_are_refused(monkeypatch):
+    spoken = {**SPOKEN, ApiKey.FETCH: VersionRange(99, 99)}
+    monkeypatch.setattr("cluster.backends.sim.kafka.program.SPOKEN", spoken)
+    mixed = f"{VERSION},kraft"
+
+    with pytest.raises(BackendError, match=f"n2 .kraft. and Kafka {VERSION} .* of FETCH"):
+        run_plan(plan_of(mixed, 1, nodes=3))
+
+
+def test_the_swarm_draws_which_node_has_which_release():
+    system = {"system": "kafka-raft", "system_options": {"version": MIXED}}
+    alone = {"system": "kafka-raft", "system_options": {"version": VERSION}}
+    seen = set()
+    for seed in range(20):
+        plan = draw(seed, system=system)
+        drawn = plan.system_options["version"].split(",")
+        assert len(drawn) == plan.nodes
+        assert set(drawn) == set(MIXED.split(","))
+        seen.add(drawn[0])
+        options = {**plan.system_options, "version": VERSION}
+        assert replace(plan, system_options=options) == draw(seed, system=alone)
+    assert seen == set(MIXED.split(","))
 
 
 @pytest.mark.slow
@@ -141,6 +193,9 @@ def test_the_swarm_draws_what_kafka_takes():
     [
         ({"system_options": {}}, "give --kafka-version V"),
         ({"system_options": {"version": "3.8.1"}}, "give a release of 3.9 to 4.4"),
+        ({"system_options": {"version": "4.3.1,3.8.1"}}, "3.8.1 has another interface"),
+        ({"system_options": {"version": "4.3.1,ours"}}, "ours"),
+        ({"system_options": {"version": "kraft"}}, "give system kraft"),
         ({"system": "kraft", "system_options": {}}, "it is of system kafka-raft"),
         ({"workload": "register"}, "system kafka-raft carries workload appends"),
         ({"node_settings": {"broker.session.timeout.ms": 1}}, "unknown node setting"),

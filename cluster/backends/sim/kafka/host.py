@@ -20,37 +20,23 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from crc32c import crc32c
-
 from cluster.backends.sim.encoded import EncodedRequest, EncodedResponse, encode_request
 from cluster.backends.sim.incarnation import CONTROLLER_PORT, TIMER_GRAIN_MS, Incarnation
 from cluster.backends.sim.kafka import frames
 from cluster.backends.sim.kafka.frames import Effect
 from cluster.backends.sim.kafka.jvm import Jvm
+from cluster.backends.sim.kafka.machine import FEATURES_AS_THEY_ARE, Archive, StateMachine
 from cluster.backends.sim.kafka.replica import LOG, STATE, KafkaReplica
 from cluster.backends.sim.kafka.trace import KafkaTrace
 from cluster.backends.sim.mesh import Reply
 from cluster.backends.sim.scheduler import Entry
 from cluster.backends.sim.world import SimNode, SimWorld
-from cluster.client.raft_log import (
-    NO_VALUE,
-    NOT_LEADER,
-    RESIGNED,
-    AppendRequest,
-    AppendResponse,
-    ReadRequest,
-    ReadResponse,
-)
+from cluster.client.raft_log import NOT_LEADER, AppendRequest, AppendResponse, ReadRequest
 from cluster.node.assembly import NodeSignal
-from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
-from cluster.node.protocol.apis import SERVED, ApiKey
+from cluster.node.protocol.apis import SPOKEN, ApiKey, VersionRange
 from cluster.node.protocol.codec import api_key_of
-from cluster.node.protocol.messages import (
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-    milliseconds,
-)
+from cluster.node.protocol.messages import UpdateFeaturesRequest
 from cluster.node.reasons import reason_of
 
 _SHUTDOWN_MS: Final = 4000
@@ -78,7 +64,7 @@ class KafkaProcess(Incarnation):
         replica: KafkaReplica,
         start: Callable[[int, int], frames.Start],
         *,
-        versions: Mapping[int, tuple[int, int]],
+        versions: Mapping[int, VersionRange],
         request_timeout_ms: float,
         archive: Archive,
         spins: list[Spin],
@@ -117,12 +103,8 @@ class KafkaProcess(Incarnation):
         self._tokens = 0
         self._replies: dict[int, tuple[EncodedRequest, Reply]] = {}
         self._appending: tuple[str, Reply] | None = None
-        self._pending: dict[int, tuple[str, Reply]] = {}
-        """By offset: appends whose fate is not known yet."""
-        self._committed: list[tuple[int, str]] = []
-        self._replayed = 0
+        self._machine = StateMachine(archive)
         self._on_down: Callable[[], None] | None = None
-        self._archive = archive
         self._spins = spins
         self._spin: Spin | None = None
         self._ready: Callable[[], None] | None = None
@@ -177,10 +159,10 @@ class KafkaProcess(Incarnation):
         elif isinstance(message, AppendRequest):
             self._command(partial(self._append, message.value, reply))
         elif isinstance(message, ReadRequest):
-            reply(self._read(message.offset))
+            reply(self._machine.read(message.offset))
         elif isinstance(message, UpdateFeaturesRequest):
             if not self._disk_replica.is_static:  # formatted so: it has its kraft.version
-                reply(_FEATURES_AS_THEY_ARE)
+                reply(FEATURES_AS_THEY_ARE)
         elif (version := self._version_for(message)) is not None:
             encoded = encode_request(message, version)
             self._take(encoded, lambda answer: reply(_decode(answer)))
@@ -192,11 +174,7 @@ class KafkaProcess(Incarnation):
         except (AttributeError, ValueError):
             return None
         served = self._versions.get(int(api))
-        if served is None or api not in SERVED:
-            return None
-        ours = SERVED[api]
-        version = min(ours.highest, served[1])
-        return version if version >= max(ours.lowest, served[0]) else None
+        return None if served is None or api not in SPOKEN else SPOKEN[api].highest_common(served)
 
     def _take(self, message: EncodedRequest, reply: Reply) -> None:
         self._tokens += 1
@@ -206,14 +184,6 @@ class KafkaProcess(Incarnation):
     def _append(self, value: str, reply: Reply) -> bytes:
         self._appending = (value, reply)
         return frames.append(self._id, self._now(), value.encode())
-
-    def _read(self, offset: int) -> ReadResponse:
-        found = []
-        for record in reversed(self._committed):
-            if record[0] < offset:
-                break
-            found.append(record)
-        return ReadResponse(tuple(found[::-1]), self._replayed)
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -379,7 +349,7 @@ class KafkaProcess(Incarnation):
 
     def _on_snapshot(self, offset: int, epoch: int, size: int, checksum: int) -> None:
         replica = self._disk_replica
-        own = offset <= self._replayed
+        own = offset <= self._machine.replayed
         replica.note_snapshot(offset, epoch, checksum, self._disk)
         self._tracer.snapshot(offset, epoch, size, own=own)
 
@@ -400,51 +370,27 @@ class KafkaProcess(Incarnation):
         self._tracer.advance(offset)
 
     def _on_commit(self, offset: int, epoch: int, value: bytes) -> None:
-        text = value.decode()
-        self._replayed = offset + 1
-        self._archive.add(offset, value)
-        if text != NO_VALUE:
-            self._committed.append((offset, text))
-        pending = self._pending.pop(offset, None)
-        if pending is not None:
-            wanted, reply = pending
-            if wanted == text:
-                self._tracer.acknowledge(offset, epoch)
-                reply(AppendResponse("", offset, epoch))
-            else:
-                reply(AppendResponse(RESIGNED))
+        self._machine.commit(offset, epoch, value, self._tracer.acknowledge)
 
     def _on_loaded(self, offset: int, epoch: int, count: int, checksum: int) -> None:
         self.trace("load-snapshot", offset=offset, epoch=epoch)
-        values = self._archive.below(offset)
-        if (len(values), crc32c(b"".join(values))) != (count, checksum):
-            reason = (
-                f"the snapshot {offset}-{epoch} holds {count} values, others than were committed"
-            )
-            self._end_by_itself(f"{reason} below: {len(values)}")
-            return
-        self._replayed = offset
-        self._committed = self._archive.records_below(offset)
+        reason = self._machine.load(offset, count, checksum)
+        if reason is not None:
+            self._end_by_itself(f"the snapshot {offset}-{epoch} {reason}")
 
     def _on_leader(self, epoch: int, leader: int) -> None:
         self._tracer.change_leader(epoch, leader)
         if leader != self._id:
-            self._give_up()
+            self._machine.give_up()
 
     def _on_role(self, text: str) -> None:
         self._tracer.take_role(text)
         if not self._tracer.leads:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        """Answer what may be appended and may be lost."""
-        pending, self._pending = self._pending, {}
-        for _, reply in pending.values():
-            reply(AppendResponse(RESIGNED))
+            self._machine.give_up()
 
     def _on_appended(self, offset: int) -> None:
         if self._appending is not None:
-            self._pending[offset] = self._appending
+            self._machine.expect(offset, *self._appending)
             self._appending = None
 
     def _on_refused(self, why: str) -> None:
@@ -489,57 +435,29 @@ class KafkaProcess(Incarnation):
         return _SPIN_MS if self._spin.polls < _KNOWN_AFTER else _KNOWN_SPIN_MS
 
     _MEETS: ClassVar[Mapping[int, Callable[..., None]]] = {
-        int(kind): meet
-        for kind, meet in {
-            Effect.END: _on_end,
-            Effect.SEND: _on_send,
-            Effect.REPLY: _on_reply,
-            Effect.STATE: _on_state,
-            Effect.APPEND: _on_append,
-            Effect.FLUSH: _on_flush,
-            Effect.TRUNCATE: _on_truncate,
-            Effect.HW: _on_hw,
-            Effect.COMMIT: _on_commit,
-            Effect.LEADER: _on_leader,
-            Effect.FAULT: _on_fault,
-            Effect.ROLE: _on_role,
-            Effect.APPENDED: _on_appended,
-            Effect.REFUSED: _on_refused,
-            Effect.SNAPSHOT: _on_snapshot,
-            Effect.LOADED: _on_loaded,
-            Effect.LOG_START: _on_log_start,
-            Effect.VOTERS: _on_voters,
-        }.items()
+        Effect.END: _on_end,
+        Effect.SEND: _on_send,
+        Effect.REPLY: _on_reply,
+        Effect.STATE: _on_state,
+        Effect.APPEND: _on_append,
+        Effect.FLUSH: _on_flush,
+        Effect.TRUNCATE: _on_truncate,
+        Effect.HW: _on_hw,
+        Effect.COMMIT: _on_commit,
+        Effect.LEADER: _on_leader,
+        Effect.FAULT: _on_fault,
+        Effect.ROLE: _on_role,
+        Effect.APPENDED: _on_appended,
+        Effect.REFUSED: _on_refused,
+        Effect.SNAPSHOT: _on_snapshot,
+        Effect.LOADED: _on_loaded,
+        Effect.LOG_START: _on_log_start,
+        Effect.VOTERS: _on_voters,
     }
-
-
-_FEATURES_AS_THEY_ARE: Final = UpdateFeaturesResponse(
-    throttle_time=milliseconds(0), error_code=ErrorCode.none, error_message=None
-)
 
 
 def _decode(answer: Any) -> Any:
     return answer.message if isinstance(answer, EncodedResponse) else answer
-
-
-class Archive:
-    """The values that were committed in a world, by offset: a snapshot brings them no more."""
-
-    def __init__(self) -> None:
-        self._values: dict[int, bytes] = {}
-
-    def add(self, offset: int, value: bytes) -> None:
-        """Keep a committed value; that all nodes commit the same is an invariant."""
-        self._values.setdefault(offset, value)
-
-    def below(self, offset: int) -> list[bytes]:
-        """Return the values below an offset, in order."""
-        return [self._values[at] for at in sorted(self._values) if at < offset]
-
-    def records_below(self, offset: int) -> list[tuple[int, str]]:
-        """Return (offset, value) of those that a client appended."""
-        found = ((at, self._values[at].decode()) for at in sorted(self._values) if at < offset)
-        return [record for record in found if record[1] != NO_VALUE]
 
 
 class Spin:
