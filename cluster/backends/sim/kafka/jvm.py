@@ -117,10 +117,9 @@ class Jvm:
         """End it."""
         self._process.kill()
         self._process.wait()
-        with contextlib.suppress(BrokenPipeError):
-            self._input.close()
-        self._output.close()
-        self._errors.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            assert pipe is not None
+            pipe.close()
 
 
 @cache
