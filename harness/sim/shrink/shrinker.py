@@ -87,6 +87,8 @@ class Shrinker:
     _seen: dict[str, bool] = field(default_factory=dict)
     _played: Played | None = None
     _violation: Violation | None = None
+    _death: tuple[str, ...] | None = None
+    """Causes of the death that is shrunk: nodes die of different defects."""
     _is_race: bool = False
     """Few schedules violate the property: large parts are also dropped with other seeds."""
     _brief: bool = False
@@ -114,12 +116,20 @@ class Shrinker:
             played, violation = self._run(plan)
         except Exception:  # noqa: BLE001  (a candidate that cannot be run is no candidate)
             violation = None
-        if violation is not None and violation.property == self.wanted:
+        if violation is not None and self._is_wanted(violation):
             verdict = True
             self._played, self._violation = played, violation
         self._seen[key] = verdict
         self.on_progress(self.progress)
         return verdict
+
+    def _is_wanted(self, violation: Violation) -> bool:
+        if violation.property != self.wanted:
+            return False
+        if self.wanted == "node-died":
+            self._death = self._death or violation.causes
+            return violation.causes == self._death
+        return True
 
     def _run(self, plan: Plan) -> tuple[Played, Violation | None]:
         wanted = frozenset({self.wanted})

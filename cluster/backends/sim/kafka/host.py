@@ -355,8 +355,9 @@ class KafkaProcess(Incarnation):
 
     def _on_log_start(self, offset: int) -> None:
         replica = self._disk_replica
-        epoch = next((of for at, of in replica.snapshots if at == offset), 0)
-        if offset > replica.end_offset:
+        epoch = max((of for at, of in replica.snapshots if at == offset), default=0)
+        # As Kafka decides it: a snapshot of a later epoch takes the place of a longer log, too.
+        if epoch > replica.last_epoch or offset > replica.end_offset:
             replica.drop(offset, self._disk)
             if not replica.is_static:
                 replica.learn_voters(self._jvm.call(frames.state(self._id)))
