@@ -27,7 +27,8 @@ from checkers.history import EventType, Operation
 from checkers.linearizability import linearizable
 from checkers.partition_logs import check
 from checkers.partition_logs.columns import log_of
-from checkers.partition_logs.rules import Facts, Promise, anomalies
+from checkers.partition_logs.facts import Facts, Promise
+from checkers.partition_logs.rules import anomalies
 from checkers.run_input import RunInput
 from porcupine_py.models import model_named
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.partition_logs.columns import NONE
-from checkers.partition_logs.rules import Facts, Found
+from checkers.partition_logs.facts import Facts
+from checkers.partition_logs.rules import Found
 from checkers.runs.faults import FaultSpan, active_between, named_faults
 
 Anomaly = dict[str, Any]

@@ -1,40 +1,28 @@
 """The rules for logs with offsets, in NumPy: O(n log n) for n operations and records.
 
-`Facts` first works out what is known of each record: where it stands, since when it is certainly in
-the log, and whether it is *committed*, i.e. may never be lost. Each rule then is one sort, one
-running maximum or one count over a range. The package
-states the rules and why they hold.
+By what `facts` say of each record, each rule is one sort, one running maximum or one count over a
+range. The package states the rules and why they hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from checkers.history import INFINITY_NS
-from checkers.partition_logs.columns import NONE, OFFSET_BITS, Log, Reads
+from checkers.partition_logs.columns import NONE, OFFSET_BITS
+from checkers.partition_logs.facts import (
+    Facts,
+    extreme,
+    first_of_equals,
+    group_numbers,
+    places,
+)
 from porcupine_py.columns import Bools, Int64s
 
 _OFFSETS = (1 << OFFSET_BITS) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """What producers asked for."""
-
-    acks: str = "all"
-    idempotence: bool = False
-    retries: bool = False
-    retention: bool = False
-
-    @property
-    def may_repeat(self) -> bool:
-        """Whether a client may have sent a record twice that the broker cannot recognise."""
-        return self.retries and not self.idempotence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,146 +50,6 @@ def findings(kind: str, **witnesses: Int64s) -> Found:
     none = np.full(count, NONE, np.int64)
     names = ("record", "other", "read", "before", "offset")
     return Found(kind, **{name: witnesses.get(name, none) for name in names})
-
-
-class Facts:
-    """What sends and reads together say of each record."""
-
-    def __init__(self, log: Log, promise: Promise) -> None:
-        self.log = log
-        self.promise = promise
-        sends, reads = log.sends, log.reads
-        self.send = np.repeat(np.arange(len(sends.row)), np.diff(sends.first))
-        self.nth = np.arange(log.records) - sends.first[self.send]
-        """Position of a record in its send."""
-        self.read = np.repeat(np.arange(len(reads.row)), np.diff(reads.first))
-        self.partition = sends.partition[self.send]
-        self.acknowledged = sends.ok & (promise.acks != "0")
-        self._observe()
-        self._place()
-        self._commit()
-
-    def _observe(self) -> None:
-        """Find each record's places that reads showed, and the first read of each."""
-        log, count = self.log, self.log.records
-        value = log.shown_value
-        known = np.flatnonzero(value < count)
-        known = known[~self.log.sends.failed[self.send[value[known]]]]
-        done = log.reads.complete_ns[self.read[known]]
-        order = known[np.lexsort((done, log.shown_offset[known], value[known]))]
-        first = _first(value[order], log.shown_offset[order])
-        order = order[first]
-        self.pair_record, self.pair_offset = value[order], log.shown_offset[order]
-        """Each record at each place where it was read, in this order."""
-        self.pair_read = self.read[order]
-        self.pair_ns = log.reads.complete_ns[self.pair_read]
-        self.copies = np.bincount(self.pair_record, minlength=count)
-        self.seen = self.copies > 0
-        self.shown_at = np.full(count, NONE, np.int64)
-        self.shown_at[self.pair_record[::-1]] = self.pair_offset[::-1]  # the lowest is left
-        self.seen_ns = np.full(count, INFINITY_NS, np.int64)
-        self.seen_read = np.full(count, NONE, np.int64)
-        late_first = np.argsort(-self.pair_ns, kind="stable")
-        self.seen_ns[self.pair_record[late_first]] = self.pair_ns[late_first]
-        self.seen_read[self.pair_record[late_first]] = self.pair_read[late_first]
-
-    def _place(self) -> None:
-        """Place records: where they were read, else behind what is known of their batch."""
-        sends = self.log.sends
-        base = sends.offset.copy()
-        rows = np.flatnonzero(self.seen & (sends.offset[self.send] == NONE))
-        inferred = self.shown_at[rows] - self.nth[rows]
-        base[self.send[rows[::-1]]] = inferred[::-1]  # that of the first record seen is left
-        self.astray = rows[inferred != base[self.send[rows]]]
-        """Records that were not read where the first one seen of their batch says."""
-        begins = base[self.send]
-        self.asked = np.where(begins < 0, NONE, begins + self.nth)
-        """Where a record must be, by its acknowledgement or its batch."""
-        elsewhere = self.seen & (sends.offset[self.send] != NONE)
-        right = self.pair_offset == self.asked[self.pair_record]
-        elsewhere[self.pair_record[right]] = False
-        self.moved = elsewhere
-        self.place = np.where(self.seen, self.shown_at, self.asked)
-
-    def _commit(self) -> None:
-        """Decide which sends are committed, and since when that is certain."""
-        sends = self.log.sends
-        since = _least(self.seen_ns, sends.first)
-        if self.promise.acks == "all":
-            since = np.where(sends.ok, np.minimum(since, sends.complete_ns), since)
-        self.marked_ns = self._below_mark()
-        since = np.minimum(since, self.marked_ns)
-        self.since_ns = since[self.send]
-        self.committed = (since < INFINITY_NS)[self.send]
-        self.place = np.where(self.committed, self.place, NONE)
-
-    def _below_mark(self) -> Int64s:
-        """Return when the leader that took a send first announced a high watermark above it."""
-        sends, reads = self.log.sends, self.log.reads
-        none = np.full(len(sends.row), INFINITY_NS, np.int64)
-        marked = np.flatnonzero((reads.epoch != NONE) & (reads.high_watermark != NONE))
-        last = sends.offset + np.diff(sends.first) - 1
-        asking = np.flatnonzero(sends.ok & (sends.offset != NONE) & (sends.epoch != NONE))
-        if not len(marked) or not len(asking):
-            return none
-        group = _groups(
-            np.concatenate([reads.partition[marked], sends.partition[asking]]),
-            np.concatenate([reads.epoch[marked], sends.epoch[asking]]),
-        )
-        mark = _at(group[: len(marked)], reads.high_watermark[marked])
-        order = np.argsort(mark, kind="stable")
-        mark, times = mark[order], reads.complete_ns[marked][order]
-        ranked = np.argsort(times, kind="stable")
-        rank = np.empty(len(times), np.int64)
-        rank[ranked] = np.arange(len(times))
-        keyed = (mark >> OFFSET_BITS) * len(times) + rank
-        best = np.minimum.accumulate(keyed[::-1])[::-1] % len(times)
-        mine = group[len(marked) :]
-        at = np.searchsorted(mark, _at(mine, last[asking]), side="right")
-        there = at < len(mark)
-        there[there] = (mark[at[there]] >> OFFSET_BITS) == mine[there]
-        none[asking[there]] = times[ranked[best[at[there]]]]
-        return none
-
-    @cached_property
-    def last_shown(self) -> Int64s:
-        """Highest offset of each read; NONE where it shows nothing."""
-        return _extreme(self.log, np.maximum, NONE)
-
-    @cached_property
-    def begin(self) -> Int64s:
-        """Offset from which each read must show all there is; NONE where that is not known."""
-        reads = self.log.reads
-        begin = np.where(reads.whole, np.maximum(reads.position, 0), reads.position)
-        return self._carry_positions(reads, begin)
-
-    @cached_property
-    def floor(self) -> Int64s:
-        """As `begin`, above what may have been deleted."""
-        if not self.promise.retention:
-            return self.begin
-        known = self.begin != NONE
-        return np.where(known, np.maximum(self.begin, self.log.reads.log_start), NONE)
-
-    def _carry_positions(self, reads: Reads, begin: Int64s) -> Int64s:
-        """Let polls without a position go on where their consumer's last one ended."""
-        open_polls = ~reads.whole & (reads.position == NONE)
-        if not open_polls.any():
-            return begin
-        polls = np.flatnonzero(~reads.whole)
-        group = _groups(reads.partition[polls], reads.consumer[polls])
-        order = np.lexsort((polls, group))
-        polls, group = polls[order], group[order]
-        shows = self.last_shown[polls] != NONE
-        ends = np.where(shows, self.last_shown[polls] + 1, reads.position[polls])
-        row = np.arange(len(polls))
-        anchor = np.maximum.accumulate(np.where(ends != NONE, row, -1))
-        before = np.concatenate([[-1], anchor[:-1]])
-        known = (before >= 0) & (group[before] == group)
-        carried = np.where(known, ends[before], NONE)
-        begin = begin.copy()
-        begin[polls] = np.where(reads.position[polls] == NONE, carried, begin[polls])
-        return begin
 
 
 def anomalies(facts: Facts) -> Iterator[tuple[Found, bool]]:
@@ -292,7 +140,7 @@ class Losses:
 def duplicates(facts: Facts) -> Found:
     """Find records that stand at two places."""
     again = (facts.pair_record[1:] == facts.pair_record[:-1]).nonzero()[0]
-    rows = again[_first(facts.pair_record[again])]
+    rows = again[first_of_equals(facts.pair_record[again])]
     return findings(
         "duplicate",
         record=facts.pair_record[rows],
@@ -309,12 +157,12 @@ def inconsistent(facts: Facts, lost: Bools) -> Found:
     unread = np.flatnonzero(facts.committed & ~facts.seen & ~lost & (facts.place != NONE))
     where = np.concatenate([log.reads.partition[facts.read[order]], facts.partition[unread]])
     value = np.concatenate([log.shown_value[order], unread])
-    at = _at(where, np.concatenate([log.shown_offset[order], facts.place[unread]]))
+    at = places(where, np.concatenate([log.shown_offset[order], facts.place[unread]]))
     read = np.concatenate([facts.read[order], np.full(len(unread), NONE, np.int64)])
     rows = np.lexsort((value, at))  # stable: the earliest read of a value there is the first
-    rows = rows[_first(at[rows], value[rows])]
+    rows = rows[first_of_equals(at[rows], value[rows])]
     again = (at[rows[1:]] == at[rows[:-1]]).nonzero()[0]
-    again = again[_first(at[rows[again]])]
+    again = again[first_of_equals(at[rows[again]])]
     first, then = rows[again], rows[again + 1]
     return findings(
         "inconsistent-offsets",
@@ -334,7 +182,7 @@ def find_moved(facts: Facts) -> Found:
 
 def find_torn(facts: Facts) -> Found:
     """Find batches with records that do not stand one behind the other."""
-    astray = facts.astray[_first(facts.send[facts.astray])]
+    astray = facts.astray[first_of_equals(facts.send[facts.astray])]
     rows = np.flatnonzero(facts.seen)
     begins = rows[np.searchsorted(facts.send[rows], facts.send[astray])]
     return findings(
@@ -355,7 +203,7 @@ def unsent(facts: Facts) -> Iterator[tuple[Found, bool]]:
     for kind, rows in (("phantom", alien), ("aborted-read", failed)):
         value = log.shown_value[rows]
         order = rows[np.argsort(value, kind="stable")]
-        order = order[_first(log.shown_value[order])]
+        order = order[first_of_equals(log.shown_value[order])]
         yield (
             findings(
                 kind,
@@ -386,7 +234,7 @@ def find_reordered(facts: Facts, lost: Bools) -> tuple[Found, Found]:
     done = np.minimum(done, facts.seen_ns)
     single = facts.committed & (facts.copies < 2) & ~facts.moved & ~lost & (facts.place != NONE)
     rows = np.flatnonzero(single)
-    own = _groups(facts.partition[rows], sends.producer[facts.send[rows]])
+    own = group_numbers(facts.partition[rows], sends.producer[facts.send[rows]])
     mine, mine_other = _behind_later(facts, rows, own, done)
     any_, any_other = _behind_later(facts, rows, facts.partition[rows], done)
     rest = ~np.isin(any_, mine)
@@ -410,7 +258,7 @@ def _behind_later(facts: Facts, rows: Int64s, group: Int64s, done: Int64s) -> tu
     rank = np.empty(len(rows), np.int64)
     rank[ranked] = np.arange(len(rows))
     latest = np.maximum.accumulate(group * len(rows) + rank)
-    new = np.flatnonzero(_first(group, facts.place[rows]))
+    new = np.flatnonzero(first_of_equals(group, facts.place[rows]))
     below = np.repeat(new, np.diff([*new, len(rows)])) - 1  # strictly: one place is no order
     there = (below >= 0) & (group[below] == group)
     later = ranked[latest[below] % max(1, len(rows))]
@@ -425,21 +273,21 @@ def find_skipped(facts: Facts, lost: Bools) -> tuple[Found, Found]:
     unread = np.flatnonzero(facts.committed & ~facts.seen & ~lost & (facts.place != NONE))
     at = np.concatenate(
         [
-            _at(facts.partition[facts.pair_record[kept]], facts.pair_offset[kept]),
-            _at(facts.partition[unread], facts.place[unread]),
+            places(facts.partition[facts.pair_record[kept]], facts.pair_offset[kept]),
+            places(facts.partition[unread], facts.place[unread]),
         ]
     )
     record = np.concatenate([facts.pair_record[kept], unread])
     order = np.argsort(at, kind="stable")
-    order = order[_first(at[order])]
+    order = order[first_of_equals(at[order])]
     at, record = at[order], record[order]
     polls = np.flatnonzero(~reads.whole & (facts.last_shown != NONE))
-    lowest = _extreme(log, np.minimum, _OFFSETS)[polls]
+    lowest = extreme(log, np.minimum, _OFFSETS)[polls]
     begin, where = facts.floor[polls], reads.partition[polls]
     begin = np.where(begin == NONE, lowest, begin)
-    from_ = np.searchsorted(at, _at(where, begin))
-    low = np.searchsorted(at, _at(where, lowest))
-    high = np.searchsorted(at, _at(where, facts.last_shown[polls]), side="right")
+    from_ = np.searchsorted(at, places(where, begin))
+    low = np.searchsorted(at, places(where, lowest))
+    high = np.searchsorted(at, places(where, facts.last_shown[polls]), side="right")
     inside = _known_inside(facts, at)[polls]
     head = np.flatnonzero(low > from_)
     hole = np.flatnonzero(high - low != inside)
@@ -463,9 +311,9 @@ def find_skipped(facts: Facts, lost: Bools) -> tuple[Found, Found]:
 
 def _known_inside(facts: Facts, at: Int64s) -> Int64s:
     """Count of each read the places that it shows and that are among `at`."""
-    shown = _at(facts.log.reads.partition[facts.read], facts.log.shown_offset)
+    shown = places(facts.log.reads.partition[facts.read], facts.log.shown_offset)
     order = np.lexsort((shown, facts.read))
-    order = order[_first(facts.read[order], shown[order])]
+    order = order[first_of_equals(facts.read[order], shown[order])]
     place = np.searchsorted(at, shown[order])
     known = place < len(at)
     known[known] = at[place[known]] == shown[order][known]
@@ -485,8 +333,8 @@ def went_back(facts: Facts) -> tuple[Found, Found]:
     log = facts.log
     down = (facts.read[1:] == facts.read[:-1]) & (log.shown_offset[1:] <= log.shown_offset[:-1])
     rows = np.flatnonzero(down) + 1
-    rows = rows[_first(facts.read[rows])]
-    lowest = _extreme(log, np.minimum, _OFFSETS)
+    rows = rows[first_of_equals(facts.read[rows])]
+    lowest = extreme(log, np.minimum, _OFFSETS)
     below = (facts.begin != NONE) & (facts.last_shown != NONE) & (lowest < facts.begin)
     reads = np.flatnonzero(below)
     return (
@@ -509,7 +357,7 @@ def find_truncated(facts: Facts) -> Found:
     if facts.promise.retention or not len(refused.row) or not len(shows):
         return findings("truncated", read=witness[:0])
     shows = shows[np.argsort(reads.complete_ns[shows], kind="stable")]
-    reign = _groups(reads.partition[shows], reads.epoch[shows])
+    reign = group_numbers(reads.partition[shows], reads.epoch[shows])
     for code in np.unique(reign).tolist():
         mine = shows[reign == code]
         where, epoch = reads.partition[mine[0]], reads.epoch[mine[0]]
@@ -541,11 +389,11 @@ def dirty(facts: Facts) -> Found:
         return findings("dirty-read", read=marks[:0])
     rows = np.concatenate([marks, shows])
     asks = np.arange(len(rows)) < len(marks)
-    group = _groups(reads.partition[rows], reads.epoch[rows])
+    group = group_numbers(reads.partition[rows], reads.epoch[rows])
     time_ns = np.where(asks, reads.invoke_ns[rows], reads.complete_ns[rows])
     order = np.lexsort((~asks, time_ns, group))  # what touches in time is concurrent
     rows, asks, group = rows[order], asks[order], group[order]
-    best = _running_best(_at(group, np.where(asks, 0, facts.last_shown[rows] + 1)))
+    best = _running_best(places(group, np.where(asks, 0, facts.last_shown[rows] + 1)))
     shown = np.where(asks[best] | (group[best] != group), NONE, facts.last_shown[rows[best]])
     wrong = np.flatnonzero(asks & (shown != NONE) & (shown >= reads.high_watermark[rows]))
     return findings("dirty-read", read=rows[wrong], before=rows[best[wrong]], offset=shown[wrong])
@@ -558,7 +406,7 @@ def log_start(facts: Facts) -> Found:
     if facts.promise.retention:
         rows = rows[:0]
     rows = rows[np.argsort(reads.partition[rows], kind="stable")]
-    rows = rows[_first(reads.partition[rows])]
+    rows = rows[first_of_equals(reads.partition[rows])]
     return findings("log-start-moved", read=rows, offset=reads.log_start[rows])
 
 
@@ -574,49 +422,3 @@ def unread(facts: Facts) -> list[str]:
     sent[sends.partition] = True
     missing = np.flatnonzero(sent & (read_ns <= last_ns))
     return [facts.log.partitions[partition] for partition in missing.tolist()]
-
-
-def _at(group: Int64s, offset: Any) -> Int64s:
-    """Return places as single integers, ordered by group and then by offset."""
-    assert int(group.max(initial=0)) < 1 << (63 - OFFSET_BITS), "a place fits into 63 bits"
-    at: Int64s = (group << OFFSET_BITS) | offset
-    return at
-
-
-def _groups(*codes: Int64s) -> Int64s:
-    """Number the different rows of two columns, in their order."""
-    first, second = codes
-    low = int(second.min(initial=0))
-    span = int(second.max(initial=0)) - low + 1
-    if span > 1 << 40:
-        second, low = np.unique(second, return_inverse=True)[1], 0
-        span = int(second.max(initial=0)) + 1
-    numbers: Int64s = np.unique(first * span + (second - low), return_inverse=True)[1]
-    return numbers.astype(np.int64)
-
-
-def _first(*columns: Int64s) -> Bools:
-    """Mark the first of equal rows that stand one behind the other."""
-    new = np.zeros(max(0, len(columns[0])), np.bool_)
-    new[:1] = True
-    for column in columns:
-        new[1:] |= column[1:] != column[:-1]
-    return new
-
-
-def _extreme(log: Log, ufunc: np.ufunc, none: int) -> Int64s:
-    """Return the lowest or highest offset of each read."""
-    first = log.reads.first
-    result = np.full(len(log.reads.row), none, np.int64)
-    some = np.flatnonzero(np.diff(first))
-    if len(some):
-        result[some] = ufunc.reduceat(log.shown_offset, first[some])
-    return result
-
-
-def _least(numbers: Int64s, first: Int64s) -> Int64s:
-    """Return the least number of each group; no group is empty."""
-    if len(first) == 1:
-        return np.empty(0, np.int64)
-    least: Int64s = np.minimum.reduceat(numbers, first[:-1])
-    return least
