@@ -256,11 +256,9 @@ def _load(text: str | None, table: pa.Table) -> Any:
         raise NotPlainError(str(error)) from error
 
 
-def _values(
-    table: pa.Table, name: str = "value"
-) -> tuple[NDArray[Any], list[Any], NDArray[np.int64]]:
+def _values(table: pa.Table) -> tuple[NDArray[Any], list[Any], NDArray[np.int64]]:
     """Return (code of each row, values, and of each pair the codes of its two)."""
-    codes, texts, has_null = coded_array(table, name)
+    codes, texts, has_null = coded_array(table, "value")
     digits = "(?:0|[1-9][0-9]{0,17})$"
     plain_number = f"^{digits}" if "run" in table.column_names else f"^{MARK}{digits}"
     if pc.all(pc.match_substring_regex(texts, plain_number)).as_py() is not False:

@@ -396,7 +396,10 @@ def _flatten(prefix: str, value: object, found: dict[str, Any]) -> None:
         found[prefix] = value
 
 
-def _render(value: object, limit: int = 300) -> str:
+_TEXT_MAX = 300
+
+
+def _render(value: object) -> str:
     """Return a value of unknown origin as one line."""
     if value is None:
         return "-"
@@ -404,4 +407,4 @@ def _render(value: object, limit: int = 300) -> str:
         return f"{value:.6g}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True, default=str)
     flat = "".join(c if c.isprintable() else " " for c in text)
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    return flat if len(flat) <= _TEXT_MAX else flat[: _TEXT_MAX - 1] + "…"

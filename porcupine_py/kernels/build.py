@@ -40,10 +40,10 @@ def digest() -> str:
     return found.hexdigest()[:16]
 
 
-def build(target: Path, more: Sequence[str] = ()) -> None:
-    """Compile the searches; `more` are further flags. Raises CalledProcessError."""
+def build(target: Path) -> None:
+    """Compile the searches. Raises CalledProcessError."""
     files = [path for path in sources() if path.suffix == ".c"]
-    compile_library(target, files, ["-std=c99", "-O3", f'-DSOURCES="{digest()}"', *more])
+    compile_library(target, files, ["-std=c99", "-O3", f'-DSOURCES="{digest()}"'])
 
 
 def compile_library(target: Path, files: Sequence[Path], flags: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from cluster.backends.ssh.inventory import HostEntry, Inventory
 from cluster.backends.terms import BackendError
 
 CONNECT_TIMEOUT_S = 8.0
+_EXECUTE_TIMEOUT_S = 60.0
 _KEEPALIVE_S = 5
 _KEYS_LOCK = threading.Lock()
 """Held while a known_hosts file is read or written: hosts are connected to in parallel."""
@@ -124,14 +125,12 @@ def _explain(
     return NotConnectedError(f"{host} cannot be reached: {reason}", final=False)
 
 
-def execute(
-    client: paramiko.SSHClient, command: str, stdin: bytes = b"", timeout_s: float = 60.0
-) -> Completed:
+def execute(client: paramiko.SSHClient, command: str, stdin: bytes = b"") -> Completed:
     """Run a shell's line on a channel of its own and wait for it. Raises BackendError."""
     try:
         channel = open_channel(client, command)
         with channel:
-            channel.settimeout(timeout_s)
+            channel.settimeout(_EXECUTE_TIMEOUT_S)
             channel.sendall(stdin)
             channel.shutdown_write()
             stdout = _read(channel.recv)
