@@ -27,6 +27,7 @@ from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType
 from checkers.verdict import Status
+from cluster.backends.registry import SIM
 from cluster.names import unknown
 from cluster.values import valueclass
 from harness.errors import UsageError
@@ -83,7 +84,12 @@ class Search:
 
 
 def red_run(plan: Plan, results: RunResults, events: Sequence[Event]) -> RedRun:
-    """Make the failed run of a plan, results and journal. Raises UsageError if nothing failed."""
+    """Make the failed run of a plan, results and journal.
+
+    Raises UsageError if nothing failed, or no simulated node is of the plan's system.
+    """
+    if not plan.kind.simulated:
+        raise UsageError(f"system {plan.system} has no nodes in the simulated world (backend sim)")
     failed = [check for check in results.checks if check.status is Status.FAIL]
     if not failed:
         raise UsageError(f"{results.run}: {results.status} violates nothing; nothing to reproduce")
@@ -123,8 +129,14 @@ def search(
 
 
 def neighbours(red: RedRun) -> Iterator[Plan]:
-    """Yield simulated plans near a run, the nearest first, without end."""
+    """Yield simulated plans near a run, the nearest first, without end.
+
+    A run of the simulated world is a function of its plan, which is nearest of all.
+    """
     number = 0
+    if red.plan.backend == SIM.name:
+        yield red.plan
+        number = 1
     while True:
         random = Random(f"{red.plan.seed}/reproduce/{number}")
         in_round, rounds = number % _ROUND, number // _ROUND

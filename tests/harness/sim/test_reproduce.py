@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +18,9 @@ from harness.sim.runner import run_plan
 from harness.sim.shrink.reproduce import neighbours, red_run, search
 from harness.sim.stored_run import run_stored
 from results.store.model import RunResults
+from tests.harness.sim.kafka_runs import plan_of
 from tests.harness.sim.plans import read_plan, sim_plan
+from tests.kafka_release import VERSION, raft_jars
 
 LOSES_THE_LEADER = sim_plan(
     seed=5, duration_s=6.0, rate_per_s=40.0, mutant="M15",
@@ -158,3 +161,39 @@ def test_a_run_that_violates_nothing_is_refused():
     passed = RunResults(Status.PASS, (), {}, "run", {}, {})
     with pytest.raises(UsageError, match="nothing to reproduce"):
         red_run(LOSES_THE_LEADER, passed, EVENTS)
+
+
+def test_a_run_of_a_system_without_simulated_nodes_is_refused():
+    plan = from_document({"system": "apache-kafka", "faults": [], "duration_s": 20})
+    with pytest.raises(UsageError, match="system apache-kafka has no nodes in the simulated"):
+        red_of(plan)
+
+
+def test_the_nearest_plan_of_a_simulated_run_is_its_own():
+    assert next(neighbours(red_of(LOSES_THE_LEADER))) == LOSES_THE_LEADER
+
+
+@pytest.mark.slow
+def test_a_run_of_kafkas_raft_is_found_again(tmp_path):
+    raft_jars(VERSION)
+    plan = read_plan(Path(__file__).parent / "kafka" / "removed-voter.json")
+    assert run_stored(plan, tmp_path / "run") == 1
+
+    code, output = invoke("reproduce", tmp_path / "run", "--time", "2", "--json")
+
+    found = json.loads(output)
+    assert (code, found["found"], found["worlds"]) == (0, True, 1)
+    assert found["property"] == "node-died"
+    small = read_plan(tmp_path / "run" / "reproduced.json")
+    assert (small.system, dict(small.system_options)) == ("kafka-raft", dict(plan.system_options))
+
+
+@pytest.mark.slow
+def test_a_run_of_kafkas_raft_that_passed_has_nothing_to_reproduce(tmp_path):
+    raft_jars(VERSION)
+    assert run_stored(plan_of(VERSION, 3, nodes=3), tmp_path / "run") == 0
+
+    code, output = invoke("reproduce", tmp_path / "run")
+
+    assert (code, output.count("\n")) == (2, 1)
+    assert "PASS violates nothing; nothing to reproduce" in output

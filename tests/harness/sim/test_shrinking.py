@@ -122,3 +122,11 @@ def test_each_half_has_less_of_something():
         assert one.events < whole.events or one.concurrency < whole.concurrency
     small = sim_plan(seed=1, duration_s=1.0, concurrency=1, rate_per_s=1.0)
     assert list(halves(small)) == []
+
+
+def test_a_plan_without_time_to_shrink_it_keeps_its_violation_and_story():
+    small, shrinker = shrunk(noisy(), "majority-durable", limit_s=0.0)
+
+    assert shrinker.progress.tried == 1
+    assert run_plan(small).property == "majority-durable"
+    assert story_of(*shrinker.story)[-1].startswith("VIOLATED majority-durable")
