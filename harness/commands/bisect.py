@@ -19,6 +19,7 @@ from harness.commands.shrink import time_option
 from harness.commands.sim import simulated_plan
 from harness.errors import UsageError
 from harness.plan.plan import Plan
+from harness.plan.system_request import request_of
 from harness.signals.interrupt import stopping
 from harness.sim.runner import run
 from harness.sim.shrink.bisect import Bisection, Tried, finding
@@ -92,6 +93,8 @@ def _releases(plan: Plan, versions: str) -> Sequence[str]:
     """Return the releases, oldest first, each ready to run. Raises UsageError, SettingError."""
     if plan.system != kafka_raft.NAME:
         raise UsageError(f"bisect is for plans of system {kafka_raft.NAME}, not {plan.system}")
+    if len(set(kafka_raft.runs_of(request_of(plan)))) > 1:
+        raise UsageError("bisect is for plans of one release, not of several in one quorum")
     given = [part.strip() for part in versions.split(",")]
     for release in given:
         options = {**plan.system_options, kafka_raft.VERSION: release}

@@ -174,6 +174,15 @@ def test_a_plan_of_another_system_is_refused(tmp_path):
     assert "bisect is for plans of system kafka-raft, not kraft" in result.stderr
 
 
+def test_a_plan_of_several_releases_is_refused(tmp_path):
+    document = json.loads(PLAN.read_text())
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({**document, "system_options": {"version": "4.1.2,4.3.1"}}))
+    result = kraftprobe("bisect", path, "--kafka-versions", "4.3.1,4.4.0")
+    assert result.exit_code == 2
+    assert "not of several in one quorum" in result.stderr
+
+
 def test_the_answer_of_the_command(played, monkeypatch):
     raft_jars(VERSION)
     monkeypatch.setattr(bisect_command, "java_command", lambda *_, **__: ())
