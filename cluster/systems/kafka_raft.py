@@ -34,11 +34,11 @@ SETTINGS: Final[Mapping[str, int]] = {
 }
 """Settings that a plan may change, with Kafka's own values."""
 _OF_THE_LOG: Final[Mapping[str, str]] = {
-    "metadata.log.segment.bytes": "sim.segment.bytes",
+    "metadata.log.segment.bytes": "internal.metadata.log.segment.bytes",
+    "metadata.max.retention.bytes": "metadata.max.retention.bytes",
     "controller.quorum.fetch.snapshot.max.bytes": "sim.snapshot.piece.bytes",
-    "kraftprobe.log.clean.interval.ms": "sim.clean.interval.ms",
 }
-"""Settings of the log, which is not Kafka's -> what the log calls them."""
+"""Settings of the log, which is not Kafka's -> what it calls them; Kafka cleans each minute."""
 TRACED: Final = frozenset(
     {
         "start",
@@ -70,7 +70,9 @@ FAULTS: Final = frozenset(
         *("voters", "resign", "snapshot"),
     }
 )
-"""Without `duplicate`: TCP repeats no request, and Kafka relies on that."""
+"""Without `duplicate`, as TCP repeats no request and Kafka relies on that; without damage to files
+and `disk-wipe`, as log and state file are not Kafka's, and without `limit`, as no node is a process
+of its own."""
 
 
 def config_of(node_settings: Mapping[str, Any]) -> Mapping[str, str]:

@@ -303,7 +303,22 @@ def from_document(document: Mapping[str, Any]) -> Plan:
 def in_simulation(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
     """Make a plan of a document as the simulation plays it. Raises PlanError."""
     changed = {"mutant": mutant} if mutant is not None else {}
-    return in_strands(from_document({**document, **changed, "backend": SIM.name}))
+    plan = in_strands(from_document({**document, **changed, "backend": SIM.name}))
+    _check_simulated_faults(plan)
+    return plan
+
+
+def _check_simulated_faults(plan: Plan) -> None:
+    """Refuse what the system's simulated nodes cannot be put under. Raises PlanError."""
+    possible = None if plan.kind.faults is None else plan.kind.faults.get(SIM.name)
+    if possible is None:
+        return
+    repeats = ("duplicate",) if plan.world.duplication else ()
+    for kind in (*plan.faults, *fault_kinds(plan), *repeats):
+        if kind not in possible:
+            raise PlanError(
+                f"faults: system {plan.system} cannot be put under {kind} in the simulated world"
+            )
 
 
 def in_strands(plan: Plan) -> Plan:

@@ -87,6 +87,30 @@ PLANS = {
 }
 
 
+def fetch_of_snapshot():
+    """A follower comes back behind the beginning of both other logs, which were just cleaned."""
+    steps = [
+        {"kind": "cast", "names": {"L": "leader", "F": "follower", "G": "follower"}},
+        {"kind": "kill", "targets": "@F", "for_ms": 1200.0},
+    ]
+    for _ in range(2):  # the newest is never cleaned
+        steps.append({"kind": "snapshot", "after_ms": 300.0, "targets": "@L"})
+        steps.append({"kind": "snapshot", "targets": "@G"})
+    for node in "@L", "@G":  # Kafka cleans once a minute
+        jump = {"kind": "clock-jump", "after_ms": 20.0, "targets": node, "jump_ms": 61_000}
+        steps.append(jump)
+    found = plan(*steps, duration_s=2.5)
+    log = {
+        "metadata.log.segment.bytes": 300,
+        "metadata.max.retention.bytes": 0,
+        "controller.quorum.fetch.snapshot.max.bytes": 100,
+    }
+    return replace(found, node_settings={**found.node_settings, **log})
+
+
+PLANS["a follower fetches a snapshot"] = fetch_of_snapshot()
+
+
 class Altered:
     """A JVM whose answers are altered; `n` counts what the alteration wants counted."""
 
@@ -172,6 +196,13 @@ def end_thread(altered, kind, *fields):
     return [(kind, *fields)]
 
 
+@each_effect
+def alter_snapshot(altered, kind, *fields):
+    """Let a node load a snapshot of other values."""
+    del altered
+    return [(kind, *fields[:3], fields[3] ^ 1) if kind == Effect.LOADED else (kind, *fields)]
+
+
 def poll_at_once(altered, effects):
     if altered.kind in {1, 2, 3} and altered.node == NODE:
         (*rest, (_, alive, _, *ends)) = effects
@@ -193,6 +224,7 @@ SEAM = {
     "commit altered": (alter_commit, "no fault", "log"),
     "high watermark taken back": (take_back, "no fault", "committed-prefix"),
     "high watermark at the append": (commit_at_append, "no fault", "majority-durable"),
+    "snapshot of other values": (alter_snapshot, "a follower fetches a snapshot", "node-died"),
     "raft thread ended": (end_thread, "no fault", "node-died"),
 }
 """Fault -> alteration, plan, the property that it breaks."""
@@ -215,6 +247,19 @@ def test_a_fault_of_disk_or_listener_is_reported(monkeypatch, fault):
     monkeypatch.setattr(program, "jvm_of", lambda release: Altered(jvm_of(release), alter))
 
     assert violation(PLANS[name]).property == expected
+
+
+def test_a_snapshot_is_fetched_in_pieces(monkeypatch):
+    pieces = []
+
+    def count(_, effects):
+        pieces.extend(e for e in effects if e[0] == Effect.SEND and e[5] == ApiKey.FETCH_SNAPSHOT)
+        return effects
+
+    monkeypatch.setattr(program, "jvm_of", lambda release: Altered(jvm_of(release), count))
+
+    assert run_plan(PLANS["a follower fetches a snapshot"]).verdict is Status.PASS
+    assert len(pieces) >= 3
 
 
 @pytest.mark.slow
