@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from cluster.backends.abilities import Completed
 from cluster.backends.agent.processes import RefusedError, run
@@ -62,3 +64,23 @@ def write_files(node: str, folder: Path, files: Mapping[str, bytes]) -> None:
             (folder / path).write_bytes(content)
     except OSError as error:
         raise BackendError(f"{node}: {error}") from error
+
+
+def unpack(packed: bytes, destination: Path) -> None:
+    """Unpack a tar archive of plain files and folders. Raises BackendError."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            if hasattr(tarfile, "data_filter"):
+                archive.extractall(destination, filter="data")
+            else:  # Python before 3.11.4
+                archive.extractall(destination, [_plain(member) for member in archive])  # noqa: S202
+    except (tarfile.TarError, OSError) as error:
+        raise BackendError(f"{destination}: cannot be unpacked: {error}") from error
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return what stays below where it is unpacked. Raises TarError for the rest."""
+    path = PurePath(member.name)
+    if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+        raise tarfile.TarError(f"{member.name!r} is no plain file or folder below it")
+    return member

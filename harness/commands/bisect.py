@@ -24,7 +24,7 @@ from harness.signals.interrupt import stopping
 from harness.sim.runner import run
 from harness.sim.shrink.bisect import Bisection, Tried, finding
 from harness.terminal.answers import Shown, answer
-from harness.terminal.progress_bar import progress_bar
+from harness.terminal.progress import progress_bar
 
 
 @click.command(cls=Command)

@@ -8,7 +8,7 @@ from rich.console import Console
 from cluster.systems.kafka import fetch as kafka_fetch
 from harness.commands.options import Group, shown_options
 from harness.terminal.answers import Shown, answer
-from harness.terminal.steps import Steps
+from harness.terminal.progress import Steps
 
 
 @click.group(cls=Group)

@@ -25,7 +25,7 @@ from harness.commands.options import Command, json_option, runs_option, shown_op
 from harness.doctor.examination import examine, explain, shortcomings, tables
 from harness.errors import EXIT_USAGE
 from harness.terminal.answers import Shown, answer, print_document
-from harness.terminal.steps import Steps
+from harness.terminal.progress import Steps
 
 
 @click.command(cls=Command)

@@ -15,7 +15,7 @@ from harness.plan.plan import from_document
 from harness.signals.interrupt import stopping
 from harness.sim.shrink.reproduce import RedRun, Search, only, red_run, search
 from harness.terminal.answers import Shown, answer
-from harness.terminal.progress_bar import progress_bar
+from harness.terminal.progress import progress_bar
 from results.store.folders import is_run
 from results.store.run_store import RunStore
 

@@ -21,7 +21,7 @@ from harness.sim.runner import run_plan
 from harness.sim.shrink.shrinker import Progress, Shrinker
 from harness.sim.story import story_of
 from harness.terminal.answers import Shown, answer
-from harness.terminal.progress_bar import progress_bar
+from harness.terminal.progress import progress_bar
 
 
 def out_option(default: str) -> Callable[[Any], Any]:

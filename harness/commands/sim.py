@@ -36,7 +36,7 @@ from harness.sim.stored_run import run_stored
 from harness.sim.story import story_of
 from harness.sim.swarm.draw import draw
 from harness.terminal.answers import Shown, answer
-from harness.terminal.progress_bar import progress_bar
+from harness.terminal.progress import progress_bar
 from results.judge.session import Spark, SparkError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

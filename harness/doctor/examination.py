@@ -22,7 +22,7 @@ from cluster.backends.registry import BACKENDS
 from cluster.values import valueclass
 from harness.doctor.fault_probes import Tried, try_backend
 from harness.plan.plan import from_document
-from harness.terminal.steps import Steps
+from harness.terminal.progress import Steps
 from nemeses.registry import FAULTS
 from results.judge.jvm import JvmError, find_jvm
 

@@ -28,7 +28,7 @@ from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass
 from harness.plan.plan import Plan, parameters_in
 from harness.run.plan_backend import place_of
-from harness.terminal.steps import Steps
+from harness.terminal.progress import Steps
 from nemeses.base import Injection, Parameters, View
 from nemeses.links.partition import Partition
 from nemeses.links.shaping import LINK_FAULTS

@@ -20,7 +20,7 @@ from harness.errors import ImpossibleError, UsageError
 from harness.plan.plan import Plan, Skipped, fault_kinds, from_document
 from harness.plan.strands import strand_to_json, without_faults
 from harness.plan.system_request import request_of
-from harness.terminal.steps import Steps
+from harness.terminal.progress import Steps
 
 OPEN_FILES_MIN = 128
 """Sockets and logs of three nodes, and of clients."""

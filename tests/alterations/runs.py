@@ -19,7 +19,7 @@ from typing import Any
 
 from checkers.history.sealed import FIELD, seal
 from checkers.verdict import Status
-from cluster.backends.netns import trees
+from cluster.backends import localhost
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.system import NoOpRecord
 from cluster.node.log.batch.records import Record, encode_batch, iter_batches
@@ -60,7 +60,7 @@ class Alteration:
 def unpack(workload: str, folder: Path) -> RunStore:
     """Unpack a real run of a workload, with the checks that such a plan has today."""
     folder.mkdir(exist_ok=True)
-    trees.unpack(lzma.decompress((DATA / f"{workload}.tar.xz").read_bytes()), folder)
+    localhost.unpack(lzma.decompress((DATA / f"{workload}.tar.xz").read_bytes()), folder)
     (run,) = folder.iterdir()
     store = RunStore(run)
     plan = store.plan()

@@ -21,7 +21,7 @@ from harness.evidence import node_disks
 from harness.plan import stored_document
 from harness.plan.plan import from_document
 from harness.run import run_to_verdict
-from harness.terminal.steps import Steps
+from harness.terminal.progress import Steps
 from nemeses.registry import FAULTS
 from tests.harness.fake_cluster import FakeCluster
 

@@ -4,15 +4,15 @@ import io
 
 from rich.console import Console
 
-from harness.terminal import steps
-from harness.terminal.steps import Steps
+from harness.terminal import progress
+from harness.terminal.progress import Steps
 
 
 def lines_shown(monkeypatch, moments, *, at_once):
     """Lines of a plain console for a step at each of these moments, in seconds."""
     stream = io.StringIO()
     clock = iter([0.0, 0.0, *moments])
-    monkeypatch.setattr(steps.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     shower = Steps(Console(file=stream))
     with shower.show(at_once=at_once):
         for moment in moments:

@@ -32,8 +32,7 @@ from cluster.backends.agent.channel import ASK_S, Caller, Channel, Stream
 from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts
-from cluster.backends.localhost import write_files
-from cluster.backends.netns.trees import mounted_below, unpack
+from cluster.backends.localhost import unpack, write_files
 from cluster.backends.packages import install
 from cluster.backends.processes.records import (
     LocalProcess,
@@ -323,6 +322,16 @@ _HUB_SETUP = (
 
 def _network_of(pid: int) -> str:
     return str(Path("/proc", str(pid), "ns/net").readlink())
+
+
+def mounted_below(pid: int, folder: PurePath) -> bool:
+    """Whether a process sees a mount at or below the folder. Raises BackendError if it is gone."""
+    try:
+        lines = Path("/proc", str(pid), "mountinfo").read_text().splitlines()
+    except OSError as error:
+        raise BackendError(f"the mounts of {folder} cannot be listed: {error}") from error
+    points = (PurePath(line.split()[4].replace("\\040", " ")) for line in lines)
+    return any(point.is_relative_to(folder) for point in points)
 
 
 def refusal(reason: str) -> str:

@@ -34,7 +34,7 @@ from cluster.backends.agent.channel import ASK_S
 from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, plain_connect
-from cluster.backends.netns.trees import unpack
+from cluster.backends.localhost import unpack
 from cluster.backends.processes.records import last_lines
 from cluster.backends.ssh import bundle
 from cluster.backends.ssh.connection import connect, execute

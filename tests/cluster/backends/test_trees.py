@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from cluster.backends.base import BackendError
-from cluster.backends.netns.trees import unpack
+from cluster.backends.localhost import unpack
 
 pytestmark = pytest.mark.slow
 

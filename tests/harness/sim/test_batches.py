@@ -29,7 +29,7 @@ from harness.sim.batch.gate import gate_batch
 from harness.sim.runner import run_plan
 from harness.source_digest import _digest as source_digests
 from harness.source_digest import source_digest
-from harness.terminal import progress_bar
+from harness.terminal import progress
 from results.judge.session import Spark, SparkError
 from tests.harness.sim.plans import read_plan
 
@@ -440,7 +440,7 @@ def test_interrupted_shrinking_keeps_the_smallest_so_far(tmp_path):
 
 
 def test_long_work_prints_its_progress_without_a_terminal(tmp_path, monkeypatch):
-    monkeypatch.setattr(progress_bar, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
     code, output = invoke("sim", "--seeds", "11..13", "--out", str(tmp_path))
 
     assert code == 0
