@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import io
 import os
 import signal
@@ -23,14 +24,19 @@ class RefusedError(Exception):
 
 
 def process_state(pid: int) -> tuple[str, str] | None:
-    """Read the state letter and start time of a process, as `processes.records` writes them."""
+    """Read the state letter and start time of a process of Linux; None when there is none."""
     try:
-        with open(f"/proc/{pid}/stat") as file:
+        with open(f"/proc/{pid}/stat") as file:  # the command name before ")" may hold anything
             fields = file.read().rpartition(")")[2].split()
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return fields[0], f"{file.read()[:8]}-{fields[19]}"
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
+    return fields[0], f"{_boot_id()}-{fields[19]}"
+
+
+@functools.cache
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read()[:8]
 
 
 async def run(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import json
 import os
 import signal
@@ -21,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from cluster.backends.agent.processes import process_state
 from cluster.backends.base import RUN_LABEL, BackendError, NodeState, ProcessIdentity
 from cluster.values import valueclass
 
@@ -61,20 +61,6 @@ class RecordedProcess:
     identity: ProcessIdentity
 
 
-@functools.cache
-def _boot_id() -> str:
-    return (_PROC / "sys/kernel/random/boot_id").read_text()[:8]
-
-
-def _inspect_proc(pid: int) -> tuple[str, str] | None:
-    try:
-        stat = (_PROC / str(pid) / "stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = stat.rpartition(")")[2].split()  # the command name before may hold anything
-    return fields[0], f"{_boot_id()}-{fields[19]}"
-
-
 def _inspect_ps(pid: int) -> tuple[str, str] | None:
     command = ["/bin/ps", "-o", "state=,lstart=", "-p", str(pid)]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
@@ -84,7 +70,7 @@ def _inspect_ps(pid: int) -> tuple[str, str] | None:
 
 def inspect_process(pid: int) -> tuple[str, str] | None:
     """Read the kernel's state letter and start time of a process; None when there is none."""
-    return _inspect_proc(pid) if sys.platform == "linux" else _inspect_ps(pid)
+    return process_state(pid) if sys.platform == "linux" else _inspect_ps(pid)
 
 
 def identify(pid: int) -> ProcessIdentity | None:
