@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from benchmarks.sim.scenario import Load, Measured, simulate
+from benchmarks.sim.scenario import Load, Measured, simulate, simulate_kafka
 from cluster.backends.sim.scheduler import Condition, Scheduler
 
 NODES = (3, 5, 7)
@@ -80,12 +80,30 @@ def middle(runs: list[Measured]) -> tuple[float, float, float, float]:
     return speed, events_per_s, 1e6 / events_per_s, operations
 
 
+def print_kafka(release: str, seconds: float, runs: int) -> None:
+    """Print how fast a release's raft module plays the reference scenario; all runs count."""
+    load = Load(duration_s=seconds)
+    simulate_kafka(release, replace(load, duration_s=20), 0)  # the JVM's start and compilation
+    measured = [simulate_kafka(release, load, seed) for seed in range(1, runs + 1)]
+    calls = sum(run.calls for run in measured)
+    print(
+        f"kafka-raft {release}, reference: {statistics.median(run.speed for run in measured):.1f} "
+        f"simulated s/CPU s of both processes; {calls / sum(r.simulated_s for r in measured):.0f} "
+        f"calls a simulated s, each {1e6 * sum(run.python_s for run in measured) / calls:.0f} us "
+        f"here and {1e6 * sum(run.jvm_s for run in measured) / calls:.0f} us in the JVM"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sim", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="seeds a case; medians are shown")
     parser.add_argument("--repeats", type=int, default=3, help="runs a seed; the fastest counts")
     parser.add_argument("--seconds", type=float, default=120.0, help="simulated fault phase")
+    parser.add_argument("--kafka", metavar="V", help="this release's raft module instead")
     arguments = parser.parse_args()
+    if arguments.kafka is not None:
+        print_kafka(arguments.kafka, arguments.seconds, arguments.runs)
+        return
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

@@ -7,14 +7,17 @@ import gc
 import time
 from dataclasses import dataclass, field
 
+from benchmarks.node.load import processor_s
 from checkers.history import Event
 from cluster.backends.sim import loop
+from cluster.backends.sim.kafka.jvm import jvm_of
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import NODE_SETTINGS
-from harness.plan.plan import from_document
+from harness.plan.plan import from_document, in_simulation
 from harness.run.phases import Run, conduct
 from harness.run.recorder import Recorder
+from harness.sim.runner import run_plan
 from harness.sim.world_sight import watch
 
 LINGER = "controller.quorum.append.linger.ms"
@@ -54,6 +57,46 @@ class Measured:
     def events_per_s(self) -> float:
         """Callbacks of the scheduler per CPU second."""
         return self.events / self.cpu_s
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaMeasured:
+    """One run of Kafka's raft module: processor time of this process and of the JVM."""
+
+    simulated_s: float
+    python_s: float
+    jvm_s: float
+    calls: int
+
+    @property
+    def speed(self) -> float:
+        """Simulated seconds per CPU second of both."""
+        return self.simulated_s / (self.python_s + self.jvm_s)
+
+
+def simulate_kafka(release: str, load: Load, seed: int) -> KafkaMeasured:
+    """Run the same load on a quorum of a release's raft module, judged by invariants and checks."""
+    plan = in_simulation(
+        {
+            "campaign": "bench",
+            "system": "kafka-raft",
+            "system_options": {"version": release},
+            "seed": seed,
+            "nodes": load.nodes,
+            "concurrency": load.clients,
+            "rate_per_s": load.rate_per_s,
+            "duration_s": load.duration_s,
+            "faults": list(load.faults),
+            "workload": "appends",
+        }
+    )
+    jvm = jvm_of(release)
+    gc.collect()
+    python_s, jvm_s, calls = time.process_time(), processor_s(jvm.pid), jvm.calls
+    result = run_plan(plan)
+    python_s, jvm_s = time.process_time() - python_s, processor_s(jvm.pid) - jvm_s
+    assert not result.violations, result.violations
+    return KafkaMeasured(result.statistics["simulated_s"], python_s, jvm_s, jvm.calls - calls)
 
 
 @dataclass(slots=True)

@@ -93,6 +93,23 @@ def test_a_quorum_of_two_releases_and_our_raft_is_led_by_each_and_judged(quorum,
 
 
 @pytest.mark.slow
+def test_snapshots_of_releases_and_our_raft_are_loaded_by_each_other():
+    raft_jars(OTHER)
+    system = {"system": "kafka-raft", "system_options": {"version": MIXED}}
+    drawn = draw(69, system=system)
+
+    played, result = run(drawn)
+
+    assert result.violations == ()
+    runs = dict(zip(drawn.node_names, drawn.system_options["version"].split(","), strict=True))
+    hosts = played.backend.world.nodes.items()
+    loading = {
+        runs[name] for name, host in hosts for line in host.trace if line[2] == "load-snapshot"
+    }
+    assert loading == set(MIXED.split(","))
+
+
+@pytest.mark.slow
 def test_a_mixed_quorum_runs_the_same_runs_in_two_processes():
     raft_jars(OTHER)
     in_two_processes(range(2), MIXED)

@@ -61,6 +61,11 @@ class Jvm:
         """Whether it can be called."""
         return self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def call(self, frame: bytes) -> frames.Effects:
         """Send a frame and return the effects of its answer. Raises BackendError."""
         self.calls += 1

@@ -6,6 +6,7 @@ what commits, and answers clients, as `host.KafkaProcess` does for Kafka's.
 
 from __future__ import annotations
 
+import struct
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -52,6 +53,8 @@ from cluster.node.protocol.messages import UpdateFeaturesRequest
 from cluster.node.protocol.origin import ANONYMOUS, Origin
 
 _READ_BYTES: Final = 1 << 30
+_STATE: Final = struct.Struct(">qI")
+"""What a snapshot holds, as of SimListener: the number of all values, and their checksum."""
 
 
 class RaftProcess(Process):
@@ -160,8 +163,8 @@ class RaftAlone:
             snapshot_id = OffsetAndEpoch(self._end, self._last.epoch)
             writer = self.raft.create_snapshot(snapshot_id, self._last.timestamp_ms)
             if writer is not None:
-                if values := self._archive.below(self._end):
-                    writer.append(values)
+                values = self._archive.below(self._end)
+                writer.append([_STATE.pack(len(values), crc32c(b"".join(values)))])
                 writer.freeze()
 
     def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
@@ -219,9 +222,9 @@ class RaftAlone:
     def handle_load_snapshot(self, snapshot: Snapshot, done: Callable[[], None]) -> None:
         """See `RaftListener.handle_load_snapshot`."""
         offset, epoch = snapshot.id.offset, snapshot.id.epoch
-        values = list(snapshot.values())
+        (state,) = snapshot.values()
         self._trace("load-snapshot", offset=offset, epoch=epoch)
-        reason = self._machine.load(offset, len(values), crc32c(b"".join(values)))
+        reason = self._machine.load(offset, *_STATE.unpack(state))
         if reason is not None:
             raise IllegalStateError(f"the snapshot {offset}-{epoch} {reason}")
         self._end = offset
