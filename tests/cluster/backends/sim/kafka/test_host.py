@@ -15,7 +15,7 @@ def process():
     request = request_of(plan_of(VERSION, 1))
     world = SimWorld(3, 1, program=program_of("kafka-raft", request))
     process = world.program.process(world.nodes["n1"])
-    process._disk_replica.open(world.program._jvm, process._disk)
+    process._disk_replica.open(process._jvm, process._disk)
     process._disk_replica.append((0, 3, 1, 7), process._disk)
     process._disk_replica.append((3, 9, 1, 8), process._disk)
     return process
