@@ -25,7 +25,7 @@ from harness.plan.plan import Bounds, Plan, expectations_of
 from harness.plan.strands import Condition, Step, Strand
 from harness.sim.swarm.brokers import with_brokers
 from harness.sim.swarm.fragments import FRAGMENTS, Draw, kill_parameters, strand
-from harness.sim.swarm.kafka import of_kafka
+from harness.sim.swarm.kafka import of_kafka, settings_of
 from harness.sim.swarm.voters import with_snapshots, with_voters
 from nemeses.links.hold import MESSAGE_TYPES
 from workloads import appends
@@ -92,6 +92,8 @@ def _draw(
     random = Random(f"swarm/{seed}")
     nodes = random.choice((3,) * 11 + (5,) * 6 + (4, 4, 7))
     settings = _settings(random)
+    if raft is not None:
+        settings |= settings_of(seed)
     world = _world(random, settings)
     unit_ms = float(
         settings["controller.quorum.fetch.timeout.ms"]
@@ -120,7 +122,7 @@ def _draw(
         ),
     )
     changed = with_snapshots(with_voters(plain, unit_ms), unit_ms)
-    drawn = with_brokers(changed, unit_ms) if raft is None else of_kafka(changed, raft)
+    drawn = with_brokers(changed, unit_ms) if raft is None else of_kafka(changed, raft, unit_ms)
     return replace(drawn, expectations=expectations_of(drawn))
 
 

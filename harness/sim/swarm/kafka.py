@@ -14,7 +14,7 @@ from typing import Any, Final
 from cluster.systems import kafka_raft
 from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
-from harness.plan.strands import Step, Strand
+from harness.plan.strands import Condition, Step, Strand
 
 _OWN_SHARE: Final = 0.3
 """Share of seeds with the settings that Kafka has by itself."""
@@ -22,16 +22,45 @@ _DYNAMIC_SHARE: Final = 0.5
 """Share of seeds whose voters are in the log, beside those in which they change."""
 
 
-def of_kafka(plan: Plan, options: Mapping[str, str]) -> Plan:
+_LOST_SHARE: Final = 0.25
+"""Share of seeds with voters in the log that end with the loss of a leader, for good."""
+_CALM_UNITS: Final = 10.0
+"""After the other strands, before that: none of them may act any more."""
+_ELECTION_UNITS: Final = 40.0
+"""Two units are more than an election timeout, of which some twenty may then be lost to rivals."""
+
+
+def settings_of(seed: int) -> Mapping[str, int]:
+    """Draw the time-outs of a seed.
+
+    Without new records a leader keeps a Fetch for 500 ms (`KafkaRaftClient.MAX_FETCH_WAIT_MS`), so
+    that voters with shorter time-outs for Fetch and requests lose every leader.
+    """
+    random = Random(f"swarm/{seed}/kafka-settings")
+    if random.random() < _OWN_SHARE:
+        return kafka_raft.SETTINGS
+    election_ms = random.choice((100, 300, 1000))
+    return {
+        "controller.quorum.election.timeout.ms": election_ms,
+        "controller.quorum.election.backoff.max.ms": round(election_ms * random.choice((0.5, 1))),
+        "controller.quorum.fetch.timeout.ms": random.choice((700, 1000, 2000)),
+        "controller.quorum.append.linger.ms": random.choice((0, 0, 5, 25)),
+        kafka_raft.REQUEST_TIMEOUT: random.choice((700, 1000, 2000)),
+        "controller.quorum.retry.backoff.ms": random.choice((2, 5, 20)),
+    }
+
+
+def of_kafka(plan: Plan, options: Mapping[str, str], unit_ms: float) -> Plan:
     """Make a drawn plan one of Kafka's raft module, of the release in `options`."""
     random = Random(f"swarm/{plan.seed}/kafka")
+    plan = _with_lost_leader(plan, random, unit_ms)
     strands = tuple(_adapt(strand) for strand in plan.strands if _fits(strand))
     changes = any(step.kind == "voters" for strand in strands for step in strand.steps)
     drawn: dict[str, Any] = {
-        key: plan.node_settings[key] for key in kafka_raft.SETTINGS if key in plan.node_settings
+        key: plan.node_settings[key]
+        for key, default in kafka_raft.SETTINGS.items()
+        if plan.node_settings[key] != default
     }
-    if random.random() < _OWN_SHARE:
-        drawn = {}
     quorum = kafka_raft.STATIC
     if changes or random.random() < _DYNAMIC_SHARE:
         quorum = kafka_raft.DYNAMIC
@@ -44,6 +73,57 @@ def of_kafka(plan: Plan, options: Mapping[str, str]) -> Plan:
         world=replace(plan.world, duplication=0.0),
         strands=strands,
     )
+
+
+def _with_lost_leader(plan: Plan, random: Random, unit_ms: float) -> Plan:
+    """Draw whether all is healed in the end and a leader then dies for good, amid a change.
+
+    Only a strand that must be over by then stays, and none that changes voters: three voters of
+    four, or two of three, are left, and they must elect a leader.
+    """
+    observers = plan.world.observers
+    if not observers or plan.nodes - observers < 3 or random.random() >= _LOST_SHARE:
+        return plan
+    at_ms = round(plan.duration_ms + _CALM_UNITS * unit_ms, 1)
+    kept = tuple(
+        strand
+        for strand in plan.strands
+        if _end_ms(strand) < at_ms and all(step.kind != "voters" for step in strand.steps)
+    )
+    within_ms = round(_ELECTION_UNITS * unit_ms, 1)
+    moment = random.choice((None, Condition(at="@B", event=random.choice(("voters", "append")))))
+    steps = (
+        Step("heal"),
+        Step(
+            "cast",
+            after_ms=round(2 * unit_ms, 1),
+            until=Condition(established=True),
+            within_ms=within_ms,
+            strict=True,
+            options={"names": {"A": "leader", "B": "follower"}},
+        ),
+        Step("voters", targets=f"node:n{plan.nodes}", options={"change": "add"}),
+        Step(
+            "kill",
+            after_ms=round(unit_ms * random.choice((0.0, 0.1)) * random.random(), 1),
+            targets="@A",
+            until=moment,
+            within_ms=round(2 * unit_ms, 1),
+        ),
+        Step(
+            "expect",
+            within_ms=within_ms,
+            options={"that": {"established": True, "epoch": "later"}, "property": "liveness"},
+        ),
+    )
+    end_ms = at_ms + 2.2 * within_ms
+    return replace(plan, duration_s=end_ms / 1000.0, strands=(*kept, Strand(at_ms, steps)))
+
+
+def _end_ms(strand: Strand) -> float:
+    """When a strand and its faults are over at the latest."""
+    waits_ms = sum(step.after_ms + (step.within_ms if step.until else 0) for step in strand.steps)
+    return strand.at_ms + waits_ms + max(step.for_ms or 0.0 for step in strand.steps)
 
 
 def _mix(plan: Plan, options: Mapping[str, str]) -> Mapping[str, str]:

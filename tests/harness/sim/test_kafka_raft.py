@@ -16,6 +16,7 @@ from cluster.backends.sim.programs import program_of
 from cluster.backends.sim.world import SimWorld
 from cluster.backends.terms import BackendError
 from cluster.node.protocol.apis import SPOKEN, ApiKey, VersionRange
+from cluster.systems import kafka_raft
 from cluster.systems.kafka_raft import TRACED
 from harness.errors import PlanError
 from harness.plan.plan import in_simulation
@@ -203,6 +204,17 @@ def test_the_swarm_draws_what_kafka_takes():
     for seed in range(40):
         plan = draw(seed, system=system)
         assert in_simulation(plan.to_json()).to_json() == plan.to_json()
+        # A leader keeps a Fetch for 500 ms: voters with less patience would lose every leader.
+        own = kafka_raft.SETTINGS | plan.node_settings
+        assert min(own["controller.quorum.fetch.timeout.ms"], own[kafka_raft.REQUEST_TIMEOUT]) > 500
+
+
+def test_some_seeds_end_with_the_loss_of_a_leader_and_a_quorum_that_must_elect():
+    system = {"system": "kafka-raft", "system_options": {"version": VERSION}}
+    last = [draw(seed, system=system).strands[-1:] for seed in range(60)]
+    losses = [strand for (strand,) in last if strand.steps[-1].kind == "expect"]
+    kinds = [step.kind for step in losses[0].steps]
+    assert (len(losses) >= 3, kinds) == (True, ["heal", "cast", "voters", "kill", "expect"])
 
 
 @pytest.mark.parametrize(
