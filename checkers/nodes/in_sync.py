@@ -1,4 +1,4 @@
-"""Which replicas were certainly in sync when a run was over.
+"""Which replicas a partition certainly had, and had in sync, when a run was over.
 
 The metadata log holds each partition's ISR. How far it was committed is not known exactly: a
 node announces less than there is, and a record at the end may never have been committed. So a
@@ -9,11 +9,14 @@ A member of the ELR counts like one of the ISR if its broker served clients afte
 (LeaderCandidateCompleteness of KIP-966's specification): what was committed cannot grow while the
 ISR is below min.insync.replicas, and a broker that may have lost something leaves the ELR
 as it registers, before it serves.
+
+A reassignment that ends after the last fault takes replicas away that were in sync before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from checkers.evidence import Evidence, LogRecord
 from checkers.nodes.snapshots import Image
@@ -37,8 +40,16 @@ def replay_beginning(image: Image, evidence: Evidence, node: str, offset: int) -
     return offset == 0
 
 
-def in_sync_at_end(evidence: Evidence) -> Mapping[str, frozenset[str]] | None:
-    """Return the nodes by partition (`d0-3`); None where the metadata log does not show it."""
+@dataclass(frozen=True)
+class Members:
+    """The nodes of a partition's replicas, and those of them that are in sync."""
+
+    replicas: frozenset[str] = frozenset()
+    in_sync: frozenset[str] = frozenset()
+
+
+def members_at_end(evidence: Evidence) -> Mapping[str, Members] | None:
+    """Return them by partition (`d0-3`); None where the metadata log does not show it."""
     node = longest_log(evidence)
     if node is None:
         return None
@@ -55,8 +66,11 @@ def in_sync_at_end(evidence: Evidence) -> Mapping[str, frozenset[str]] | None:
     for record in _behind(log, committed):
         image.add(record.kind, record.value)
         if record.kind in _CHANGES:
-            for partition, isr in _members(image, serving):
-                members[partition] = members.get(partition, isr) & isr
+            for partition, later in _members(image, serving):
+                former = members.get(partition, later)
+                members[partition] = Members(
+                    former.replicas & later.replicas, former.in_sync & later.in_sync
+                )
     return members
 
 
@@ -77,11 +91,15 @@ def _behind(log: Sequence[LogRecord], committed: int) -> Iterator[LogRecord]:
     return (record for record in log if record.offset >= committed)
 
 
-def _members(image: Image, serving: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
+def _members(image: Image, serving: frozenset[str]) -> Iterator[tuple[str, Members]]:
     for key, value in image.keys.items():
         if key[0] == "partition":
             topic = image.keys.get(("topic", key[1]), {}).get("name")
             isr, elr = value.get("isr"), value.get("eligibleLeaderReplicas") or ()
             if isinstance(topic, str) and isinstance(isr, list):
-                eligible = frozenset(f"n{broker}" for broker in elr) & serving
-                yield f"{topic}-{key[2]}", frozenset(f"n{broker}" for broker in isr) | eligible
+                in_sync = _names(isr) | _names(elr) & serving
+                yield f"{topic}-{key[2]}", Members(_names(value.get("replicas") or ()), in_sync)
+
+
+def _names(brokers: Iterable[object]) -> frozenset[str]:
+    return frozenset(f"n{broker}" for broker in brokers)

@@ -19,9 +19,9 @@ From the logs of partitions that were decoded after the last stop:
 And from what brokers traced of these partitions (`checkers.nodes.replica_traces`): `two-leaders`,
 `epoch-back`, `leader-incomplete`, `truncated-committed`.
 
-*In sync* are the members of ISR and ELR at the end (`nodes.in_sync`), and replicas that answered
-a `poll-all` after the heal, for what was done before that was invoked: it showed the log whole, and
-nothing may be lost any more. A replica may have any amount of records above what is committed, or
+*In sync* are the members of ISR and ELR at the end (`nodes.in_sync`), and replicas at the end that
+answered a `poll-all` after the heal, for what was done before that was invoked: it showed the log
+whole, and nothing may be lost any more. A replica may have any amount of records above what is committed, or
 lack any amount of them; with acks=1 an acknowledged record that nobody read is owed by nobody.
 
 Assumes no retention, no compaction and no unclean election, and that never more replicas of a
@@ -45,7 +45,7 @@ from typing import Any
 from checkers.evidence import DataBatch, Evidence, PartitionLog
 from checkers.evidence.evidence_result import Anomaly, evidence_result
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
-from checkers.nodes.in_sync import in_sync_at_end
+from checkers.nodes.in_sync import Members, members_at_end
 from checkers.nodes.replica_traces import find_malformed, trace_anomalies
 from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
 from checkers.run_input import RunInput
@@ -101,14 +101,14 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             anomalies += _form_anomalies(replica.log)
         for one, other in combinations(replicas[partition], 2):
             anomalies += _compare(partition, one, other)
-    members = in_sync_at_end(evidence)
+    members = members_at_end(evidence)
     if members is None:
         missing.append("the metadata log's beginning")
     owed = _Owed(run, str(options.get("acks") or "all"))
     lacking = 0
     for partition in sorted({*replicas, *owed.records}):
-        isr = (members or {}).get(partition, frozenset())
-        found, count = _lacking(run, evidence, partition, replicas[partition], isr, owed)
+        of_partition = (members or {}).get(partition, Members())
+        found, count = _lacking(run, evidence, partition, replicas[partition], of_partition, owed)
         anomalies += found
         lacking += count
     batches = sum(len(each.log.batches) for many in replicas.values() for each in many)
@@ -236,7 +236,7 @@ def _lacking(
     evidence: Evidence,
     partition: str,
     replicas: Sequence[_Replica],
-    isr: frozenset[str],
+    members: Members,
     owed: _Owed,
 ) -> tuple[list[Anomaly], int]:
     """Find what replicas in sync lack: the anomalies that are explained, and the count of all."""
@@ -248,8 +248,12 @@ def _lacking(
         if log.partition == partition and log.damage is not None
     }
     highest = max((r.log.high_watermark or 0 for r in replicas), default=0)
-    until = {node: ns for (key, node), ns in owed.polled.items() if key == partition}
-    until |= dict.fromkeys(isr, INFINITY_NS)
+    until = {
+        node: ns
+        for (key, node), ns in owed.polled.items()
+        if key == partition and node in members.replicas
+    }
+    until |= dict.fromkeys(members.in_sync, INFINITY_NS)
     anomalies: list[Anomaly] = []
     count = 0
     for node in sorted(until):
@@ -257,7 +261,7 @@ def _lacking(
             continue  # reported as missing
         replica = logs.get(node) or _Replica(PartitionLog(node, partition, 0, 0, None, ()))
         end, start = replica.log.end_offset, replica.log.start_offset
-        if node in isr and end < highest:
+        if node in members.in_sync and end < highest:
             text = (
                 f"{partition}: the log of {node}, which is in the ISR, ends at offset {end}, below "
                 f"the high watermark {highest} that a replica saved"

@@ -147,6 +147,10 @@ def test_a_replica_that_was_read_whole_in_the_end_holds_what_was_acknowledged_be
     }
     assert kinds(run_of(logs, history(sent("c", 2), whole), records)) == {}, "not in the end"
     assert kinds(run_of(logs, history(None, whole, sent("c", 2)), records)) == {}, "later"
+    events = history(sent("c", 2), None, whole)
+    moved = "PartitionChangeRecord", {"topicId": "T", "partitionId": 0, "replicas": [1, 2]}
+    assert kinds(run_of(logs[:2], events, (*records, moved))) == {}, "a reassignment took it away"
+    assert kinds(run_of(logs[:2], events, (*records, moved), committed=2)) == {}, "perhaps"
 
 
 def test_one_epoch_at_one_offset_is_one_batch():
