@@ -1,8 +1,8 @@
 """The swarm's draws of registered brokers (see `harness.sim.swarm.draw`).
 
 They use a stream of their own, so that the other draws of a seed do not depend on them. In three
-seeds of ten every node's broker registers, with sessions short enough to expire within a fault.
-Unless a strand has operations of its own, the workload is then drawn from those that need brokers,
+of ten seeds whose clients do not send to partitions every node's broker registers, with sessions
+short enough to expire within a fault. The workload is then drawn from those that need brokers,
 lists or topics.
 """
 
@@ -34,17 +34,15 @@ def with_brokers(plan: Plan, unit_ms: float) -> Plan:
         "broker.session.timeout.ms": session_ms,
         "broker.heartbeat.interval.ms": max(1, round(session_ms * random.choice((0.1, 0.3)))),
     }
-    workload, rate_per_s = (plan.workload, plan.workload_options), plan.rate_per_s
-    drawn = _workload(random)
-    if not any(step.kind == "op" for strand in plan.strands for step in strand.steps):
-        workload = drawn
-    if workload[0] in _GROWING:
+    workload, options = _workload(random)
+    rate_per_s = plan.rate_per_s
+    if workload in _GROWING:
         rate_per_s = min(rate_per_s, _GROWTH_MAX_PER_S)
     return replace(
         plan,
         node_settings=settings,
-        workload=workload[0],
-        workload_options=workload[1],
+        workload=workload,
+        workload_options=options,
         rate_per_s=rate_per_s,
     )
 

@@ -16,7 +16,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from checkers.partition_logs.columns import SEND
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems import kafka_raft
 from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION
@@ -26,9 +25,12 @@ from harness.plan.strands import Condition, Step, Strand
 from harness.sim.swarm.brokers import with_brokers
 from harness.sim.swarm.fragments import FRAGMENTS, Draw, kill_parameters, strand
 from harness.sim.swarm.kafka import of_kafka, settings_of
+from harness.sim.swarm.logs import with_logs
 from harness.sim.swarm.voters import with_snapshots, with_voters
 from nemeses.links.hold import MESSAGE_TYPES
 from workloads import appends
+from workloads.base import Role
+from workloads.registry import workload_named
 
 PLAIN = (
     "kill",
@@ -50,6 +52,8 @@ PLAIN = (
 """Plain faults of the swarm; `one-way` is a partition of one direction."""
 
 APPENDS = appends.KIND.name
+_WORKER = 999
+"""Above the workers of any plan, so that no value is written twice."""
 _EVENTS_MAX = 1_000_000
 _EVENTS_PER_S_MAX = 30_000
 """Ten times the rate of the busiest quorum of the swarm."""
@@ -104,7 +108,7 @@ def _draw(
     load = _load(random, unit_ms)
     if raft is not None:
         load = {**load, "workload": APPENDS, "workload_options": {}}
-    strands = _strands(random, nodes, unit_ms, float(length_ms), load, steer)
+    strands = _strands(random, nodes, unit_ms, float(length_ms), steer)
     plain = Plan(
         campaign=f"swarm-{seed}",
         backend="sim",
@@ -122,8 +126,17 @@ def _draw(
         ),
     )
     changed = with_snapshots(with_voters(plain, unit_ms), unit_ms)
-    drawn = with_brokers(changed, unit_ms) if raft is None else of_kafka(changed, raft, unit_ms)
+    if raft is None:
+        drawn = _with_operations(_with_clients(changed, unit_ms))
+    else:
+        drawn = _with_operations(of_kafka(changed, raft, unit_ms))
     return replace(drawn, expectations=expectations_of(drawn))
+
+
+def _with_clients(plan: Plan, unit_ms: float) -> Plan:
+    """Draw clients of partitions' logs, clients of brokers, or neither."""
+    of_logs = with_logs(plan, unit_ms)
+    return of_logs if of_logs is not plan else with_brokers(plan, unit_ms)
 
 
 def _events_max(duration_ms: float) -> int:
@@ -202,14 +215,13 @@ def _strands(
     nodes: int,
     unit_ms: float,
     duration_ms: float,
-    load: Mapping[str, Any],
     steer: Steer,
 ) -> tuple[Strand, ...]:
     plain = _subset(random, PLAIN, random.choice((0.2, 0.4, 0.7)))
     shaped = _subset(random, tuple(FRAGMENTS), random.choice((0.2, 0.4, 0.8)))
     share = random.choice((0.0, 0.4, 0.7, 1.0)) if plain else 1.0
     gap_units = random.choice((0.5, 1.5, 3.0))
-    maker = Draw(random, unit_ms, nodes, lambda: _write(random, load))
+    maker = Draw(random, unit_ms, nodes)
     strands: list[Strand] = []
     at_ms = unit_ms * random.uniform(1.0, 2.5)
     asked = list(steer.cells)
@@ -241,22 +253,22 @@ def _subset(random: Random, names: Sequence[str], probability: float) -> tuple[s
     return chosen or (random.choice(names),)
 
 
-def _write(random: Random, load: Mapping[str, Any]) -> Mapping[str, Any]:
-    number = random.getrandbits(40)
-    if load["workload"] == APPENDS:
-        return {"f": SEND, "key": appends.KEY, "value": f"x{number:x}"}
-    if load["workload"] == "register":
-        keys = load["workload_options"]["keys"]
-        key = f"k{random.randrange(keys):0{len(str(keys - 1))}}"
-        return {"f": "write", "key": key, "value": f"x{number:x}"}
-    if load["workload"] == "set":
-        return {"f": "add", "key": f"x{number:x}", "value": {"partitions": 1}}
-    names = load["workload_options"]["names"]
-    key = f"t{random.randrange(names):0{len(str(names - 1))}}"
-    if random.random() < 0.3:
-        return {"f": "delete", "key": key}
-    count = random.randint(1, load["workload_options"]["partitions_max"])
-    return {"f": "create", "key": key, "value": {"partitions": count}}
+def _with_operations(plan: Plan) -> Plan:
+    """Let the clients of strands do what the workload's writers do, with values of their own."""
+    workload = workload_named(plan.workload, plan.workload_options)
+    random = Random(f"swarm/{plan.seed}/operations")
+    operations = workload.operations(_WORKER, random, Role.WRITER)
+
+    def of_workload(step: Step) -> Step:
+        if step.kind != "op":
+            return step
+        op = next(operations)
+        return replace(step, options={"f": op.f, "key": op.key, "value": op.value})
+
+    strands = (
+        replace(strand, steps=tuple(map(of_workload, strand.steps))) for strand in plan.strands
+    )
+    return replace(plan, strands=tuple(strands))
 
 
 _MOMENT_OF = {

@@ -26,8 +26,6 @@ class Draw:
     random: Random
     unit_ms: float
     nodes: int
-    write: Callable[[], Mapping[str, Any]]
-    """Draw the options of an `op` step: f, key, value."""
 
     def span(self, low: float, high: float) -> float:
         """Draw a time between so many units, in ms."""
@@ -103,10 +101,8 @@ def _heal(fault: str, targets: str, after_ms: float = 0.0) -> Step:
 
 
 def _writes(draw: Draw, targets: str, count: int) -> list[Step]:
-    return [
-        _do("op", targets, 0.0 if number else draw.span(0.02, 0.2), **draw.write())
-        for number in range(count)
-    ]
+    """Draw when; what is written follows from the plan's workload."""
+    return [_do("op", targets, 0.0 if number else draw.span(0.02, 0.2)) for number in range(count)]
 
 
 def _hurry(draw: Draw, targets: str) -> Step:

@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 
 from harness.errors import PlanError
 from harness.plan.plan import from_document
+from harness.sim.runner import run_plan
 from harness.sim.swarm.coverage import cell, empty, steer_for, universe
 from harness.sim.swarm.draw import Steer, draw
 from tests.harness.sim.plans import read_plan
+
+LOGS = (1178, 94, 111)
+"""Short worlds, one of them with a single replica."""
 
 
 @settings(deadline=None, max_examples=60)
@@ -34,7 +38,45 @@ def test_seeds_visit_different_worlds():
     assert {3, 4, 5, 7} <= {plan.nodes for plan in plans}  # and observers
     assert len({str(plan.node_settings) for plan in plans}) > 50
     drawn = {plan.workload for plan in plans}
-    assert {"register", "topics", "set", "brokers"} <= drawn
+    assert {"register", "log", "topics", "set", "brokers"} <= drawn
+
+
+def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own():
+    plans = [draw(seed) for seed in range(60)]
+    known = {"register": {"write"}, "log": {"send"}, "topics": {"create", "delete"}}
+    for plan in plans:
+        scripted = [step for one in plan.strands for step in one.steps if step.kind == "op"]
+        functions = {step.options["f"] for step in scripted}
+        assert functions <= known.get(plan.workload, functions)
+        if plan.workload in ("register", "log"):
+            values = [str(step.options["value"]) for step in scripted]
+            assert len(values) == len(set(values))
+            assert plan.concurrency < 999, "the worker that writes them"
+
+
+def test_logs_are_sent_to_with_one_replica_and_several_and_lose_no_written_byte():
+    plans = [plan for seed in range(120) if (plan := draw(seed)).workload == "log"]
+    options = [plan.workload_options for plan in plans]
+    assert 20 < len(plans) < 55
+    assert {1, 2, 3} == {one["replication_factor"] for one in options}
+    assert {"all", "1", "0"} == {one["acks"] for one in options}
+    steps = [step for plan in plans for one in plan.strands for step in one.steps]
+    assert not any(step.kind == "disk-wipe" or "keep" in step.options for step in steps)
+    assert {plan.world.power_loss for plan in plans} == {"written"}
+
+
+@pytest.mark.parametrize("seed", LOGS)
+def test_drawn_worlds_with_logs_are_silent(seed):
+    plan = draw(seed)
+    assert plan.workload == "log"
+    assert run_plan(plan).violations == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mutant", "seed"), [("M37", 0), ("M39A", 0), ("M36A", 19), ("M39B", 17)])
+def test_drawn_worlds_with_logs_find_faulty_brokers(mutant, seed):
+    violations = run_plan(draw(seed, mutant=mutant)).violations
+    assert "log" in {violation.property for violation in violations}
 
 
 def test_steering_asks_for_empty_cells():
