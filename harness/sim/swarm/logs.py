@@ -59,7 +59,7 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
         if not any(step.kind == "disk-wipe" for step in strand.steps)
     ]
     if random.random() < _SHAPED_SHARE:
-        strands += _shaped(random, plan, settings, unit_ms)
+        strands += _behind(random, plan, settings, unit_ms)
     return replace(
         plan,
         node_settings={**plan.node_settings, **settings},
@@ -70,7 +70,7 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
     )
 
 
-def _shaped(
+def _behind(
     random: Random, plan: Plan, settings: Mapping[str, int], unit_ms: float
 ) -> Iterator[Strand]:
     """Draw strands that leave a replica behind, beside the plan's others."""
