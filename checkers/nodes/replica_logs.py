@@ -21,8 +21,9 @@ And from what brokers traced of these partitions (`checkers.nodes.replica_traces
 
 *In sync* are the members of ISR and ELR at the end (`nodes.in_sync`), and replicas at the end that
 answered a `poll-all` after the heal, for what was done before that was invoked: it showed the log
-whole, and nothing may be lost any more. A replica may have any amount of records above what is committed, or
-lack any amount of them; with acks=1 an acknowledged record that nobody read is owed by nobody.
+whole, and nothing may be lost any more. A replica may have any amount of records above what is
+committed, or lack any amount of them; with acks=1 an acknowledged record that nobody read is owed
+by nobody.
 
 Assumes no retention, no compaction and no unclean election, and that never more replicas of a
 partition lost what they had not synced than min.insync.replicas allows (power loss: less than that

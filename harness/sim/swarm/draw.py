@@ -254,7 +254,10 @@ def _subset(random: Random, names: Sequence[str], probability: float) -> tuple[s
 
 
 def _with_operations(plan: Plan) -> Plan:
-    """Let the clients of strands do what the workload's writers do, with values of their own."""
+    """Let the clients of strands do what the workload's writers do, with values of their own.
+
+    A step of a plan has one value: of sends, those of a single record.
+    """
     workload = workload_named(plan.workload, plan.workload_options)
     random = Random(f"swarm/{plan.seed}/operations")
     operations = workload.operations(_WORKER, random, Role.WRITER)
@@ -262,7 +265,7 @@ def _with_operations(plan: Plan) -> Plan:
     def of_workload(step: Step) -> Step:
         if step.kind != "op":
             return step
-        op = next(operations)
+        op = next(op for op in operations if not isinstance(op.value, list))
         return replace(step, options={"f": op.f, "key": op.key, "value": op.value})
 
     strands = (
