@@ -22,7 +22,7 @@ PROGRAMS = {
     ),
     "the disk that fails on order": ("-m", "cluster.backends.machine.faultfs", "a", "b", "c"),
     "the command line": ("-m", "harness.cli", "--help"),
-    "the simulated world": ("-m", "harness.cli", "sim", "--seed", "7"),
+    "the simulated world": ("-m", "harness.cli", "sim", "--seed", "11"),
     "the installed command": (
         str(Path(sys.executable).with_name("kraftprobe")),
         *("list", "mutants"),
@@ -72,7 +72,9 @@ def test_no_library_is_imported_without_assertions(library):
 
 def test_what_is_started_in_a_node_s_place_is_isolated_or_looks_for_itself():
     """`-I` ignores PYTHONOPTIMIZE; what is started by `-m` imports `cluster`, which refuses."""
-    starts = re.compile(r'(?:interpreter|executable|INTERPRETER|python)\)*,\s*(?:\*\()?"(-\w+)"')
+    starts = re.compile(
+        r'(?:interpreter|executable|INTERPRETER|python)\)*,\s*(?:\*\()?(?:"-[PS]", )*"(-\w+)"'
+    )
     options = {
         (path.name, option)
         for path in (ROOT / "cluster").rglob("*.py")
@@ -80,10 +82,14 @@ def test_what_is_started_in_a_node_s_place_is_isolated_or_looks_for_itself():
     }
     assert {option for _, option in options} == {"-I", "-m"}
     assert {name for name, option in options if option == "-m"} == {
+        "agents.py",
         "disks.py",
         "docker_hosts.py",
         "kafka_system.py",
         "kraft.py",
         "mixed.py",
+        "netns_hosts.py",
+        "preflight.py",
+        "ssh_hosts.py",
     }
     assert len(options) >= 9

@@ -61,7 +61,8 @@ def test_a_fault_that_ends_by_itself_is_reported_at_its_heal(with_hosts_view):
     async def body(view) -> None:
         injected = await inject(view, "delay", {"targets": "leader", "delay_ms": 80})
         assert injected.verified
-        view.backend.shaping.stop_now()
+        for host in view.backend.shaping._hosts.values():
+            await host.call("shape", links={}, queue=0, mark=0, address=host.address)
         healed = await heal(view, injected)
         assert healed.verified, healed.detail
         assert "round trip of 160 ms asked" in healed.detail["ended_early"][0]

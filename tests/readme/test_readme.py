@@ -30,7 +30,7 @@ SHORTER = {
 OF_DOCS = """\
 .venv/bin/kraftprobe run --backend docker --campaign quick
 .venv/bin/kraftprobe run --backend sim --campaign quick --seed 7
-.venv/bin/kraftprobe sim --seed 7
+.venv/bin/kraftprobe sim --seed 11
 .venv/bin/kraftprobe runs list
 .venv/bin/kraftprobe campaign standard --copy mine.toml
 .venv/bin/kraftprobe check runs/quick/*

@@ -176,8 +176,8 @@ class Shrinker:
                 best = self._pass(name, shrink_by, best)
             if best == before:
                 break
-        best = in_order(best)
-        best = replace(best, expectations=expectations_of(replace(best, expectations={})))
+        best = replace(in_order(best), faults=(), expectations={})  # it asks for what is left of it
+        best = replace(best, expectations=expectations_of(best))
         self.fails_again(best)
         return best
 
