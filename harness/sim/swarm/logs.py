@@ -120,6 +120,7 @@ def _settings(random: Random, unit_ms: float) -> dict[str, int]:
     session_ms = round(unit_ms * random.choice((0.5, 1.0, 3.0)))
     return {
         REGISTRATION: 1,
+        "metadata.max.retention.bytes": 100 << 20,  # what a replica owes is read from the whole log
         "broker.session.timeout.ms": session_ms,
         "broker.heartbeat.interval.ms": max(1, round(session_ms * random.choice((0.1, 0.3)))),
         "replica.lag.time.max.ms": max(1, round(unit_ms * random.choice((0.3, 1.0, 3.0)))),
