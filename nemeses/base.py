@@ -59,13 +59,18 @@ class Injection:
     """Identity of the injection: each measurement makes a new value with the same key."""
 
     def value(self, phase: str) -> dict[str, Any]:
-        """Render as the completion value of a nemesis event: phase is "inject" or "heal"."""
+        """Render as the completion value of a nemesis event: phase is "inject" or "heal".
+
+        One that was not applied says so, so that no heal is paired with it, nor its own with
+        another.
+        """
         return {
             "phase": phase,
             "fault": self.fault,
             "targets": list(self.targets),
             "verified": self.verified,
             "detail": dict(self.detail),
+            **({} if self.applied else {"applied": False}),
         }
 
 

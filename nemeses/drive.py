@@ -233,7 +233,8 @@ def _sweep_report(found: Sequence[str], failed: Sequence[str]) -> tuple[Injectio
     if not found:
         return ()
     detail = {"found": list(found)} | ({"reason": "; ".join(failed)} if failed else {})
-    return (Injection(SWEEP, {}, tuple(found), verified=not failed, detail=detail),)
+    swept = Injection(SWEEP, {}, tuple(found), verified=not failed, detail=detail, applied=True)
+    return (swept,)
 
 
 async def _measure(

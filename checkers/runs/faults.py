@@ -10,6 +10,8 @@ from checkers.history import NEMESIS, Event, EventType, seconds
 
 HEAL = "heal"
 """Phase in which everything is healed; clients of the load have ended by then."""
+APPLIED = "applied"
+"""Key of an injection's or heal's value: False where nothing was done that a heal could end."""
 SWEEP = "sweep"
 """The heal of what no injection accounts for (`nemeses.drive`)."""
 OVER = "over"
@@ -68,11 +70,11 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
     for event in events:
         if event.process != NEMESIS or event.f in NO_FAULT or not isinstance(event.value, dict):
             continue
-        phase = str(event.value.get("phase"))
+        phase, applied = str(event.value.get("phase")), event.value.get(APPLIED) is not False
         if event.type is EventType.INVOKE:
             invoked[event.f, phase] = event.time_ns
             continue
-        if phase == "heal":
+        if phase == "heal" and applied:
             ended = _ended_by(spans, open_spans, event)
             if ended is not None:
                 spans[ended] = _end_span(spans[ended], event)
@@ -82,6 +84,8 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
             span = _begin_span(event, invoked.get((event.f, phase), event.time_ns))
             if event.value.get(OVER) is True:
                 span = replace(span, healed=True, end_ns=event.time_ns)
+            elif not applied:
+                span = replace(span, end_ns=event.time_ns)
             else:
                 open_spans.append(len(spans))
             spans.append(span)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -205,19 +205,19 @@ def _print_result(
         "exit_code": code,
         "violations": [violation.to_json() for violation in result.violations],
         "too_little": short,
+        "reasons": list(result.reasons),
         "statistics": dict(result.statistics),
         **(more or {}),
     }
-    answer(shown, document, _lines(plan, result, short), [result.verdict.value])
+    answer(shown, document, _lines(plan, result), [result.verdict.value])
     return code
 
 
-def _lines(plan: Plan, result: SimResult, short: Sequence[str]) -> Iterator[str]:
+def _lines(plan: Plan, result: SimResult) -> Iterator[str]:
     figures = result.statistics
     for violation in result.violations:
         yield f"  {violation.property}: {violation.explanation}"
-    for explanation in short:
-        yield f"  too little was tried: {explanation}"
+    yield from (f"  {reason}" for reason in result.reasons)
     mutant = f" (MUTANT {plan.mutant}: a deliberately faulty node)" if plan.mutant else ""
     system = system_unlike_real(plan)
     of = f" of system {system}" if system else ""

@@ -156,9 +156,9 @@ class NemesisClient:
             return _completion(injection, "inject", entry)
         opened = self._open.get(entry)
         if opened is None:
-            value = {"phase": "heal", "fault": op.f, "entry": entry, "targets": []}
-            value |= {"verified": True, "detail": {"reason": "there was nothing to heal"}}
-            return Completion(EventType.OK, value)
+            detail = {"reason": "there was nothing to heal"}
+            nothing = Injection(op.f, {}, (), verified=True, detail=detail)
+            return _completion(nothing, "heal", entry)
         now_s = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self._not_before_s.pop(entry, now_s) - now_s))
         healed = await drive.heal(self._view, opened)

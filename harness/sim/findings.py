@@ -54,6 +54,8 @@ class SimResult:
     """Kinds of fault that acted, sorted."""
     exercise: Mapping[str, Any] = field(default_factory=dict)
     """`statistics` of `checkers.runs.exercised`; empty if the harness failed."""
+    reasons: tuple[str, ...] = ()
+    """Why it is UNKNOWN or UNDER-EXERCISED."""
 
     @property
     def property(self) -> str | None:

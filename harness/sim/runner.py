@@ -7,16 +7,17 @@ they ask for more than final reads, what is on the nodes' disks.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from checkers.earned import Judged, earn, verdict
+from checkers.earned import EARNED, Judged, earn, verdict
 from checkers.evidence import Evidence, run_clock
 from checkers.history import EventType, pair
 from checkers.nodes import durability
 from checkers.registry import CheckSpec, RunInput, find_check, run_check
 from checkers.runs import answers, exercised
-from checkers.verdict import Status
+from checkers.verdict import CheckResult, Status
 from harness.evidence import node_disks
 from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
@@ -25,6 +26,9 @@ from harness.run.strands.step_record import coverage
 from harness.sim.findings import SimResult, of_check
 from harness.sim.play import MemoryJournal, Played, play
 from results.store.run_store import RunStore
+
+_EXERCISE = "exercise"
+"""The condition of a PASS that repeats what the check of that name counted."""
 
 
 def run_plan(plan: Plan) -> SimResult:
@@ -42,7 +46,7 @@ def run(plan: Plan, wanted: frozenset[str] | None = None) -> tuple[Played, SimRe
 def judge(played: Played) -> SimResult:
     """Judge a finished run: violations during the run, else the black-box checks."""
     violations = list(played.violations)
-    status = Status.FAIL
+    status, reasons = Status.FAIL, list[str]()
     operations = pair(played.events)
     options = exercised.options_of(played.plan.judged_by())
     exercise = exercised.check(RunInput(played.events, operations), options)
@@ -59,8 +63,10 @@ def judge(played: Played) -> SimResult:
         violations = [found for found in failed if wanted is None or found.property in wanted]
         results.append(exercise)
         asked = [*(spec.name for spec in checks), exercised.NAME]
-        judged = Judged(run, results, asked, played.plan.judged_by())
-        status = verdict([*results, earn(judged)])
+        results.append(earn(Judged(run, results, asked, played.plan.judged_by())))
+        status = verdict(results)
+        if status not in (Status.PASS, Status.FAIL):
+            reasons = list(_reasons(results, status))
     counts = {kind: sum(op.type is kind for op in operations) for kind in EventType}
     world = played.backend.world
     statistics = {
@@ -84,7 +90,22 @@ def judge(played: Played) -> SimResult:
         coverage(played.acts),
         tuple(kinds),
         exercise.statistics,
+        tuple(reasons),
     )
+
+
+def _reasons(results: Sequence[CheckResult], status: Status) -> Iterator[str]:
+    """Say why a verdict is no better."""
+    for result in results:
+        if result.checker == exercised.NAME:
+            short = result.anomalies if result.status is status else ()
+            yield from (f"too little was tried: {row['explanation']}" for row in short)
+        elif result.checker == EARNED:
+            for row in result.anomalies:
+                if row["status"] == status and row["kind"] != _EXERCISE:
+                    yield f"{row['kind']}: {row['explanation']}"
+        elif result.status is status:
+            yield f"{result.checker}: {result.summary}"
 
 
 def _reads_disks(spec: CheckSpec) -> bool:

@@ -446,6 +446,19 @@ def test_a_fault_that_was_healed_before_it_was_measured_is_over():
     assert fault_spans(scripted(*acts))[0].healed
 
 
+def test_a_fault_that_was_refused_and_its_heal_leave_the_others_as_they_are():
+    refused = {"verified": False, "applied": False, "detail": {"reason": "n3: it is a voter"}}
+    acts = (
+        (1, "voters", "inject", [], refused),
+        (2, "voters", "inject", [], {}),
+        (3, "voters", "heal", [], {"applied": False}),
+    )
+    assert len(not_healed(scripted(*acts))) == 1
+    events = scripted(*acts, (4, "voters", "heal", [], {}))
+    assert [span.end_ns for span in fault_spans(events)] == [SECOND, 4 * SECOND]
+    assert not_healed(events) == []
+
+
 def test_what_a_sweep_could_not_start_is_left_until_one_does():
     failed = {"verified": False, "detail": {"reason": "n2 was dead: no answer"}}
     assert len(not_healed(scripted((2, "sweep", "heal", ["n2"], failed)))) == 1

@@ -113,7 +113,10 @@ def run_seed(plan: Plan) -> Row:
 
 
 def row_of(plan: Plan, result: SimResult) -> Row:
-    """Make a seed's row of results. The plan is kept unless it passed."""
+    """Make a seed's row of results. The plan is kept unless it passed.
+
+    Without a violation its causes are the reasons of its verdict.
+    """
     first = result.violations[0] if result.violations else None
     kept = None if result.verdict is Status.PASS else json.dumps(plan.to_json())
     return {
@@ -121,7 +124,7 @@ def row_of(plan: Plan, result: SimResult) -> Row:
         "verdict": result.verdict.value,
         "property": None if first is None else first.property,
         "explanation": None if first is None else first.explanation,
-        "causes": [] if first is None else list(first.causes),
+        "causes": list(result.reasons if first is None else first.causes),
         "plan": kept,
         "statistics": json.dumps(dict(result.statistics)),
         "coverage": json.dumps(dict(result.coverage)),

@@ -10,7 +10,7 @@ from checkers.runs import exercised
 from checkers.verdict import Status, worst
 from harness.plan.system_request import system_unlike_real
 from harness.sim.batch.chunks import VERSION, BatchPlan, Row, plan_of
-from harness.sim.findings import Violation, group
+from harness.sim.findings import Violation, generalise, group
 from harness.sim.swarm import coverage
 
 
@@ -22,6 +22,12 @@ def summarise(plan: BatchPlan, code: str, by_seed: Mapping[int, Row]) -> Row:
         (row["seed"], Violation(row["property"], row["explanation"], tuple(row["causes"])))
         for row in rows
         if row["verdict"] == Status.FAIL.value
+    ]
+    undecided = [
+        (row["seed"], Violation(row["verdict"], reason, (generalise(reason),)))
+        for row in rows
+        if row["verdict"] in (Status.UNKNOWN.value, Status.UNDER_EXERCISED.value)
+        for reason in row["causes"]
     ]
     covered = coverage.merge(json.loads(row["coverage"]) for row in rows)
     tried = exercised.total(filter(None, (json.loads(row["exercise"]) for row in rows)))
@@ -41,6 +47,7 @@ def summarise(plan: BatchPlan, code: str, by_seed: Mapping[int, Row]) -> Row:
         },
         "first_failure": failures[0][0] if failures else None,
         "groups": [asdict(each) for each in group(failures)],
+        "undecided": [asdict(each) for each in group(undecided)],
         "simulated_s": round(sum(figure.get("simulated_s", 0.0) for figure in figures), 1),
         "cpu_s": round(sum(figure.get("cpu_s", 0.0) for figure in figures), 1),
         "operations": sum(figure.get("operations", 0) for figure in figures),
@@ -83,6 +90,11 @@ def lines_of(summary: Row) -> list[str]:
             f"tried too little by themselves: {len(summary['quiet'])} of {summary['finished']} "
             f"seeds ({_seeds(summary['quiet'])})"
         )
+    lines += [
+        f"    {found['property']}: {len(found['seeds'])} seeds ({_seeds(found['seeds'])}), e.g. "
+        f"{found['explanation']}"
+        for found in summary["undecided"]
+    ]
     lines += [f"tried too little by all seeds together: {short}" for short in summary["too_little"]]
     for found in summary["groups"]:
         count, listed = len(found["seeds"]), _seeds(found["seeds"])

@@ -19,7 +19,8 @@ from click.testing import CliRunner
 
 import harness
 import porcupine_py
-from checkers.verdict import Status
+from checkers.earned import EARNED
+from checkers.verdict import CheckResult, Status
 from harness.cli import main
 from harness.commands import sim
 from harness.errors import BatchError
@@ -316,6 +317,20 @@ def test_the_command_says_what_a_quiet_plan_lacked(tmp_path):
         "  too little was tried: 2 writes were ok, 10 were expected",
     ]
     assert verdict.startswith("UNDER-EXERCISED quiet: ")
+
+
+def test_a_seed_and_a_batch_say_why_they_are_unknown(tmp_path, monkeypatch):
+    row = {"kind": "faults-healed", "status": Status.UNKNOWN, "explanation": "kill was not healed"}
+    earned = CheckResult(EARNED, Status.UNKNOWN, "", anomalies=(row,))
+    monkeypatch.setattr("harness.sim.runner.earn", lambda judged: earned)
+    why = "faults-healed: kill was not healed"
+
+    assert invoke("sim", "--seed", "1")[1].splitlines()[0] == f"  {why}"
+    code, output = invoke("sim", "--seeds", "1..3", "--out", str(tmp_path))
+    assert code == 3
+    assert f"    UNKNOWN: 2 seeds (1, 2), e.g. {why}" in output.splitlines()
+    (found,) = json.loads((tmp_path / "summary.json").read_text())["undecided"]
+    assert (found["property"], found["seeds"], found["explanation"]) == ("UNKNOWN", [1, 2], why)
 
 
 def test_a_batch_says_which_seeds_were_quiet_and_is_judged_by_the_mean(tmp_path):
