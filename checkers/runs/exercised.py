@@ -43,6 +43,7 @@ that these were all: then nothing that was asked for has been tried.
 | `faults_tried`, `faults_verified` | kind -> injections that completed, and that bit |
 | `leader_changes` | how often a leader of a later epoch was seen |
 | `without_faults` | true when no fault bit, so also where none was planned |
+| `names` | where disks say it: the model of names at losses of power (`with-file`, `posix`) |
 | `skipped` | kinds that were left out as impossible |
 | `needed` | what had to be: `ok`, `reads`, `writes`, `leader_changes` |
 """
@@ -238,6 +239,7 @@ def _count_tries(run: RunInput, options: Mapping[str, Any]) -> dict[str, Any]:
         "faults_verified": dict(sorted(verified.items())),
         "leader_changes": _leader_changes(run.notes),
         "without_faults": not verified,
+        **({"names": sorted(names)} if (names := _names(run.notes)) else {}),
         "skipped": [str(fault) for fault in options.get("skipped", [])],
         "needed": {
             "ok": max(OPERATIONS_MIN, int(expectations.get("min_operations", 0))),
@@ -304,9 +306,10 @@ def total(many: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _summary(tried: Mapping[str, Any]) -> str:
     faults = ", ".join(f"{fault} {count}" for fault, count in tried["faults_verified"].items())
+    kept = ", which kept names with their files" * ("with-file" in tried.get("names", ()))
     summary = (
         f"{tried['ok']} operations ok ({tried['reads']} reads, {tried['writes']} writes), "
-        f"faults that bit: {faults or 'none'}, {tried['leader_changes']} leader changes"
+        f"faults that bit: {faults or 'none'}{kept}, {tried['leader_changes']} leader changes"
     )
     skipped = ", ".join(tried["skipped"])
     return f"{summary}; SKIPPED as impossible there: {skipped}" if skipped else summary
@@ -339,6 +342,20 @@ def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
 def _ended_early(value: Mapping[str, Any]) -> bool:
     detail = value.get("detail")
     return isinstance(detail, dict) and bool(detail.get("ended_early"))
+
+
+def _names(events: Sequence[Event]) -> set[str]:
+    """Return how names were durable at losses of power (`cluster.systems.base.Names`)."""
+    seen = set()
+    for event in events:
+        value = event.value if event.process == NEMESIS and isinstance(event.value, dict) else {}
+        detail = value.get("detail")
+        nodes = detail.get("nodes") if isinstance(detail, dict) else None
+        for found in nodes.values() if isinstance(nodes, dict) else ():
+            lost = found.get("lost") if isinstance(found, dict) else None
+            if isinstance(lost, dict) and isinstance(lost.get("names"), str):
+                seen.add(lost["names"])
+    return seen
 
 
 def _leader_changes(events: Sequence[Event]) -> int:

@@ -190,6 +190,9 @@ class HostedBackend(ProcessBackend):
             number = int(node[1:])
             self._endpoints[node, "CLIENT"] = Endpoint(number, address, ports.client)
             self._endpoints[node, "CONTROLLER"] = Endpoint(number, address, ports.controller)
+            free = max(ports.client, ports.controller, ports.agent) + 1
+            for port, name in enumerate(self.system.ports, free):
+                self._endpoints[node, name] = Endpoint(number, address, port)
         await _all(*(self._configure_node(node) for node in self.nodes))
 
     async def _configure_node(self, node: str) -> None:
@@ -212,6 +215,7 @@ class HostedBackend(ProcessBackend):
             ),
             brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.nodes),
             routes=(),
+            ports=self._named_ports(),
         )
 
     async def _restore_host(self, node: str) -> Mapping[str, str]:

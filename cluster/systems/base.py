@@ -7,11 +7,13 @@ the files that the system renders, and runs the command that the system names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
 from pathlib import Path, PurePath
 from typing import Literal, Protocol
 
 from cluster.node.ports import Endpoint
+from cluster.node.runtime.network import Connect
 from cluster.node.security.connecting import ClientSecurity
 from cluster.values import valueclass
 
@@ -20,6 +22,12 @@ Listener = Literal["CONTROLLER", "CLIENT"]
 Listeners = tuple[Listener, ...]
 """Those of one node. Without CONTROLLER it never votes, without CLIENT it serves no clients."""
 EVERY_LISTENER: Listeners = ("CONTROLLER", "CLIENT")
+
+Ready = Callable[[Connect, Mapping[str, Endpoint]], Awaitable[bool]]
+"""(opens a connection, ports of a node by name) -> whether it is up; OSError: not yet."""
+
+Names = Literal["posix", "with-file"]
+"""When a changed name is durable: see `cluster.backends.machine.faultfs.volatile`."""
 
 
 @valueclass
@@ -48,6 +56,8 @@ class Placement:
     """The same of each peer's broker-type listener."""
     bootstrap: tuple[Endpoint, ...] = ()
     """What it asks for the leader when there are no `voters`: it joins a quorum as an observer."""
+    ports: Mapping[str, tuple[Endpoint, ...]] = field(default_factory=dict)
+    """Name of each of `System.ports` -> where the nodes have it, by node id."""
 
 
 class TraceReader(Protocol):
@@ -101,6 +111,12 @@ class System(Layout, Protocol):
     """How long a node may take until it answers; one that dies meanwhile is noticed at once."""
     ready_listeners: Listeners
     """Where a node that listens there answers once it is ready; others may wait for its quorum."""
+    ready: Ready | None
+    """Asks a node that starts whether it is up, at most a second long, instead of `ping`. It must
+    not depend on other nodes, or no node could start while a fault keeps the others away."""
+    ports: tuple[str, ...]
+    """Names of the ports that a node needs beside CLIENT and CONTROLLER: clients can connect to
+    them, and backend `local` has no proxies before them."""
 
     reads: tuple[Path, ...]
     """Folders of this machine, beside its code, that a node reads at the same path."""
@@ -109,6 +125,9 @@ class System(Layout, Protocol):
     run in what the backend brings."""
     mapped: tuple[str, ...]
     """How the names of those files end that a node maps into memory for writing."""
+
+    names: Names
+    """What its disk promises of names when the power is lost."""
 
     def listeners(self, node_id: int) -> Listeners:
         """Say where the node of this id listens."""

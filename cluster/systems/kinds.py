@@ -24,9 +24,11 @@ class SettingError(ValueError):
     """A plan asks a system for what it does not have; one line."""
 
 
-AskLeader = Callable[[Connect, Endpoint, float], Awaitable[tuple[int, int] | None]]
-"""(opens a connection, listener CONTROLLER of a node, bound in ms) -> id of the leader and its
-epoch, as that node knows them; None: it knows none, or does not answer."""
+AskLeader = Callable[[Connect, Endpoint, float], Awaitable[tuple[int, int | None] | None]]
+"""(opens a connection, a node's listener `SystemKind.leader_at`, bound in ms) -> id of the leader
+and its epoch, as that node knows them; None: it knows none, or does not answer. An epoch of None is
+for systems that show none: then a node is believed only where it says that it leads itself, and
+each leader that differs from the one before counts as of the next epoch."""
 
 
 @valueclass
@@ -93,6 +95,8 @@ class SystemKind:
     ask_leader: AskLeader | None = None
     """Of a system that is no metadata quorum; None: no node leads, so that faults cannot aim at a
     leader, and no election is expected."""
+    leader_at: Listener = "CONTROLLER"
+    """Where `ask_leader` asks."""
     listeners: ListenersOf = everywhere
     """Where each node listens, and so which of them may vote and which serve clients."""
     cell: CellOf = own_cell

@@ -16,7 +16,7 @@ from cluster.names import unknown
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.schemas import Schema
-from cluster.systems.base import EVERY_LISTENER, Listeners, Placement, TraceReader
+from cluster.systems.base import EVERY_LISTENER, Listeners, Names, Placement, Ready, TraceReader
 from cluster.systems.image import MEANING, OPTION, Image, versions_of
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
 from cluster.systems.secured import RunSecurity
@@ -144,6 +144,9 @@ class KraftSystem(KraftLayout):
     mapped: tuple[str, ...] = ()
     ready_timeout_s = 120.0  # five of them took over 30 s beside a load of 20 on two cores
     ready_listeners: Listeners = EVERY_LISTENER
+    ready: Ready | None = None
+    ports: tuple[str, ...] = ()
+    names: Names = "posix"
 
     def __init__(
         self,

@@ -19,7 +19,16 @@ from cluster.node.controller.metadata.feature_levels import (
 )
 from cluster.node.runtime.trace import clock_name
 from cluster.systems import kraft
-from cluster.systems.base import EVERY_LISTENER, Layout, Listeners, Placement, System, TraceReader
+from cluster.systems.base import (
+    EVERY_LISTENER,
+    Layout,
+    Listeners,
+    Names,
+    Placement,
+    Ready,
+    System,
+    TraceReader,
+)
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kafka import kind as kafka
 from cluster.systems.kafka.kafka_system import (
@@ -97,6 +106,9 @@ class MixedSystem(MixedLayout):
     mutant: str | None = None
     image: str | None = None
     ready_listeners: Listeners = ("CONTROLLER",)
+    ready: Ready | None = None
+    ports: tuple[str, ...] = ()
+    names: Names = "posix"
 
     def __init__(self, kinds: tuple[str, ...], systems: Mapping[str, System]) -> None:
         """`kinds`: those of n1, n2, ...; the last stands for all further nodes as well."""

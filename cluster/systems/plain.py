@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
-from cluster.systems.base import EVERY_LISTENER, Listeners, Placement, TraceReader
+from cluster.systems.base import EVERY_LISTENER, Listeners, Names, Placement, Ready, TraceReader
 
 
 class PlainLayout:
@@ -56,6 +56,9 @@ class PlainSystem(PlainLayout):
     image: str | None = None
     ready_timeout_s = 120.0
     ready_listeners: Listeners = EVERY_LISTENER
+    ready: Ready | None = None
+    ports: tuple[str, ...] = ()
+    names: Names = "with-file"
 
     def listeners(self, node_id: int) -> Listeners:  # noqa: ARG002  (contract)
         """See `System.listeners`: everywhere."""

@@ -24,8 +24,14 @@ from harness.terminal.progress import Steps
 
 OPEN_FILES_MIN = 128
 """Sockets and logs of three nodes, and of clients."""
-_ASKING = frozenset({"resign", "snapshot", "voters", "log-dir-loss", "log-dir-move"})
-"""Faults that ask something of a node in Kafka's protocol, or by a signal that ends other nodes."""
+_ASKING = frozenset(
+    {
+        *("resign", "snapshot", "voters", "log-dir-loss", "log-dir-move"),
+        *("bit-flip", "truncate-file", "disk-wipe"),
+    }
+)
+"""Faults that ask something of a node in Kafka's protocol, or by a signal that ends other nodes, or
+that damage the metadata log by its files' format and heal by its quorum."""
 
 
 def asked_faults(plan: Plan) -> tuple[str, ...]:
@@ -71,7 +77,7 @@ def _refuse_few_files(plan: Plan) -> None:
 def _unfit(plan: Plan, kinds: tuple[str, ...]) -> dict[str, Probe]:
     """Say of which faults the system cannot be put under on the plan's backend."""
     if not plan.kind.can_describe:
-        reason = f"system {plan.system} is no metadata quorum, of whose nodes it asks something"
+        reason = f"system {plan.system} is no metadata quorum, whose requests or files it needs"
         asked = {kind: Probe(possible=False, reason=reason) for kind in kinds if kind in _ASKING}
         return asked | _unfit_by_name(plan, tuple(kind for kind in kinds if kind not in asked))
     return _unfit_by_name(plan, kinds)

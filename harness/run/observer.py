@@ -12,7 +12,7 @@ import itertools
 from typing import Any, Protocol
 
 from checkers.history import EventType
-from cluster.backends.base import Backend
+from cluster.backends.base import Backend, Listener
 from cluster.client.admin_client import CallFailed
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import Connect
@@ -35,7 +35,7 @@ class QuorumClient(Protocol):
 def describing(client: QuorumClient) -> AskLeader:
     """Ask nodes of a metadata quorum by DescribeQuorum."""
 
-    async def ask(_: Connect, endpoint: Endpoint, bound_ms: float) -> tuple[int, int] | None:
+    async def ask(_: Connect, endpoint: Endpoint, bound_ms: float) -> tuple[int, int | None] | None:
         try:
             response = await client.describe_quorum(endpoint, timeout_ms=bound_ms)
         except CallFailed:
@@ -67,7 +67,9 @@ class Observer:
         ask: AskLeader | None,
         recorder: Recorder,
         tracker: LeaderTracker,
+        leader_at: Listener = "CONTROLLER",
     ) -> None:
+        self._leader_at: Listener = leader_at
         self._backend = backend
         self._ask_leader = ask
         self._recorder = recorder
@@ -118,15 +120,20 @@ class Observer:
     async def _ask_node(self, node: str) -> Leadership | None:
         if self._ask_leader is None:
             return None
-        endpoint = self._backend.endpoint(node, "CONTROLLER")
+        endpoint = self._backend.endpoint(node, self._leader_at)
         try:
             found = await self._ask_leader(self._backend.connect, endpoint, ASK_TIMEOUT_MS)
         except OSError:
             return None
         if found is None or f"n{found[0]}" not in self.nodes:
             return None
-        leader = f"n{found[0]}"
-        return Leadership(leader, found[1], by_itself=leader == node)
+        leader, epoch = f"n{found[0]}", found[1]
+        if epoch is None:
+            if leader != node:
+                return None
+            known = self._known
+            epoch = 0 if known is None else known.epoch + (known.leader != leader)
+        return Leadership(leader, epoch, by_itself=leader == node)
 
     def _note(self, seen: Leadership) -> None:
         if seen.by_itself:

@@ -132,7 +132,7 @@ class RealWorld:
             for network in self._networks
         )
         ask = describing(watcher) if plan.kind.can_describe else plan.kind.ask_leader
-        self.observer = Observer(backend, ask, recorder, self.tracker)
+        self.observer = Observer(backend, ask, recorder, self.tracker, plan.kind.leader_at)
 
     def view(self, random: Random) -> RunView:
         """See `World.view`."""

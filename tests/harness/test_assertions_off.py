@@ -20,7 +20,14 @@ PROGRAMS = {
         "--config",
         "server.properties",
     ),
-    "the disk that fails on order": ("-m", "cluster.backends.machine.faultfs", "a", "b", "c"),
+    "the disk that fails on order": (
+        "-m",
+        "cluster.backends.machine.faultfs",
+        "a",
+        "b",
+        "c",
+        "posix",
+    ),
     "the command line": ("-m", "harness.cli", "--help"),
     "the simulated world": ("-m", "harness.cli", "sim", "--seed", "11"),
     "the installed command": (

@@ -138,3 +138,21 @@ def test_only_nodes_that_may_lead_are_asked_and_believed(quorum):
 
     assert loop.run(run()) is None
     assert quorum.asked == ["n1", "n2"]
+
+
+def test_without_epochs_only_a_leader_itself_is_believed_and_each_other_one_is_of_the_next(quorum):
+    journal, tracker = Journal(), LeaderTracker(NODES)
+    quorum.says = {"n1": (1, None), "n2": (3, None), "n3": None}
+
+    async def ask(_connect, endpoint, _bound_ms):
+        return quorum.says[endpoint.host]
+
+    async def run():
+        recorder = Recorder(journal, asyncio.get_running_loop().time)
+        observer = Observer(quorum, ask, recorder, tracker, "CLIENT")
+        for says in ({}, {}, {"n1": None}, {"n2": (2, None)}):
+            quorum.says |= says
+            await observer.ask()
+
+    loop.run(run())
+    assert journal.noted("leader") == [{"leader": "n1", "epoch": 0}, {"leader": "n2", "epoch": 1}]

@@ -33,6 +33,10 @@ CASES = {
         ["--system", "shared-cells", "--workload", "shared-cells", "--faults", "kill,voters"],
         "voters cannot work",
     ),
+    "damage to files of a format that nobody knows": (
+        ["--system", "shared-cells", "--workload", "shared-cells", "--faults", "kill,bit-flip"],
+        "bit-flip cannot work",
+    ),
     "open system, Kafka's workload": (["--system", "open", "--workload", "log"], "log"),
     "open system, another's workload": (
         ["--system", "open", "--workload", "shared-cells"],

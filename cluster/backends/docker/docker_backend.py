@@ -65,6 +65,7 @@ class DockerBackend(HostedBackend):
             outside,
             {node: system.data_folder(machine.folder) for node, machine in outside.items()},
             system.mapped,
+            system.names,
             run_id,
             self.kill,
             self.state,

@@ -170,7 +170,7 @@ class LocalBackend(ProcessBackend):
         self._ports.close()
         ports = None if self._first_port is None else itertools.count(self._first_port)
         for node in self.nodes:
-            for listener in ("CLIENT", "CONTROLLER"):
+            for listener in ("CLIENT", "CONTROLLER", *self.system.ports):
                 port = self._take_port(ports)
                 self._endpoints[node, listener] = Endpoint(int(node[1:]), HOST, port)
         for node in self.nodes:
@@ -205,4 +205,5 @@ class LocalBackend(ProcessBackend):
             brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.nodes),
             routes=routes,
             broker_routes=tuple(self.route(node, peer, "CLIENT") for peer in peers),
+            ports=self._named_ports(),
         )

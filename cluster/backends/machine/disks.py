@@ -23,6 +23,7 @@ from cluster.backends.machine.mounts import mount_label, mounts, state_folder, u
 from cluster.backends.machine.programs import Machine, run_program, source_of
 from cluster.backends.packages import install
 from cluster.backends.processes.records import labels, own_identity
+from cluster.systems.base import Names
 
 HOLD = "hold"
 _FUSE_REMEDIES: tuple[tuple[str, Callable[[], str]], ...] = (
@@ -48,7 +49,7 @@ class FuseDisks:
 
     `hosts`: where the filesystems are mounted and looked at: a node's own host, or the machine
     around it where the node's place shows what is mounted outside. `folders`: the data folders
-    there. `mapped`: see `System.mapped`. `kill` and `state` are the backend's.
+    there. `mapped`, `names`: see `System`. `kill` and `state` are the backend's.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class FuseDisks:
         hosts: Mapping[str, Machine],
         folders: Mapping[str, PurePath],
         mapped: tuple[str, ...],
+        names: Names,
         run_id: str,
         kill: Kill,
         state: State,
@@ -63,6 +65,7 @@ class FuseDisks:
         self._hosts = hosts
         self._folders = folders
         self._mapped = mapped
+        self._names = names
         self._run_id = run_id
         self._kill = kill
         self._state = state
@@ -109,7 +112,7 @@ class FuseDisks:
             host,
             [
                 *("env", *variables, host.interpreter, "-m", "cluster.backends.machine.faultfs"),
-                *(str(folder), str(state_folder(folder)), label, *self._mapped),
+                *(str(folder), str(state_folder(folder)), label, self._names, *self._mapped),
             ],
         )
 
@@ -203,6 +206,7 @@ class FuseDisks:
             "bytes": max(0, lost["bytes"] - canary_bytes),
             "files": max(0, lost["files"] - 1),
             "torn": lost["torn"],
+            "names": self._names,
         }
 
     async def files(self, node: str) -> Mapping[str, int]:

@@ -35,6 +35,7 @@ def equip(
         machines,
         {node: backend.system.data_folder(machine.folder) for node, machine in machines.items()},
         backend.system.mapped,
+        backend.system.names,
         backend.run_id,
         backend.kill,
         backend.state,

@@ -130,7 +130,8 @@ class ProcessBackend:
         """What abilities want done before each start of a node, in this order."""
         self._surroundings: list[Surroundings] = []
         self._run_folder = run_folder.absolute()
-        self._endpoints: dict[tuple[str, Listener], Endpoint] = {}
+        self._endpoints: dict[tuple[str, str], Endpoint] = {}
+        """By node and name: its listeners, and `System.ports`."""
         self._incarnations: dict[str, list[Incarnation]] = {node: [] for node in self.nodes}
         self._locks = {node: asyncio.Lock() for node in self.nodes}
         self._joining: set[str] = set()
@@ -350,7 +351,9 @@ class ProcessBackend:
         limit_s = self.system.ready_timeout_s
         deadline = loop.time() + limit_s
         listeners = self.system.listeners(int(node[1:]))
-        if self.incarnation(node):  # a fault may keep it from its quorum, which others wait for
+        if self.system.ready is not None:
+            listeners = listeners[:1]  # it answers for all
+        elif self.incarnation(node):  # a fault may keep it from its quorum, which others wait for
             listeners = tuple(at for at in listeners if at in self.system.ready_listeners)
         waiting = [self.endpoint(node, listener) for listener in listeners]
         while waiting:
@@ -365,7 +368,7 @@ class ProcessBackend:
                 await self.kill(node)
                 at = f"{waiting[-1].host}:{waiting[-1].port}"
                 raise BackendError(f"{node} did not answer at {at} within {limit_s:g} s; {words}")
-            if await self._answers(waiting[-1]):
+            if await self._is_ready(node, waiting[-1]):
                 waiting.pop()
             else:
                 await asyncio.sleep(_READY_POLL_S)
@@ -380,6 +383,20 @@ class ProcessBackend:
         tail = " | ".join(output[-3:])
         words = f"{before}{tail}" if tail else "it wrote nothing"
         return f"{full}; {words}" if (full := full_disk(self._run_folder)) else words
+
+    def _named_ports(self) -> Mapping[str, tuple[Endpoint, ...]]:
+        ports = self.system.ports
+        return {name: tuple(self._endpoints[node, name] for node in self.nodes) for name in ports}
+
+    async def _is_ready(self, node: str, endpoint: Endpoint) -> bool:
+        if self.system.ready is None:
+            return await self._answers(endpoint)
+        own = {name: at for (of, name), at in self._endpoints.items() if of == node}
+        try:
+            async with asyncio.timeout(_PING_TIMEOUT_S):
+                return await self.system.ready(self.connect, own)
+        except (OSError, TimeoutError):
+            return False
 
     async def _answers(self, endpoint: Endpoint) -> bool:
         loop = asyncio.get_running_loop()

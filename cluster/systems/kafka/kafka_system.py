@@ -14,7 +14,7 @@ from cluster.node.ports import Endpoint
 from cluster.node.runtime.trace import clock_name
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.node.wire.uuid_text import uuid_to_text
-from cluster.systems.base import Listeners, Placement, TraceReader
+from cluster.systems.base import Listeners, Names, Placement, Ready, TraceReader
 from cluster.systems.kafka.installation import Installation
 from cluster.systems.kafka.output_traces import OutputReader
 from cluster.systems.kafka.roles import Roles
@@ -93,6 +93,9 @@ class KafkaSystem(KafkaLayout):
     ready_timeout_s = 180.0
     # The other one opens once the broker has registered, which takes a quorum.
     ready_listeners: Listeners = ("CONTROLLER",)
+    ready: Ready | None = None
+    ports: tuple[str, ...] = ()
+    names: Names = "posix"
 
     def __init__(
         self,

@@ -27,6 +27,9 @@ class FakeSystem:
     mapped = ()
     ready_timeout_s = 120.0
     ready_listeners = ("CONTROLLER", "CLIENT")
+    ready = None
+    names = "posix"
+    ports = ()
 
     def __init__(self, mode: str = "") -> None:
         self.mode = mode

@@ -390,3 +390,36 @@ def test_the_last_lines_of_a_java_program_name_the_error_and_not_its_frames():
         "Caused by: java.io.IOException: No space left on device",
         "",
     )
+
+
+class ElectingSystem(FakeSystem):
+    """Nodes with a third port, which say at that whether they are up."""
+
+    ports = ("ELECTION",)
+
+    def files(self, node):
+        own = node.ports["ELECTION"][node.node_id - 1]
+        config = {"listeners": [(own.host, own.port)], "mode": self.mode}
+        return {"config.json": json.dumps(config)}
+
+    async def ready(self, connect, ports):
+        (await connect(ports["ELECTION"])).close()
+        return True
+
+
+def test_a_system_asks_a_node_at_any_of_its_ports_whether_it_is_up(tmp_path: Path):
+    async def body() -> None:
+        backend = LocalBackend(ElectingSystem(), tmp_path, 2, "run-1")
+        try:
+            await backend.up()
+            ends = [backend._placement(node).ports["ELECTION"] for node in backend.nodes]
+            assert ends[0] == ends[1]
+            assert [end.node_id for end in ends[0]] == [1, 2]
+            assert await ask(ends[0][1], b"hi") == b"hi"
+            await backend.kill("n1")
+            await backend.start("n1")
+            assert await ask(ends[0][0], b"hi") == b"hi", "asked at every start"
+        finally:
+            await backend.down()
+
+    asyncio.run(body())

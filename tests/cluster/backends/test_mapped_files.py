@@ -27,7 +27,7 @@ def folder(tmp_path: Path):
     folder.mkdir()
     state = state_folder(folder)
     program = [sys.executable, "-m", "cluster.backends.machine.faultfs"]
-    mount = [*program, str(folder), str(state), "kraftprobe#mapped#1:1#n1", ".index"]
+    mount = [*program, str(folder), str(state), "kraftprobe#mapped#1:1#n1", "posix", ".index"]
     subprocess.run(mount, check=True)
     try:
         yield folder
@@ -81,3 +81,13 @@ def test_a_stalled_disk_does_not_hold_who_unmaps(folder: Path):
     ask(folder, "set", fault="stall")
     write_mapped(path, b"there", sync=False)
     assert path.read_bytes()[:5] == b"there"
+
+
+def test_a_folder_gets_another_name_and_its_files_lose_what_they_had_to_lose(folder: Path):
+    (folder / "wal.tmp").mkdir()
+    (folder / "wal.tmp" / "0.wal").write_bytes(b"lost")
+    (folder / "wal.tmp").rename(folder / "wal")
+    assert (folder / "wal" / "0.wal").read_bytes() == b"lost"
+    ask(folder, "power-loss")
+    assert [path.name for path in folder.iterdir()] == ["wal"]
+    assert list((folder / "wal").iterdir()) == []

@@ -17,12 +17,12 @@ pytestmark = pytest.mark.slow
 class Disk:
     """Does what the filesystem does around the bookkeeping."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, in_order: bool = False) -> None:
         self.root = folder / "data"
         self.root.mkdir()
         (folder / "graveyard").mkdir()
         self.graveyard = folder / "graveyard"
-        self.volatile = Volatile(str(self.root), str(self.graveyard))
+        self.volatile = Volatile(str(self.root), str(self.graveyard), in_order=in_order)
 
     def write(self, name: str, offset: int, data: bytes) -> None:
         with self.opened(name) as file:
@@ -108,6 +108,56 @@ def test_a_file_of_an_unsynced_name_vanishes_with_all_it_held(disk):
     disk.sync("new")
     assert disk.volatile.power_loss().files == 1
     assert disk.files() == {}
+
+
+def test_a_name_is_durable_with_its_file_where_the_disk_has_one_journal(tmp_path):
+    disk = Disk(tmp_path, in_order=True)
+    disk.append("other", b"content")
+    disk.append("new", b"content")
+    disk.rename("new", "renamed")
+    disk.sync("renamed")
+    disk.rename("renamed", "again")
+    disk.append("later", b"content")
+    disk.volatile.power_loss()
+    assert disk.files() == {"other": b"", "renamed": b"content"}
+    assert list(disk.graveyard.iterdir()) == []
+
+
+def test_the_sync_of_a_file_of_the_toolkit_makes_no_other_name_durable(tmp_path):
+    disk = Disk(tmp_path, in_order=True)
+    disk.append("new", b"content")
+    with disk.opened(".kraftprobe-measure") as file:
+        disk.volatile.note_sync(file, own=True)
+    disk.volatile.power_loss()
+    assert disk.files() == {}
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_folder_of_another_name_keeps_what_its_files_have_to_lose(tmp_path, in_order):
+    disk = Disk(tmp_path, in_order=in_order)
+    (disk.root / "wal.tmp").mkdir()
+    disk.append("wal.tmp/0.wal", b"synced")
+    disk.sync("wal.tmp/0.wal")
+    disk.volatile.synced_folder("wal.tmp")
+    disk.append("wal.tmp/1.wal", b"lost")
+    (disk.root / "wal.tmp").rename(disk.root / "wal")
+    disk.volatile.note_rename("wal.tmp", "wal")
+    disk.append("wal/0.wal", b", lost")
+    disk.volatile.power_loss()
+    assert [path.name for path in disk.root.iterdir()] == ["wal"]
+    assert {path.name: path.read_bytes() for path in (disk.root / "wal").iterdir()} == {
+        "0.wal": b"synced"
+    }
+
+
+def test_a_folder_that_was_removed_has_no_names_to_bring_back(disk):
+    (disk.root / "old").mkdir()
+    disk.append("old/file", b"content")
+    disk.remove("old/file")
+    (disk.root / "old").rmdir()
+    disk.volatile.note_removal("old")
+    assert disk.volatile.power_loss().files == 0
+    assert list(disk.graveyard.iterdir()) == []
 
 
 def test_a_rename_over_a_file_is_undone_and_both_contents_come_back(disk):

@@ -1,9 +1,10 @@
-"""`python -m cluster.backends.machine.faultfs FOLDER STATE LABEL [SUFFIX...]`: mount, and obey.
+"""`python -m cluster.backends.machine.faultfs FOLDER STATE LABEL NAMES [SUFFIX...]`: mount, obey.
 
 It mounts over FOLDER itself; its own files stay where they are below the mount: after the
 unmount everything is in its place. STATE is a folder beside it, on the same device, for the control
-socket, the graveyard and the log. LABEL is what the mount is called in the kernel's table. Files
-whose names end with a SUFFIX can be mapped into memory.
+socket, the graveyard and the log. LABEL is what the mount is called in the kernel's table. NAMES
+says when names are durable (`cluster.systems.base.Names`). Files whose names end with a SUFFIX can
+be mapped into memory.
 
 Returns when the mount stands, leaving the server behind, with its pid on stdout. The server ends
 when it is unmounted.
@@ -79,7 +80,9 @@ class _Control:
             return {"hits": self._faults.hits(), "dirty_bytes": self._volatile.dirty_bytes}
 
 
-def _serve(folder: str, state: str, label: str, mapped: tuple[str, ...], ready: int) -> None:
+def _serve(
+    folder: str, state: str, label: str, names: str, mapped: tuple[str, ...], ready: int
+) -> None:
     """Be the server; write to `ready` once the mount stands."""
     import mfusepy  # noqa: PLC0415  (only where it serves: it loads libfuse)
 
@@ -90,7 +93,7 @@ def _serve(folder: str, state: str, label: str, mapped: tuple[str, ...], ready: 
     Path(graveyard).mkdir(parents=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     root = f"/proc/self/fd/{descriptor}"  # the folder below the mount, whatever covers it
-    volatile, faults = Volatile(root, graveyard), Faults()
+    volatile, faults = Volatile(root, graveyard, in_order=names == "with-file"), Faults()
     filesystem = FaultFilesystem(root, volatile, faults, mapped)
     listener = socket.socket(socket.AF_UNIX)
     os.chdir(state)  # a socket's name has at most 107 bytes
@@ -123,7 +126,7 @@ def _serve(folder: str, state: str, label: str, mapped: tuple[str, ...], ready: 
         shutil.rmtree(state, ignore_errors=True)
 
 
-def main(folder: str, state: str, label: str, *mapped: str) -> int:
+def main(folder: str, state: str, label: str, names: str, *mapped: str) -> int:
     """Start the server and wait until it has mounted."""
     Path(state).mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
@@ -138,7 +141,7 @@ def main(folder: str, state: str, label: str, *mapped: str) -> int:
         os.dup2(log, 1)
         os.dup2(log, 2)
         try:
-            _serve(folder, state, label, mapped, writer)
+            _serve(folder, state, label, names, mapped, writer)
         except BaseException as error:  # noqa: BLE001  (it is the end of this process)
             os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
             os._exit(1)

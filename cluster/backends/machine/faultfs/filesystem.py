@@ -100,7 +100,7 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
         try:
             with self._change("fsync", path):
                 (os.fdatasync if datasync else os.fsync)(fi.fh)
-                self._volatile.note_sync(fi.fh)
+                self._volatile.note_sync(fi.fh, own=_is_own(path))
         except OSError as error:
             if error.errno == mfusepy.errno.EIO:
                 with self.guard:
@@ -119,8 +119,12 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
         return 0
 
     def rename(self, old: str, new: str) -> int:
-        with self._change("removal", old, old, new):  # a full disk has room for another name
+        is_folder = os.path.isdir(self._below(old))  # noqa: PTH112  (plain strings)
+        # A full disk has room for another name.
+        with self._change("removal", old, *(() if is_folder else (old, new))):
             os.replace(self._below(old), self._below(new))  # noqa: PTH105  (plain strings)
+            if is_folder:
+                self._volatile.note_rename(old.strip("/"), new.strip("/"))
         return 0
 
     def unlink(self, path: str) -> int:
@@ -136,6 +140,7 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
     def rmdir(self, path: str) -> int:
         with self._change("removal", path):
             os.rmdir(self._below(path))  # noqa: PTH106  (plain strings)
+            self._volatile.note_removal(path.strip("/"))
         return 0
 
     def chmod(self, path: str, mode: int) -> int:
@@ -168,7 +173,7 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
     @contextlib.contextmanager
     def _change(self, call: Call, path: str, *names: str) -> Iterator[None]:
         """Pass the gate, then hold the lock; `names` are those that will be given or taken."""
-        own = path.startswith(f"/{OWN_PREFIX}")
+        own = _is_own(path)
         if not path.endswith(self._mapped):
             self._faults.pass_gate(call, mfusepy.fuse_get_context()[2], own=own)
         with self.guard:
@@ -187,3 +192,8 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
 
     def _below(self, path: str) -> str:
         return self._root + path
+
+
+def _is_own(path: str) -> bool:
+    """Whether a file is the toolkit's."""
+    return path.startswith(f"/{OWN_PREFIX}")

@@ -4,11 +4,17 @@ Changes go to the backing files at once; what they replaced is remembered until 
 makes them durable. A power loss puts everything back:
 
 - a file's bytes and length, to what they were at its last fsync;
-- a folder's names, to what they were at the folder's last fsync: a file that was created since
-  vanishes with all its synced content, a rename or a removal is undone.
+- names of files, by the model (`cluster.systems.base.Names`):
+  - `posix`: to what they were at their folder's last fsync. A file that was created since vanishes
+    with all its synced content, a rename or a removal is undone. These are the terms of
+    `cluster.node.ports.Disk` and of the simulated disk: POSIX promises no more;
+  - `with-file`: to what they were at the last fsync of any file or folder, as ext4 and xfs have it,
+    whose one journal holds all changes of names in order: a name is durable with its file's own
+    fsync, and no later change of a name outlives an earlier one;
+- nothing else. What was not fsynced is lost however old it is, and a file whose name is durable may
+  be empty: ext4 writes back after some seconds, and at some renames, which is promised nowhere.
 
-These are the terms of `cluster.node.ports.Disk` and of the simulated disk: POSIX promises no more,
-though many file systems keep more. Folders themselves count as durable at once. A removed file
+Folders themselves, made, renamed or removed, count as durable at once. A removed file
 that a power loss may bring back is kept by a link in a folder beside, the graveyard, on the
 same device.
 
@@ -65,8 +71,10 @@ class Volatile:
     Not thread-safe: the caller holds a lock around each call together with the change it announces.
     """
 
-    def __init__(self, root: str, graveyard: str) -> None:
+    def __init__(self, root: str, graveyard: str, *, in_order: bool = False) -> None:
+        """`in_order`: names are durable by the model `with-file`."""
         self._root = root
+        self._in_order = in_order
         self._graveyard = graveyard
         self._files: dict[int, list[_Undo]] = {}
         self._folders: dict[str, _Folder] = {}
@@ -103,14 +111,33 @@ class Volatile:
 
     # -- called after an fsync -------------------------------------------------------------------
 
-    def note_sync(self, descriptor: int) -> None:
-        """A file's content is durable."""
+    def note_sync(self, descriptor: int, *, own: bool = False) -> None:
+        """A file's content is durable. `own`: the toolkit's file, which must help no other."""
         self._files.pop(os.fstat(descriptor).st_ino, None)
+        if self._in_order and not own:
+            self._folders.clear()
+            self._unbury()
 
     def synced_folder(self, folder: str) -> None:
         """A folder's names are durable."""
+        if self._in_order:
+            self._folders.clear()
         self._folders.pop(folder, None)
         self._unbury()
+
+    # -- called after a change of a folder -------------------------------------------------------
+
+    def note_removal(self, folder: str) -> None:
+        """An empty folder was removed; what it held before cannot come back."""
+        self._folders.pop(folder, None)
+        self._unbury()
+
+    def note_rename(self, old: str, new: str) -> None:
+        """A folder has another name now, perhaps that of an empty one."""
+        self.note_removal(new)
+        for folder in list(self._folders):
+            if folder == old or folder.startswith(f"{old}/"):
+                self._folders[new + folder.removeprefix(old)] = self._folders.pop(folder)
 
     # -- losses ----------------------------------------------------------------------------------
 
