@@ -26,6 +26,7 @@ from checkers.earned.observed import observations, service_share
 from checkers.earned.outages import writes_served
 from checkers.earned.phases import final_reads, last_phase, load_phase
 from checkers.earned.processes import deaths_meant, restarts_meant
+from checkers.earned.releases import releases_run
 from checkers.verdict import CheckResult, Status, worst
 
 __all__ = [
@@ -74,6 +75,7 @@ CONDITIONS: tuple[Condition, ...] = (
     FAULTS_HEALED,
     Condition(deaths_meant),
     Condition(restarts_meant, of_evidence=True),
+    Condition(releases_run, of_evidence=True),
     Condition(load_phase),
     Condition(service_share),
     Condition(writes_served),

@@ -68,6 +68,7 @@ _FIELDS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "ack": {"epoch": _whole, "offset": _whole, "high_watermark": _whole},
     "read": {"epoch": _whole, "offset": _whole, "confirmed": _flag, "query": _flag},
     "renounce": {"epoch": _whole},
+    "release": {"version": _text, "commit": _text},
 }
 """What the rules read, by event; an event that is not here is read by none."""
 _QUORUM_STATE = ("leaderId", "leaderEpoch", "votedId")

@@ -21,16 +21,21 @@ def kafka() -> None:
 @click.option(
     "--repository",
     metavar="URL",
-    help="Address of a Maven repository.  [default: the public one]",
+    help="Address of another Maven repository: what it has is another release.",
 )
 @shown_options(json="Print the version and its folder.", quiet="Print the folder alone.")
 def fetch(version: str, repository: str | None, shown: Shown) -> int:
     """Fetch a release into the cache, about 55 MB, and print where it is.
 
-    What has arrived is not fetched again: an interrupted fetch goes on where it was.
+    What has arrived is not fetched again: an interrupted fetch goes on where it was. What another
+    repository has, such as that of a release candidate, gets a name of its own, VERSION@DIGEST.
     """
     steps = Steps(Console(stderr=True, quiet=shown is not Shown.LINES))
     with steps.show(at_once=True):
-        home = str(kafka_fetch.fetch(version, repository, steps.step))
-    answer(shown, {"version": version, "home": home}, [home], [home])
+        home = kafka_fetch.fetch(version, repository, steps.step)
+    lines = [str(home)]
+    if home.name.startswith(f"{version}@"):
+        version = home.name
+        lines.append(f"to run it: --kafka-version {version}")
+    answer(shown, {"version": version, "home": str(home)}, lines, [str(home)])
     return 0

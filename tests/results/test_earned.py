@@ -8,7 +8,7 @@ import pytest
 
 from checkers.earned import CONDITIONS, EARNED, Judged, earn, verdict
 from checkers.earned.processes import KEEPS_PROCESS, STARTS_AT_ONCE
-from checkers.evidence import FINAL_READS
+from checkers.evidence import FINAL_READS, TraceEvent
 from checkers.history import EventType, pair
 from checkers.nodes import agreement, durability
 from checkers.run_input import RunInput
@@ -97,6 +97,19 @@ def crashed(judged: Judged) -> Judged:
     return replace(judged, run=run, wanted=[n for n in judged.wanted if n not in of_nodes])
 
 
+def other_release(judged: Judged) -> Judged:
+    """Nodes of a release of Kafka of which a process printed another one."""
+    evidence = judged.run.evidence
+    of = {"n1": "4.4.0", "n2": "4.4.0", "n3": "4.3.1"}
+    traces = {
+        node: [*trace, TraceEvent(node, 1, 0, "release", {"version": of[node], "commit": "ab12"})]
+        for node, trace in evidence.traces.items()
+    }
+    run = replace(judged.run, evidence=replace(evidence, traces=traces))
+    stored = {**judged.plan, "versions": {"apache-kafka": "4.4.0, commit ab12"}}
+    return replace(judged, run=run, plan=stored)
+
+
 def lone(judged: Judged) -> Judged:
     """A file of its writes alone."""
     kept = [op for op in judged.run.operations if op.f == "write"]
@@ -120,6 +133,7 @@ TAKEN: dict[str, tuple[Change, Status]] = {
     "faults-healed": (events(heal_fails), Status.UNKNOWN),
     "deaths-meant": (crashed, Status.FAIL),
     "restarts-meant": (events(no_kill), Status.UNKNOWN),
+    "releases-run": (other_release, Status.UNKNOWN),
     "load-phase": (
         operations(lambda op, after: op if after else failed(op)),
         Status.UNDER_EXERCISED,
@@ -159,7 +173,7 @@ def test_without_the_conditions_there_is_no_pass(sound):
 def test_what_does_not_apply_is_named_with_its_reason(sound):
     earned = earn(sound)
     absent = [row for row in earned.statistics["conditions"] if row["status"] is None]
-    assert [row["name"] for row in absent] == ["observations"]
+    assert [row["name"] for row in absent] == ["releases-run", "observations"]
     assert all(row["sentence"] and row["sentence"] in earned.summary for row in absent)
 
 

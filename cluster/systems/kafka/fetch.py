@@ -5,6 +5,10 @@ what an artefact depends on, checks every file against the repository's checksum
 it was cut off, since its cache keeps what arrived whole. The jar files of a release whose digests
 are in `versions` must have these as well; for any other they are written down when they come.
 
+What another repository has under a version is another release, as two candidates for 4.4.0 are:
+its name is `VERSION@` and a digest of the repository's address, and Ivy keeps its files apart. Only
+a repository whose files have the digests of `versions`, all of them, has the release itself.
+
 The repository is believed by the authorities that this machine trusts, which behind a proxy may be
 more than those that come with Java: the bundle that SSL_CERT_FILE names, else the system's own.
 """
@@ -32,6 +36,7 @@ from cluster.systems.kafka.installation import (
     checked_version,
     java,
 )
+from cluster.systems.kinds import SettingError
 
 _VERSIONS: Final = Path(__file__).parent / "versions"
 _ARTEFACTS: Final = (
@@ -48,6 +53,7 @@ _RAFT_ARTEFACTS: Final = (
 )
 """What KafkaRaftClient needs where its network and its disk are simulated."""
 _TRUST_PASSWORD: Final = b"public certificates only"
+_PUBLIC: Final = "https://repo1.maven.org/maven2/"
 _TROUBLES: Final = ("Server access error", "[FAILED", "not found")
 """What Ivy says where it failed, the most telling first."""
 _STEPS: Final = {"found ": "resolving artefact", "downloading ": "downloading file"}
@@ -63,8 +69,8 @@ class FetchError(Exception):
 def fetch(version: str, repository: str | None, say: Say) -> Path:
     """Fetch a release unless it is there, and return its folder, which has a `libs` of jar files.
 
-    `repository`: address of a Maven repository instead of the public one; `say` is called with each
-    step. Raises FetchError, SettingError.
+    `repository`: address of a Maven repository instead of the public one, of which Kafka's own
+    artefacts are taken; `say` is called with each step. Raises FetchError, SettingError.
     """
     return _fetch(version, checked_version(version), _ARTEFACTS, repository, say)
 
@@ -79,9 +85,34 @@ Artefacts = tuple[tuple[str, str, str], ...]
 
 
 def _fetch(version: str, name: str, artefacts: Artefacts, repository: str | None, say: Say) -> Path:
-    home = cache_folder() / name
+    if "@" in version:
+        raise SettingError(
+            f"{version} is the name of what was fetched from another repository: give "
+            f"{version.partition('@')[0]} and --repository URL"
+        )
+    repository = None if repository is None else f"{repository.rstrip('/')}/"
+    if repository in (None, _PUBLIC):
+        return _fetch_into(cache_folder() / name, version, artefacts, None, say)
+    address = hashlib.sha256(repository.encode()).hexdigest()[:8]
+    home = _fetch_into(cache_folder() / f"{name}@{address}", version, artefacts, repository, say)
+    known = _known_digests(name)
+    if known is None or known != _read_listing(home / DIGESTS):
+        return home
+    whole = cache_folder() / name
+    with _alone(whole.parent / f".{name}.lock", say):
+        if not (whole / DIGESTS).is_file():
+            shutil.rmtree(whole, ignore_errors=True)
+            shutil.copytree(home / "libs", whole / "libs")
+            shutil.copy(home / DIGESTS, whole / DIGESTS)
+        _compare(version, whole)
+    return whole
+
+
+def _fetch_into(
+    home: Path, version: str, artefacts: Artefacts, repository: str | None, say: Say
+) -> Path:
     home.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(home.parent / f".{name}.lock", say):
+    with _alone(home.parent / f".{home.name}.lock", say):
         if not (home / DIGESTS).is_file():
             say(f"resolving what Apache Kafka {version} depends on")
             retrieve(version, repository, home, _module(version, artefacts), say)
@@ -115,7 +146,7 @@ def retrieve(version: str, repository: str | None, home: Path, module: str, say:
         str(_ivy()),
         "org.apache.ivy.Main",
     ]
-    command += ["-ivy", str(work / "ivy.xml"), "-cache", str(home.parent / ".ivy")]
+    command += ["-ivy", str(work / "ivy.xml"), "-cache", str(_ivy_cache(home))]
     if repository is not None:
         (work / "settings.xml").write_text(_settings(repository), encoding="utf-8")
         command += ["-settings", str(work / "settings.xml")]
@@ -161,8 +192,7 @@ def _trouble(lines: list[str]) -> str:
 
 def _compare(version: str, home: Path) -> None:
     """Compare the jar files with their digests. What differs is deleted. Raises FetchError."""
-    known = _VERSIONS / f"{home.name}.txt"
-    expected = _read_listing(known if known.is_file() else home / DIGESTS)
+    expected = _known_digests(home.name) or _read_listing(home / DIGESTS)
     found = {f"libs/{jar.name}": jar for jar in (home / "libs").glob("*.jar")}
     odd = [name for name in {*expected, *found} if name not in expected or name not in found]
     odd += [
@@ -170,11 +200,22 @@ def _compare(version: str, home: Path) -> None:
     ]
     if odd:
         shutil.rmtree(home)
-        shutil.rmtree(home.parent / ".ivy", ignore_errors=True)
+        shutil.rmtree(_ivy_cache(home), ignore_errors=True)
         raise FetchError(
             f"Apache Kafka {version}: {min(odd)} is not the file that was expected (SHA-256); "
             "what was fetched is deleted: fetch it again"
         )
+
+
+def _ivy_cache(home: Path) -> Path:
+    """Locate what Ivy keeps of a release's repository."""
+    return home.parent / f".ivy{home.name[home.name.find('@') :] if '@' in home.name else ''}"
+
+
+def _known_digests(name: str) -> dict[str, str] | None:
+    """Return the digests of a release of this name; None: they are not known."""
+    known = _VERSIONS / f"{name}.txt"
+    return _read_listing(known) if known.is_file() else None
 
 
 def _read_listing(file: Path) -> dict[str, str]:
@@ -204,10 +245,19 @@ def _module(version: str, artefacts: Artefacts) -> str:
 
 
 def _settings(repository: str) -> str:
+    """Return settings by which Kafka's own artefacts come from this repository alone.
+
+    A staging repository has nothing else: what they depend on may come from the public one.
+    """
+    given, public = (
+        f'<ibiblio name="{name}" m2compatible="true" root={quoteattr(root)}/>'
+        for name, root in (("given", repository), ("public", _PUBLIC))
+    )
     return (
-        '<ivysettings><settings defaultResolver="given"/><resolvers>'
-        f'<ibiblio name="given" m2compatible="true" root={quoteattr(repository)}/>'
-        "</resolvers></ivysettings>"
+        '<ivysettings><settings defaultResolver="both"/><resolvers>'
+        f'{given}<chain name="both" returnFirst="true"><resolver ref="given"/>{public}</chain>'
+        '</resolvers><modules><module organisation="org.apache.kafka" resolver="given"/></modules>'
+        "</ivysettings>"
     )
 
 

@@ -25,7 +25,10 @@ RAFT: Final = "raft-{}"
 _RAFT_JARS: Final = ("kafka-clients-*", "kafka-raft-*", "kafka-server-common-*", "slf4j-api-*")
 HOME_IN_IMAGE: Final = "/opt/kafka"
 """Where the project's own image has the release."""
-_VERSION: Final = re.compile(r"\d{1,2}\.\d{1,2}\.\d{1,2}")
+_VERSION: Final = re.compile(r"\d{1,2}\.\d{1,2}\.\d{1,2}(@[0-9a-f]{8})?")
+_CANDIDATE: Final = re.compile(r"(\d+\.\d+\.\d+)-?rc-?\d+", re.IGNORECASE)
+_STATIC, _DYNAMIC = (3, 7), (3, 9)
+"""First releases that are run with voters in their configuration, and in the log."""
 _NEEDED: Final = {
     "kafka_2.13-*.jar": "Kafka's server",
     "kafka-raft-*.jar": "its raft module",
@@ -162,10 +165,40 @@ def raft_libraries(version: str) -> tuple[Path, ...] | None:
 
 
 def checked_version(version: str) -> str:
-    """Return what is a version of a release. Raises SettingError: it becomes part of a path."""
+    """Return what is a version of a release. Raises SettingError: it becomes part of a path.
+
+    Behind an `@` stands the repository that it was fetched from, if that is not the public one.
+    """
+    if candidate := _CANDIDATE.fullmatch(version):
+        raise SettingError(
+            f"{version!r}: a candidate's files have the version of its release: kraftprobe kafka "
+            f"fetch {candidate[1]} --repository URL, the address of its staging repository"
+        )
     if not _VERSION.fullmatch(version):
         raise SettingError(f"{version!r} is no version of Apache Kafka: give one such as 4.3.1")
     return version
+
+
+def check_release(version: str, *, dynamic: bool) -> None:
+    """Refuse a release that cannot be run so: SettingError. What names no version is tried."""
+    parts = re.match(r"(\d+)\.(\d+)", version)
+    if parts is None:
+        return
+    release = (int(parts[1]), int(parts[2]))
+    said = f"system apache-kafka: Apache Kafka {version.partition(',')[0]}"
+    if release < _STATIC:
+        raise SettingError(
+            f"{said} is too old: give a release of {_release_text(_STATIC)} or later"
+        )
+    if dynamic and release < _DYNAMIC:
+        raise SettingError(
+            f"{said} has no dynamic quorum, which came with {_release_text(_DYNAMIC)} (KIP-853): "
+            "--system-option quorum=static, or give a later release"
+        )
+
+
+def _release_text(release: tuple[int, int]) -> str:
+    return ".".join(map(str, release))
 
 
 def cache_folder() -> Path:

@@ -14,7 +14,13 @@ from cluster.systems.base import Listeners
 from cluster.systems.cells import LIST_PREFIX, Cell, list_cell
 from cluster.systems.image import MEANING, versions_of
 from cluster.systems.image import OPTION as IMAGE
-from cluster.systems.kafka.installation import HOME_IN_IMAGE, checked_version, find, home_in_image
+from cluster.systems.kafka.installation import (
+    HOME_IN_IMAGE,
+    check_release,
+    checked_version,
+    find,
+    home_in_image,
+)
 from cluster.systems.kafka.kafka_system import NAME, KafkaLayout, KafkaSystem
 from cluster.systems.kafka.output_traces import TRACED
 from cluster.systems.kafka.roles import COMBINED, Roles
@@ -92,7 +98,8 @@ def _check(request: SystemRequest) -> None:
     _quorum(request)
     _features(request)
     if "version" in request.options:
-        checked_version(request.options["version"])
+        version = checked_version(request.options["version"])
+        check_release(version, dynamic=is_dynamic(request))
     if IMAGE in request.options:
         home_in_image(request.options)
 
@@ -131,10 +138,12 @@ def _create(request: SystemRequest) -> KafkaSystem:
         key: str(value).lower() if isinstance(value, bool) else value
         for key, value in request.node_settings.items()
     }
+    found, dynamic = find(request.options, request.image), is_dynamic(request)
+    check_release(found.version, dynamic=dynamic)
     return KafkaSystem(
-        find(request.options, request.image),
+        found,
         settings,
-        dynamic=is_dynamic(request),
+        dynamic=dynamic,
         roles=_roles(request),
         features=_features(request),
         security=request.security,

@@ -15,6 +15,7 @@ was caused by.
 | the same | Follower high watermark updated to ... | `hw` |
 | `KafkaRaftClient` | Truncated to offset ... from Fetch response | `truncate` |
 | `KafkaRaftClient` | Fully truncated the log at (offset, epoch) | `truncate-fully` |
+| `AppInfoParser` | Kafka version: ..., then Kafka commitId: ... | `release` |
 | a terminating fault handler | Encountered fatal fault: ... | `fatal` |
 
 A line is written after what it describes, where this repository's own node writes it before. So a
@@ -37,6 +38,8 @@ from cluster.systems.kafka.start import START
 TRACED: Final = frozenset({"start", "state", "epoch-start", "hw", "truncate"})
 """The events of docs/evidence.md that are complete in such a trace."""
 
+_INFO: Final = "AppInfoParser"
+_VERSION, _COMMIT = "Kafka version: ", "Kafka commitId: "
 _NO_ID: Final = "A" * 22
 _KNOW_VOTERS: Final = frozenset({"KafkaRaftClient", "KRaftControlRecordStateMachine"})
 
@@ -74,6 +77,8 @@ class OutputReader:
         self._half = b""
         """The beginning of the last line."""
         self._fatal: Event | None = None
+        self._version = ""
+        """That a process of the node printed, until its commit follows."""
 
     def take(self, data: bytes) -> bytes:
         """Return the events of the lines that are whole now."""
@@ -97,13 +102,22 @@ class OutputReader:
         time_ns, level, logger, message = found.groups()
         if logger == START:
             self._incarnation, self._epoch = self._incarnation + 1, 0
-        for event, fields in _read(level, logger.rpartition(".")[2], message, self._epoch):
+        for event, fields in self._read(level, logger.rpartition(".")[2], message):
             self._epoch = fields.get("epoch", self._epoch)
             made = {"t": int(time_ns), "n": max(self._incarnation, 0), "e": event, **fields}
             if event == "fatal":
                 self._fatal = made
             else:
                 yield made
+
+    def _read(self, level: str, logger: str, message: str) -> Iterator[tuple[str, Event]]:
+        if logger != _INFO:
+            yield from _read(level, logger, message, self._epoch)
+        elif message.startswith(_VERSION):
+            self._version = message.removeprefix(_VERSION)
+        elif message.startswith(_COMMIT) and self._version:
+            yield "release", {"version": self._version, "commit": message.removeprefix(_COMMIT)}
+            self._version = ""
 
     def _take_kept(self) -> Iterator[Event]:
         if self._fatal is not None:

@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 import zipfile
-from hashlib import sha1
+from hashlib import sha1, sha256
+from pathlib import Path
 
 import pytest
 
 from cluster.systems.kafka import fetch
-from cluster.systems.kafka.installation import DIGESTS, find, home_of, raft_libraries
+from cluster.systems.kafka.installation import DIGESTS, cache_folder, find, home_of, raft_libraries
 from cluster.systems.kinds import SettingError
 
 pytestmark = pytest.mark.slow
@@ -109,26 +110,60 @@ def test_a_release_is_fetched_with_what_it_depends_on_once(repository):
         "log4j-core-2.25.4.jar",
         "log4j-slf4j-impl-2.25.4.jar",
     ]
-    assert home_of(VERSION) == home
-    assert find({"version": VERSION}).libraries == home / "libs"
+    assert home.name.startswith(f"{VERSION}@")
+    assert home_of(home.name) == home
+    assert home_of(VERSION) is None, "what another repository has is another release"
+    assert find({"version": home.name}).libraries == home / "libs"
     assert any(line.startswith("downloading file 5") for line in said)
     repository.asked.clear()
     assert fetch.fetch(VERSION, repository.url, said.append) == home
     assert repository.asked == []
 
 
+def own_name(home):
+    return home.name.removeprefix("raft-")
+
+
+def test_two_repositories_have_two_releases_of_one_version(repository, tmp_path):
+    first = fetch.fetch(VERSION, repository.url, lambda _: None)
+    other = Repository(tmp_path / "other", VERSION)
+    try:
+        [jar] = other.folder.rglob("kafka-raft-*.jar")
+        with zipfile.ZipFile(jar, "a") as file:
+            file.writestr("second candidate", "")
+        Repository.put(jar, jar.read_bytes())
+        second = fetch.fetch(VERSION, other.url, lambda _: None)
+        asked = f"kafka-raft-{VERSION}.jar"
+        assert asked in other.asked, "no cache holds it for another repository"
+        assert fetch.fetch(VERSION, other.url.rstrip("/"), lambda _: None) == second
+    finally:
+        other.close()
+    assert first != second
+    assert (first / "libs" / asked).read_bytes() != (second / "libs" / asked).read_bytes()
+    assert (second / "libs" / asked).read_bytes() == jar.read_bytes()
+
+
+def test_a_mirror_with_the_very_files_of_a_release_has_the_release(repository, monkeypatch):
+    other = fetch.fetch(VERSION, repository.url, lambda _: None)
+    monkeypatch.setattr(fetch, "_VERSIONS", other.parent)
+    (other.parent / f"{VERSION}.txt").write_text((other / DIGESTS).read_text())
+    home = fetch.fetch(VERSION, repository.url, lambda _: None)
+    assert home == other.with_name(VERSION) == home_of(VERSION)
+    assert fetch.fetch(VERSION, None, lambda _: None) == home
+
+
 def test_the_raft_module_is_fetched_alone_without_what_it_depends_on(repository):
     home = fetch.fetch_raft(VERSION, repository.url, lambda _: None)
 
-    assert [jar.name for jar in raft_libraries(VERSION)] == [
+    assert [jar.name for jar in raft_libraries(own_name(home))] == [
         f"kafka-clients-{VERSION}.jar",
         f"kafka-raft-{VERSION}.jar",
         f"kafka-server-common-{VERSION}.jar",
         "slf4j-api-1.7.36.jar",
     ]
-    assert {jar.parent for jar in raft_libraries(VERSION)} == {home / "libs"}
+    assert {jar.parent for jar in raft_libraries(own_name(home))} == {home / "libs"}
     assert len(list((home / "libs").iterdir())) == 4
-    assert home_of(VERSION) is None
+    assert home_of(own_name(home)) is None
 
 
 def test_an_interrupted_fetch_goes_on_where_it_was(repository):
@@ -159,22 +194,31 @@ def test_a_file_that_changed_in_the_cache_is_found_and_fetched_again(repository)
     (home / "libs" / f"kafka-raft-{VERSION}.jar").write_bytes(b"another")
     with pytest.raises(fetch.FetchError, match=r"kafka-raft-0.9.7.jar .* fetch it again"):
         fetch.fetch(VERSION, repository.url, lambda _: None)
-    assert home_of(VERSION) is None
+    assert home_of(home.name) is None
     assert fetch.fetch(VERSION, repository.url, lambda _: None) == home
     assert (home / "libs" / f"kafka-raft-{VERSION}.jar").read_bytes() != b"another"
 
 
 def test_a_release_whose_digests_are_known_must_have_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    repository = Repository(tmp_path / "repository", "4.3.1")
-    try:
-        with pytest.raises(
-            fetch.FetchError, match=r"is not the file that was expected \(SHA-256\)"
-        ):
-            fetch.fetch("4.3.1", repository.url, lambda _: None)
-    finally:
-        repository.close()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    home = cache_folder() / "4.3.1"
+    (home / "libs").mkdir(parents=True)
+    (home / "libs" / "kafka-raft-4.3.1.jar").touch()
+    (home / DIGESTS).write_text(f"{sha256().hexdigest()}  libs/kafka-raft-4.3.1.jar\n")
+    with pytest.raises(fetch.FetchError, match=r"is not the file that was expected \(SHA-256\)"):
+        fetch.fetch("4.3.1", None, lambda _: None)
     assert home_of("4.3.1") is None
+
+
+@pytest.mark.parametrize("version", ["4.4.0-rc1", "4.4.0-RC2", "4.4.0rc1"])
+def test_a_candidate_is_fetched_from_its_staging_repository(version):
+    with pytest.raises(SettingError, match=r"kafka fetch 4\.4\.0 --repository URL"):
+        fetch.fetch(version, None, lambda _: None)
+
+
+def test_the_name_of_another_repositorys_release_is_not_fetched():
+    with pytest.raises(SettingError, match=r"give 4\.4\.0 and --repository URL"):
+        fetch.fetch("4.4.0@0123abcd", None, lambda _: None)
 
 
 def test_what_is_no_repository_is_named(repository):
@@ -182,7 +226,9 @@ def test_what_is_no_repository_is_named(repository):
         fetch.fetch(VERSION, repository.url + "elsewhere/", lambda _: None)
 
 
-@pytest.mark.parametrize("version", ["4.3", "../../etc", "4.3.1-rc1", "", "4.3.1\n"])
+@pytest.mark.parametrize(
+    "version", ["4.3", "../../etc", "4.3.1-x", "", "4.3.1\n", "4.3.1@../etc", "4.3.1@"]
+)
 def test_what_is_no_version_is_refused(version):
     with pytest.raises(SettingError, match="is no version"):
         fetch.fetch(version, None, lambda _: None)
@@ -195,8 +241,10 @@ def kraftprobe(*arguments):
 
 def test_the_command_prints_the_folder_and_refuses_in_one_line(repository):
     done = kraftprobe("kafka", "fetch", VERSION, "--repository", repository.url)
-    assert (done.returncode, done.stdout) == (0, f"{home_of(VERSION)}\n")
-    assert (home_of(VERSION) / DIGESTS).is_file()
+    home, advice = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert (Path(home) / DIGESTS).is_file()
+    assert advice == f"to run it: --kafka-version {Path(home).name}"
     refused = kraftprobe("kafka", "fetch", "4.3", "--repository", repository.url)
     assert refused.returncode == 2
     [line] = refused.stderr.splitlines()[-1:]

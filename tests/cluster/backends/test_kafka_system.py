@@ -138,6 +138,36 @@ def test_features_that_cannot_be_are_refused(features):
         from_document(document)
 
 
+@pytest.mark.parametrize(
+    ("version", "quorum", "remedy"),
+    [
+        ("3.8.1", "dynamic", "--system-option quorum=static"),
+        ("3.7.0", "dynamic", "--system-option quorum=static"),
+        ("3.6.2", "static", "a release of 3.7 or later"),
+        ("2.8.0", "dynamic", "a release of 3.7 or later"),
+    ],
+)
+def test_a_release_that_cannot_be_run_so_is_refused_with_a_remedy(
+    tmp_path, monkeypatch, version, quorum, remedy
+):
+    options = {"version": version, "quorum": quorum}
+    with pytest.raises(PlanError, match=remedy):
+        from_document({**PLAN, "system_options": options})
+    monkeypatch.setattr(Installation, "version", f"{version}, commit abc")
+    options = {"home": str(release(tmp_path / "k")), "quorum": quorum}
+    with pytest.raises(SettingError, match=remedy):
+        system_named("apache-kafka").create(SystemRequest({}, options))
+
+
+@pytest.mark.parametrize(
+    ("version", "quorum"),
+    [("3.7.2", "static"), ("3.8.1", "static"), ("3.9.0", "dynamic"), ("4.4.0@0123abcd", "dynamic")],
+)
+def test_a_release_that_can_be_run_so_is_taken(version, quorum):
+    options = {"version": version, "quorum": quorum}
+    assert from_document({**PLAN, "system_options": options}).system_options == options
+
+
 def test_a_plans_setting_replaces_ours():
     assert properties(system())["controller.quorum.fetch.timeout.ms"] == "1000"
     changed = system(**{"controller.quorum.fetch.timeout.ms": 2000, "num.io.threads": 2})
