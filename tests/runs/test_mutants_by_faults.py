@@ -60,21 +60,21 @@ REAL = {
     ("M40-torn-write", "local"): {"invariants"},
 }
 """The checks that must accuse the mutant; the longest runs first."""
-NIGHTLY = {
-    ("M36B-links", "local"),
-    ("M34-pause", "local"),
-    ("M36A-pause", "local"),
-    ("M36C-pause", "local"),
-    ("M25P-partition", "local"),
-    ("M40-partition", "local"),
-    ("M40I-bit-flip", "local"),
-    ("M31-partition", "local"),
-    ("M14-power-loss", "docker"),
+AT_EVERY_COMMIT = {
+    ("M11-partition", "local"),
+    ("M13-power-loss", "docker"),
+    ("M40-torn-write", "local"),
+    ("W01-clock-jump", "local"),
 }
-"""Every commit tries one real run of each fault; these mutants it tries in the simulated world."""
+"""Runs of each engine of real faults: links, a container's disks, disks here, clocks.
+
+The other mutants every commit finds in the simulated world, by the same plans and checks; that
+their faults bite on real nodes is for tests/nemeses, and the two together for the night.
+"""
+NIGHTLY = REAL.keys() - AT_EVERY_COMMIT
 SIMULATED = {plan: checks for (plan, _), checks in REAL.items() if plan != "M11-partition"}
 """Check quorum is judged by clocks that can be compared; those of simulated hosts cannot."""
-REAL_AT_ONCE = {plan for plan, _ in REAL.keys() - NIGHTLY}
+REAL_AT_ONCE = {plan for plan, _ in AT_EVERY_COMMIT}
 """Plans that every commit plays on real nodes: it need not find their mutants simulated, too."""
 
 
@@ -170,10 +170,8 @@ def test_every_plan_is_tried_on_real_nodes():
     assert {plan for plan, _ in REAL} == set(PLANS)
 
 
-def test_every_commit_tries_each_fault_on_real_nodes_and_each_mutant():
-    at_once = REAL.keys() - NIGHTLY
-    assert {fault_of(plan) for plan, _ in at_once} == set(map(fault_of, PLANS))
-    assert {backend for _, backend in at_once} == {"local", "docker"}
+def test_every_commit_tries_each_mutant_and_each_backend():
+    assert {backend for _, backend in AT_EVERY_COMMIT} == {"local", "docker"}
     assert {plan for plan, _ in NIGHTLY} <= SIMULATED.keys()
 
 
