@@ -18,7 +18,8 @@ SHORTER = {
     # Linters not again: CI's `make test` begins with them.
     "make check": " -o lint PYTEST=tests/test_values.py",
     "make test": " -o lint PYTEST=tests/test_values.py",
-    "make run": " ARGS='--duration 25 --seed 3 --runs {folder}/made'",
+    # On real nodes the next command does the same.
+    "make run": " ARGS='--backend sim --duration 25 --seed 3 --runs {folder}/made'",
     ".venv/bin/kraftprobe run --mutant M15": " --campaign quick --faults partition --duration 12 --seed 1",
     ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 25",
     ".venv/bin/kraftprobe run --backend docker --campaign quick": " --duration 25 --seed 7",
@@ -46,6 +47,9 @@ make test
 .venv/bin/python -m benchmarks.sim
 """
 EXIT_CODES = {".venv/bin/kraftprobe run --mutant M15": 1}
+BY_NIGHT = (".venv/bin/kraftprobe run --backend docker", ".venv/bin/python -m benchmarks")
+"""Containers are nodes of tests/runs and tests/conformance at every commit; a benchmark judges no
+commit."""
 IN_CHECKOUT = ("make", ".venv/bin/python -m benchmarks")
 
 
@@ -72,7 +76,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.cluster
 @pytest.mark.spark
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(line, marks=[pytest.mark.nightly] if line.startswith(BY_NIGHT) else [])
+        for line in commands()
+    ],
+)
 def test_readme_command(command: str, folder: Path):
     if not (ROOT / ".venv/bin/kraftprobe").exists():
         pytest.fail("the README's commands need .venv: run `make test`, not pytest alone")

@@ -73,6 +73,7 @@ def passed(
     return folder
 
 
+@pytest.mark.nightly
 def test_kafka_in_an_image_that_has_neither_a_shell_nor_a_python_passes(client, tmp_path):
     libraries = home_of(release()) / "libs"
     image = user_images.of_programs(client, "sleep", "ls", "cat", libraries=libraries)
@@ -115,6 +116,7 @@ def test_an_image_that_will_not_do_is_one_line_before_anything_starts(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.nightly
 def test_an_image_of_the_toolkit_gates_as_its_maker_does(
     client: docker.DockerClient, tmp_path: Path
 ):

@@ -89,6 +89,7 @@ def judged(folder: Path) -> dict[str, CheckResult]:
     return {check.checker: check for check in RunStore(folder).read_results().checks}
 
 
+@pytest.mark.nightly  # tests/harness/sim plays such quorums for every commit
 @pytest.mark.cluster
 def test_a_quorum_of_both_kinds_passes_a_campaign_in_containers(version: str, tmp_path: Path):
     system = ("--system", "mixed", "--kafka-version", version, "--workload", "register")

@@ -20,19 +20,19 @@ ASSERTING = frozenset({"raises", "warns", "fail"})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def functions_in(tree: ast.AST) -> Iterator[Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
-
-
-def calls_in(function: Function) -> set[str]:
-    """Names of what the function calls or hands on, whatever they belong to."""
-    names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
-    return names | {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
-
-
-def asserts(function: Function) -> bool:
-    has_assert = any(isinstance(node, ast.Assert) for node in ast.walk(function))
-    return has_assert or not ASSERTING.isdisjoint(calls_in(function))
+def functions_in(tree: ast.AST) -> Iterator[tuple[str, set[str], bool]]:
+    """Yield each function: its name, the names of what it calls or hands on, whether it asserts."""
+    for function in ast.walk(tree):
+        if isinstance(function, Function):
+            names, has_assert = set(), False
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name):
+                    names.add(node.id)
+                elif isinstance(node, ast.Attribute):
+                    names.add(node.attr)
+                elif isinstance(node, ast.Assert):
+                    has_assert = True
+            yield function.name, names, has_assert or not ASSERTING.isdisjoint(names)
 
 
 def without_assertion(trees: dict[str, ast.Module]) -> list[str]:
@@ -40,14 +40,12 @@ def without_assertion(trees: dict[str, ast.Module]) -> list[str]:
 
     Functions are matched by name alone, so one that asserts may excuse another of its name.
     """
+    found = [(path, *function) for path, tree in trees.items() for function in functions_in(tree)]
     callers: dict[str, set[str]] = defaultdict(set)
-    good: set[str] = set()
-    for tree in trees.values():
-        for function in functions_in(tree):
-            if asserts(function):
-                good.add(function.name)
-            for name in calls_in(function):
-                callers[name].add(function.name)
+    for _, function, calls, _ in found:
+        for name in calls:
+            callers[name].add(function)
+    good = {function for _, function, _, asserts in found if asserts}
     helpers = [name for name in good if not name.startswith("test_")]
     reached = set(helpers)
     while helpers:
@@ -55,12 +53,9 @@ def without_assertion(trees: dict[str, ast.Module]) -> list[str]:
             reached.add(caller)
             helpers.append(caller)
     return [
-        f"{path}::{function.name}"
-        for path, tree in trees.items()
-        for function in functions_in(tree)
-        if function.name.startswith("test_")
-        and not asserts(function)
-        and reached.isdisjoint(calls_in(function))
+        f"{path}::{function}"
+        for path, function, calls, asserts in found
+        if function.startswith("test_") and not asserts and reached.isdisjoint(calls)
     ]
 
 

@@ -62,6 +62,7 @@ def faults_verified(run):
     return exercised["statistics"]["faults_verified"]
 
 
+@pytest.mark.nightly  # for every commit as a user without root: test_sudo
 def test_a_campaign_with_partition_and_kill_passes_and_leaves_nothing(lab):
     process = start(lab, "whole", lab.inventory())
     stdout, stderr = process.communicate(timeout=BOUND_S)

@@ -27,6 +27,10 @@ def test_a_campaign_runs_as_a_user_that_may_use_sudo(lab):
         assert process.returncode == 0, stdout + stderr
         (run,) = (lab.folder / "runs/sudo").iterdir()
         assert faults_verified(run) == {"kill": 1, "partition": 1}
+        for node in lab.nodes:
+            assert (run / "nodes" / node / "trace.jsonl").stat().st_size > 0
+            assert (run / "nodes" / node / "stdout.log").exists()
+        assert not (run / "hosts.json").exists()
         assert lab.traces() == []
 
 

@@ -76,13 +76,14 @@ def test_the_first_failure_can_end_it(tmp_path):
 
 
 def test_a_killed_batch_loses_no_finished_seed(tmp_path):
+    plan = BatchPlan(0, 5, duration_ms=SHORT_MS)
     code = (
         "from pathlib import Path; from harness.sim.batch.batch import *;"
-        f"run_plainly(Batch(Path({str(tmp_path)!r}), BatchPlan(0, 6)), lambda row: None)"
+        f"run_plainly(Batch(Path({str(tmp_path)!r}), {plan!r}), lambda row: None)"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
     lines = tmp_path / "running" / "000000000-000000003.jsonl"
-    while not lines.exists() or lines.read_text().count("\n") < 2:
+    while not lines.exists() or lines.read_text().count("\n") < 1:
         assert process.poll() is None, "it ended before it was killed"
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
@@ -90,29 +91,30 @@ def test_a_killed_batch_loses_no_finished_seed(tmp_path):
     finished = lines.read_text().count("\n")
 
     ran = []
-    with Batch(tmp_path, BatchPlan(0, 6)) as again:
+    with Batch(tmp_path, plan) as again:
         assert len(again.rows) == finished
         run_plainly(again, lambda row: ran.append(row["seed"]))
 
-    assert ran == list(range(finished, 6))
-    assert [row["seed"] for row in stored(tmp_path)] == list(range(6))
+    assert ran == list(range(finished, 5))
+    assert [row["seed"] for row in stored(tmp_path)] == list(range(5))
 
 
 def test_a_folder_holds_one_batch(tmp_path):
-    run(tmp_path, BatchPlan(0, 1))
+    run(tmp_path, BatchPlan(0, 1, duration_ms=SHORT_MS))
 
     with pytest.raises(BatchError, match="holds another batch"):
-        Batch(tmp_path, BatchPlan(0, 2))
+        Batch(tmp_path, BatchPlan(0, 2, duration_ms=SHORT_MS))
 
 
 def test_seeds_of_two_states_of_the_code_do_not_go_together(tmp_path):
-    run(tmp_path, BatchPlan(0, 1))
+    plan = BatchPlan(0, 1, duration_ms=SHORT_MS)
+    run(tmp_path, plan)
     path = tmp_path / "batch.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "code": "0123456789abcdef"}))
 
     with pytest.raises(BatchError, match="its seeds ran with other code"):
-        Batch(tmp_path, BatchPlan(0, 1))
+        Batch(tmp_path, plan)
     assert len(stored(tmp_path)) == 1
 
 
@@ -277,7 +279,7 @@ class TestOnSpark:
         assert list((tmp_path / "results").iterdir()) == []
 
     def test_spark_finds_what_the_loop_finds(self, tmp_path, monkeypatch, spark):
-        plan = BatchPlan(0, 6, "M02", duration_ms=SHORT_MS)
+        plan = BatchPlan(0, 4, "M02", duration_ms=SHORT_MS)
         run(tmp_path / "loop", plan)
         monkeypatch.chdir(tmp_path)
         with Batch(Path("spark"), plan) as batch:
