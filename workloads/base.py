@@ -26,6 +26,9 @@ from cluster.systems.cells import CellOf
 from cluster.values import valueclass
 from workloads.leader import LeaderTracker
 
+EVERY_NODE = "*"
+"""As the node of a final operation: it is performed once at each node that serves clients."""
+
 
 @valueclass
 class Op:
@@ -34,6 +37,8 @@ class Op:
     f: str
     key: str | None = None
     value: Value = None
+    node: str | None = None
+    """The one node to ask; None: the client chooses."""
 
 
 @valueclass

@@ -15,6 +15,9 @@ the one that was invoked last:
 | lost | the last that lacks it was invoked after it was known, and after the last that shows it |
 | never read | neither: no read that began after it was known |
 
+Where reads name the node that answered, it is said how much the last read at each node lacks
+(`missing_at`): each such element is stale or lost, so that this is wrong where those are.
+
 A stable element is *stale* if a read lacks it that was invoked after it was known: for so long,
 from there to that read, it was not to be seen (`stable_latency`). A set that shows only some time
 later what was written to it may be stale; so that is noted, and wrong with option `linearizable`.
@@ -133,6 +136,9 @@ def check_key(
     lost = [e for e in elements.values() if e.is_lost]
     found.wrong += map(_loss, lost)
     (found.wrong if is_linearizable else found.allowed).extend(map(_stale, stale))
+    missing = _missing_at(elements, reads)
+    if is_linearizable and any(lacks for _, lacks in missing.values()):
+        found.wrong.insert(0, _at_nodes(missing))
     unread = [e for e in elements.values() if e.outcome == "never-read"]
     stable = [e for e in elements.values() if e.is_stable]
     found.counts = {
@@ -149,6 +155,7 @@ def check_key(
         "never_read": [show(e.value) for e in unread[:_LISTED_MAX]],
         "stale": [show(e.value) for e in stale[:_LISTED_MAX]],
         "worst_stale": [element.window() for element in stale[:_WORST_SHOWN]],
+        "missing_at": {node: len(lacks) for node, (_, lacks) in missing.items()},
         "stable_latencies_ms": _quantiles(stable),
         "lost_latencies_ms": _quantiles(lost),
     }
@@ -220,6 +227,44 @@ def _note_known(
         if value in seen:
             known.append(seen[value])
         element.known_ns = min(known, default=None)
+
+
+Missing = Mapping[str, tuple[Operation, list[Element]]]
+"""Node -> the last read there, and what it lacks though it was known before."""
+
+
+def _missing_at(
+    elements: Mapping[Hashable, Element], reads: Sequence[tuple[Operation, Sequence[Hashable]]]
+) -> Missing:
+    """Return what the last read at each node lacks, where reads name their nodes."""
+    last = {read.node: (read, shown) for read, shown in sorted(reads, key=_began) if read.node}
+    return {
+        node: (read, [e for e in elements.values() if _lacks(e, read, present)])
+        for node, (read, shown) in sorted(last.items())
+        for present in [set(shown)]
+    }
+
+
+def _began(pair: tuple[Operation, object]) -> tuple[int, int]:
+    return _begin_key(pair[0])
+
+
+def _lacks(element: Element, read: Operation, present: set[Hashable]) -> bool:
+    known_ns = element.known_ns
+    return known_ns is not None and known_ns < read.invoke_ns and element.value not in present
+
+
+def _at_nodes(missing: Missing) -> Anomaly:
+    """Say how much of what was acknowledged each node lacks; the worst first."""
+    worst = sorted(missing.items(), key=lambda row: -len(row[1][1]))
+    rows = [f"{node} lacks {len(lacks)}" for node, (_, lacks) in worst if lacks]
+    whole = [node for node, (_, lacks) in worst if not lacks]
+    _, (read, lacks) = worst[0]
+    what = f"of the elements that were known, {', '.join(rows)}"
+    what += f", and {', '.join(whole)} none" if whole else ""
+    what += f"; the first: {_absence(lacks[0], read)}"
+    counts = {node: len(lacks) for node, (_, lacks) in missing.items()}
+    return anomaly("missing-at-node", what, read, *lacks[0].adds[:1], missing=counts)
 
 
 def _loss(element: Element) -> Anomaly:

@@ -9,6 +9,21 @@ from pathlib import Path, PurePath
 from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
 from cluster.systems.base import EVERY_LISTENER, Listeners, Names, Placement, Ready, TraceReader
 
+_PROCESSES = frozenset({"kill", "stop", "pause", "restart"})
+_DISKS = frozenset({"disk-stall", "disk-slow", "disk-full", "power-loss", "torn-write"})
+_LINKS = frozenset({"partition", "loss", "delay", "reorder", "duplicate", "bandwidth"})
+
+
+def usual_faults(*, announces: bool) -> Mapping[str, frozenset[str]]:
+    """Return what any replicated system can be put under, by backend, for `SystemKind.faults`.
+
+    `announces`: its members tell each other, or have to agree on, where each of them listens. Then
+    they do not dial what backend `local` has before each link, which carries no fault of links.
+    """
+    anywhere = _PROCESSES | _DISKS
+    local = anywhere if announces else anywhere | _LINKS
+    return {"local": local, "netns": anywhere | _LINKS, "docker": anywhere | _LINKS}
+
 
 class PlainLayout:
     """See `cluster.systems.base.Layout`. A node keeps its data in `data` and writes no trace."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -48,7 +49,7 @@ from harness.run.trace_tail import Followed
 from harness.run.world import RealWorld, World, note_wrong_answer
 from nemeses import drive
 from nemeses.base import View
-from workloads.base import Role, WorkloadClient
+from workloads.base import EVERY_NODE, Role, WorkloadClient
 
 NO_READS = FinalReads({}, {}, None)
 """Final reads of a run that ended before them, or of a system without cells."""
@@ -215,7 +216,12 @@ def later_phase(plan: Plan, nemesis: NemesisClient, clients: Generator) -> Gener
 
 def final_phase(plan: Plan, bound_s: float) -> Generator:
     """Make the final phase: the workload's last operations, each until it is ok, within a bound."""
-    ops = plan.make_workload().final_operations()
+    every = plan.nodes_at("CLIENT")
+    ops = [
+        replace(op, node=node)
+        for op in plan.make_workload().final_operations()
+        for node in (every if op.node == EVERY_NODE else (op.node,))
+    ]
     return Clients(TimeLimit(bound_s, Phases(*(UntilOk(op) for op in ops))))
 
 

@@ -280,6 +280,21 @@ def test_of_reads_that_began_at_one_time_neither_is_the_later():
     assert judged(later, "set-full")[1] == {"lost"}
 
 
+def test_what_nodes_lack_at_the_end_is_said_by_node():
+    history = [op(0, "add", (0, 1), input=1), op(1, "add", (2, 3), input=2)]
+    history += [op(2, "add", (8, 9), input=3)]  # after every read
+    history += [
+        replace(op(3 + number, "read", (4 + number, 7), output=shown), node=f"n{number + 1}")
+        for number, shown in enumerate([[], [1, 2], [1]])
+    ]
+    result = check_by(history, "set-full", {"linearizable": True})
+    assert result.anomalies[0]["kind"] == "missing-at-node"
+    assert result.anomalies[0]["missing"] == {"n1": 2, "n2": 0, "n3": 1}
+    said = "of the elements that were known, n1 lacks 2, n3 lacks 1, and n2 none"
+    assert said in result.summary
+    assert check_by(history[:2], "set-full").statistics["missing_at"] == {}
+
+
 def test_an_element_twice_in_a_read_is_duplicated():
     assert judged(in_a_row(add(1), all_of(1, 1)), "set-full")[1] == {"duplicated"}
 

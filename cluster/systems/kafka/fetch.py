@@ -95,29 +95,50 @@ def _fetch(version: str, name: str, artefacts: Artefacts, repository: str | None
         return _fetch_into(cache_folder() / name, version, artefacts, None, say)
     address = hashlib.sha256(repository.encode()).hexdigest()[:8]
     home = _fetch_into(cache_folder() / f"{name}@{address}", version, artefacts, repository, say)
-    known = _known_digests(name)
-    if known is None or known != _read_listing(home / DIGESTS):
+    if not _listing(name).is_file() or _read_listing(_listing(name)) != _read_listing(
+        home / DIGESTS
+    ):
         return home
-    whole = cache_folder() / name
+    whole, listing = cache_folder() / name, _listing(name)
     with _alone(whole.parent / f".{name}.lock", say):
         if not (whole / DIGESTS).is_file():
             shutil.rmtree(whole, ignore_errors=True)
             shutil.copytree(home / "libs", whole / "libs")
             shutil.copy(home / DIGESTS, whole / DIGESTS)
-        _compare(version, whole)
+        _compare(f"Apache Kafka {version}", whole, listing)
     return whole
 
 
 def _fetch_into(
     home: Path, version: str, artefacts: Artefacts, repository: str | None, say: Say
 ) -> Path:
+    rows = tuple((where, what, revision or version) for where, what, revision in artefacts)
+    title, transitive = f"Apache Kafka {version}", artefacts is _ARTEFACTS
+    module = _module(rows, transitive=transitive)
+    return _fetch_module(title, home, module, _listing(home.name), repository, say)
+
+
+def fetch_jars(title: str, home: Path, artefacts: Artefacts, listing: Path, say: Say) -> Path:
+    """Fetch artefacts and what they depend on into `libs` of a folder, unless they are there.
+
+    `title` names them in messages. `listing` has the digests that their files must have, a row
+    "SHA-256  libs/name" each; without such a file they are written down when they come. Raises
+    FetchError.
+    """
+    return _fetch_module(title, home, _module(artefacts, transitive=True), listing, None, say)
+
+
+def _fetch_module(
+    title: str, home: Path, module: str, listing: Path, repository: str | None, say: Say
+) -> Path:
+    """Fetch what a module of Ivy depends on; see `fetch_jars`."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with _alone(home.parent / f".{home.name}.lock", say):
         if not (home / DIGESTS).is_file():
-            say(f"resolving what Apache Kafka {version} depends on")
-            retrieve(version, repository, home, _module(version, artefacts), say)
+            say(f"resolving what {title} depends on")
+            retrieve(title, repository, home, module, say)
         say("comparing digests")
-        _compare(version, home)
+        _compare(title, home, listing)
     return home
 
 
@@ -132,7 +153,7 @@ def _alone(lock: Path, say: Say) -> Iterator[None]:
         yield
 
 
-def retrieve(version: str, repository: str | None, home: Path, module: str, say: Say) -> None:
+def retrieve(title: str, repository: str | None, home: Path, module: str, say: Say) -> None:
     """Let Ivy put the jar files into the folder; a folder with `DIGESTS` is whole."""
     shutil.rmtree(home, ignore_errors=True)
     work = home.with_name(f".{home.name}.work")
@@ -154,7 +175,7 @@ def retrieve(version: str, repository: str | None, home: Path, module: str, say:
     command += [f"{home}/libs/[artifact]-[revision](-[classifier]).jar"]
     code, lines = _run(command, say)
     if code:
-        raise FetchError(f"Apache Kafka {version} cannot be fetched: {_trouble(lines)}")
+        raise FetchError(f"{title} cannot be fetched: {_trouble(lines)}")
     jars = sorted((home / "libs").glob("*.jar"))
     text = "".join(f"{_digest(jar)}  libs/{jar.name}\n" for jar in jars)
     half = home / f"{DIGESTS}.half"
@@ -190,9 +211,9 @@ def _trouble(lines: list[str]) -> str:
     return next((line for line in reversed(lines) if line), "Ivy wrote nothing")[:300]
 
 
-def _compare(version: str, home: Path) -> None:
+def _compare(title: str, home: Path, listing: Path) -> None:
     """Compare the jar files with their digests. What differs is deleted. Raises FetchError."""
-    expected = _known_digests(home.name) or _read_listing(home / DIGESTS)
+    expected = _read_listing(listing if listing.is_file() else home / DIGESTS)
     found = {f"libs/{jar.name}": jar for jar in (home / "libs").glob("*.jar")}
     odd = [name for name in {*expected, *found} if name not in expected or name not in found]
     odd += [
@@ -202,7 +223,7 @@ def _compare(version: str, home: Path) -> None:
         shutil.rmtree(home)
         shutil.rmtree(_ivy_cache(home), ignore_errors=True)
         raise FetchError(
-            f"Apache Kafka {version}: {min(odd)} is not the file that was expected (SHA-256); "
+            f"{title}: {min(odd)} is not the file that was expected (SHA-256); "
             "what was fetched is deleted: fetch it again"
         )
 
@@ -212,10 +233,9 @@ def _ivy_cache(home: Path) -> Path:
     return home.parent / f".ivy{home.name[home.name.find('@') :] if '@' in home.name else ''}"
 
 
-def _known_digests(name: str) -> dict[str, str] | None:
-    """Return the digests of a release of this name; None: they are not known."""
-    known = _VERSIONS / f"{name}.txt"
-    return _read_listing(known) if known.is_file() else None
+def _listing(name: str) -> Path:
+    """Locate the digests of a release of this name; there is no such file where none are known."""
+    return _VERSIONS / f"{name}.txt"
 
 
 def _read_listing(file: Path) -> dict[str, str]:
@@ -228,12 +248,11 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _module(version: str, artefacts: Artefacts) -> str:
+def _module(artefacts: Artefacts, *, transitive: bool) -> str:
     """Return what Ivy is to fetch. Of the raft module it takes no dependencies: it needs none."""
-    transitive = str(artefacts is _ARTEFACTS).lower()
     rows = "".join(
-        f'<dependency org="{organisation}" name="{name}" rev="{revision or version}" '
-        f'transitive="{transitive}" conf="default->runtime,master"/>'
+        f'<dependency org="{organisation}" name="{name}" rev="{revision}" '
+        f'transitive="{str(transitive).lower()}" conf="default->runtime,master"/>'
         for organisation, name, revision in artefacts
     )
     # Another binding of SLF4J, in 3.x: of two, Java takes either.

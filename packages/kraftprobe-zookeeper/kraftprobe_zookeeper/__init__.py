@@ -1,0 +1,1 @@
+"""Apache ZooKeeper under Kraftprobe: how it is fetched, run, asked and used."""

@@ -1,0 +1,124 @@
+"""Adapter of Apache ZooKeeper against a server that keeps znodes in a dict, and against garbage."""
+
+import asyncio
+import struct
+
+import pytest
+from kraftprobe_zookeeper import system as zookeeper
+from kraftprobe_zookeeper.client import REGISTER, ROOT, SET, read_text, text
+from stub_server import serving
+
+from checkers.history import EventType
+from cluster.node.ports import Endpoint
+from cluster.systems.base import Placement
+from cluster.systems.kinds import SettingError, SystemRequest
+from workloads.base import Op
+
+CREATE, GET_DATA, SET_DATA, GET_CHILDREN, SYNC = 1, 4, 5, 8, 9
+
+
+def znodes(kept):
+    async def answer(reader, writer):
+        async def request():
+            return await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
+
+        await request()
+        writer.write(text(struct.pack(">iiq", 0, 6000, 1) + text(bytes(16))))
+        while True:
+            asked = await request()
+            xid, kind = struct.unpack_from(">ii", asked)
+            path, end = read_text(asked, 8)
+            code, body = 0, b""
+            if kind == CREATE:
+                code = -110 if path in kept else 0
+                kept.setdefault(path, read_text(asked, end)[0])
+            elif kind == SET_DATA:
+                kept[path] = read_text(asked, end)[0]
+            elif kind == GET_DATA:
+                code = 0 if path in kept else -101
+                body = text(kept.get(path, "")) + bytes(68)
+            elif kind == GET_CHILDREN:
+                names = [name.removeprefix(f"{ROOT}/") for name in kept if name != ROOT]
+                body = struct.pack(">i", len(names)) + b"".join(map(text, names))
+            writer.write(text(struct.pack(">iqi", xid, 7, code) + (b"" if code else body)))
+
+    return answer
+
+
+async def garbage(reader, writer):
+    await reader.read(4)
+    writer.write(struct.pack(">i", 12) + b"x" * 12)  # to the session's first request
+    await reader.read(1000)
+    writer.write(struct.pack(">i", 16) + b"y" * 16)
+    await reader.read()
+
+
+def outcomes(kind, answer, *ops, **options):
+    async def body():
+        async with serving(answer) as context:
+            client = kind.create(options).client(context)
+            done = [await client.invoke(op) for op in ops]
+            await client.close()
+            return done
+
+    return asyncio.run(body())
+
+
+def test_znodes_are_created_once_and_all_of_them_read_at_a_node():
+    kept = {}
+    ops = [Op("add", None, "a"), Op("add", None, "b"), Op("add", None, "a"), Op("read", node="n1")]
+    done = outcomes(SET, znodes(kept), *ops)
+    assert [each.type.value for each in done] == ["ok", "ok", "fail", "ok"]
+    assert (done[-1].value, done[-1].node) == (["a", "b"], "n1")
+    assert set(kept) == {ROOT, f"{ROOT}/a", f"{ROOT}/b"}
+
+
+def test_registers_are_made_by_their_first_write():
+    ops = [Op("read", "k1"), Op("write", "k1", "v"), Op("write", "k1", "w"), Op("read", "k1")]
+    done = outcomes(REGISTER, znodes({}), *ops, keys=8, write_fraction=0.5)
+    assert [each.type for each in done] == [EventType.OK] * 4
+    assert (done[0].value, done[-1].value) == (None, "w")
+
+
+@pytest.mark.parametrize(("kind", "op"), [(SET, Op("add", None, "a")), (REGISTER, Op("read", "k"))])
+def test_an_answer_that_cannot_be_read_is_a_wrong_answer(kind, op):
+    (done,) = outcomes(kind, garbage, op, keys=8, write_fraction=0.5)
+    assert done.type is not EventType.OK
+    assert done.error.startswith("wrong-answer: ValueError")
+
+
+def asked(**options):
+    return SystemRequest({}, options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "version"),
+        ({"version": "../x"}, "no release"),
+        ({"version": "0.0.1"}, "kraftprobe-zookeeper fetch 0.0.1"),
+    ],
+)
+def test_a_release_that_is_not_there_is_refused_with_what_brings_it(options, said):
+    with pytest.raises(SettingError, match=said):
+        zookeeper.SYSTEM.create(asked(**options))
+
+
+def test_each_node_is_given_all_three_ports_of_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(zookeeper, "libraries", lambda _: tmp_path)
+    system = zookeeper.SYSTEM.create(asked(version="3.9.4"))
+    client, election, quorum = (
+        tuple(Endpoint(n, "h", port + n) for n in (1, 2)) for port in (10, 20, 30)
+    )
+    node = Placement(
+        "n2", 2, "run", tmp_path, "python", client[1], election[1], election, client, (),
+        ports={"QUORUM": quorum},
+    )  # fmt: skip
+    assert "server.2=h:32:22;h:12" in system.files(node)["zoo.cfg"].splitlines()
+    assert f"echo 2 > {tmp_path / 'data'}/myid" in system.command(node)[2]
+
+
+def test_links_can_be_hurt_only_where_members_agree_on_addresses():
+    faults = zookeeper.SYSTEM.faults
+    assert "partition" not in faults["local"]
+    assert "partition" in faults["netns"]

@@ -1,0 +1,106 @@
+"""How operations of the workloads over a driver end, by where they were cut off."""
+
+import asyncio
+import struct
+from types import SimpleNamespace
+
+import pytest
+
+from checkers.history import EventType
+from harness.run.phases import final_phase
+from workloads.base import EVERY_NODE, Op
+from workloads.driven import Refused, register_kind, set_kind
+
+OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO
+
+
+class Scripted:
+    """A driver whose calls raise what was scripted for them."""
+
+    def __init__(self, error=None):
+        self.error, self.closed = error, False
+
+    async def _act(self, *_):
+        if self.error is not None:
+            raise self.error
+        return ["b", "a"]
+
+    add = put = get = all = _act
+
+    def close(self):
+        self.closed = True
+
+
+def invoke(op, *, opens=None, error=None, pinned_to=None, times=1):
+    drivers, nodes = [], []
+
+    async def open_driver(context, node):
+        nodes.append(node)
+        if opens is not None:
+            raise opens
+        drivers.append(Scripted(error))
+        return drivers[-1]
+
+    async def body():
+        context = SimpleNamespace(
+            nodes_at=lambda _: ("n1", "n2", "n3"), pinned_to=pinned_to, worker=1, timeout_ms=50
+        )
+        client = set_kind("s", "", open_driver).create({}).client(context)
+        done = [await client.invoke(op) for _ in range(times)]
+        await client.close()
+        return done
+
+    done = asyncio.run(body())
+    assert all(driver.closed for driver in drivers)
+    return done, nodes
+
+
+ADD, READ = Op("add", None, "x"), Op("read")
+
+
+@pytest.mark.parametrize(
+    ("op", "script", "ends"),
+    [
+        (ADD, {}, OK),
+        (ADD, {"opens": ConnectionRefusedError()}, FAIL),
+        (ADD, {"error": ConnectionResetError()}, INFO),
+        (ADD, {"error": EOFError()}, INFO),
+        (ADD, {"error": TimeoutError()}, INFO),
+        (ADD, {"error": Refused("it is there")}, FAIL),
+        (ADD, {"error": struct.error("short")}, INFO),
+        (READ, {"error": ConnectionResetError()}, FAIL),
+        (READ, {"error": KeyError("value")}, FAIL),
+    ],
+)
+def test_a_change_that_was_given_to_a_driver_may_have_had_its_effect(op, script, ends):
+    ((done,), _) = invoke(op, **script)
+    assert done.type is ends
+
+
+def test_an_answer_that_cannot_be_read_is_named_as_one():
+    ((done,), _) = invoke(READ, error=ValueError("garbage"))
+    assert done.error == "wrong-answer: ValueError: garbage"
+
+
+def test_after_a_failure_the_next_node_is_asked_unless_the_client_is_pinned():
+    assert invoke(ADD, error=OSError(), times=3)[1] == ["n2", "n3", "n1"]
+    assert invoke(ADD, error=OSError(), times=2, pinned_to="n3")[1] == ["n3", "n3"]
+    assert invoke(ADD, times=3)[1] == ["n2"], "one connection serves as long as it works"
+
+
+def test_the_whole_set_is_read_at_every_node_in_the_end():
+    workload = set_kind("s", "", None).create({})
+    assert workload.final_operations() == (Op("read", node=EVERY_NODE),)
+    plan = SimpleNamespace(make_workload=lambda: workload, nodes_at=lambda _: ("n1", "n2"))
+    phases = final_phase(plan, 1.0)
+    assert phases is not None
+    ((done,), nodes) = invoke(Op("read", node="n3"), pinned_to="n1")
+    assert (nodes, done.node, done.value) == (["n3"], "n3", ["a", "b"])
+
+
+def test_registers_write_unique_values_and_are_judged_by_their_history():
+    kind = register_kind("r", "", None)
+    workload = kind.create({"keys": 2, "write_fraction": 0.5})
+    assert [check.name for check in workload.checks()] == ["linearizable"]
+    assert workload.cells() == ()
+    assert not kind.speaks_kafka

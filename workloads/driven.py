@@ -1,0 +1,199 @@
+"""A set and registers for systems that are not Kafka, over a driver of four operations.
+
+A package says how its protocol does these four on one connection; what is drawn, sent, timed and
+judged is here. It makes its workloads by `set_kind` and `register_kind`, of names of its own.
+
+How an operation ended follows from where it was cut off. A change that was given to a driver may
+have had its effect, whatever became of the answer, so every error of it is `info`; but `Refused`
+says that it certainly had none. An answer that cannot be read (ValueError, LookupError,
+struct.error) is a wrong answer (`checkers.runs.answers`): no such run is a PASS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from random import Random
+from typing import Protocol
+
+from checkers.history import Value
+from checkers.registry import CheckSpec
+from checkers.runs.answers import WRONG_ANSWER
+from cluster.client.admin_client import Outcome
+from cluster.systems.base import Listener
+from cluster.values import valueclass
+from workloads import register
+from workloads.base import (
+    EVERY_NODE,
+    ClientContext,
+    Completion,
+    Op,
+    Role,
+    WorkloadClient,
+    WorkloadKind,
+    completion,
+)
+from workloads.keyed import Keyed, Plain
+
+
+class Refused(Exception):  # noqa: N818  (a fact, no error of the program)
+    """A node said that it has not done it and never will; one line."""
+
+
+class Driver(Protocol):
+    """A connection to one node. Whatever is done on it, it is done once: no retries."""
+
+    async def put(self, key: str, value: str) -> None:
+        """Write a register."""
+
+    async def get(self, key: str) -> str | None:
+        """Read a register, linearizably; None: it was never written."""
+
+    async def add(self, element: str) -> None:
+        """Add to the set an element that is not there."""
+
+    async def all(self) -> Collection[str]:
+        """Read the whole set from this very node, with what was acknowledged before."""
+
+    def close(self) -> None:
+        """Close the connection. Called once, also when it is broken."""
+
+
+Open = Callable[[ClientContext, str], Awaitable[Driver]]
+"""(of a client, node) -> a driver; opens connections by `ClientContext.connect`, and makes what the
+operations need in the system, where that is not there yet."""
+
+
+def set_kind(
+    name: str, title: str, open_driver: Open, listener: Listener = "CLIENT"
+) -> WorkloadKind:
+    """Return a workload that adds elements, and in the end reads the set at every node."""
+    return WorkloadKind(
+        name, title, {}, lambda _: DrivenSet(open_driver, listener, name), speaks_kafka=False
+    )
+
+
+def register_kind(
+    name: str, title: str, open_driver: Open, listener: Listener = "CLIENT"
+) -> WorkloadKind:
+    """Return a workload of registers that are written and read, each linearizable."""
+    return WorkloadKind(
+        name,
+        title,
+        register.OPTIONS,
+        lambda options: DrivenRegisters(**options, opens=open_driver, listener=listener, name=name),
+        speaks_kafka=False,
+    )
+
+
+@valueclass
+class DrivenSet(Plain):
+    """A set."""
+
+    opens: Open
+    listener: Listener
+    name: str
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Add `w<worker>.<count>`."""
+        del random, role  # nothing is drawn, and the set is read in the end
+        count = 0
+        while True:
+            yield Op("add", None, f"w{worker}.{count}")
+            count += 1
+
+    def final_operations(self) -> Sequence[Op]:
+        """Read all of it at every node."""
+        return (Op("read", node=EVERY_NODE),)
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        return DrivenClient(context, self.opens, self.listener)
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
+        """What was acknowledged is at every node."""
+        return (CheckSpec("set-full", {"linearizable": True}),)
+
+
+@valueclass
+class DrivenRegisters(Keyed):
+    """Registers, without cells that final reads could show."""
+
+    opens: Open
+    listener: Listener
+    name: str
+    letter = "k"
+    write = "write"
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        return DrivenClient(context, self.opens, self.listener)
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
+        """Every key is linearizable."""
+        return (CheckSpec("linearizable", {"model": "register"}),)
+
+
+class DrivenClient:
+    """One process's client: a driver at one node, a new one at the next node after any failure."""
+
+    def __init__(self, context: ClientContext, opens: Open, listener: Listener) -> None:
+        self._context = context
+        self._opens = opens
+        self._nodes = context.nodes_at(listener)
+        self._turn = context.worker
+        self._driver: Driver | None = None
+        self._node = ""
+
+    async def invoke(self, op: Op) -> Completion:
+        """See `workloads.base.WorkloadClient`."""
+        node = op.node or self._context.pinned_to or self._nodes[self._turn % len(self._nodes)]
+        given = False
+        try:
+            async with asyncio.timeout(self._context.timeout_ms / 1000):
+                driver = await self._at(node)
+                given = op.f != "read"
+                outcome = Outcome("ok", await _perform(driver, op))
+        except Refused as refused:
+            return completion(Outcome("fail", error=str(refused)), node, op.value)
+        except (OSError, EOFError, TimeoutError) as error:
+            outcome = Outcome("info" if given else "fail", error=type(error).__name__)
+        except (ValueError, LookupError, struct.error) as error:
+            what = f"{WRONG_ANSWER}: {type(error).__name__}: {error}"
+            outcome = Outcome("info" if given else "fail", error=what)
+        if outcome.type != "ok":
+            self._turn += 1
+            self._close()
+        return completion(outcome, node, op.value)
+
+    async def _at(self, node: str) -> Driver:
+        if self._driver is None or self._node != node:
+            self._close()
+            self._driver = await self._opens(self._context, node)
+            self._node = node
+        return self._driver
+
+    def _close(self) -> None:
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._close()
+
+
+async def _perform(driver: Driver, op: Op) -> Value:
+    match op.f, op.key:
+        case "add", None:
+            await driver.add(op.value)
+        case "read", None:
+            return sorted(await driver.all())
+        case "write", str(key):
+            await driver.put(key, op.value)
+        case "read", str(key):
+            return await driver.get(key)
+        case _:
+            raise AssertionError(f"no operation {op.f}")
+    return None
