@@ -32,8 +32,8 @@ kafka: $(VENV)/.run
 	$(BIN)/kraftprobe kafka fetch $(KAFKA)
 	$(BIN)/kraftprobe run --system apache-kafka --kafka-version $(KAFKA) --campaign quick --faults kill,pause $(ARGS)
 
-# Campaigns wait more than they compute: a third process fills two cores.
-test: PYTEST ?= -n 3 $(BY_FILE)
+# Campaigns wait more than they compute: of four processes, two fill two cores.
+test: PYTEST ?= -n 4 $(BY_FILE)
 test: lint
 	$(BIN)/python -m pytest $(PYTEST) -m 'not nightly'
 

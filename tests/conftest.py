@@ -38,18 +38,32 @@ def pytest_make_collect_report():
 
 
 FIRST = (
+    "tests/runs/test_own_system.py",
     "tests/readme/test_readme.py",
     "tests/runs/",
-    "tests/harness/sim/test_batches.py",
     "tests/cluster/ssh/",
+    "tests/harness/sim/test_batches.py",
 )
 """Files of minutes: begun last, each would leave the other processes idle at the end."""
 
 
 def pytest_collection_modifyitems(items):
-    """Put the longest files first, and those that wait before those that fill the cores."""
-    busy = {item.path for item in items if any(map(item.get_closest_marker, ("cluster", "spark")))}
-    items.sort(key=lambda item: (not item.nodeid.startswith(FIRST), item.path not in busy))
+    """Put the longest files first, then spread those that wait evenly among those that compute.
+
+    Processes that all wait leave the cores idle, and those that all compute wait for each other.
+    """
+    waiting = {
+        item.path for item in items if any(map(item.get_closest_marker, ("cluster", "spark")))
+    }
+    files = {item.path: item.nodeid for item in items}
+    rank = {}
+    for waits in (True, False):
+        same = [path for path in files if (path in waiting) is waits]
+        rank |= {path: (number + 0.5) / len(same) for number, path in enumerate(same)}
+    for path, name in files.items():
+        begun = (place for place, start in enumerate(FIRST) if name.startswith(start))
+        rank[path] = next(begun, len(FIRST)) + rank[path]
+    items.sort(key=lambda item: rank[item.path])
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,10 +3,13 @@
 import pytest
 
 from tests.cluster.node.broker.story_of_records import Story
+from tests.night import SEED
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 8, 10, 14])
+@pytest.mark.parametrize(
+    "seed", [2, 8, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (10, 14, SEED))]
+)
 def test_records_keep_their_promises_whatever_fails(seed):
     Story(seed).tell()
 

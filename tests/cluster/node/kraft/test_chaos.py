@@ -10,18 +10,20 @@ from tests.cluster.node.kraft.chaos import Chaos
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 100
+
+def test_three_voters_are_safe_and_live():
+    """Their schedules do something, too."""
+    runs = [Chaos(seed) for seed in range(40)]
+    for run in runs:
+        run.run()
+    leaders = [len(run.monitor.leader_of) for run in runs]
+    assert sum(leaders) / len(runs) > 3, "leaders are hardly ever replaced"
+    assert sum(len(run.monitor.committed) for run in runs) / len(runs) > 20
+    assert sum(run.reads_confirmed for run in runs) > 40
 
 
-@pytest.mark.parametrize("block", range(0, SEEDS, 20))
-def test_three_voters_are_safe_and_live(block):
-    for seed in range(block, block + 20):
-        Chaos(seed).run()
-
-
-@pytest.mark.parametrize("block", range(0, 40, 10))
-def test_five_voters_are_safe_and_live(block):
-    for seed in range(block, block + 10):
+def test_five_voters_are_safe_and_live():
+    for seed in range(10):
         Chaos(seed, count=5).run()
 
 
@@ -42,16 +44,6 @@ def test_a_run_is_repeated_exactly_by_its_seed():
 
     assert trace(3) == trace(3)
     assert trace(3) != trace(4)
-
-
-def test_the_schedules_do_something():
-    runs = [Chaos(seed) for seed in range(20)]
-    for run in runs:
-        run.run()
-    leaders = [len(run.monitor.leader_of) for run in runs]
-    assert sum(leaders) / len(runs) > 3, "leaders are hardly ever replaced"
-    assert sum(len(run.monitor.committed) for run in runs) / len(runs) > 20
-    assert sum(run.reads_confirmed for run in runs) > 20
 
 
 def count_the_leader_twice(self):
