@@ -327,6 +327,7 @@ def jepsen_outcome(history, value):
     return ("lost" if lost else "never-read"), False
 
 
+@pytest.mark.slow
 def test_set_full_agrees_with_its_definition_and_with_linearizability():
     verdicts = set()
     for case in range(2_000):
@@ -462,6 +463,7 @@ def _runs(left, inside, ever, once):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("once", [False, True])
 def test_queues_are_judged_as_by_brute_force(once):
     verdicts = set()

@@ -389,6 +389,7 @@ def compares_committed_logs_by_checksum_only(patch):
     patch.setattr(log_audit, "columns_of_logs", without_epochs)
 
 
+@pytest.mark.slow
 def test_a_sound_checker_passes_the_battery():
     assert list(battery()) == []
 

@@ -42,10 +42,12 @@ def journal(tmp_path):
     return tmp_path / "history.jsonl"
 
 
+@pytest.mark.slow
 def test_a_file_is_read_without_pyarrow(journal):
     assert judged_without(journal, "register").startswith("FAIL not linearizable: ")
 
 
+@pytest.mark.slow
 def test_parquet_is_refused_by_the_name_of_the_missing_package(tmp_path):
     path = tmp_path / "history.parquet"
     path.write_bytes(b"PAR1")
@@ -53,6 +55,7 @@ def test_parquet_is_refused_by_the_name_of_the_missing_package(tmp_path):
     assert judged_without(path, "register") == expected
 
 
+@pytest.mark.slow
 def test_a_search_without_the_compiled_library_says_so(tmp_path):
     lines = []
     for i in range(6):

@@ -11,6 +11,7 @@ from tests.conformance.partition_changes import ROWS, generate, load, table_file
 from tests.kafka_release import VERSION, release
 
 
+@pytest.mark.slow
 def test_every_partition_changes_as_in_kafka():
     rows = list(load(VERSION))
     wrong = [(row.line, row.builder.build()) for row in rows if row.builder.build() != row.expected]

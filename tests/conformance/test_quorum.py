@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from cluster.backends.base import NodeState
 
 
@@ -20,6 +22,7 @@ def test_a_cluster_elects_commits_and_reads(arm, tmp_path):
     arm.run(body, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(arm, tmp_path):
     async def body(cluster):
         leader = await cluster.leader()

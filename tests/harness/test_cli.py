@@ -586,6 +586,7 @@ def test_check_prints_for_scripts_what_run_prints(runs, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_judged_is_a_line_and_does_not_stop_the_others(runs):
     (runs / "a" / "plan.json").write_text("{")
     result = kraftprobe("check", runs / "a", runs / "b", runs.parent / "missing")
@@ -662,6 +663,7 @@ def test_a_shell_completes_commands_options_and_choices(words, completions):
 SHORT = ("run", "--backend", "sim", "--campaign", "quick", "--faults", "none", "--duration", "2")
 
 
+@pytest.mark.slow
 def test_a_run_for_scripts_prints_one_document_or_one_path(tmp_path):
     options = (*SHORT, "--seed", "7", "--no-report", "--runs", tmp_path)
     result = kraftprobe(*options, "--json")

@@ -58,6 +58,7 @@ def test_a_cut_of_the_last_batch_is_a_torn_tail_and_any_other_is_damage(folder):
             assert decoded(folder, WHOLE[:size]) == (3, size - durable)
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_shortens_a_log_but_where_the_last_batch_then_seems_to_go_on(folder):
     length = range(len(WHOLE) - len(BATCHES[2]) + 8, len(WHOLE) - len(BATCHES[2]) + 12)
     for position in range(len(WHOLE)):
@@ -120,6 +121,7 @@ def stored(tmp_path_factory):
     return RunStore(folder)
 
 
+@pytest.mark.slow
 def test_what_is_collected_names_the_replica_and_how_long_its_trace_was(stored):
     evidence_of = stored.evidence(stored.plan()).evidence
     for node, state in evidence_of.quorum_states.items():

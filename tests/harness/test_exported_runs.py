@@ -79,6 +79,7 @@ def listed(uri, *more):
     return sorted(row["run"] for row in json.loads(found.stdout)), found.stderr
 
 
+@pytest.mark.slow
 def test_what_was_exported_is_listed_and_filtered_as_where_it_came_from(root, uri):
     said = runs("export", "--to", uri, "--runs", root).stdout
     assert said.startswith(f"{uri}: 3 runs, ")

@@ -191,6 +191,7 @@ def test_an_exception_of_ours_is_still_reported_to_us(monkeypatch, tmp_path):
     assert type(internal_error(caught.value, tmp_path)) is InternalError
 
 
+@pytest.mark.slow
 def test_an_error_at_the_moment_of_a_cancellation_is_not_printed_as_lost():
     lost = []
 

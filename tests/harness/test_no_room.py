@@ -63,6 +63,7 @@ def test_a_journal_without_room_says_so_again_and_again(tmp_path, monkeypatch):
     assert (len(events), dropped_bytes) == (1, 100 - len(path.read_bytes().splitlines()[0]) - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room_bytes", [0, 60, 40_000, 100_000])
 def test_a_run_whose_journal_has_no_room_is_aborted_and_blames_no_node(
     tmp_path, monkeypatch, room_bytes
@@ -96,6 +97,7 @@ def unwritable(name):
     return refuse
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["certificates.jsonl", "results.json", "junit.xml", "report.html", "history.parquet"]
 )
@@ -156,6 +158,7 @@ def test_a_node_that_shares_a_full_disk_with_the_harness_is_not_to_blame(reason,
     assert kinds("log-agreement", good_run(events=events, traces=traces))[0] is status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("--seed", "1", "--duration", "1"), ("--seeds", "0..2", "--duration", "1")]
 )

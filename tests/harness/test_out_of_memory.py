@@ -30,6 +30,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "raised"),
     [

@@ -126,12 +126,14 @@ def test_a_sentinel_that_took_long_takes_nothing_from_the_time_of_the_reads():
     assert (sorted(read.reads), read.missing, read.sentinel) == (["n1"], {}, sentinel)
 
 
+@pytest.mark.slow
 def test_a_deposed_leader_that_answers_reads_is_caught():
     the_plan = plan(faults=["partition"])
     events, reads = play(the_plan, FakeCluster(stale_reads=True))
     assert verdict(the_plan, events, reads, "linearizable").status is Status.FAIL
 
 
+@pytest.mark.slow
 def test_a_run_goes_through_its_phases_and_leaves_nothing():
     cluster = FakeCluster()
     events, _ = play(plan(), cluster)
@@ -155,6 +157,7 @@ def test_every_fault_is_injected_verified_and_healed():
         assert [(v["phase"], v["verified"]) for v in mine] == [("inject", True), ("heal", True)]
 
 
+@pytest.mark.slow
 def test_leader_changes_are_journaled_with_rising_epochs():
     events, _ = play(plan(), FakeCluster())
     epochs = [value["epoch"] for value in notes(events, "leader")]
@@ -162,6 +165,7 @@ def test_leader_changes_are_journaled_with_rising_epochs():
     assert epochs == sorted(set(epochs))
 
 
+@pytest.mark.slow
 def test_where_roles_are_separate_each_node_is_asked_for_what_it_has_only(monkeypatch):
     def listeners(request, nodes):
         return (("CONTROLLER",),) * 3 + (("CLIENT",),) * (nodes - 3)
@@ -183,6 +187,7 @@ def test_where_roles_are_separate_each_node_is_asked_for_what_it_has_only(monkey
     assert verdict(the_plan, events, reads, "durability").status is Status.PASS
 
 
+@pytest.mark.slow
 def test_a_node_that_dies_unasked_is_journaled_as_a_crash_once():
     cluster = FakeCluster(5, crash_at_s=5.0)
     events, reads = play(plan(nodes=5, faults=[]), cluster)
@@ -202,6 +207,7 @@ def test_one_plan_gives_one_history_in_virtual_time():
     assert play(plan(), FakeCluster())[0] == play(plan(), FakeCluster())[0]
 
 
+@pytest.mark.slow
 def test_refusals_of_nodes_that_do_not_lead_stay_few():
     events, _ = play(plan(faults=[]), FakeCluster())
     refused = sum(e.type is EventType.FAIL for e in events)
@@ -285,6 +291,7 @@ def on_a_paused_node(fault, parameters, *alternatives):
     return plan(schedule=[pause, {**retried, "alternatives": list(alternatives)}], faults=[fault])
 
 
+@pytest.mark.slow
 def test_a_refused_fault_is_tried_again_at_another_target():
     the_plan = on_a_paused_node("pause", N1, N1, N2)
     events, reads = play(the_plan, FakeCluster())
@@ -300,6 +307,7 @@ def test_a_refused_fault_is_tried_again_at_another_target():
     assert verdict(the_plan, events, reads, "exercised").status is Status.PASS
 
 
+@pytest.mark.slow
 def test_a_fault_that_bites_late_lasts_half_its_time_at_least():
     the_plan = on_a_paused_node("pause", *[N1] * 5, N2)
     events, _ = play(the_plan, FakeCluster())
@@ -326,6 +334,7 @@ def pauses(events):
     return [(e.time_ns / 1e9, e.value["phase"], e.value["verified"]) for e in done]
 
 
+@pytest.mark.slow
 def test_a_kind_that_never_bit_gets_a_turn_after_the_schedule_while_clients_go_on():
     the_plan = plan(faults=["pause", "kill"])
     events, reads = play(the_plan, NoPauseBefore(from_s=the_plan.duration_s + 1))
@@ -339,6 +348,7 @@ def test_a_kind_that_never_bit_gets_a_turn_after_the_schedule_while_clients_go_o
         assert verdict(the_plan, events, reads, check).status is Status.PASS
 
 
+@pytest.mark.slow
 def test_a_kind_that_bit_once_gets_no_further_turn():
     the_plan = plan(faults=["pause", "kill"])
     events, _ = play(the_plan, NoPauseBefore(from_s=12))
@@ -364,6 +374,7 @@ def test_turns_after_the_schedule_come_to_an_end():
     assert max(late_s) < the_plan.duration_s * (1 + LATER_SHARE) + RETRIES_S + QUIET_S + 1
 
 
+@pytest.mark.slow
 def test_a_scripted_fault_without_alternatives_is_not_tried_later():
     script = [{"at_s": 6, "fault": "pause", "parameters": N1, "for_s": 4}]
     the_plan = plan(schedule=script, faults=["pause"])
@@ -381,6 +392,7 @@ def test_a_heal_at_the_end_that_was_not_verified_is_journaled_as_info(monkeypatc
     assert [e.type for e in events if e.f == drive.SWEEP] == [EventType.OK, EventType.INFO]
 
 
+@pytest.mark.slow
 def test_nodes_that_ended_late_are_started_before_the_next_fault(monkeypatch):
     late = iter([(), (Injection(drive.SWEEP, {}, ("n3",), verified=True),)])
 

@@ -47,6 +47,7 @@ def names(folder):
     return sorted(path.name for path in folder.glob("*/*"))
 
 
+@pytest.mark.slow
 def test_list_shows_columns_json_or_folders_alone(root):
     table = runs("list", "--runs", root).stdout.splitlines()
     assert table[0].split() == [

@@ -89,6 +89,7 @@ def failed(plan):
     return document("sim", "--campaign", plan, "--mutant", "M15", "--out", out, code=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "verdict"), [((), "PASS"), (("--mutant", "M15"), "FAIL")])
 def test_a_simulated_run(plan, mutant, verdict):
     code = EXIT_CODES[Status(verdict)]
@@ -99,6 +100,7 @@ def test_a_simulated_run(plan, mutant, verdict):
     assert kraftprobe("sim", "--campaign", plan, *mutant, "--quiet", code=code) == f"{verdict}\n"
 
 
+@pytest.mark.slow
 def test_a_simulated_run_that_is_kept(failed, plan, tmp_path):
     assert list(failed) == RUN_KEYS
     assert (failed["verdict"], failed["folder"]) == ("FAIL", str(plan.parent / "failed"))
@@ -173,6 +175,7 @@ def test_reports_and_their_index(judged):
     assert kraftprobe("index", judged.parent, "--quiet") == f"{page}\n"
 
 
+@pytest.mark.slow
 def test_one_of_several_reports_that_cannot_be_written(judged, tmp_path):
     runs = shutil.copytree(judged, tmp_path / "synthetic")
     (runs / "a" / "results.json").write_text("{")

@@ -253,6 +253,7 @@ DOCUMENTS: dict[str, tuple[Any, type[Exception], Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_document_with_other_values_is_read_or_refused(name):
     original, refusal, read = DOCUMENTS[name]

@@ -198,6 +198,7 @@ def test_an_interrupt_leaves_an_event_that_does_not_end():
         run(asyncio.sleep(10), scheduler)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hurried")
 def test_what_the_harness_computes_between_events_is_not_bounded():
     async def main():

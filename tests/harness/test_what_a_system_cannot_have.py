@@ -74,6 +74,7 @@ def refusals(tmp_path_factory):
     return dict(zip(CASES, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_refused_by_its_name(refusals, case):
     code, said = refusals[case]

@@ -41,6 +41,7 @@ async def voters(view: WorldView) -> list[int]:
     return sorted(voter.replica_id for voter in found[1].voters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_everything_is_as_before_when_all_is_healed(seed: int):
     async def body(view: WorldView) -> None:

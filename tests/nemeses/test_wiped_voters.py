@@ -197,6 +197,7 @@ def test_what_was_given_up_is_never_added_again():
     simulated(body, 5)
 
 
+@pytest.mark.slow
 def test_what_a_new_leader_had_not_heard_of_is_never_added_again(monkeypatch):
     """Seed 1091 of 120 s: the lost replica fetched from the leader just before its disk was lost."""
     all_know = wipe._all_know_directories

@@ -35,6 +35,7 @@ def test_judging_and_the_gate_give_an_altered_run_the_verdict_that_it_deserves(
     assert complaints(copy_of(runs[name], tmp_path), alteration, judged_by_gate=by_gate) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RAP)
 def test_a_run_as_it_was_passes(runs, tmp_path, name):
     results = copy_of(runs[name], tmp_path).judged()

@@ -27,6 +27,7 @@ def root(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_a_row_holds_what_ran_how_much_and_the_verdict(root):
     good = next(e for e in catalogue(root) if e.row.verdict == "PASS")
     row = good.row
@@ -62,6 +63,7 @@ def test_filters_choose_runs(root, wanted, runs):
     assert [entry.row.run for entry in catalogue(root, wanted)] == runs
 
 
+@pytest.mark.slow
 def test_a_verdict_that_left_out_a_fault_is_found_by_its_status(tmp_path):
     store = make_run(tmp_path, duration_s=20, rate_per_s=20)
     plan = {**store.plan(), "skipped": [{"fault": "clock-jump"}]}

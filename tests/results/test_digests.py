@@ -31,6 +31,7 @@ def test_the_plan_is_recorded_first_and_the_end_last(tmp_path):
     assert len(recorded) == 2 + 5 * len(NODES)
 
 
+@pytest.mark.slow
 def test_each_judgement_appends_its_results_and_leaves_the_head(tmp_path):
     store = stored(tmp_path)
     before = read_chain(store.digests_path)
@@ -41,6 +42,7 @@ def test_each_judgement_appends_its_results_and_leaves_the_head(tmp_path):
     assert store.digests_path.read_text().count('"judged"') == 4
 
 
+@pytest.mark.slow
 def test_what_was_changed_after_it_was_recorded_cannot_pass(tmp_path):
     store = stored(tmp_path)
     assert judge(store).status is Status.PASS
@@ -52,6 +54,7 @@ def test_what_was_changed_after_it_was_recorded_cannot_pass(tmp_path):
     assert check.summary.endswith("plan.json is not what was recorded")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log.jsonl", "state.jsonl", "quorum-state.json"])
 @pytest.mark.parametrize("how", ["removed", "added", "linked"])
 def test_evidence_that_is_gone_new_or_a_link_cannot_pass(tmp_path, name, how):
@@ -68,6 +71,7 @@ def test_evidence_that_is_gone_new_or_a_link_cannot_pass(tmp_path, name, how):
     assert statuses(judge(store))[RECORDING] is Status.UNKNOWN
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_judged_and_said_not_to_have_ended(tmp_path):
     store = stored(tmp_path, ended=False)
     results = judge(store)
@@ -80,6 +84,7 @@ def test_a_killed_run_is_judged_and_said_not_to_have_ended(tmp_path):
     assert judge(store).recording.head == results.recording.head == chain.head
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [1, 40, 150])
 def test_a_torn_last_line_is_cut_off_by_the_next_that_writes(tmp_path, cut):
     store = stored(tmp_path)

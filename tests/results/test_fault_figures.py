@@ -36,6 +36,7 @@ def tables(entries):
     return {name: table.to_pylist() for name, table in figure_tables(entries).items()}
 
 
+@pytest.mark.slow
 def test_each_operation_counts_for_the_faults_that_it_met(entries, tables):
     history = entries[0].store.tables(_name(entries[0]))
     (kill,) = [span for span in fault_spans(list(history.events)) if span.fault == "kill"]
@@ -79,6 +80,7 @@ def test_recoveries_are_those_that_the_run_stored(entries, tables):
     )
 
 
+@pytest.mark.slow
 def test_the_longest_window_is_the_unavailability_of_the_run(tmp_path):
     judge(make_run(tmp_path, duration_s=90, rate_per_s=20))
     (entry,) = catalogue(tmp_path)

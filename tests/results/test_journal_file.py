@@ -53,6 +53,7 @@ def journal_of(path, count=3):
     return path
 
 
+@pytest.mark.slow
 @given(EVENTS)
 @settings(max_examples=200, deadline=None)
 def test_every_event_reads_back_as_it_was_written(written):

@@ -81,6 +81,7 @@ def test_no_offset_lies_in_two_row_groups(tmp_path, logs):
     assert sum(map(len, groups)) == len(set().union(*groups))
 
 
+@pytest.mark.slow
 def test_judging_stores_every_record_of_every_node(store, logs):
     judge(store)
     rows = pq.read_table(store.parquet_path / RECORDS_FILE).to_pylist()

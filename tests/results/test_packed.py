@@ -6,6 +6,7 @@ import struct
 import zlib
 
 import numpy as np
+import pytest
 from factory import SECOND, make_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,6 +79,7 @@ def expected(operation, events):
     )
 
 
+@pytest.mark.slow
 def test_each_operation_of_a_run_is_there_with_all_that_a_table_shows(tmp_path):
     events = make_run(tmp_path, stale_reads=1).history().events
     operations = pair(events)
@@ -100,6 +102,7 @@ def test_of_too_many_those_nearest_to_the_violation_are_there(tmp_path):
     assert max(abs(row[8] - near) for row in detailed) < 2 * SECOND
 
 
+@pytest.mark.slow
 def test_operations_take_a_few_bytes_each_and_never_more_than_fit(tmp_path):
     events = make_run(tmp_path, duration_s=60, keys=50).history().events
     operations = pair(events)

@@ -43,6 +43,7 @@ def status_of(results, checker):
     return next(check.status for check in results.checks if check.checker == checker)
 
 
+@pytest.mark.slow
 def test_a_correct_run_passes_every_check(tmp_path):
     results = judge(make_run(tmp_path))
     assert [
@@ -65,6 +66,7 @@ def test_the_time_that_each_check_took_is_stored(tmp_path):
     assert sum(times_s) <= results.judging["duration_s"] + 0.001
 
 
+@pytest.mark.slow
 def test_a_stale_read_fails_linearizability_and_shows_its_window(tmp_path):
     results = judge(make_run(tmp_path, stale_reads=1))
     assert results.status is Status.FAIL
@@ -73,6 +75,7 @@ def test_a_stale_read_fails_linearizability_and_shows_its_window(tmp_path):
     assert {operation["f"] for operation in check.anomalies[0]["window"]} == {"write", "read"}
 
 
+@pytest.mark.slow
 def test_a_lost_write_fails_the_checks_of_final_reads_alone(tmp_path):
     results = judge(make_run(tmp_path, lost_on="n2"))
     failed = [check.checker for check in results.checks if check.status is Status.FAIL]
@@ -125,6 +128,7 @@ def test_an_empty_journal_never_passes(tmp_path):
     assert judge(store).status is not Status.PASS
 
 
+@pytest.mark.slow
 def test_a_node_without_evidence_keeps_the_run_from_passing(tmp_path):
     store = make_run(tmp_path)
     for path in store.evidence_path("n2").iterdir():
@@ -132,6 +136,7 @@ def test_a_node_without_evidence_keeps_the_run_from_passing(tmp_path):
     assert judge(store).status is not Status.PASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log.jsonl", "quorum-state.json", "state.jsonl"])
 def test_unreadable_evidence_is_a_check_of_its_own_that_is_unknown(tmp_path, name):
     store = make_run(tmp_path, duration_s=30)

@@ -20,6 +20,7 @@ def entries(tmp_path_factory):
     return catalogue(root)
 
 
+@pytest.mark.slow
 def test_runs_and_checks_join(entries):
     found = query(
         "SELECT count(*) AS n, count(DISTINCT seed) AS seeds FROM runs JOIN checks USING (run)",

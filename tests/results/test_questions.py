@@ -111,6 +111,7 @@ def repeat(page, read, store):
     assert f"seed {store.plan()['seed']}" in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(1, 11))
 def test_the_page_answers_the_question(red, number):
     store, read, page = red

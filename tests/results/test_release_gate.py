@@ -89,6 +89,7 @@ def test_under_exercised_closes_it_with_its_own_code(tmp_path):
     assert "UNDER-EXERCISED: exercised: " in decision.lines[0]
 
 
+@pytest.mark.slow
 def test_judging_again_changes_nothing_in_the_run(bench, tmp_path):
     store = bench.copy("simulated")
     before = {p: p.read_bytes() for p in store.folder.rglob("*") if p.is_file()}

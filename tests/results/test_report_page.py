@@ -86,6 +86,7 @@ def good_page(tmp_path_factory):
     return page_of(make_run(tmp_path_factory.mktemp("runs")))
 
 
+@pytest.mark.slow
 def test_the_verdict_comes_first(stale_page):
     body = text_of(stale_page[stale_page.index("<body>") :])
     assert body.split()[:3] == ["synthetic", "/", "20261121T010203Z-seed7"]

@@ -107,6 +107,7 @@ def test_one_alteration_is_found_as_the_rules_say_and_wherever_it_is_cut(
 rows = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3), st.integers(0, 1)), max_size=6)
 
 
+@pytest.mark.slow
 @given(st.tuples(rows, rows, rows), st.tuples(*[st.integers(0, 7)] * 3), st.sets(st.integers(1, 6)))
 def test_any_logs_are_judged_as_the_rules_say(many, ends, borders):
     logs = {

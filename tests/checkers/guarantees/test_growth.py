@@ -238,6 +238,7 @@ def keeps_promise(operations, of_lists):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_lists", [True, False], ids=["lists", "counters"])
 def test_the_verdict_is_that_of_brute_force(of_lists):
     verdicts = []

@@ -56,6 +56,7 @@ def both(path, **options):
     return columns.columns.operations(), history.operations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tagged", [False, True])
 @pytest.mark.parametrize("block_bytes", [1 << 22, 300])
 def test_both_readers_find_the_same_operations(tmp_path, monkeypatch, tagged, block_bytes):

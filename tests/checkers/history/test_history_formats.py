@@ -60,6 +60,7 @@ def events(value):
     yield Event(2, 9, 3, EventType.INFO, "write", "k", value, "timed_out", "n1", 4, 2)
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_a_history_survives_the_way_through_edn(tmp_path_factory, value):
     path = tmp_path_factory.mktemp("edn") / "history.edn"

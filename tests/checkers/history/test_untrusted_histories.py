@@ -103,6 +103,7 @@ def test_two_events_on_one_line_are_refused_by_both(folder):
         assert "line 1: not whole JSON" in refusal(read, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [b"null{", b"}null\n{", b"}null{"])
 def test_a_null_outside_of_any_event_is_refused_and_ends_no_process(tmp_path, place):
     data = lines()
@@ -117,6 +118,7 @@ def test_a_null_outside_of_any_event_is_refused_and_ends_no_process(tmp_path, pl
     assert "HistoryError" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=mutated(EDN, lines(), lines("time")), independent=st.booleans())
 def test_a_history_is_read_alike_both_ways_or_refused(folder, data, independent):
@@ -132,6 +134,7 @@ def test_a_history_is_read_alike_both_ways_or_refused(folder, data, independent)
         assert load_columns(path, independent=independent).operations() == history.operations
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(data=mutated(EDN, lines()), model=st.sampled_from(("register", "cas-register", "counter")))
 def test_what_is_read_is_judged(folder, data, model):
@@ -171,6 +174,7 @@ def test_a_text_that_is_not_utf_8_is_refused(folder):
         check(path, "register")
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=mutated(as_parquet(table())))
 def test_a_parquet_file_is_read_or_refused(folder, data):

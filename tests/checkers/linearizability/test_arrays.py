@@ -179,6 +179,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__.strip("_"))
 def test_a_fault_of_the_verifiers_is_noticed(fault, monkeypatch):
     fault(monkeypatch)

@@ -112,6 +112,7 @@ def accepts(verifier, *arguments):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cas-register", "kv"])
 def test_the_verifiers_agree(name):
     """The readable one, the one in columns, and the compiled one."""

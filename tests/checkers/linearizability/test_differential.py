@@ -15,6 +15,7 @@ def test_no_history_is_judged_otherwise_than_by_brute_force(place, cases):
     assert min(truths["PASS"], truths["FAIL"]) > 5, "only one verdict tests nothing"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_ended_goes_on_where_it_was(tmp_path):
     state = tmp_path / "state.jsonl"
     asked = ["--only", "set", "--processes", "1", "--state", str(state)]

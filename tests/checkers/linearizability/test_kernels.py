@@ -161,6 +161,7 @@ main(["check", sys.argv[1], "--model", "register"])
 """
 
 
+@pytest.mark.slow
 def test_check_goes_on_in_plain_python_and_says_so_in_a_line(tmp_path):
     events = [
         (f"{{:process 0 :type {kind} :f :write :value {i % 2}}}\n")

@@ -125,6 +125,7 @@ def test_a_limit_beyond_all_memory_is_no_limit():
     assert found == [Status.FAIL, Status.FAIL]
 
 
+@pytest.mark.slow
 def test_a_search_looks_at_its_budget_while_it_looks_through_a_crowd():
     """Steps in which all operations are candidates: 20,000 of them took seconds."""
     columns = from_operations(crowd_of_writes(20_000))

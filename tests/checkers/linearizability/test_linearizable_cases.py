@@ -304,6 +304,7 @@ def test_operations_that_a_model_does_not_know_are_reported():
         check([op(0, "pop", (0, 1))], "register")
 
 
+@pytest.mark.slow
 def test_random_histories_get_one_verdict_from_both_algorithms():
     for seed in range(300):
         operations, _ = random_history(Random(seed), "unique-register", size_max=14)

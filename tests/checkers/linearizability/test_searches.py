@@ -110,6 +110,7 @@ def crowd(rnd, size, clients, values):
     return operations
 
 
+@pytest.mark.slow
 def test_all_searches_agree_on_crowded_histories():
     seen = Counter()
     for seed in range(120):
@@ -142,6 +143,7 @@ def test_a_narrow_frontier_finds_orders_but_refutes_nothing():
     assert seen[Status.UNKNOWN]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False), st.sampled_from(REGISTERS))
 def test_searches_agree_on_generated_histories(rnd, kind):

@@ -99,6 +99,7 @@ def crowd_of_strings(seed, clients=20, size=200):
     return sorted(history, key=lambda o: (o.invoke_ns, o.index))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_wrong_string_among_twenty_clients_is_proved(seed):
     """The walk of one window had more configurations than could be tried: UNKNOWN."""

@@ -80,6 +80,7 @@ def test_texts_that_come_twice_do_no_harm_where_nobody_sees_them():
     assert set(parts.strings) == {"xa"}
 
 
+@pytest.mark.slow
 def test_long_strings_share_what_they_begin_with():
     texts = [f"<{number}>" for number in range(2_000)]
     got = ["".join(texts[:length]) for length in range(2_001)]
@@ -160,6 +161,7 @@ def test_fifty_clients_on_one_key_need_no_search():
     assert (result.status, result.algorithm) == (Status.PASS, "chains")
 
 
+@pytest.mark.slow
 def test_a_window_of_many_appends_to_one_string_is_small():
     """Leaving out whole strings is not enough where there is one: the window is cut in time."""
     rnd, operations, state = Random(1), [], ""

@@ -67,6 +67,7 @@ def test_each_key_of_random_histories_gets_the_verdict_of_brute_force(kind, case
     assert kind == "unique-cas-register" or seen[None] == 0
 
 
+@pytest.mark.slow
 def test_plain_zones_and_columns_find_the_same():
     for seed in range(600):
         operations, _ = random_history(Random(seed), "unique-register", size_max=14)
@@ -100,12 +101,14 @@ def dispatched_like_plain_zones(rnd):
     return plain.status
 
 
+@pytest.mark.slow
 @drawn(500, 20_000)
 def test_short_registers_get_what_plain_zones_find(cases):
     seen = Counter(dispatched_like_plain_zones(Random(f"zones-{case}")) for case in cases)
     assert min(seen[Status.PASS], seen[Status.FAIL], seen[None]) > len(cases) / 8
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rnd=st.randoms(use_true_random=False))
 def test_no_register_is_found_on_which_plain_zones_differ(rnd):

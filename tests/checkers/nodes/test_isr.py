@@ -171,6 +171,7 @@ def test_an_unclean_shutdown_may_be_forgotten_only_in_its_batch():
     assert judged(forgets, broker(3)).status is Status.FAIL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "status"), [(1_000, Status.PASS), (999, Status.FAIL)])
 def test_the_registration_of_a_broker_with_many_partitions_may_be_split(size, status):
     forgets = change(isr=[1], eligibleLeaderReplicas=[2])

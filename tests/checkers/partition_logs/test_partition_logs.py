@@ -452,6 +452,7 @@ def test_right_logs_pass_and_spoilt_ones_are_found_as_by_brute_force():
     assert min(verdicts[Status.PASS], verdicts[Status.FAIL]) > 300
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(rnd=st.randoms(use_true_random=False), changes=st.integers(0, 5))
 def test_the_kinds_are_those_of_brute_force(rnd, changes):
@@ -477,6 +478,7 @@ ANSWERS = VALUES | st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     sent=st.lists(VALUES, max_size=3),

@@ -636,6 +636,7 @@ def runs(order, model):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["list-append", "rw-register"])
 def test_what_is_serializable_has_no_anomaly_and_all_of_the_rest_has_one(model):
     wrong = 0

@@ -1,9 +1,12 @@
 """Transactions against brute force; `python -m tests.checkers.transactions.isolation` does 200,000."""
 
+import pytest
+
 from checkers.transactions import list_append, rw_register
 from tests.checkers.transactions.isolation import judged, main
 
 
+@pytest.mark.slow
 def test_no_history_is_judged_otherwise_than_by_brute_force():
     complaints, kinds = judged(0, 400)
     assert complaints == []

@@ -86,6 +86,7 @@ def keys_of(quorum, name):
     return {key for _, key in configs.keys()}  # noqa: SIM118 - a map of the image is no dict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("make", [config, topic])
 def test_writes_through_brokers_outlive_the_leader(seed, make):
@@ -107,6 +108,7 @@ def test_writes_through_brokers_outlive_the_leader(seed, make):
     assert quorum.monitor.violations == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_leader_that_resigns_while_it_answers_hides_that_from_its_own_clients(seed):
     quorum, leader, _ = started(seed)
@@ -125,6 +127,7 @@ def test_a_leader_that_resigns_while_it_answers_hides_that_from_its_own_clients(
     assert quorum.monitor.violations == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_no_request_is_carried_out_twice_though_its_answer_is_lost(seed):
     quorum, leader, others = started(seed)

@@ -7,6 +7,8 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_DIRECTORY, BeginQuorumEpochRequest, FetchResponse
 from cluster.node.kraft.raft_client import RaftClient
@@ -81,6 +83,7 @@ def in_source():
     return dict(found)
 
 
+@pytest.mark.slow
 def test_every_event_in_the_source_is_documented_and_the_other_way_round():
     assert set(in_source()) == set(documented())
 
@@ -182,6 +185,7 @@ def put_the_voters_into_the_log(quorum):
     raise AssertionError("the voters have not described themselves")
 
 
+@pytest.mark.slow
 def test_every_documented_event_is_emitted_by_a_scripted_run(monkeypatch):
     damaged = []
     monkeypatch.setattr(RaftClient, "handle", damaging(damaged))
@@ -293,6 +297,7 @@ def damage_a_record(brokers):
     settled(brokers.quorum, lambda: is_traced(brokers.quorum, "log-directory-offline"))
 
 
+@pytest.mark.slow
 def test_every_documented_event_of_data_is_emitted_by_a_scripted_run():
     brokers = Brokers(settings=TWO_DIRECTORIES)
     diverge(brokers)

@@ -183,6 +183,7 @@ def test_a_plan_of_several_releases_is_refused(tmp_path):
     assert "not of several in one quorum" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_answer_of_the_command(played, monkeypatch):
     raft_jars(VERSION)
     monkeypatch.setattr(bisect_command, "java_command", lambda *_, **__: ())

@@ -17,6 +17,7 @@ LOGS = (1178, 94, 111)
 """Short worlds, one of them with a single replica."""
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**31))
 def test_a_drawn_plan_is_the_same_after_it_was_stored(seed):
@@ -65,6 +66,7 @@ def test_logs_are_sent_to_with_one_replica_and_several_and_lose_no_written_byte(
     assert {plan.world.power_loss for plan in plans} == {"written"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", LOGS)
 def test_drawn_worlds_with_logs_are_silent(seed):
     plan = draw(seed)

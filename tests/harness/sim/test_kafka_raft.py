@@ -69,6 +69,7 @@ def test_fifty_seeds_of_five_voters_run_the_same_runs_in_two_jvms():
     in_two_processes(range(50))
 
 
+@pytest.mark.slow
 def test_a_run_under_faults_is_judged():
     played, result = run(plan_of(VERSION, 3, nodes=3))
 

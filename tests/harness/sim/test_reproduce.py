@@ -33,6 +33,7 @@ def invoke(*arguments):
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 def test_a_failed_run_becomes_a_small_plan_that_replays(tmp_path):
     assert run_stored(LOSES_THE_LEADER, tmp_path / "run") == 1
 
@@ -47,6 +48,7 @@ def test_a_failed_run_becomes_a_small_plan_that_replays(tmp_path):
     assert invoke("replay", small)[0] == 1
 
 
+@pytest.mark.slow
 def test_one_of_the_violated_properties_can_be_asked_for(tmp_path):
     assert run_stored(LOSES_THE_LEADER, tmp_path / "run") == 1
     run = tmp_path / "run"
@@ -60,6 +62,7 @@ def test_one_of_the_violated_properties_can_be_asked_for(tmp_path):
     assert "did you mean 'majority-durable'?" in output
 
 
+@pytest.mark.slow
 def test_a_run_that_passed_has_nothing_to_reproduce(tmp_path):
     run_stored(replace(LOSES_THE_LEADER, mutant=None), tmp_path / "run")
 
@@ -74,6 +77,7 @@ def test_what_is_no_run_is_refused(tmp_path):
     assert invoke("reproduce", tmp_path)[0] == 2
 
 
+@pytest.mark.slow
 def test_a_search_that_finds_nothing_says_what_it_tried():
     red = replace(red_of(LOSES_THE_LEADER), wanted=frozenset({"no-such-property"}))
     left = iter(range(3))

@@ -47,6 +47,7 @@ def test_a_mutant_is_found_on_the_simulated_backend(tmp_path: Path):
     assert "MUTANT M15" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_plan_that_asks_for_nothing_runs_and_is_no_pass(tmp_path):
     """What shrinking leaves where the first election shows a bug: no operations, no faults."""
     plan = tmp_path / "nothing.toml"

@@ -32,6 +32,7 @@ def noisy():
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_only_what_matters_is_left():
     plan = noisy()
     wanted = run_plan(plan).property

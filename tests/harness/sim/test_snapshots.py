@@ -51,6 +51,7 @@ def found(quorum):
     return {violation.property for violation in quorum.monitor.violations}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_snapshots_come_and_go_and_every_replica_agrees(seed):
     quorum, leader = busy(seed=seed)
@@ -76,12 +77,14 @@ def test_snapshots_come_and_go_and_every_replica_agrees(seed):
     assert scan(quorum.world, quorum.monitor) == []
 
 
+@pytest.mark.slow
 def test_equal_seeds_make_equal_snapshots():
     one, other = busy(seed=5)[0], busy(seed=5)[0]
     for name in one.world.names:
         assert one.world.nodes[name].disk.files() == other.world.nodes[name].disk.files()
 
 
+@pytest.mark.slow
 def test_a_node_whose_power_fails_after_a_snapshot_starts_again():
     quorum, leader = busy(seed=2, power_loss="nothing")
     follower = others(quorum, leader)[0]

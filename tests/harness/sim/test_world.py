@@ -308,6 +308,7 @@ def test_clocks_drift_and_skew_by_what_the_seed_says():
     assert max(c.wall_ms() for c in clocks) - min(c.wall_ms() for c in clocks) <= 1000
 
 
+@pytest.mark.slow
 def test_a_clock_that_changes_its_rate_does_not_jump():
     quorum = Quorum()
     quorum.run(1_000)

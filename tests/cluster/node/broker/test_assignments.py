@@ -163,6 +163,7 @@ def test_a_topic_that_is_deleted_in_the_meantime_is_forgotten():
     assert life.manager.pending_count == 0
 
 
+@pytest.mark.slow
 def test_many_assignments_go_in_several_requests():
     life = Assigning()
     for number in range(3):

@@ -108,6 +108,7 @@ class Moves(Brokers):
         ]
 
 
+@pytest.mark.slow
 def test_a_replica_moves_and_nothing_is_left_behind():
     moves = Moves(records=5)
     assert moves.home.path != moves.other.path
@@ -278,6 +279,7 @@ def test_a_move_back_ends_the_move():
     moves.check()
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_deleted_meanwhile_leaves_nothing():
     moves = Moves(records=20)
     moves.alter(moves.other.path)

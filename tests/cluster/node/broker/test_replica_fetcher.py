@@ -250,6 +250,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(STEPS)
 def test_whatever_happens_it_has_all_in_the_end(steps):

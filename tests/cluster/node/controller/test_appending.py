@@ -57,6 +57,7 @@ def test_fencing_a_broker_with_many_partitions_takes_a_turn_for_each_part():
     assert all(partition.isr == (2,) for _, partition in partitions(cluster.state))
 
 
+@pytest.mark.slow
 def test_what_comes_meanwhile_waits_and_sees_all_of_it():
     cluster = cluster_with_many_partitions()
     node = cluster.node
@@ -72,6 +73,7 @@ def test_what_comes_meanwhile_waits_and_sees_all_of_it():
     assert (len(fenced), len(later)) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_leader_that_loses_its_epoch_between_two_parts_does_not_know_what_becomes_of_it():
     cluster = cluster_with_many_partitions()
     node = cluster.node
@@ -113,6 +115,7 @@ def test_a_broker_epoch_is_the_offset_of_its_registration_whatever_raft_appends_
     assert record.broker_epoch == offset == replies[0].broker_epoch
 
 
+@pytest.mark.slow
 def test_a_broker_is_not_fenced_while_its_heartbeat_waits_behind_the_parts():
     cluster = cluster_with_many_partitions()
     node = cluster.node
@@ -127,6 +130,7 @@ def test_a_broker_is_not_fenced_while_its_heartbeat_waits_behind_the_parts():
     assert not heartbeats.has_valid_session(2, cluster.epochs[2])
 
 
+@pytest.mark.slow
 def test_a_part_that_cannot_be_made_is_as_fatal_as_before():
     cluster = cluster_with_many_partitions()
     node = cluster.node

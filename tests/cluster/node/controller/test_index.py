@@ -119,6 +119,7 @@ def test_it_is_what_a_search_finds_whatever_is_replayed_committed_reverted_or_lo
         check_index(newest.state, image.state)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(records, max_size=20))
 def test_a_copy_finds_what_its_original_finds(sequence):

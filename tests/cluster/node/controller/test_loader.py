@@ -182,6 +182,7 @@ def test_a_snapshot_below_the_high_watermark_is_not_published_yet():
     assert loading.kinds == [SnapshotManifest]
 
 
+@pytest.mark.slow
 def test_a_long_snapshot_is_loaded_in_turns_and_seen_only_when_it_is_whole():
     loading = Loading(reported=0)
     loading.commit([config("old")])
@@ -232,6 +233,7 @@ def copied(state):
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(records, st.sampled_from(("take", "load"))), max_size=25))
 def test_a_delta_is_the_difference_of_the_states_before_and_after(steps):

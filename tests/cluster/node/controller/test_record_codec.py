@@ -64,6 +64,7 @@ records = st.sampled_from(VERSIONS).flatmap(
 topic = TopicRecord(name="a", topic_id=wire.UUID.default)
 
 
+@pytest.mark.slow
 @given(records)
 def test_every_record_of_every_version_comes_back_as_it_was(pair):
     record, version = pair
@@ -78,6 +79,7 @@ def test_every_truncation_is_refused(pair, data):
         decode_record(value[:cut])
 
 
+@pytest.mark.slow
 @given(records, st.binary(min_size=1, max_size=4))
 def test_trailing_bytes_are_refused(pair, tail):
     with pytest.raises(MetadataRecordError):

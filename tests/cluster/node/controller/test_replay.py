@@ -292,6 +292,7 @@ def do(node, command):
     return None
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(commands, max_size=40))
 def test_overlay_and_image_always_equal_a_replay_of_the_log(sequence):

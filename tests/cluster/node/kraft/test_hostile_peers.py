@@ -54,6 +54,7 @@ def vote(epoch: int, voter_id: int) -> VoteRequest:
     return VoteRequest(None, epoch, 9, uuid.UUID(int=9), voter_id, NO_DIRECTORY, 0, 0, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("later", [1, 1000])
 def test_no_peer_can_make_a_replica_lead(later: int):
     world = World().start()

@@ -43,6 +43,7 @@ def test_an_idle_quorum_only_fetches(requests):
     assert events < 30
 
 
+@pytest.mark.slow
 def test_a_missing_follower_is_reminded_now_and_then(requests):
     world, leader = settled()
     next(n for n in world.nodes.values() if n is not leader).crash()

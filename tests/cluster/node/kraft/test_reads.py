@@ -60,6 +60,7 @@ def test_no_answer_comes_before_a_majority_has_answered():
     assert answers == [True], "one of two others and the leader are a majority"
 
 
+@pytest.mark.slow
 def test_five_voters_need_two_answers():
     world, leader = led(5)
     hold_answers_to(world, leader)
@@ -126,6 +127,7 @@ def test_a_later_read_asks_another_while_the_first_voter_has_not_answered():
     assert sorted(answerers(world)) == sorted(set(world.ids) - {leader.node_id})
 
 
+@pytest.mark.slow
 def test_an_answer_to_an_earlier_read_does_not_confirm_a_later_one():
     world, leader = led()
     hold_answers_to(world, leader)

@@ -29,6 +29,7 @@ from tests.cluster.node.kraft.world import CONTROLLER_APIS, World, versions_of
 A_CROWD = tuple(VoterListener(f"L{i}" if i else "CONTROLLER", "n", 9004) for i in range(65))
 
 
+@pytest.mark.slow
 def test_static_voters_move_into_the_log_and_the_quorum_state_file_follows():
     world, leader = dynamic_world()
     assert (leader.client.kraft_version, voter_ids(leader)) == (1, (1, 2, 3))
@@ -127,6 +128,7 @@ def test_the_last_voters_can_be_replaced_one_by_one():
     assert voter_ids(world.leader()) == (4, 5, 6)
 
 
+@pytest.mark.slow
 def test_voters_are_known_again_after_a_restart_of_all():
     world, _ = dynamic_world(observers=1)
     world.settle()
@@ -350,6 +352,7 @@ def test_a_wiped_voter_is_another_replica_until_it_is_replaced():
     assert wiped.client._quorum.is_voter
 
 
+@pytest.mark.slow
 def test_a_leader_that_lost_its_disk_is_removed_and_added_again():
     world, leader = dynamic_world()
     lost = remove_request(leader)

@@ -120,6 +120,7 @@ def test_only_committed_batches_are_read_as_committed():
 epochs = st.lists(st.integers(1, 5), max_size=8).map(sorted)
 
 
+@pytest.mark.slow
 @given(epochs, epochs)
 def test_reconciliation_ends_at_the_longest_common_prefix_of_epochs(mine, leaders):
     """A record is named by offset and epoch, so equal epochs at an offset mean equal records."""

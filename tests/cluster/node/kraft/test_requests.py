@@ -329,6 +329,7 @@ def test_there_is_no_snapshot_to_fetch():
     assert snapshot(cluster_id="other").top_level_error is V.inconsistent_cluster_id
 
 
+@pytest.mark.slow
 def test_the_leader_describes_the_quorum():
     world, leader = led()
     world.settle(600)

@@ -290,6 +290,7 @@ def test_a_damaged_download_is_loaded_again():
     assert follower.listener.loaded == [snapshot_id]
 
 
+@pytest.mark.slow
 def test_fetching_a_snapshot_keeps_a_leader_in_office():
     world, leader, (follower, other) = quorum(fetch_snapshot_max_bytes=1)
     follower.crash("nothing")

@@ -146,6 +146,7 @@ def test_m09_a_resigned_leader_that_stays_in_its_epoch_votes_in_it(monkeypatch):
     assert ask_former_leader(*leave_the_epoch(*former_leader())).vote_granted
 
 
+@pytest.mark.slow
 def test_a_candidate_does_not_depose_a_leader_in_its_epoch():
     world = World().start()
     leader = world.elect()

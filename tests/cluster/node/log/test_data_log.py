@@ -82,6 +82,7 @@ def test_compressed_records_that_cannot_be_inflated_are_refused(codec):
             assert decode_batch(log.read(log.end_offset - 1, 1)), "what is taken can be read"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [1, 3, 4])
 def test_a_batch_that_inflates_without_end_is_refused(codec):
     log = Folder(max_message_bytes=10 << 20).open()

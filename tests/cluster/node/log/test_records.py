@@ -46,6 +46,7 @@ def test_decodes_what_it_encoded(offset, epoch, records, timestamp_ms, control):
     assert decode_records(data) == records
 
 
+@pytest.mark.slow
 @given(offsets, epochs, record_lists, timestamps_ms, st.booleans())
 def test_kio_reads_the_same(offset, epoch, records, timestamp_ms, control):
     data = encode_batch(offset, epoch, records, timestamp_ms, control=control)

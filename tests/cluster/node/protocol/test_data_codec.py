@@ -103,6 +103,7 @@ def test_a_produce_response_loses_what_its_version_lacks(version, data):
     assert PRODUCE.read_response(crossed(PRODUCE.write_response(response, version))) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 @settings(max_examples=25, deadline=None)
 @given(st.data())

@@ -307,6 +307,7 @@ LOG_CHILD = """
 """
 
 
+@pytest.mark.slow
 def test_a_log_that_is_killed_again_and_again_keeps_all_it_reported_durable(tmp_path):
     reported = 0
     for lines in (30, 1, 55, 80):
@@ -421,6 +422,7 @@ def test_a_folder_is_renamed_and_removed_with_what_is_in_it(tmp_path):
     run(tmp_path, body)
 
 
+@pytest.mark.slow
 def test_a_log_of_data_that_is_killed_again_and_again_keeps_all_it_reported_written(tmp_path):
     script = textwrap.dedent(
         """

@@ -53,6 +53,7 @@ def answers(value=17):
     return behaviour
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 65536), ("127.0.0.1", -1), ("\0", 9)])
 def test_an_address_that_nobody_can_have_is_not_sent_and_breaks_nothing(host, port):
     async def body():

@@ -151,6 +151,7 @@ def test_pipelined_requests_are_served_one_at_a_time_and_in_order():
     run(body)
 
 
+@pytest.mark.slow
 def test_many_immediate_answers_do_not_nest():
     async def body():
         async with a_server(Echo()) as (_, port), a_caller(port) as caller:

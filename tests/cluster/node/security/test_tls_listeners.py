@@ -289,6 +289,7 @@ def test_a_long_frame_before_the_proof_is_not_even_collected(authority):
     run(body)
 
 
+@pytest.mark.slow
 def test_a_tls_peer_that_never_reads_is_not_served_without_bound(authority):
     security = security_of("SSL", authority)
 
