@@ -33,6 +33,7 @@ from harness.terminal.output import EXIT_UNREAD, Output, UnreadError, current, g
 
 _COMMANDS = {
     "bisect": ("bisect:bisect", "Find the releases of Kafka's raft that have a plan's violation."),
+    "calibrate": ("calibrate:calibrate", "Measure which faulty nodes the drawn worlds find."),
     "campaign": ("listing:campaign", "Print a named campaign: a plan in TOML."),
     "check": ("judge:check", "Judge a stored run again, or a lone history file."),
     "cleanup": ("machine:cleanup", "Remove what killed runs left behind, and nothing else."),
@@ -62,7 +63,10 @@ which takes over a second.
 """
 
 
-_FINISHING = {"bisect", "check", "cleanup", "gate", "replay", "reproduce", "run", "shrink", "sim"}
+_FINISHING = {
+    *("bisect", "calibrate", "check", "cleanup", "gate"),
+    *("replay", "reproduce", "run", "shrink", "sim"),
+}
 """Commands that run to their end even when the reader of their output has gone."""
 
 

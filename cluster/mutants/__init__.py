@@ -5,7 +5,8 @@ loaded by the option `--mutant` alone and named in the node's trace, in the verd
 report: `python -m cluster.mutants ID --config FILE` runs a faulty node as `python -m cluster.node`
 runs a correct one, which knows nothing of mutants. The ids and what each breaks follow the
 literature's and Kafka's own bugs; `E..`, `R..` name known cases, `W..` are mutants that believe
-wall clocks, `V..` bugs that this node once had, `I..` break one invariant on almost any run.
+wall clocks, `V..` bugs that this node once had, `I..` break one invariant on almost any run. `X:`
+and a place of the node's code is a mechanical change of that place.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from cluster.mutants import (
     snapshots,
     voters,
 )
+from cluster.mutants.mechanical import PREFIX, mechanical_mutant
 from cluster.mutants.mutations import Mutant, Patch
 from cluster.names import unknown
 
@@ -35,6 +37,11 @@ class UnknownMutantError(ValueError):
 
 def find(mutant_id: str) -> Mutant:
     """The mutant of an id, in any case. Raises UnknownMutantError."""
+    if mutant_id.startswith(PREFIX):
+        mutant = mechanical_mutant(mutant_id)
+        if mutant is None:
+            raise UnknownMutantError(f"the node's code has no place {mutant_id!r:.200}")
+        return mutant
     mutant = MUTANTS.get(mutant_id.upper())
     if mutant is None:
         raise UnknownMutantError(unknown("mutant", mutant_id.upper(), MUTANTS))
@@ -53,7 +60,7 @@ def apply(mutant_id: str) -> Mutant:
 def apply_mutant(mutant_id: str) -> Iterator[Mutant]:
     """Make all nodes of this process faulty for a while."""
     mutant = find(mutant_id)
-    before = [patch.owner.__dict__[patch.name] for patch in mutant.patches]
+    before = [patch.before() for patch in mutant.patches]
     try:
         yield apply(mutant_id)
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from cluster.values import valueclass
@@ -10,11 +10,17 @@ from cluster.values import valueclass
 
 @valueclass
 class Patch:
-    """One attribute of a class or module, and what stands there in the faulty variant."""
+    """One attribute of a class or module, or a function's code, and its faulty variant."""
 
-    owner: type | ModuleType
+    owner: type | ModuleType | FunctionType
     name: str
     value: Any
+
+    def before(self) -> Any:
+        """What stands there now, as it stands in its class: a static method is not unwrapped."""
+        if isinstance(self.owner, FunctionType):
+            return getattr(self.owner, self.name)
+        return vars(self.owner)[self.name]
 
 
 @valueclass

@@ -262,6 +262,7 @@ def test_the_records_of_a_snapshot(tmp_path):
         ("shrink", "x"),
         ("reproduce", "x"),
         ("bisect", "x", "--kafka-versions", "4.3.1"),
+        ("calibrate",),
         ("gate", "x"),
         ("report", "x"),
         ("index",),

@@ -19,12 +19,14 @@ from extensions.plain_files import open_plain, read_lines
 from harness.errors import BatchError
 from harness.plan.plan import Plan, in_simulation
 from harness.sim.findings import SimResult, Violation, generalise
-from harness.sim.runner import run_plan
+from harness.sim.runner import run
 from harness.sim.swarm import coverage
 from harness.sim.swarm.draw import draw
 from harness.source_digest import source_digest
 
 VERSION = 4
+HARNESS_ERROR = "harness-error"
+"""Name of the violation that an exception of the harness or the simulator becomes."""
 Row = dict[str, Any]
 
 NO_RESULTS = "these are no results of seeds"
@@ -99,15 +101,18 @@ def plan_of(plan: BatchPlan, seed: int, covered: Mapping[str, int]) -> Plan:
     )
 
 
-def run_seed(plan: Plan) -> Row:
-    """Run a plan; an exception of the simulator becomes a violation, `harness-error`."""
+def run_seed(plan: Plan, wanted: frozenset[str] | None = None) -> Row:
+    """Run a plan; an exception of the simulator becomes a violation, HARNESS_ERROR.
+
+    `wanted`: the properties that are judged; None: all.
+    """
     try:
-        result = run_plan(plan)
+        result = run(plan, wanted)[1]
     except Exception as error:  # noqa: BLE001  (one seed must not end the others)
         frames = traceback.extract_tb(error.__traceback__)[-3:]
         place = " <- ".join(f"{Path(f.filename).name} {f.name}" for f in reversed(frames))
         message = f"{type(error).__name__}: {error}"
-        broken = Violation("harness-error", f"{message} ({place})", (generalise(message), place))
+        broken = Violation(HARNESS_ERROR, f"{message} ({place})", (generalise(message), place))
         result = SimResult(plan.seed, Status.FAIL, (broken,), {}, {})
     return row_of(plan, result)
 

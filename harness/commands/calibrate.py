@@ -1,0 +1,131 @@
+"""`calibrate`: which faulty nodes the drawn worlds find, and whether they accuse the true one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from checkers.verdict import EXIT_CODES, Status
+from cluster.mutants import MUTANTS, UnknownMutantError, find
+from cluster.mutants.mechanical import sample
+from harness.commands.options import Command, shown_options
+from harness.errors import UsageError
+from harness.full_disk import full_disk_of
+from harness.signals.interrupt import interruptible
+from harness.sim.calibration import score
+from harness.sim.calibration.calibration import Calibration, CalibrationPlan, read_calibration
+from harness.terminal.answers import Shown, answer
+from harness.terminal.progress import progress_bar
+
+_SEED_MAX = 2**31
+
+
+@click.command(cls=Command)
+@click.option(
+    "--mutants",
+    metavar="M,M,...",
+    help="Faulty nodes to try (`list mutants`).  [default: the whole catalogue]",
+)
+@click.option(
+    "--mechanical",
+    "per_layer",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Try as many mechanical changes of each layer of the node, too.",
+)
+@click.option(
+    "--seed",
+    "first_seed",
+    type=click.IntRange(0, _SEED_MAX),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="The first world of each; draws the mechanical changes as well.",
+)
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(0.1, 86_400),
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Processor seconds for each search.",
+)
+@click.option(
+    "--clean",
+    "clean_seeds",
+    type=click.IntRange(0, 1_000_000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Worlds in which the true node is judged.",
+)
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="An earlier calibration.json: what it found must be found again.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("runs/calibration"),
+    show_default=True,
+    metavar="DIR",
+    help="Where the results go; the same command goes on there.",
+)
+@shown_options(json="Print the results as one document.", quiet="Print the page's file.")
+def calibrate(
+    mutants: str | None,
+    per_layer: int,
+    first_seed: int,
+    budget_s: float,
+    clean_seeds: int,
+    against: Path | None,
+    out: Path,
+    shown: Shown,
+) -> int:
+    """Measure which faulty nodes the drawn worlds of `sim` find, blind.
+
+    Exit code: 0; 1 where a world accuses the true node, 3 where a mutant that --against found was
+    not found, 2 usage, 130 interrupted (finished trials are kept).
+    """
+    chosen = [*_chosen(mutants), *(site.id for site in sample(per_layer, first_seed))]
+    earlier = [] if against is None else read_calibration(against)["trials"]
+    plan = CalibrationPlan(tuple(chosen), clean_seeds, first_seed, budget_s)
+    with full_disk_of(out), progress_bar("calibrating", 1.0, shown) as bar, interruptible():
+        calibration = Calibration(out, plan)
+        for trial in calibration.run():
+            done = len(calibration.trials) + len(calibration.clean)
+            bar.at(done / calibration.total, f"{done} of {calibration.total}: {trial}")
+    document = calibration.document
+    lost = score.lost(document["trials"], earlier)
+    status = Status.UNKNOWN if lost else Status.PASS
+    status = Status.FAIL if score.accused(document) else status
+    page = out / "calibration.md"
+    code = EXIT_CODES[status]
+    found = {**document, "lost": lost, "folder": str(out), "exit_code": code}
+    answer(shown, found, [*_lines(document, lost), str(page)], [str(page)])
+    return code
+
+
+def _chosen(mutants: str | None) -> list[str]:
+    if mutants is None:
+        return list(MUTANTS)
+    try:
+        return list(dict.fromkeys(find(name.strip()).id for name in mutants.split(",")))
+    except UnknownMutantError as error:
+        raise UsageError(f"--mutants: {error}") from error
+
+
+def _lines(document: score.Document, lost: list[str]) -> Iterator[str]:
+    yield from score.page(document)
+    for row in score.accused(document):
+        seed = row["seed"]
+        yield f"the true node FAILed, by {row['property']}: kraftprobe sim --seed {seed}"
+    for mutant in lost:
+        yield f"lost: {mutant} was found by the earlier calibration, and not by this one"

@@ -1,0 +1,116 @@
+"""A calibration in its folder: trials are stored as they end, and continued after a kill.
+
+DIR/calibration.json  the request, the digest of the code, and the results so far
+DIR/calibration.md    the score and a row for each mutant
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cluster.values import valueclass
+from extensions.plain_files import read_plain
+from harness.errors import BatchError
+from harness.sim.calibration import score
+from harness.sim.calibration.trial import try_clean, try_mutant
+from harness.source_digest import source_digest
+
+VERSION = 1
+_BYTES_MAX = 1 << 26
+
+
+@valueclass
+class CalibrationPlan:
+    """What is tried."""
+
+    mutants: tuple[str, ...]
+    """Ids."""
+    clean_seeds: int
+    """Worlds in which the true node is judged."""
+    first_seed: int
+    """The first world of each mutant, and of the true node."""
+    budget_s: float
+    """Processor seconds of each search."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Render what must be equal for a folder to be continued."""
+        return {"version": VERSION, "code": source_digest(), **asdict(self)}
+
+
+class Calibration:
+    """Results of a calibration, stored after each trial."""
+
+    def __init__(self, folder: Path, plan: CalibrationPlan) -> None:
+        """Begin or continue it. Raises BatchError if the folder holds another one."""
+        self._folder, self._plan = folder, plan
+        self._request = json.loads(json.dumps(plan.to_json()))
+        self.trials: list[Mapping[str, Any]] = []
+        self.clean: list[Mapping[str, Any]] = []
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._path.exists():
+            stored = read_calibration(self._path)
+            if any(stored.get(name) != value for name, value in self._request.items()):
+                raise BatchError(f"{folder}: holds another calibration, or one of other code")
+            self.trials, self.clean = list(stored["trials"]), list(stored["clean"])
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / "calibration.json"
+
+    @property
+    def total(self) -> int:
+        """Number of mutants and clean worlds."""
+        return len(self._plan.mutants) + self._plan.clean_seeds
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The content of `calibration.json`."""
+        return {**self._request, "trials": self.trials, "clean": self.clean}
+
+    def run(self) -> Iterator[str]:
+        """Run what is left; yields what is tried next, before each trial."""
+        first = self._plan.first_seed
+        for seed in range(first + len(self.clean), first + self._plan.clean_seeds):
+            yield f"true node, seed {seed}"
+            self.clean.append(asdict(try_clean(seed)))
+            self._store()
+        for mutant in self._plan.mutants[len(self.trials) :]:
+            yield mutant
+            self.trials.append(asdict(try_mutant(mutant, first, self._plan.budget_s)))
+            self._store()
+        self._store()
+
+    def _store(self) -> None:
+        text = json.dumps(self.document, indent=1, allow_nan=False) + "\n"
+        lines = "\n".join(score.page(self.document)) + "\n"
+        for path, content in ((self._path, text), (self._path.with_suffix(".md"), lines)):
+            temporary = path.with_suffix(f".tmp{os.getpid()}")
+            temporary.write_text(content, encoding="utf-8")
+            temporary.replace(path)
+
+
+def read_calibration(path: Path) -> dict[str, Any]:
+    """Read a stored calibration. Raises BatchError."""
+    try:
+        found = json.loads(read_plain(path, bytes_max=_BYTES_MAX))
+        _check(found["trials"], found["clean"])
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise BatchError(f"{path}: this is no calibration") from error
+    return dict(found)
+
+
+def _check(trials: Sequence[Mapping[str, Any]], clean: Sequence[Mapping[str, Any]]) -> None:
+    """Raise one of the errors of a wrong form unless rows have what the score reads."""
+    for row in trials:
+        row["mutant"].startswith("")
+        for finding in (row["found"], row["alone"]):
+            if finding is not None:
+                _ = finding["property"], finding["seed"] + finding["seeds"] + finding["cpu_s"]
+        _ = row["cpu_s"] + row["seeds"], row["is_reached"], row["layer"], row["title"].split()
+    for row in clean:
+        _ = row["verdict"], row["seed"]

@@ -1,0 +1,133 @@
+"""The score of a calibration: what share of the faulty nodes was found, and at what price."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from checkers.verdict import Status
+from cluster.mutants.mechanical import LAYERS, PREFIX
+
+Document = Mapping[str, Any]
+"""`calibration.json`: see `harness.sim.calibration.calibration`."""
+Row = Mapping[str, Any]
+"""One of its trials, as of `harness.sim.calibration.trial.Trial`."""
+
+_Z = 1.96
+"""Standard deviations of an interval of 95 %."""
+
+
+def interval(found: int, of: int) -> tuple[float, float]:
+    """Wilson's interval of 95 % for a share (JASA 22, 1927): sound for few trials, near 0 and 1."""
+    if not of:
+        return 0.0, 1.0
+    share, z2 = found / of, _Z**2
+    middle = (share + z2 / (2 * of)) / (1 + z2 / of)
+    half = _Z / (1 + z2 / of) * math.sqrt(share * (1 - share) / of + z2 / (4 * of**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def alarms_max(alarms: int, of: int) -> float:
+    """An upper bound of 95 % for the share of clean worlds that are accused.
+
+    Without an alarm it is 3 / n, the rule of three (Hanley, Lippman-Hand: JAMA 249, 1983).
+    """
+    if not of:
+        return 1.0
+    return min(1.0, 3.0 / of) if not alarms else interval(alarms, of)[1]
+
+
+def groups(trials: Sequence[Row]) -> dict[str, list[Row]]:
+    """The catalogue, and the mechanical mutants of each layer, where any was tried."""
+    found: dict[str, list[Row]] = {
+        "catalogue": [row for row in trials if not _is_mechanical(row)],
+        **{
+            f"mechanical, {layer}": [
+                row for row in trials if _is_mechanical(row) and row["layer"] == layer
+            ]
+            for layer in LAYERS
+        },
+    }
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def found_per_cpu_hour(trials: Sequence[Row]) -> float:
+    """The headline: mutants that were found for each processor hour that all searches took."""
+    spent_s = sum(row["cpu_s"] for row in trials)
+    return 3600.0 * len(_found(trials)) / spent_s if spent_s else 0.0
+
+
+def lost(trials: Sequence[Row], earlier: Sequence[Row]) -> list[str]:
+    """Mutants that an earlier calibration found and this one, which tried them, did not."""
+    missed = {row["mutant"] for row in trials if row["found"] is None}
+    return sorted(row["mutant"] for row in _found(earlier) if row["mutant"] in missed)
+
+
+def accused(document: Document) -> list[Row]:
+    """Clean worlds that failed."""
+    return [row for row in document["clean"] if row["verdict"] == Status.FAIL.value]
+
+
+def page(document: Document) -> Iterator[str]:
+    """The calibration as Markdown, line by line."""
+    trials, clean = document["trials"], document["clean"]
+    alarms = len(accused(document))
+    found, rate = len(_found(trials)), found_per_cpu_hour(trials)
+    yield (
+        f"**{rate:.0f} bugs per CPU hour**: {found} of {len(trials)} faulty nodes found, each "
+        f"within {document['budget_s']:g} s of one core, worlds from seed "
+        f"{document['first_seed']} on. Of {len(clean)} worlds of the true node {alarms} were "
+        f"accused (fewer than {100 * alarms_max(alarms, len(clean)):.2g} % with 95 % confidence)."
+    )
+    yield ""
+    yield (
+        "| faulty nodes | found | share, 95 % interval | by clients alone | never reached "
+        "| seeds, median | CPU s, median |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for name, rows in groups(trials).items():
+        yield f"| {name} | {' | '.join(_figures(rows))} |"
+    yield ""
+    yield "| mutant | what it does | found by | seed | CPU s | by clients alone |"
+    yield "|---|---|---|---|---|---|"
+    for row in sorted(trials, key=lambda row: (row["found"] is None, row["mutant"])):
+        yield f"| `{row['mutant']}` | {_cell(row['title'])} | {_finding(row)} | {_alone(row)} |"
+
+
+def _is_mechanical(row: Row) -> bool:
+    return bool(row["mutant"].startswith(PREFIX))
+
+
+def _found(trials: Sequence[Row]) -> list[Row]:
+    return [row for row in trials if row["found"] is not None]
+
+
+def _figures(rows: Sequence[Row]) -> Iterator[str]:
+    found = _found(rows)
+    low, high = interval(len(found), len(rows))
+    yield f"{len(found)} of {len(rows)}"
+    yield f"{100 * len(found) / len(rows):.0f} % ({100 * low:.0f} to {100 * high:.0f})"
+    yield str(sum(row["alone"] is not None for row in rows))
+    yield str(sum(row["is_reached"] is False for row in rows))
+    for figure in ("seeds", "cpu_s"):
+        values = [row["found"][figure] for row in found]
+        yield f"{statistics.median(values):.3g}" if values else "-"
+
+
+def _finding(row: Row) -> str:
+    found = row["found"]
+    if found is None:
+        why = "never reached" if row["is_reached"] is False else f"not in {row['seeds']} worlds"
+        return f"{why} | - | {row['cpu_s']:g}"
+    return f"{found['property']} | {found['seed']} | {found['cpu_s']:g}"
+
+
+def _alone(row: Row) -> str:
+    alone = row["alone"]
+    return "-" if alone is None else f"{alone['property']}, {alone['cpu_s']:g} s"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
