@@ -75,7 +75,7 @@ def mark_reached() -> bool:
     return False
 
 
-def reached() -> int:
+def mark_count() -> int:
     """How often changed code ran in this process, ever."""
     return _marks[0]
 
@@ -146,7 +146,7 @@ def mechanical_mutant(mutant_id: str) -> Mutant | None:
     site = found[0]
     function = _function(site.module, site.function)
     assert function is not None, "sites are of functions that were found"
-    code, title = _changed(site, function)
+    code, title = _mutation(site, function)
     return Mutant(mutant_id, title, "found by trial", (Patch(function, "__code__", code),))
 
 
@@ -282,7 +282,7 @@ def _is_text(node: ast.BinOp) -> bool:
 # -- changes --------------------------------------------------------------------------------------
 
 
-def _changed(site: Site, function: FunctionType) -> tuple[CodeType, str]:
+def _mutation(site: Site, function: FunctionType) -> tuple[CodeType, str]:
     """The code of a function with the change of a place, and the change in words."""
     path = _path_of(site.module)
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -94,7 +94,7 @@ def calibrate(
     Exit code: 0; 1 where a world accuses the true node, 3 where a mutant that --against found was
     not found, 2 usage, 130 interrupted (finished trials are kept).
     """
-    chosen = [*_chosen(mutants), *(site.id for site in sample(per_layer, first_seed))]
+    chosen = [*_mutant_ids(mutants), *(site.id for site in sample(per_layer, first_seed))]
     earlier = [] if against is None else read_calibration(against)["trials"]
     plan = CalibrationPlan(tuple(chosen), clean_seeds, first_seed, budget_s)
     with full_disk_of(out), progress_bar("calibrating", 1.0, shown) as bar, interruptible():
@@ -103,9 +103,9 @@ def calibrate(
             done = len(calibration.trials) + len(calibration.clean)
             bar.at(done / calibration.total, f"{done} of {calibration.total}: {trial}")
     document = calibration.document
-    lost = score.lost(document["trials"], earlier)
+    lost = score.losses(document["trials"], earlier)
     status = Status.UNKNOWN if lost else Status.PASS
-    status = Status.FAIL if score.accused(document) else status
+    status = Status.FAIL if score.alarms(document) else status
     page = out / "calibration.md"
     code = EXIT_CODES[status]
     found = {**document, "lost": lost, "folder": str(out), "exit_code": code}
@@ -113,7 +113,7 @@ def calibrate(
     return code
 
 
-def _chosen(mutants: str | None) -> list[str]:
+def _mutant_ids(mutants: str | None) -> list[str]:
     if mutants is None:
         return list(MUTANTS)
     try:
@@ -124,7 +124,7 @@ def _chosen(mutants: str | None) -> list[str]:
 
 def _lines(document: score.Document, lost: list[str]) -> Iterator[str]:
     yield from score.page(document)
-    for row in score.accused(document):
+    for row in score.alarms(document):
         seed = row["seed"]
         yield f"the true node FAILed, by {row['property']}: kraftprobe sim --seed {seed}"
     for mutant in lost:

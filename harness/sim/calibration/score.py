@@ -56,16 +56,16 @@ def groups(trials: Sequence[Row]) -> dict[str, list[Row]]:
 def found_per_cpu_hour(trials: Sequence[Row]) -> float:
     """The headline: mutants that were found for each processor hour that all searches took."""
     spent_s = sum(row["cpu_s"] for row in trials)
-    return 3600.0 * len(_found(trials)) / spent_s if spent_s else 0.0
+    return 3600.0 * len(_findings(trials)) / spent_s if spent_s else 0.0
 
 
-def lost(trials: Sequence[Row], earlier: Sequence[Row]) -> list[str]:
+def losses(trials: Sequence[Row], earlier: Sequence[Row]) -> list[str]:
     """Mutants that an earlier calibration found and this one, which tried them, did not."""
     missed = {row["mutant"] for row in trials if row["found"] is None}
-    return sorted(row["mutant"] for row in _found(earlier) if row["mutant"] in missed)
+    return sorted(row["mutant"] for row in _findings(earlier) if row["mutant"] in missed)
 
 
-def accused(document: Document) -> list[Row]:
+def alarms(document: Document) -> list[Row]:
     """Clean worlds that failed."""
     return [row for row in document["clean"] if row["verdict"] == Status.FAIL.value]
 
@@ -73,13 +73,13 @@ def accused(document: Document) -> list[Row]:
 def page(document: Document) -> Iterator[str]:
     """The calibration as Markdown, line by line."""
     trials, clean = document["trials"], document["clean"]
-    alarms = len(accused(document))
-    found, rate = len(_found(trials)), found_per_cpu_hour(trials)
+    count = len(alarms(document))
+    found, rate = len(_findings(trials)), found_per_cpu_hour(trials)
     yield (
         f"**{rate:.0f} bugs per CPU hour**: {found} of {len(trials)} faulty nodes found, each "
         f"within {document['budget_s']:g} s of one core, worlds from seed "
-        f"{document['first_seed']} on. Of {len(clean)} worlds of the true node {alarms} were "
-        f"accused (fewer than {100 * alarms_max(alarms, len(clean)):.2g} % with 95 % confidence)."
+        f"{document['first_seed']} on. Of {len(clean)} worlds of the true node {count} were "
+        f"accused (fewer than {100 * alarms_max(count, len(clean)):.2g} % with 95 % confidence)."
     )
     yield ""
     yield (
@@ -100,12 +100,12 @@ def _is_mechanical(row: Row) -> bool:
     return bool(row["mutant"].startswith(PREFIX))
 
 
-def _found(trials: Sequence[Row]) -> list[Row]:
+def _findings(trials: Sequence[Row]) -> list[Row]:
     return [row for row in trials if row["found"] is not None]
 
 
 def _figures(rows: Sequence[Row]) -> Iterator[str]:
-    found = _found(rows)
+    found = _findings(rows)
     low, high = interval(len(found), len(rows))
     yield f"{len(found)} of {len(rows)}"
     yield f"{100 * len(found) / len(rows):.0f} % ({100 * low:.0f} to {100 * high:.0f})"

@@ -14,7 +14,7 @@ from types import FunctionType, ModuleType
 from checkers.nodes import durability
 from checkers.registry import find_check
 from cluster.mutants import find
-from cluster.mutants.mechanical import layer_of, reached
+from cluster.mutants.mechanical import layer_of, mark_count
 from cluster.values import valueclass
 from harness.plan.plan import Plan
 from harness.sim.batch.chunks import HARNESS_ERROR, run_seed
@@ -71,7 +71,7 @@ def try_mutant(mutant_id: str, first_seed: int, budget_s: float) -> Trial:
     played to its end, and counts.
     """
     mutant = find(mutant_id)
-    before = reached()
+    before = mark_count()
     every = _Search(mutant_id, first_seed, budget_s)
     found = every.run(is_blackbox=False)
     alone = found and (
@@ -88,7 +88,7 @@ def try_mutant(mutant_id: str, first_seed: int, budget_s: float) -> Trial:
         alone,
         every.seeds,
         round(every.cpu_s, 2),
-        reached() > before if isinstance(owner, FunctionType) else None,
+        mark_count() > before if isinstance(owner, FunctionType) else None,
         every.errors,
     )
 

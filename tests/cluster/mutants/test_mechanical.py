@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from cluster.mutants import UnknownMutantError, apply_mutant, find
-from cluster.mutants.mechanical import LAYERS, OPERATORS, layer_of, reached, sample, sites
+from cluster.mutants.mechanical import LAYERS, OPERATORS, layer_of, mark_count, sample, sites
 from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.quorum.voters import Voter, VoterSet
 from cluster.node.ports import Endpoint
@@ -37,11 +37,11 @@ def test_a_place_is_changed_while_its_mutant_is_applied(operator):
 @pytest.mark.parametrize(("operator", "majority"), [("sum:0", 1), ("number:0", 2), ("number:1", 4)])
 def test_what_runs_is_the_change_and_that_is_counted(operator, majority):
     voters = [Voter(ReplicaKey(n), Endpoint(n, "localhost", 9093)) for n in (1, 2, 3, 4, 5)]
-    before = reached()
-    assert (VoterSet(voters).majority, reached()) == (3, before)
+    before = mark_count()
+    assert (VoterSet(voters).majority, mark_count()) == (3, before)
     with apply_mutant(f"{MAJORITY}:{operator}"):
-        assert (VoterSet(voters).majority, reached()) == (majority, before + 1)
-    assert (VoterSet(voters).majority, reached()) == (3, before + 1)
+        assert (VoterSet(voters).majority, mark_count()) == (majority, before + 1)
+    assert (VoterSet(voters).majority, mark_count()) == (3, before + 1)
 
 
 def test_a_sample_is_drawn_from_all_layers_by_its_seed():
