@@ -78,9 +78,14 @@ def page(document: Document) -> Iterator[str]:
     yield (
         f"**{rate:.0f} bugs per CPU hour**: {found} of {len(trials)} faulty nodes found, each "
         f"within {document['budget_s']:g} s of one core, worlds from seed "
-        f"{document['first_seed']} on. Of {len(clean)} worlds of the true node {count} were "
-        f"accused (fewer than {100 * alarms_max(count, len(clean)):.2g} % with 95 % confidence)."
+        f"{document['first_seed']} on."
     )
+    if clean:
+        most = 100 * alarms_max(count, len(clean))
+        yield (
+            f"Of {len(clean)} worlds of the true node {count} were accused: fewer than "
+            f"{most:.2g} %, with 95 % confidence."
+        )
     yield ""
     yield (
         "| faulty nodes | found | share, 95 % interval | by clients alone | never reached "
