@@ -53,7 +53,6 @@ _RAFT_ARTEFACTS: Final = (
 )
 """What KafkaRaftClient needs where its network and its disk are simulated."""
 _TRUST_PASSWORD: Final = b"public certificates only"
-_PUBLIC: Final = "https://repo1.maven.org/maven2/"
 _TROUBLES: Final = ("Server access error", "[FAILED", "not found")
 """What Ivy says where it failed, the most telling first."""
 _STEPS: Final = {"found ": "resolving artefact", "downloading ": "downloading file"}
@@ -91,7 +90,7 @@ def _fetch(version: str, name: str, artefacts: Artefacts, repository: str | None
             f"{version.partition('@')[0]} and --repository URL"
         )
     repository = None if repository is None else f"{repository.rstrip('/')}/"
-    if repository in (None, _PUBLIC):
+    if repository is None:
         return _fetch_into(cache_folder() / name, version, artefacts, None, say)
     address = hashlib.sha256(repository.encode()).hexdigest()[:8]
     home = _fetch_into(cache_folder() / f"{name}@{address}", version, artefacts, repository, say)
@@ -268,13 +267,11 @@ def _settings(repository: str) -> str:
 
     A staging repository has nothing else: what they depend on may come from the public one.
     """
-    given, public = (
-        f'<ibiblio name="{name}" m2compatible="true" root={quoteattr(root)}/>'
-        for name, root in (("given", repository), ("public", _PUBLIC))
-    )
+    given = f'<ibiblio name="given" m2compatible="true" root={quoteattr(repository)}/>'
     return (
         '<ivysettings><settings defaultResolver="both"/><resolvers>'
-        f'{given}<chain name="both" returnFirst="true"><resolver ref="given"/>{public}</chain>'
+        f'{given}<chain name="both" returnFirst="true"><resolver ref="given"/>'
+        '<ibiblio name="public" m2compatible="true"/></chain>'
         '</resolvers><modules><module organisation="org.apache.kafka" resolver="given"/></modules>'
         "</ivysettings>"
     )
