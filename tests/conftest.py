@@ -55,14 +55,14 @@ def pytest_collection_modifyitems(items):
     waiting = {
         item.path for item in items if any(map(item.get_closest_marker, ("cluster", "spark")))
     }
-    files = {item.path: item.nodeid for item in items}
     rank = {}
+    for item in items:
+        begun = (place for place, start in enumerate(FIRST) if item.nodeid.startswith(start))
+        rank[item.path] = next(begun, len(FIRST))
     for waits in (True, False):
-        same = [path for path in files if (path in waiting) is waits]
-        rank |= {path: (number + 0.5) / len(same) for number, path in enumerate(same)}
-    for path, name in files.items():
-        begun = (place for place, start in enumerate(FIRST) if name.startswith(start))
-        rank[path] = next(begun, len(FIRST)) + rank[path]
+        alike = [path for path in rank if rank[path] == len(FIRST) and (path in waiting) is waits]
+        for number, path in enumerate(alike):
+            rank[path] += (number + 0.5) / len(alike)
     items.sort(key=lambda item: rank[item.path])
 
 

@@ -401,7 +401,8 @@ def test_cleanup_names_faults_with_heals_that_did_not_work(tmp_path):
             store.write_results(RunResults(Status.UNKNOWN, (results,), {}, store.name, {}, {}))
         result = kraftprobe("cleanup", "--runs", tmp_path)
         assert result.exit_code == 0
-        assert result.stderr == f"kraftprobe: run {store.name}: {sentence}\n"
+        # Before it stands what cannot be examined here, as a docker engine that is not started.
+        assert result.stderr.splitlines()[-1] == f"kraftprobe: run {store.name}: {sentence}"
 
 
 def test_the_command_that_repeats_a_run_names_its_seed():

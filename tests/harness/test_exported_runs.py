@@ -146,16 +146,25 @@ def test_an_export_that_is_broken_off_does_not_count_nor_what_was_there(root, ur
     assert listed(uri) == ([GOOD, "bad", "other"], "")
 
 
-@pytest.mark.parametrize("table", sorted(TABLES - {"runs"}))
-def test_a_file_that_is_gone_or_of_another_size_makes_the_run_not_count(root, uri, table):
+def test_a_file_that_is_gone_or_of_another_size_makes_the_run_not_count(root, uri):
     runs("export", "--to", uri, "--runs", root)
     there, filesystem = files(uri)
-    filesystem.delete_file(there[f"synthetic/bad/{table}.parquet"])
-    with filesystem.open_output_stream(there[f"synthetic/{GOOD}/{table}.parquet"]) as file:
-        file.write(b"PAR1")
-    names, error = listed(uri)
-    assert names == ["other"]
-    assert error.count(f"its {table}.parquet is not as it was exported; left out\n") == 2
+
+    def put(path, data):
+        with filesystem.open_output_stream(path) as file:
+            file.write(data)
+
+    for table in sorted(TABLES - {"runs"}):
+        lacking, cut = (there[f"synthetic/{run}/{table}.parquet"] for run in ("bad", GOOD))
+        whole = {path: filesystem.open_input_file(path).readall() for path in (lacking, cut)}
+        filesystem.delete_file(lacking)
+        put(cut, b"PAR1")
+        names, error = listed(uri)
+        assert names == ["other"], table
+        assert error.count(f"its {table}.parquet is not as it was exported; left out\n") == 2
+        for path, data in whole.items():
+            put(path, data)
+    assert listed(uri)[0] == [GOOD, "bad", "other"]
 
 
 @pytest.mark.parametrize("content", [b"", b"no parquet", "other"])

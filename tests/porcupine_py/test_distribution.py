@@ -167,7 +167,9 @@ def test_the_wheel_requires_numpy_only(wheel):
     assert about.get_payload().lstrip().startswith("# porcupine-py")
 
 
-@pytest.mark.parametrize("kept", ["kraftprobe", "porcupine-py"])
+@pytest.mark.parametrize(
+    "kept", ["kraftprobe", pytest.param("porcupine-py", marks=pytest.mark.nightly)]
+)
 def test_both_are_installed_and_one_is_removed_again(kept, wheel, own_wheel, tmp_path):
     python(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
     (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")

@@ -94,14 +94,14 @@ CHANGES = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(changes=st.lists(CHANGES, min_size=1, max_size=2))
 def test_a_good_run_never_fails_whatever_is_cut_or_flipped(good, changes):
     results = judged(good, lambda store: [change(store) for change in changes])
     assert status_of(results) is not Status.FAIL, results.checks
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(changes=st.lists(CHANGES, min_size=1, max_size=2))
 def test_a_bad_run_never_passes_whatever_is_cut_or_flipped(bad, changes):
     results = judged(bad, lambda store: [change(store) for change in changes])
@@ -124,7 +124,7 @@ def test_a_commit_that_was_seen_too_early_is_found_though_a_trace_was_cut_later(
     assert status_of(results) is Status.UNKNOWN
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(place=PLACES, at_a_line=st.booleans())
 def test_a_cut_journal_is_unknown(good, place, at_a_line):
     how = cut_at_a_line if at_a_line else cut

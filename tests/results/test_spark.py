@@ -59,11 +59,10 @@ def test_it_runs_on_the_jvm_that_pip_brings(spark):
     ("faults", "expected"),
     [
         ({}, Status.PASS),
-        ({"stale_reads": 3}, Status.FAIL),
-        ({"lost_on": "n3"}, Status.FAIL),
+        ({"stale_reads": 3, "lost_on": "n3"}, Status.FAIL),
         ({"evidence": False}, Status.UNKNOWN),
     ],
-    ids=["honest", "stale reads", "lost write", "no evidence"],
+    ids=["honest", "stale reads and a lost write", "no evidence"],
 )
 def test_spark_judges_like_the_plain_functions(tmp_path, spark, faults, expected):
     store = make_run(tmp_path, **faults)

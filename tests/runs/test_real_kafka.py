@@ -191,6 +191,7 @@ def test_writes_are_lost_to_removed_voters_that_lead(version: str, tmp_path: Pat
     assert "acknowledged-lost" in kinds
 
 
+@pytest.mark.nightly  # their requests and Kafka's answers: tests/conformance, for every commit
 @pytest.mark.cluster
 def test_every_workload_that_reads_keeps_what_kafka_promises_of_it(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

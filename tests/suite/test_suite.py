@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import FIRST, pytest_collection_modifyitems
+
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
 ASSERTING = frozenset({"raises", "warns", "fail"})
@@ -78,6 +80,21 @@ def test_by_helper(): through(1)
 def test_vacuous(): idle(1)
 """
     assert without_assertion({"test_x.py": ast.parse(source)}) == ["test_x.py::test_vacuous"]
+
+
+def test_long_files_are_begun_first_and_those_that_wait_are_spread_among_the_others():
+    class Item:
+        def __init__(self, path, waits=False):
+            self.path, self.nodeid, self.waits = path, f"{path}::test_it", waits
+
+        def get_closest_marker(self, name):
+            return self.waits and name == "cluster"
+
+    names = [*"abcd", *(f"w{number}" for number in range(2)), *reversed(FIRST)]
+    items = [Item(name, waits=name.startswith("w")) for name in names for _ in range(2)]
+    pytest_collection_modifyitems(items)
+    assert [item.path for item in items[::2]] == [*FIRST, "a", "w0", "b", "c", "w1", "d"]
+    assert all((ROOT / name).exists() for name in FIRST)
 
 
 @pytest.mark.slow

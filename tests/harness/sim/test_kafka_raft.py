@@ -59,12 +59,7 @@ def in_two_processes(seeds, version=VERSION):
     assert digests(seeds[::-1], hash_seed=2, version=version) == upwards
 
 
-@pytest.mark.slow
-def test_five_voters_run_the_same_runs_in_two_jvms():
-    in_two_processes(range(3))
-
-
-@pytest.mark.nightly
+@pytest.mark.nightly  # for every commit two releases and ours run so, below
 def test_fifty_seeds_of_five_voters_run_the_same_runs_in_two_jvms():
     in_two_processes(range(50))
 

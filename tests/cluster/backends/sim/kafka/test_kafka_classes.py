@@ -12,6 +12,9 @@ from cluster.backends.sim.kafka import classes
 from cluster.systems.kinds import SettingError
 from tests.kafka_release import javac, raft_jars
 
+BETWEEN = list(classes.REFERENCES)[1:-1]
+"""A source that was changed and not compiled is noticed at the first and the last generation, too."""
+
 
 @pytest.mark.parametrize(
     ("version", "expected"),
@@ -62,7 +65,13 @@ def test_the_class_files_are_part_of_the_distribution():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", classes.REFERENCES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.nightly] if name in BETWEEN else [])
+        for name in classes.REFERENCES
+    ],
+)
 def test_the_class_files_are_what_javac_makes_of_the_sources(name):
     javac()
     raft_jars(classes.REFERENCES[name])
