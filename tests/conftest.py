@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections import Counter
 
 import pytest
 from hypothesis import settings
@@ -47,22 +48,27 @@ FIRST = (
 """Files of minutes: begun last, each would leave the other processes idle at the end."""
 
 
+WAITING, LONG = ("cluster", "spark"), ("cluster", "spark", "browser", "slow")
+"""Marks of tests that wait more than they compute, and of all that take long."""
+
+
 def pytest_collection_modifyitems(items):
     """Put the longest files first, then spread those that wait evenly among those that compute.
 
     Processes that all wait leave the cores idle, and those that all compute wait for each other.
+    The fewer long tests a file has, the later it is begun, and the last ones only compute: so all
+    processes end together.
     """
-    waiting = {
-        item.path for item in items if any(map(item.get_closest_marker, ("cluster", "spark")))
-    }
+    waiting = {item.path for item in items if any(map(item.get_closest_marker, WAITING))}
+    long = Counter(item.path for item in items if any(map(item.get_closest_marker, LONG)))
     rank = {}
     for item in items:
         begun = (place for place, start in enumerate(FIRST) if item.nodeid.startswith(start))
         rank[item.path] = next(begun, len(FIRST))
     for waits in (True, False):
         alike = [path for path in rank if rank[path] == len(FIRST) and (path in waiting) is waits]
-        for number, path in enumerate(alike):
-            rank[path] += (number + 0.5) / len(alike)
+        for number, path in enumerate(sorted(alike, key=lambda path: -long[path])):
+            rank[path] += (number + 0.5) / len(alike) * (0.8 if waits else 1.0)
     items.sort(key=lambda item: rank[item.path])
 
 

@@ -84,16 +84,17 @@ def test_vacuous(): idle(1)
 
 def test_long_files_are_begun_first_and_those_that_wait_are_spread_among_the_others():
     class Item:
-        def __init__(self, path, waits=False):
-            self.path, self.nodeid, self.waits = path, f"{path}::test_it", waits
+        def __init__(self, path, mark=None):
+            self.path, self.nodeid, self.mark = path, f"{path}::test_it", mark
 
         def get_closest_marker(self, name):
-            return self.waits and name == "cluster"
+            return self.mark == name
 
-    names = [*"abcd", *(f"w{number}" for number in range(2)), *reversed(FIRST)]
-    items = [Item(name, waits=name.startswith("w")) for name in names for _ in range(2)]
+    marks = {**dict.fromkeys("abc"), "s": "slow", "w0": "cluster", "w1": "spark"}
+    marks |= dict.fromkeys(reversed(FIRST), "cluster")
+    items = [Item(path, mark) for path, mark in marks.items() for _ in range(2)]
     pytest_collection_modifyitems(items)
-    assert [item.path for item in items[::2]] == [*FIRST, "a", "w0", "b", "c", "w1", "d"]
+    assert [item.path for item in items[::2]] == [*FIRST, "s", "w0", "a", "w1", "b", "c"]
     assert all((ROOT / name).exists() for name in FIRST)
 
 
