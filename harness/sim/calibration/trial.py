@@ -72,12 +72,12 @@ def try_mutant(mutant_id: str, first_seed: int, budget_s: float) -> Trial:
     """
     mutant = find(mutant_id)
     before = mark_count()
-    every = _Search(mutant_id, first_seed, budget_s)
+    every = Search(mutant_id, first_seed, budget_s)
     found = every.run(is_blackbox=False)
     alone = found and (
         found
         if found.property in _blackbox(draw(found.seed))
-        else _Search(mutant_id, first_seed, budget_s).run(is_blackbox=True)
+        else Search(mutant_id, first_seed, budget_s).run(is_blackbox=True)
     )
     owner = mutant.patches[0].owner
     return Trial(
@@ -99,7 +99,7 @@ def try_clean(seed: int) -> CleanTrial:
     return CleanTrial(seed, row["verdict"], row["property"])
 
 
-class _Search:
+class Search:
     """Worlds of one mutant in sequence."""
 
     def __init__(self, mutant_id: str, first_seed: int, budget_s: float) -> None:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,9 +12,18 @@ from harness.cli import main
 from harness.sim.calibration import calibration as module
 from harness.sim.calibration import score, trial
 from harness.sim.calibration.calibration import Calibration, CalibrationPlan, read_calibration
-from harness.sim.calibration.trial import CleanTrial, Finding, Trial, try_clean, try_mutant
+from harness.sim.calibration.trial import (
+    CleanTrial,
+    Finding,
+    Search,
+    Trial,
+    try_clean,
+    try_mutant,
+)
 from harness.sim.swarm.draw import draw
+from tests.night import SEED
 
+ROOT = Path(__file__).parents[3]
 SHORT_S = 1.0
 CONSTRUCTOR = "X:kraft.quorum.voters:VoterSet.__init__"
 FOUND = Trial(
@@ -31,11 +41,33 @@ MISSED = Trial("X:kraft.core:f:sum:0", "+ for -", "consensus", None, None, 9, 60
 PLAN = CalibrationPlan(("M15", "X:kraft.core:f:sum:0"), 2, 0, 60.0)
 
 
-@pytest.fixture(autouse=True)
+LAST = ROOT / "benchmarks/calibration.json"
+QUICKLY = [
+    row for row in read_calibration(LAST)["trials"] if row["found"] and row["found"]["cpu_s"] < 2
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", QUICKLY, ids=[row["mutant"] for row in QUICKLY])
+def test_what_the_last_calibration_found_quickly_is_found_again(row):
+    again = Search(row["mutant"], 0, 30.0).run(is_blackbox=False)
+    assert again is not None, f"it was found by {row['found']}"
+
+
+@pytest.mark.nightly
+def test_what_the_last_calibration_found_is_found_again(tmp_path):
+    out = tmp_path / "calibration"
+    arguments = ("--mechanical", 10, "--clean", 300, "--against", LAST, "--out", out)
+    result = calibrate("--seed", SEED, *arguments)
+    assert result.exit_code == 0, result.stdout
+
+
+@pytest.fixture
 def short_worlds(monkeypatch):
     monkeypatch.setattr(trial, "draw", partial(draw, duration_ms=1000))
 
 
+@pytest.mark.usefixtures("short_worlds")
 def test_a_mutant_is_found_in_the_world_that_the_true_node_passes():
     tried = try_mutant("M15", 0, SHORT_S)
     assert tried.found is not None
@@ -43,6 +75,7 @@ def test_a_mutant_is_found_in_the_world_that_the_true_node_passes():
     assert try_clean(tried.found.seed).verdict in {"PASS", "UNDER-EXERCISED"}
 
 
+@pytest.mark.usefixtures("short_worlds")
 def test_what_clients_see_is_heeded_alone(monkeypatch):
     asked = frozenset().union(*(trial._blackbox(draw(seed)) for seed in range(20)))
     assert {"linearizable", "durability", "log"} <= asked
@@ -56,6 +89,7 @@ def test_what_clients_see_is_heeded_alone(monkeypatch):
     assert other.alone.property == "majority-counted"
 
 
+@pytest.mark.usefixtures("short_worlds")
 def test_a_mechanical_mutant_says_whether_it_was_reached():
     reached = try_mutant(f"{CONSTRUCTOR}:number:1", 0, SHORT_S)
     assert reached.is_reached
