@@ -147,6 +147,9 @@ class Workload(Protocol):
     def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
         """Stream a worker's operations without end, with no randomness but `random`."""
 
+    def setup_operations(self) -> Sequence[Op]:
+        """Operations of the beginning, each repeated until one of them is ok, before any fault."""
+
     def final_operations(self) -> Sequence[Op]:
         """Operations of the end, each repeated until one of them is ok, after the heal."""
 

@@ -36,6 +36,9 @@ from workloads.base import (
 )
 from workloads.keyed import Keyed, Plain
 
+WHOLE = 4
+"""So many times as long as another operation may a read of the whole set take."""
+
 
 class Refused(Exception):  # noqa: N818  (a fact, no error of the program)
     """A node said that it has not done it and never will; one line."""
@@ -103,6 +106,10 @@ class DrivenSet(Plain):
             yield Op("add", None, f"w{worker}.{count}")
             count += 1
 
+    def setup_operations(self) -> Sequence[Op]:
+        """Read it once: then there is something that can be added to."""
+        return (Op("read"),)
+
     def final_operations(self) -> Sequence[Op]:
         """Read all of it at every node."""
         return (Op("read", node=EVERY_NODE),)
@@ -125,6 +132,10 @@ class DrivenRegisters(Keyed):
     name: str
     letter = "k"
     write = "write"
+
+    def setup_operations(self) -> Sequence[Op]:
+        """Read a register: then there is something that can be written to."""
+        return (Op("read", self.key(0)),)
 
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
@@ -149,9 +160,11 @@ class DrivenClient:
     async def invoke(self, op: Op) -> Completion:
         """See `workloads.base.WorkloadClient`."""
         node = op.node or self._context.pinned_to or self._nodes[self._turn % len(self._nodes)]
-        given = False
+        given, timeout_s = False, self._context.timeout_ms / 1000
+        if (op.f, op.key) == ("read", None):
+            timeout_s *= WHOLE
         try:
-            async with asyncio.timeout(self._context.timeout_ms / 1000):
+            async with asyncio.timeout(timeout_s):
                 driver = await self._at(node)
                 given = op.f != "read"
                 outcome = Outcome("ok", await _perform(driver, op))

@@ -16,6 +16,10 @@ from workloads.target import Target
 class Plain:
     """A workload that writes no cells, so that its writes show by other means."""
 
+    def setup_operations(self) -> Sequence[Op]:
+        """Return nothing: a node that is up can be written to."""
+        return ()
+
     def final_operations(self) -> Sequence[Op]:
         """Return nothing: final reads of all nodes are enough."""
         return ()

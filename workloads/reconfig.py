@@ -84,6 +84,10 @@ class Reconfig:
                 yield Op(CHANGE, value=None if returns else REMOVE_ONLY)
             yield op
 
+    def setup_operations(self) -> Sequence[Op]:
+        """Return nothing."""
+        return ()
+
     def final_operations(self) -> Sequence[Op]:
         """Read every register once more."""
         return self.registers.final_operations()

@@ -257,12 +257,14 @@ def _lacks(element: Element, read: Operation, present: set[Hashable]) -> bool:
 def _at_nodes(missing: Missing) -> Anomaly:
     """Say how much of what was acknowledged each node lacks; the worst first."""
     worst = sorted(missing.items(), key=lambda row: -len(row[1][1]))
-    rows = [f"{node} lacks {len(lacks)}" for node, (_, lacks) in worst if lacks]
-    whole = [node for node, (_, lacks) in worst if not lacks]
     _, (read, lacks) = worst[0]
-    what = f"of the elements that were known, {', '.join(rows)}"
-    what += f", and {', '.join(whole)} none" if whole else ""
-    what += f"; the first: {_absence(lacks[0], read)}"
+    acknowledged = all(any(add.type is EventType.OK for add in e.adds) for e in lacks)
+    which = "acknowledged" if acknowledged else "known"
+    rows = [f"{node} lacks {len(more)}" for node, (_, more) in worst if more]
+    rows[0] += f" {which} elements"
+    whole = [node for node, (_, more) in worst if not more]
+    rows += [f"{', '.join(whole)} none"] if whole else []
+    what = f"{'; '.join(rows)}. The first: {_absence(lacks[0], read)}"
     counts = {node: len(lacks) for node, (_, lacks) in missing.items()}
     return anomaly("missing-at-node", what, read, *lacks[0].adds[:1], missing=counts)
 

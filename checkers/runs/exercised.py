@@ -251,13 +251,18 @@ def _count_tries(run: RunInput, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def before_heal(run: RunInput) -> Sequence[Operation]:
-    """Return the operations that were invoked before everything was healed; all without a mark."""
-    heal_ns = next((at_ns for name, at_ns in phases(run.notes) if name == HEAL), None)
-    if heal_ns is None:
+    """Return the operations that were invoked among faults; all without a mark of the heal.
+
+    What a workload does first, and what it does last, is no load.
+    """
+    begun = dict(reversed(phases(run.notes)))
+    if HEAL not in begun:
         return run.operations
+    from_ns, to_ns = begun.get("faults", 0), begun[HEAL]
     if isinstance(run.operations, Recorded):
-        return run.operations.where(run.operations.columns.invoke_ns < heal_ns)
-    return [operation for operation in run.operations if operation.invoke_ns < heal_ns]
+        invoke_ns = run.operations.columns.invoke_ns
+        return run.operations.where((from_ns <= invoke_ns) & (invoke_ns < to_ns))
+    return [operation for operation in run.operations if from_ns <= operation.invoke_ns < to_ns]
 
 
 def shortfalls(tried: Mapping[str, Any]) -> list[dict[str, Any]]:

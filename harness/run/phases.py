@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -49,7 +49,7 @@ from harness.run.trace_tail import Followed
 from harness.run.world import RealWorld, World, note_wrong_answer
 from nemeses import drive
 from nemeses.base import View
-from workloads.base import EVERY_NODE, Role, WorkloadClient
+from workloads.base import EVERY_NODE, Op, Role, WorkloadClient
 
 NO_READS = FinalReads({}, {}, None)
 """Final reads of a run that ended before them, or of a system without cells."""
@@ -129,6 +129,8 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
     try:
         if plan.kind.is_led:
             await _wait_for_leader(world)
+        if setup := plan.make_workload().setup_operations():
+            await cast.interpreter.run(_until_ok(setup, world.bound_s))
         note("phase", {"name": "faults"})
         await _fault_phase(run, cast)
         if run.is_brief:
@@ -222,6 +224,10 @@ def final_phase(plan: Plan, bound_s: float) -> Generator:
         for op in plan.make_workload().final_operations()
         for node in (every if op.node == EVERY_NODE else (op.node,))
     ]
+    return _until_ok(ops, bound_s)
+
+
+def _until_ok(ops: Sequence[Op], bound_s: float) -> Generator:
     return Clients(TimeLimit(bound_s, Phases(*(UntilOk(op) for op in ops))))
 
 

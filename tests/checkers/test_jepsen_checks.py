@@ -290,7 +290,7 @@ def test_what_nodes_lack_at_the_end_is_said_by_node():
     result = check_by(history, "set-full", {"linearizable": True})
     assert result.anomalies[0]["kind"] == "missing-at-node"
     assert result.anomalies[0]["missing"] == {"n1": 2, "n2": 0, "n3": 1}
-    said = "of the elements that were known, n1 lacks 2, n3 lacks 1, and n2 none"
+    said = "n1 lacks 2 acknowledged elements; n3 lacks 1; n2 none. The first: "
     assert said in result.summary
     assert check_by(history[:2], "set-full").statistics["missing_at"] == {}
 

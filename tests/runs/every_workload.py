@@ -59,6 +59,9 @@ class EveryWorkload:
             if op.f != CHANGE or number < CHANGES_UNTIL:
                 yield op
 
+    def setup_operations(self) -> Sequence[Op]:
+        return ()
+
     def final_operations(self) -> Sequence[Op]:
         return [op for part in self.parts.values() for op in part.final_operations()]
 

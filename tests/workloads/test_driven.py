@@ -92,8 +92,8 @@ def test_the_whole_set_is_read_at_every_node_in_the_end():
     workload = set_kind("s", "", None).create({})
     assert workload.final_operations() == (Op("read", node=EVERY_NODE),)
     plan = SimpleNamespace(make_workload=lambda: workload, nodes_at=lambda _: ("n1", "n2"))
-    phases = final_phase(plan, 1.0)
-    assert phases is not None
+    assert final_phase(plan, 1.0) is not None
+    assert workload.setup_operations() == (Op("read"),), "so that the set is there"
     ((done,), nodes) = invoke(Op("read", node="n3"), pinned_to="n1")
     assert (nodes, done.node, done.value) == (["n3"], "n3", ["a", "b"])
 

@@ -9,11 +9,13 @@ from cluster.systems.kafka.fetch import FetchError, fetch_jars
 from cluster.systems.kafka.installation import cache_folder
 from cluster.systems.kinds import SettingError
 
-# The last two are `provided` in ZooKeeper's own description, and no server starts without them.
+# The next two are `provided` in ZooKeeper's own description, and no server starts without them; the
+# last lets it log.
 ARTEFACTS = (
     ("org.apache.zookeeper", "zookeeper", ""),
     ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
     ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+    ("org.slf4j", "slf4j-simple", "1.7.36"),
 )
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 

@@ -18,6 +18,7 @@ OPTIONS = {
     "force_sync": "yes (default), or no: writes are answered before they are synced",
 }
 JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+LOGGING = {"showDateTime": "true", "dateTimeFormat": "yyyy-MM-dd HH:mm:ss,SSS"}
 
 
 class ZooKeeper(PlainSystem):
@@ -60,6 +61,7 @@ electionPortBindRetry=0
     def command(self, node):
         data = self.data_folder(node.folder)
         program = (self._java, *JVM, f"-Dzookeeper.forceSync={self._force_sync}")
+        program += tuple(f"-Dorg.slf4j.simpleLogger.{key}={said}" for key, said in LOGGING.items())
         program += ("-Dzookeeper.preAllocSize=1024", "-cp", f"{self._libraries}/*")
         program += ("org.apache.zookeeper.server.quorum.QuorumPeerMain", f"{node.folder}/zoo.cfg")
         # Not in `files`: the data folder is a disk of its own once it can fail.

@@ -91,3 +91,19 @@ def test_a_folder_gets_another_name_and_its_files_lose_what_they_had_to_lose(fol
     ask(folder, "power-loss")
     assert [path.name for path in folder.iterdir()] == ["wal"]
     assert list((folder / "wal").iterdir()) == []
+
+
+@pytest.mark.parametrize("synced", [os.O_SYNC, os.O_DSYNC])
+def test_a_write_to_a_file_that_was_opened_for_synced_writes_is_durable(folder: Path, synced: int):
+    path = folder / "log"
+    path.write_bytes(b"synced")
+    for place in (path, folder):
+        descriptor = os.open(place, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+    for flags, data in ((synced, b", as well"), (0, b", lost")):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | flags)
+        os.write(descriptor, data)
+        os.close(descriptor)
+    ask(folder, "power-loss")
+    assert path.read_bytes() == b"synced, as well"

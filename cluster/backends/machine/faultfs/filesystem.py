@@ -88,7 +88,10 @@ class FaultFilesystem(mfusepy.Operations):  # type: ignore[misc]  # the package 
         grows = offset + len(data) > os.fstat(fi.fh).st_size
         with self._change("grow" if grows else "write", path):
             self._volatile.will_write(fi.fh, offset, len(data))
-            return os.pwrite(fi.fh, data, offset)
+            written = os.pwrite(fi.fh, data, offset)
+        if fi.flags & os.O_DSYNC:  # part of O_SYNC: each write is an fsync as well
+            self.fsync(path, 1, fi)
+        return written
 
     def truncate(self, path: str, length: int, fi: Any = None) -> int:
         with self._change("write", path), self._open_file(path, fi) as descriptor:

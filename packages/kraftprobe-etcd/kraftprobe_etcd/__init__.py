@@ -1,0 +1,1 @@
+"""etcd under Kraftprobe: how it is fetched, run, asked and used."""

