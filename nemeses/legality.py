@@ -7,6 +7,7 @@
 | pause             | yes     | no: it would not be its own pause  | no: nothing is left to pause|
 | restart           | yes     | yes, by SIGKILL                    | no: starting it would undo  |
 | restart, graceful | yes     | no: SIGTERM waits for the resume   | the fault that killed it    |
+| upgrade           | yes     | no, as of a graceful restart       | no: as of a restart         |
 | container-kill    | yes     | yes: it needs no cooperation       | no: as of a restart         |
 | partition         | yes     | yes                                | yes: a link outlives a node |
 | loss, delay, reorder, duplicate, bandwidth, hold | yes | yes      | yes, for the same reason    |
@@ -46,8 +47,14 @@ _REFUSALS: Mapping[tuple[str, NodeState], str] = {
     ("pause", NodeState.PAUSED): "it is paused already",
     ("pause", NodeState.DEAD): "it is dead",
     ("restart", NodeState.DEAD): "it is dead, and starting it is for the heal of what killed it",
-    (GRACEFUL_RESTART, NodeState.PAUSED): "it is paused and cannot stop gracefully",
-    (GRACEFUL_RESTART, NodeState.DEAD): "it is dead, and starting it is for the heal of its kill",
+    **{
+        (fault, state): reason
+        for fault in (GRACEFUL_RESTART, "upgrade")
+        for state, reason in (
+            (NodeState.PAUSED, "it is paused and cannot stop gracefully"),
+            (NodeState.DEAD, "it is dead, and starting it is for the heal of its kill"),
+        )
+    },
     **{
         (fault, NodeState.DEAD): "it is dead"
         for fault in (

@@ -21,6 +21,8 @@ from nemeses.links.shaping import LINK_FAULTS
 from nemeses.processes.containers import ContainerKill
 from nemeses.processes.limits import Limit
 from nemeses.processes.signals import Kill, Pause, Restart, Stop
+from nemeses.processes.upgrade import Upgrade
+from nemeses.quorum.finalize import Finalize
 from nemeses.quorum.requests import Resign, Snapshot
 from nemeses.quorum.voters import Voters
 
@@ -29,6 +31,7 @@ _OWN: tuple[Fault, ...] = (
     Stop(),
     Pause(),
     Restart(),
+    Upgrade(),
     ContainerKill(),
     Partition(),
     *LINK_FAULTS.values(),
@@ -36,6 +39,7 @@ _OWN: tuple[Fault, ...] = (
     Resign(),
     Snapshot(),
     Voters(),
+    Finalize(),
     *(ClockJump(), ClockSkew(), ClockDrift(), ClockStrobe()),
     TimerRate(),
     *(DiskStall(), DiskSlow(), DiskFull(), DiskError(), LogDirLoss(), LogDirMove()),

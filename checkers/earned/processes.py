@@ -17,12 +17,13 @@ KEEPS_PROCESS = frozenset(
     {
         *("pause", "partition", "loss", "delay", "reorder", "duplicate", "bandwidth", "hold"),
         *("clock-jump", "clock-skew", "clock-strobe", "clock-drift", "resign", "voters"),
-        *("timer-rate", "snapshot", "disk-slow", "disk-stall", "log-dir-move"),
+        *("finalize", "timer-rate", "snapshot", "disk-slow", "disk-stall", "log-dir-move"),
     }
 )
 """Faults that end no process and start none."""
 RESTART = "restart"
-STARTS_AT_ONCE = frozenset({RESTART, "bit-flip", "truncate-file", "disk-wipe"})
+RESTARTS = frozenset({RESTART, "upgrade"})
+STARTS_AT_ONCE = frozenset({*RESTARTS, "bit-flip", "truncate-file", "disk-wipe"})
 """Faults that start a process themselves; the heal of every other one does."""
 
 
@@ -115,6 +116,7 @@ def _starts(notes: Sequence[Event]) -> Counter[str]:
     """Count for each node how often the journal may have started its process again."""
     found: Counter[str] = Counter()
     restarted: set[str] = set()
+    """Nodes of the last one of `RESTARTS` that worked."""
     for note in notes:
         value = note.value
         if note.process != NEMESIS or note.type is EventType.INVOKE or not isinstance(value, dict):
@@ -123,9 +125,9 @@ def _starts(notes: Sequence[Event]) -> Counter[str]:
         nodes = {str(target) for target in targets} if isinstance(targets, list) else set()
         if value.get("phase") == "inject":
             found.update(nodes if note.f in STARTS_AT_ONCE else may_be_ended(note))
-            if note.f == RESTART and value.get("verified") is True:
+            if note.f in RESTARTS and value.get("verified") is True:
                 restarted = nodes
         elif value.get("phase") == "heal" and note.f not in KEEPS_PROCESS:
             # The heal of a restart that worked finds its node alive.
-            found.update(nodes - restarted if note.f == RESTART else nodes)
+            found.update(nodes - restarted if note.f in RESTARTS else nodes)
     return found

@@ -38,7 +38,7 @@ def find_disorder(evidence: Evidence, nodes: Collection[str]) -> dict[str, str]:
 
 ENDING: Final = frozenset(
     {
-        *("kill", "stop", "restart", "container-kill", "power-loss", "torn-write"),
+        *("kill", "stop", "restart", "upgrade", "container-kill", "power-loss", "torn-write"),
         *("bit-flip", "truncate-file", "disk-wipe"),
     }
 )

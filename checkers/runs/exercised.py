@@ -78,7 +78,17 @@ VERBS = frozenset({"wait", "cast", "op", "expect", "heal", "release"})
 """Steps of strands that are no faults."""
 DEPOSING = frozenset(
     {
-        *("kill", "stop", "container-kill", "pause", "restart", "partition", "resign", "voters"),
+        *(
+            "kill",
+            "stop",
+            "container-kill",
+            "pause",
+            "restart",
+            "upgrade",
+            "partition",
+            "resign",
+            "voters",
+        ),
         *("power-loss", "torn-write", "disk-error", "bit-flip", "truncate-file", "disk-wipe"),
         "log-dir-loss",  # its heal starts the node anew
     }

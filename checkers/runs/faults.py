@@ -18,6 +18,8 @@ OVER = "over"
 """Key of an injection's value: its heal was journaled before its effect was measured."""
 OWN_DELAYS = "harness"
 """The harness's note on itself: how late its loop was, the load, or a step of its wall clock."""
+TOOK_MS = "took_ms"
+"""Of an injection's detail: how long it took."""
 NO_FAULT = frozenset({"leader", "phase", OWN_DELAYS})
 """Nemesis events that observe or mark, and do nothing."""
 
@@ -81,7 +83,7 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
                 if spans[ended].healed:
                     open_spans.remove(ended)
         elif phase == "inject":
-            span = _begin_span(event, invoked.get((event.f, phase), event.time_ns))
+            span = _begin_span(event, invoked.get((event.f, phase), _began_ns(event)))
             if event.value.get(OVER) is True:
                 span = replace(span, healed=True, end_ns=event.time_ns)
             elif not applied:
@@ -90,6 +92,13 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
                 open_spans.append(len(spans))
             spans.append(span)
     return spans
+
+
+def _began_ns(event: Event) -> int:
+    """Return when an injection began that was journaled when it was done, as of a step."""
+    detail = event.value.get("detail")
+    took_ms = detail.get(TOOK_MS) if isinstance(detail, dict) else None
+    return event.time_ns - int(took_ms * 1e6) if isinstance(took_ms, int) else event.time_ns
 
 
 def not_healed(events: Sequence[Event], *, tried: bool = False) -> list[str]:

@@ -370,6 +370,23 @@ class Messages(Protocol):
         """
 
 
+class Releases(Protocol):
+    """Releases of the system that a node can be started as, one after the other."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a process of each prints of itself; the first is that of the first start."""
+
+    def number(self, node: str) -> int:
+        """Return the place in `names` of what the node is started as."""
+
+    async def choose(self, node: str, number: int) -> None:
+        """Let a dead node be that release from its next start on; BackendError if it lives."""
+
+    async def measure(self, node: str) -> str | None:
+        """Return what the node's last process printed of its release; None: nothing yet."""
+
+
 class HostLoss(Protocol):
     """Hosts that can be lost with every process and rule in them, and come back."""
 
@@ -401,6 +418,8 @@ class Abilities:
     limits: Limits | None = None
     hosts: HostLoss | None = None
     requests: Requests | None = None
+    releases: Releases | None = None
+    """None where nodes are of one release."""
     timers: Timers | None = None
     crashes: Crashes | None = None
     """None: a kill is the end of a process, and the operating system has what it wrote."""

@@ -205,6 +205,7 @@ class HostedBackend(ProcessBackend):
             name=node,
             node_id=int(node[1:]),
             run_id=self.run_id,
+            release=self.releases[node],
             folder=self.hosts[node].folder,
             interpreter=self.provider.interpreter,
             client=self.endpoint(node, "CLIENT"),

@@ -54,6 +54,8 @@ class Placement:
     """Where it must dial each peer instead of at the peer's own address; empty: nowhere else."""
     broker_routes: tuple[Endpoint, ...] = ()
     """The same of each peer's broker-type listener."""
+    release: int = 0
+    """Which of its system's releases it is started as."""
     bootstrap: tuple[Endpoint, ...] = ()
     """What it asks for the leader when there are no `voters`: it joins a quorum as an observer."""
     ports: Mapping[str, tuple[Endpoint, ...]] = field(default_factory=dict)
@@ -118,6 +120,8 @@ class System(Layout, Protocol):
     """Names of the ports that a node needs beside CLIENT and CONTROLLER: clients can connect to
     them, and backend `local` has no proxies before them."""
 
+    releases: tuple[str, ...]
+    """Releases of an upgrade, by the names that nodes print; none: nodes are of one release."""
     reads: tuple[Path, ...]
     """Folders of this machine, beside its code, that a node reads at the same path."""
     image: str | None

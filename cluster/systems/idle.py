@@ -20,6 +20,7 @@ class IdleSystem(PlainSystem):
     """See `cluster.systems.base.System`."""
 
     name = "idle"
+    releases: tuple[str, ...] = ("before", "after")
 
     def __init__(self, client_security: ClientSecurity = PLAINTEXT) -> None:
         """`client_security`: of the nodes that it stands for; it asks for none itself."""

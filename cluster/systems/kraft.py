@@ -140,6 +140,7 @@ class KraftSystem(KraftLayout):
     name = "kraft"
     stop_timeout_s = 10.0  # the node gives itself 6
     stop_codes = frozenset({0, -signal.SIGTERM})
+    releases: tuple[str, ...] = ()
     reads: tuple[Path, ...] = ()
     mapped: tuple[str, ...] = ()
     ready_timeout_s = 120.0  # five of them took over 30 s beside a load of 20 on two cores

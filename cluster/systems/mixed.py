@@ -31,6 +31,7 @@ from cluster.systems.base import (
 )
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kafka import kind as kafka
+from cluster.systems.kafka.installation import RELEASES as UPGRADE
 from cluster.systems.kafka.kafka_system import (
     LOGGING,
     START_FILE,
@@ -44,7 +45,7 @@ from cluster.systems.kraft import NODE_SETTINGS, KraftLayout, KraftSystem
 NAME: Final = "mixed"
 KINDS: Final = "kinds"
 _PARTS: Final = {kind.name: kind for kind in (kraft.KIND, kafka.KIND)}
-_KAFKAS_ALONE: Final = frozenset({kafka.FEATURES, IMAGE, ROLES})
+_KAFKAS_ALONE: Final = frozenset({kafka.FEATURES, IMAGE, ROLES, UPGRADE})
 _LEVELS: Final = {**RELEASES, "4.4": 33}
 """Release -> the metadata.version that it begins a cluster with."""
 _DEFAULT: Final = f"{kraft.KIND.name},{kafka.KIND.name}"
@@ -105,6 +106,7 @@ class MixedSystem(MixedLayout):
     name = NAME
     mutant: str | None = None
     image: str | None = None
+    releases: tuple[str, ...] = ()
     ready_listeners: Listeners = ("CONTROLLER",)
     ready: Ready | None = None
     ports: tuple[str, ...] = ()

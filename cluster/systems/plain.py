@@ -66,6 +66,7 @@ class PlainSystem(PlainLayout):
     client_security: ClientSecurity = PLAINTEXT
     stop_timeout_s = 2.0
     stop_codes = frozenset({0, -signal.SIGTERM})
+    releases: tuple[str, ...] = ()
     reads: tuple[Path, ...] = ()
     mapped: tuple[str, ...] = ()
     image: str | None = None

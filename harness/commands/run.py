@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Mapping
 from dataclasses import fields
@@ -13,6 +14,8 @@ from typing import Any
 import click
 
 from cluster.backends.registry import BACKENDS
+from cluster.systems.kafka.installation import RELEASES
+from cluster.systems.registry import system_named
 from harness.campaigns import error_origin, load, read_schedule
 from harness.commands.options import Command, runs_option, shown_options, spark_option
 from harness.errors import UsageError
@@ -23,6 +26,8 @@ _SEED_MAX = 2**31
 _BUILD_MAX = 200
 _SYSTEM_OPTIONS = {"kafka_version": "version", "kafka_home": "home", "image": "image"}
 """Options of the command line that are options of the system."""
+_RUN_FROM = frozenset({"version", "home", RELEASES})
+"""Options of the system that say which release is run: of them the command line's count."""
 _OF_PLAN = "  [default: the campaign's]"
 
 
@@ -42,7 +47,8 @@ _OF_PLAN = "  [default: the campaign's]"
 @click.option(
     "--kafka-version",
     metavar="V",
-    help="A release of Apache Kafka that was fetched (`kafka fetch`), for system apache-kafka.",
+    help="A release of Apache Kafka that was fetched (`kafka fetch`), for system apache-kafka. "
+    "OLD,NEW: of an upgrade; each may be the folder of an unpacked release.",
 )
 @click.option(
     "--kafka-home",
@@ -234,15 +240,30 @@ def _system(asked: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, 
     for name, key in _SYSTEM_OPTIONS.items():
         if asked.get(name) is not None:
             value = asked[name].absolute() if isinstance(asked[name], Path) else asked[name]
-            pairs.append((key, str(value)))
+            pairs.append(_releases(key, str(value), document))
     options = dict(pairs)
     if len(options) < len(pairs):
         raise UsageError("an option of the system is given twice; give it once")
     if options:
-        changed["system_options"] = {**document.get("system_options", {}), **options}
+        of_plan = dict(document.get("system_options", {}))
+        if options.keys() & _RUN_FROM:
+            of_plan = {key: value for key, value in of_plan.items() if key not in _RUN_FROM}
+        changed["system_options"] = {**of_plan, **options}
     if asked.get("mutant") is not None:
         changed["mutant"] = asked["mutant"]
     return changed
+
+
+def _releases(key: str, value: str, document: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the option of the system that several releases are, where it goes from one to another.
+
+    Of a system without that option they are of a quorum's nodes.
+    """
+    name = str(document.get("system", "kraft"))
+    if key != "version" or "," not in value or RELEASES not in system_named(name).options:
+        return key, value
+    parts = (part.strip() for part in value.split(","))
+    return RELEASES, ",".join(os.path.abspath(p) if os.sep in p else p for p in parts)  # noqa: PTH100
 
 
 def _rescale(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

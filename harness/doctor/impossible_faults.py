@@ -26,7 +26,7 @@ OPEN_FILES_MIN = 128
 """Sockets and logs of three nodes, and of clients."""
 _ASKING = frozenset(
     {
-        *("resign", "snapshot", "voters", "log-dir-loss", "log-dir-move"),
+        *("resign", "snapshot", "voters", "finalize", "log-dir-loss", "log-dir-move"),
         *("bit-flip", "truncate-file", "disk-wipe"),
     }
 )

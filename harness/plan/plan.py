@@ -10,7 +10,7 @@ line that names the place, and for an unknown name the nearest known one.
 | `workload`, `workload_options` | what clients do | `register` |
 | `version` | of this table | 1 |
 | `system` | which kind of node (`kraftprobe list systems`) | `kraft` |
-| `system_options` | options of the system (docs/kafka.md): where it is installed, such as `image` | none |
+| `system_options` | options of the system (docs/kafka.md): where it is installed, such as `image`; a list counts as its parts with commas between | none |
 | `backend` | where nodes run: `local`, `netns`, `docker`, `ssh` or `sim` | `local` |
 | `inventory` | for `ssh`: file that names the hosts (`cluster.backends.ssh.inventory`) | none |
 | `nodes` | how many | 3 |
@@ -51,7 +51,7 @@ from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from checkers.runs import exercised
@@ -61,6 +61,7 @@ from cluster.names import unknown
 from cluster.schemas import Schema, Text, render, where_of
 from cluster.systems.base import Listener
 from cluster.systems.image import OPTION as IMAGE
+from cluster.systems.kafka.installation import RELEASES
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
 from cluster.systems.registry import SYSTEMS, system_named
 from cluster.systems.secured import SecuritySettings
@@ -72,6 +73,7 @@ from harness.plan.schedule_rows import read_rows, strand_of
 from harness.plan.step_verbs import is_fault
 from harness.plan.strands import SILENT, ScriptedOp, Strand, operation_to_json, strand_to_json
 from nemeses.base import ParameterError, Parameters
+from nemeses.processes.upgrade import UPGRADE
 from workloads.base import Workload
 from workloads.registry import WORKLOADS, WorkloadError, workload_named
 
@@ -91,6 +93,15 @@ Name = Annotated[
 ]
 Faults = Annotated[tuple[FaultName, ...], Field(description="a list of names")]
 Count = Annotated[int, Field(strict=True, ge=0, le=EXPECTED_MAX)]
+
+
+def _join(value: object) -> object:
+    """Make the text of a list: options of systems are texts."""
+    is_list = isinstance(value, list) and all(isinstance(part, str) for part in value)
+    return ",".join(value) if isinstance(value, list) and is_list else value
+
+
+Option = Annotated[Text, BeforeValidator(_join)]
 
 
 def _backend(name: str) -> str:
@@ -137,7 +148,7 @@ class Plan:
     exposes: tuple[Text, ...] = ()
     """Mutants that it finds. For readers and tests; decides nothing."""
     system: Annotated[str, AfterValidator(lambda name: system_named(name).name)] = "kraft"
-    system_options: dict[str, Text] = field(default_factory=dict)
+    system_options: dict[str, Option] = field(default_factory=dict)
     backend: Annotated[str, AfterValidator(_backend)] = "local"
     inventory: Annotated[Path, Field(description="the path of a file")] | None = None
     """Of the hosts of backend ssh; None for any other."""
@@ -289,6 +300,11 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         raise PlanError(str(error)) from error
     if not (plan.rate_per_s or plan.strands or "operations" in document):
         raise PlanError("rate_per_s must be above 0 where a plan lists no operations itself")
+    if UPGRADE in (*plan.faults, *fault_kinds(plan)) and RELEASES not in plan.system_options:
+        raise PlanError(
+            "faults: upgrade goes from one release to another: --system apache-kafka "
+            "--kafka-version OLD,NEW, in a plan releases of system_options"
+        )
     # A rendered plan has both keys, and an empty list in it was not typed by anybody.
     asked_for_none = document.get("without_faults", document.get("faults") == [])
     return replace(

@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from types import MappingProxyType
 from typing import Any, Final
 
-from checkers.nodes import durability, records
+from checkers.nodes import durability, records, upgrades
 from checkers.registry import CheckSpec, find_check
 from checkers.runs import answers, exercised
 from cluster.backends.registry import SIM
 from cluster.node.kraft.quorum.config import CHECK_QUORUM_FETCH_TIMEOUTS
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.errors import is_expected, one_line
-from harness.plan.plan import Plan, from_document
+from harness.plan.plan import Plan, from_document, parameters_in
 from harness.source_digest import source_digest
 from results.store.files import StoreError
 from workloads.registry import WORKLOADS
@@ -51,6 +51,7 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
         CheckSpec("snapshots"),
         CheckSpec(records.NAME, {"workload": plan.workload, **of_answers, **of_traces, **serving}),
         CheckSpec("invariants", of_traces | of_starts | ({"whole": whole} if whole else {})),
+        *_of_upgrades(plan),
         *([CheckSpec("isr")] if WORKLOADS[plan.workload].creates_partitions else []),
     )
     # Of what is no metadata quorum no file is stored, but its trace, where it has events of raft.
@@ -67,6 +68,14 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     for spec in specs:
         find_check(spec)
     return specs
+
+
+def _of_upgrades(plan: Plan) -> Iterator[CheckSpec]:
+    """List the check of upgrades, for a plan that has any."""
+    kinds = (upgrades.UPGRADE, upgrades.FINALIZE)
+    steps = {kind: len(parameters_in(plan, kind)) for kind in kinds}
+    if any(steps.values()):
+        yield CheckSpec(upgrades.NAME, {"steps": steps})
 
 
 def _starts(plan: Plan) -> dict[str, Any]:

@@ -58,7 +58,10 @@ class ProcessFault:
             return refusal(self.name, parameters, reason)
         backend = view.backend
         with before_acting():
-            unable = await refusals(self.rule(parameters), backend)
+            unable = {
+                **self.unable(view, parameters),
+                **await refusals(self.rule(parameters), backend),
+            }
             choice = await choose(view, parameters.get("targets", "random"), unable)
             before = {node: _name(await backend.process(node)) for node in choice.nodes}
         if not choice.nodes:
@@ -102,6 +105,10 @@ class ProcessFault:
     def lacking(self, view: View, parameters: Parameters) -> str:  # noqa: ARG002  (kill's depends)
         """Say which ability these parameters need that is not here; empty when none."""
         return ""
+
+    def unable(self, view: View, parameters: Parameters) -> dict[str, str]:  # noqa: ARG002
+        """Say of nodes, whatever their state, why the fault cannot act on them."""
+        return {}
 
     def extra_detail(self, backend: Backend, parameters: Parameters) -> dict[str, Any]:  # noqa: ARG002
         """Return more of an injection's detail for the history."""

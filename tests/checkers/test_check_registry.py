@@ -32,6 +32,7 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         "snapshots": "evidence",
         "records": "evidence",
         "voter-changes": "evidence",
+        "upgrade": "evidence",
         "isr": "evidence",
         "invariants": "evidence",
         "sessions": "key",

@@ -161,7 +161,7 @@ def test_of_every_fault_it_is_known_whether_it_can_depose_a_leader():
     slows = {"loss", "delay", "reorder", "duplicate", "bandwidth", "snapshot", "limit"}
     slows |= {"clock-jump", "clock-skew", "clock-drift", "clock-strobe"}
     slows |= {"disk-stall", "disk-slow", "disk-full", "hold", "timer-rate"}
-    slows |= {"log-dir-move"}
+    slows |= {"log-dir-move", "finalize"}
     assert set(FAULTS) - exercised.DEPOSING == slows
     assert set(FAULTS) >= exercised.DEPOSING
     assert set(VERBS) == exercised.VERBS

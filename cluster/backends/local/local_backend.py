@@ -194,6 +194,7 @@ class LocalBackend(ProcessBackend):
             name=node,
             node_id=int(node[1:]),
             run_id=self.run_id,
+            release=self.releases[node],
             folder=self.node_folder(node),
             interpreter=sys.executable,
             client=self.endpoint(node, "CLIENT"),

@@ -14,6 +14,7 @@ from cluster.backends.machine.limits import ProcessLimits
 from cluster.backends.machine.programs import Machine
 from cluster.backends.machine.signals import NodeSignals
 from cluster.backends.processes.lifecycle import ProcessBackend
+from cluster.backends.processes.releases import NodeReleases
 from cluster.backends.terms import Need
 
 
@@ -53,6 +54,7 @@ def equip(
             {node: backend.system.log_dirs(machine.folder) for node, machine in machines.items()},
         ),
         limits=ProcessLimits(machines),
+        releases=NodeReleases(backend) if backend.system.releases else None,
         requests=NodeSignals(
             machines,
             {node: backend.system.log_folder(machine.folder) for node, machine in machines.items()},

@@ -136,6 +136,8 @@ class ProcessBackend:
         self._locks = {node: asyncio.Lock() for node in self.nodes}
         self._joining: set[str] = set()
         """Nodes that have no configured voters any more (`Backend.join_anew`)."""
+        self.releases = dict.fromkeys(self.nodes, 0)
+        """The release that each node is started as: a place in the system's."""
         self._down = False
 
     # -- what a subclass says --------------------------------------------------------------------
@@ -216,6 +218,13 @@ class ProcessBackend:
         if (state := await self.state(node)) is not NodeState.DEAD:
             raise BackendError(f"{node} cannot be configured anew: it is {state}")
         self._joining.add(node)
+        await self._configure_node(node)
+
+    async def configure_release(self, node: str, number: int) -> None:
+        """Let a dead node be another of the system's releases from its next start on."""
+        if (state := await self.state(node)) is not NodeState.DEAD:
+            raise BackendError(f"{node} cannot become another release: it is {state}")
+        self.releases[node] = number
         await self._configure_node(node)
 
     async def terminate(self, node: str) -> None:

@@ -174,6 +174,10 @@ def retrieve(title: str, repository: str | None, home: Path, module: str, say: S
     command += [f"{home}/libs/[artifact]-[revision](-[classifier]).jar"]
     code, lines = _run(command, say)
     if code:
+        # Of a module whose description arrived by half Ivy would say for ever that it has none.
+        for description in _ivy_cache(home).glob("*/*/ivy-*.xml"):
+            if not description.with_name(f"{description.name}.original").exists():
+                description.unlink()
         raise FetchError(f"{title} cannot be fetched: {_trouble(lines)}")
     jars = sorted((home / "libs").glob("*.jar"))
     text = "".join(f"{_digest(jar)}  libs/{jar.name}\n" for jar in jars)

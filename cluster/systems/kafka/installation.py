@@ -11,6 +11,7 @@ import shutil
 import zipfile
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Final
 
@@ -18,6 +19,8 @@ from cluster.systems.image import Image
 from cluster.systems.kinds import SettingError
 from cluster.values import valueclass
 
+RELEASES: Final = "releases"
+"""Option of a plan that names several."""
 DIGESTS: Final = "SHA256SUMS"
 """A file in the folder of a fetched release that is whole."""
 RAFT: Final = "raft-{}"
@@ -84,6 +87,40 @@ def find(options: Mapping[str, str], image: Image | None = None) -> Installation
     if image is None:
         return Installation(java(), Path(libraries).resolve())
     return Installation(_java_in(image), libraries, image)
+
+
+def find_each(options: Mapping[str, str], image: Image | None = None) -> tuple[Installation, ...]:
+    """Find the releases that a plan's options name, that of the nodes' first start first.
+
+    Raises SettingError.
+    """
+    if RELEASES not in options:
+        return (find(options, image),)
+    return tuple(
+        find({"home" if os.sep in release else "version": release})
+        for release in releases_of(options)
+    )
+
+
+def releases_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the releases of an upgrade: versions, and folders of unpacked ones.
+
+    Raises SettingError.
+    """
+    releases = tuple(part.strip() for part in options[RELEASES].split(","))
+    place = f"system_options.{RELEASES}"
+    for other in ("version", "home", "image"):
+        if other in options:
+            raise SettingError(f"{place}: it names what is run; give no {other} beside it")
+    if len(releases) < 2:
+        raise SettingError(f"{place}: an upgrade is of two releases or more: --kafka-version V")
+    for release, following in pairwise(releases):
+        if release == following:
+            raise SettingError(f"{place}: {release} follows itself")
+    for release in releases:
+        if os.sep not in release:
+            checked_version(release)
+    return releases
 
 
 def _matching(pattern: str, names: Iterable[str]) -> list[str]:

@@ -105,14 +105,18 @@ class KafkaSystem(KafkaLayout):
         dynamic: bool,
         roles: Roles | None = None,
         features: tuple[str, ...] = (),
+        later: tuple[Installation, ...] = (),
         security: RunSecurity | None = None,
     ) -> None:
         """`dynamic`: voters are in the log (KIP-853), else in every node's configuration.
 
-        `features`: those that folders are formatted with, as NAME=LEVEL.
+        `features`: those that folders are formatted with, as NAME=LEVEL. `later`: releases that
+        nodes can be upgraded to, one after the other.
         """
-        self._installation = installation
-        self.reads = installation.folders
+        self._installations = (installation, *later)
+        self.releases = tuple(each.version for each in self._installations) if later else ()
+        folders = (folder for each in self._installations for folder in each.folders)
+        self.reads = tuple(dict.fromkeys(folders))
         self.image = None if installation.image is None else installation.image.id
         self._settings = {**SETTINGS, **node_settings}
         self._dynamic = dynamic
@@ -179,10 +183,11 @@ class KafkaSystem(KafkaLayout):
         return {}
 
     def _start(self, node: Placement) -> dict[str, object]:
-        folder, java = node.folder, self._installation.java
+        installation = self._installations[node.release]
+        folder, java = node.folder, installation.java
         config = str(folder / _CONFIG)
         logging = f"-Dlog4j2.configurationFile={folder / LOGGING}"
-        classes = ("-cp", self._installation.class_path)
+        classes = ("-cp", installation.class_path)
         # A disk that was lost is the metadata's; the folder of partitions is still there.
         format_command = [
             *(java, *_FORMAT_JVM, logging, *classes, "kafka.tools.StorageTool", "format"),

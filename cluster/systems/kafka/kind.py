@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,10 +17,12 @@ from cluster.systems.image import MEANING, versions_of
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kafka.installation import (
     HOME_IN_IMAGE,
+    RELEASES,
     check_release,
     checked_version,
-    find,
+    find_each,
     home_in_image,
+    releases_of,
 )
 from cluster.systems.kafka.kafka_system import NAME, KafkaLayout, KafkaSystem
 from cluster.systems.kafka.output_traces import TRACED
@@ -33,6 +36,7 @@ _FEATURE: Final = re.compile(r"[a-z][a-z.]{0,80}=\d{1,4}")
 OPTIONS: Mapping[str, str] = {
     "home": f"folder of an unpacked release; in an image {HOME_IN_IMAGE}, unless given",
     "version": "a release that was fetched (kraftprobe kafka fetch)",
+    RELEASES: "releases that fault upgrade goes through: versions, or folders as of home",
     "quorum": "dynamic (KIP-853, the default) or static voters",
     FEATURES: "features that folders are formatted with, NAME=LEVEL,...; else the release's own",
     ROLES: "controller, broker or combined of n1,n2,...; the last is that of the rest (combined)",
@@ -59,7 +63,7 @@ _OF_SECURITY: Final = ("listener.name.", "sasl.", "ssl.keystore.", "ssl.truststo
 """Where keys begin that a plan's `security` decides."""
 _KEY: Final = re.compile(r"[a-z][a-z0-9_.-]*", re.IGNORECASE)
 
-_PROCESSES: Final = frozenset({"kill", "stop", "pause", "restart"})
+_PROCESSES: Final = frozenset({"kill", "stop", "pause", "restart", "upgrade"})
 _LINKS: Final = frozenset({"partition", "loss", "delay", "reorder", "duplicate", "bandwidth"})
 
 _DISKS: Final = frozenset(
@@ -77,7 +81,7 @@ _DISKS: Final = frozenset(
 has become shorter, for one that was being written."""
 
 _CLOCKS: Final = frozenset({"clock-drift", "clock-jump", "clock-skew", "clock-strobe"})
-_QUORUM: Final = frozenset({"voters"})
+_QUORUM: Final = frozenset({"voters", "finalize"})
 _ANYWHERE: Final = _PROCESSES | _DISKS | _CLOCKS | _QUORUM
 _HOSTS: Final = _ANYWHERE | _LINKS
 
@@ -97,8 +101,10 @@ def _check(request: SystemRequest) -> None:
             raise SettingError(f"node_settings.{key} must be one line")
     _quorum(request)
     _features(request)
+    named = releases_of(request.options) if RELEASES in request.options else ()
     if "version" in request.options:
-        version = checked_version(request.options["version"])
+        named = (checked_version(request.options["version"]),)
+    for version in (name for name in named if os.sep not in name):
         check_release(version, dynamic=is_dynamic(request))
     if IMAGE in request.options:
         home_in_image(request.options)
@@ -138,20 +144,22 @@ def _create(request: SystemRequest) -> KafkaSystem:
         key: str(value).lower() if isinstance(value, bool) else value
         for key, value in request.node_settings.items()
     }
-    found, dynamic = find(request.options, request.image), is_dynamic(request)
-    check_release(found.version, dynamic=dynamic)
+    found, dynamic = find_each(request.options, request.image), is_dynamic(request)
+    for each in found:
+        check_release(each.version, dynamic=dynamic)
     return KafkaSystem(
-        found,
+        found[0],
         settings,
         dynamic=dynamic,
         roles=_roles(request),
         features=_features(request),
+        later=found[1:],
         security=request.security,
     )
 
 
 def _versions(request: SystemRequest) -> Mapping[str, str]:
-    version = find(request.options, request.image).version
+    version = ", to ".join(each.version for each in find_each(request.options, request.image))
     return {NAME: version} if request.image is None else versions_of(request.image, NAME, version)
 
 

@@ -35,7 +35,7 @@ from cluster.node.runtime.trace import encode_line
 from cluster.node.wire.uuid_text import uuid_from_text
 from cluster.systems.kafka.start import START
 
-TRACED: Final = frozenset({"start", "state", "epoch-start", "hw", "truncate"})
+TRACED: Final = frozenset({"start", "state", "epoch-start", "hw", "truncate", "release"})
 """The events of docs/evidence.md that are complete in such a trace."""
 
 _INFO: Final = "AppInfoParser"

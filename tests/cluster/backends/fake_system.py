@@ -22,6 +22,7 @@ class FakeSystem:
     client_security = PLAINTEXT
     stop_timeout_s = 2.0
     stop_codes = frozenset({0, -signal.SIGTERM})
+    releases = ()
     reads = ()
     image = None
     mapped = ()

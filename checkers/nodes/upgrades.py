@@ -1,0 +1,290 @@
+"""Upgrades: levels of features in the log were asked for, and are supported by all nodes.
+
+From the log of the quorum, and from what the nemesis journaled of its faults `finalize` (answers of
+leaders to UpdateFeatures) and `upgrade` (what the processes printed):
+
+- `level-went-back`: a feature has a lower level than before, though nobody asked for a downgrade to
+  it that may have been accepted; kraft.version never goes back.
+- `refused-change-made`: a level that was asked for, and refused each time, is in the log.
+- `level-lost`: a level whose change was acknowledged is not in the log.
+- `above-support`: a level is in force beyond what a registered broker or controller supports. A
+  controller decides about levels and registrations one after the other, and knows all that is in
+  the log before: it refuses the later one of the two that do not fit. So it is the log's order that
+  counts, and it is never the network that explains it. A node that is made a release which does
+  not support what is finalized registers nothing: it ends, and `log-agreement` counts its end.
+
+Doubts: an upgrade after which the node printed another release, or none until the run ended.
+UNDER-EXERCISED: fewer of the plan's upgrades and finalizations took effect than it has.
+
+Cannot see: what a node supports that never registered; levels that a snapshot replaced, where the
+log begins above 0. Complexity: O(records x nodes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Final
+
+from checkers.evidence import Evidence, LogRecord
+from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.history import NEMESIS, Event, EventType, seconds
+from checkers.nodes.in_sync import longest_log
+from checkers.run_input import RunInput
+from checkers.verdict import CheckResult, Status
+from porcupine_py.search.outcome import Cancelled, never
+
+NAME: Final = "upgrade"
+UPGRADE, FINALIZE = "upgrade", "finalize"
+_KRAFT: Final = "kraft.version"
+_ACCEPTED: Final = "none"
+_REFUSALS: Final = frozenset(
+    {"invalid_update_version", "feature_update_failed", "invalid_request", "unsupported_version"}
+)
+_DOWNGRADES: Final = frozenset({"safe-downgrade", "unsafe-downgrade"})
+_REGISTRATIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "RegisterBrokerRecord": ("brokerId", "broker"),
+    "RegisterControllerRecord": ("controllerId", "controller"),
+}
+_REMOVALS: Final[Mapping[str, tuple[str, str]]] = {
+    "UnregisterBrokerRecord": ("brokerId", "broker"),
+    "UnregisterControllerRecord": ("controllerId", "controller"),
+}
+
+
+def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
+    """Judge the longest log by what was asked for; `steps`: how many of each fault the plan has."""
+    evidence = run.required_evidence
+    missing = without(evidence, "log", evidence.logs)
+    node = longest_log(evidence)
+    log = () if node is None else evidence.logs[node]
+    asked = [note for note in _injections(run.notes, FINALIZE) if _level(note) is not None]
+    changes = list(_changes(log))
+    anomalies = [*_went_back(changes, asked), *_refusals_made(changes, asked), *_above_support(log)]
+    lost = list(_losses(changes, asked)) if log and log[0].offset == 0 else []
+    sure = run.extent.finished and not missing
+    upgrades = _injections(run.notes, UPGRADE)
+    doubts = [] if sure else lost
+    doubts += _other_releases(upgrades, evidence)
+    steps = options.get("steps") or {}
+    short = _shortfall(steps, {UPGRADE: upgrades, FINALIZE: _injections(run.notes, FINALIZE)})
+    result = evidence_result(
+        NAME,
+        [*anomalies, *(lost if sure else ())],
+        missing=missing,
+        doubts=[],
+        cancelled=cancelled(),
+        exercised=True,
+        good=f"{len(changes)} levels fit what was asked for and what {_nodes(log)} nodes support",
+        looked_at=len(changes),
+        statistics={"levels": _now(changes), "upgrades": len(upgrades), "asked": len(asked)},
+    )
+    if result.status is Status.PASS and (doubts or short):
+        status = Status.UNKNOWN if doubts else Status.UNDER_EXERCISED
+        said = str(doubts[0]["explanation"]) if doubts else short
+        return replace(result, status=status, summary=said, anomalies=tuple(doubts))
+    return result
+
+
+def _injections(notes: Sequence[Event], fault: str) -> list[Event]:
+    """Return the completed injections of a fault that acted."""
+    return [
+        note
+        for note in notes
+        if note.process == NEMESIS
+        and note.f == fault
+        and note.type is not EventType.INVOKE
+        and isinstance(note.value, dict)
+        and note.value.get("phase") == "inject"
+        and isinstance(note.value.get("detail"), dict)
+        and (note.value["detail"].get("answers") or note.value["detail"].get("to"))
+    ]
+
+
+def _level(note: Event) -> tuple[str, int] | None:
+    detail = note.value["detail"]
+    feature, level = detail.get("feature"), detail.get("level")
+    return (feature, level) if isinstance(feature, str) and type(level) is int else None
+
+
+def _answers(note: Event) -> list[str]:
+    answers = note.value["detail"].get("answers")
+    return [str(answer) for answer in answers] if isinstance(answers, list) else []
+
+
+def _is_refused(note: Event) -> bool:
+    return set(_answers(note)) <= _REFUSALS
+
+
+def _changes(log: Sequence[LogRecord]) -> Iterator[tuple[LogRecord, str, int]]:
+    """Yield each record of a level, the feature and the level."""
+    for record in log:
+        level: object = None
+        name: object = _KRAFT
+        if record.kind == "FeatureLevelRecord":
+            name, level = record.value.get("name"), record.value.get("featureLevel")
+        elif record.kind == "control:KRAFT_VERSION":
+            level = record.value.get("kraftVersion")
+        if isinstance(name, str) and type(level) is int:
+            yield record, name, level
+
+
+Changes = Sequence[tuple[LogRecord, str, int]]
+
+
+def _now(changes: Changes) -> dict[str, int]:
+    return {name: level for _, name, level in changes}
+
+
+def _went_back(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
+    lowered = {
+        _level(note)
+        for note in asked
+        if not _is_refused(note) and note.value["detail"].get("change") in _DOWNGRADES
+    }
+    for feature in sorted(_now(changes)):
+        own = [(record, level) for record, name, level in changes if name == feature]
+        for (_, before), (record, level) in pairwise(own):
+            if level < before and (feature == _KRAFT or (feature, level) not in lowered):
+                yield {
+                    "kind": "level-went-back",
+                    "feature": feature,
+                    "offset": record.offset,
+                    "explanation": (
+                        f"{feature} went back from {before} to {level} at {_place(record)}, and no "
+                        "downgrade to it was accepted"
+                    ),
+                }
+
+
+def _refusals_made(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
+    allowed = {_level(note) for note in asked if not _is_refused(note)}
+    before: dict[str, int] = {}
+    made = []
+    for record, feature, level in changes:
+        if feature in before and before[feature] != level:
+            made.append((record, feature, level))
+        before[feature] = level
+    for note in asked:
+        wanted = _level(note)
+        if not _is_refused(note) or wanted in allowed:
+            continue
+        for record, feature, level in made:
+            if (feature, level) == wanted:
+                yield {
+                    "kind": "refused-change-made",
+                    "feature": feature,
+                    "offset": record.offset,
+                    "explanation": (
+                        f"{feature} {level} was refused ({_answers(note)[-1]}) at "
+                        f"{seconds(note.time_ns)}, and is in the log at {_place(record)}"
+                    ),
+                }
+
+
+def _losses(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
+    held = {(feature, level) for _, feature, level in changes}
+    for note in asked:
+        wanted = _level(note)
+        if wanted is not None and _answers(note)[-1:] == [_ACCEPTED] and wanted not in held:
+            yield {
+                "kind": "level-lost",
+                "feature": wanted[0],
+                "explanation": (
+                    f"{wanted[0]} {wanted[1]} was acknowledged by {seconds(note.time_ns)}, and the "
+                    "log does not hold it"
+                ),
+            }
+
+
+def _above_support(log: Sequence[LogRecord]) -> Iterator[Anomaly]:
+    """Find levels in force that a registered node does not support, when either comes."""
+    levels: dict[str, int] = {}
+    supports: dict[tuple[str, int], dict[str, int]] = {}
+    for record in log:
+        if record.kind == "FeatureLevelRecord":
+            name, level = record.value.get("name"), record.value.get("featureLevel")
+            if not isinstance(name, str) or type(level) is not int:
+                continue
+            levels[name] = level
+            for node, most in supports.items():
+                yield from _beyond(record, node, name, level, most)
+        elif (of := _REGISTRATIONS.get(record.kind)) is not None:
+            node = (of[1], int(record.value.get(of[0], -1)))
+            supports[node] = _most(record.value.get("features"))
+            for name, level in levels.items():
+                yield from _beyond(record, node, name, level, supports[node])
+        elif (of := _REMOVALS.get(record.kind)) is not None:
+            supports.pop((of[1], int(record.value.get(of[0], -1))), None)
+
+
+def _most(features: object) -> dict[str, int]:
+    """Return the highest level of each feature that a registration says."""
+    rows = features if isinstance(features, list) else []
+    return {
+        str(row.get("name")): row["maxSupportedVersion"]
+        for row in rows
+        if isinstance(row, dict) and type(row.get("maxSupportedVersion")) is int
+    }
+
+
+def _beyond(
+    record: LogRecord, node: tuple[str, int], name: str, level: int, most: Mapping[str, int]
+) -> Iterator[Anomaly]:
+    role, number = node
+    if name not in most or level <= most[name]:
+        return
+    yield {
+        "kind": "above-support",
+        "feature": name,
+        "node": f"n{number}",
+        "offset": record.offset,
+        "explanation": (
+            f"{name} is {level} at {_place(record)}, and {role} n{number} supports {most[name]} at "
+            "most"
+        ),
+    }
+
+
+def _place(record: LogRecord) -> str:
+    return f"offset {record.offset} of epoch {record.epoch}"
+
+
+def _nodes(log: Sequence[LogRecord]) -> int:
+    return len({r.value.get("brokerId") for r in log if r.kind == "RegisterBrokerRecord"})
+
+
+def _other_releases(upgrades: Sequence[Event], evidence: Evidence) -> Iterator[Anomaly]:
+    """Find upgrades that did not take effect: what a node printed later counts as well."""
+    for note in upgrades:
+        if note.value.get("verified") is True:
+            continue
+        for node, wanted in note.value["detail"]["to"].items():
+            if wanted not in _printed_behind(note, node, evidence):
+                said = note.value["detail"].get("reason") or "it was not measured"
+                yield {
+                    "kind": "not-upgraded",
+                    "node": node,
+                    "explanation": (
+                        f"{node} should have become {wanted} by {seconds(note.time_ns)}: {said}"
+                    ),
+                }
+
+
+def _printed_behind(note: Event, node: str, evidence: Evidence) -> set[str]:
+    """Return what processes of a node printed after an upgrade was journaled."""
+    return {
+        f"{event.fields.get('version')}, commit {event.fields.get('commit')}"
+        for event in evidence.traces.get(node, ())
+        if event.event == "release" and (evidence.run_ns(event) or 0) > note.time_ns
+    }
+
+
+def _shortfall(steps: Mapping[str, Any], tried: Mapping[str, Sequence[Event]]) -> str:
+    for fault, notes in tried.items():
+        wanted = steps.get(fault, 0)
+        worked = sum(note.value.get("verified") is True for note in notes)
+        if worked < wanted:
+            return f"{worked} of {wanted} steps of fault {fault} took effect"
+    return ""

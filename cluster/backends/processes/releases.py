@@ -1,0 +1,62 @@
+"""The release that each node of an upgrade is started as, and the one that it printed."""
+
+from __future__ import annotations
+
+import json
+
+from cluster.backends.base import BackendError
+from cluster.backends.processes.lifecycle import ProcessBackend
+from cluster.systems.base import TraceReader
+
+
+class NodeReleases:
+    """See `cluster.backends.abilities.Releases`."""
+
+    def __init__(self, backend: ProcessBackend) -> None:
+        self._backend = backend
+        self._outputs = {node: _Output() for node in backend.nodes}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See `Releases.names`."""
+        return self._backend.system.releases
+
+    def number(self, node: str) -> int:
+        """See `Releases.number`."""
+        return self._backend.releases[node]
+
+    async def choose(self, node: str, number: int) -> None:
+        """See `Releases.choose`."""
+        await self._backend.configure_release(node, number)
+
+    async def measure(self, node: str) -> str | None:
+        """See `Releases.measure`."""
+        output = self._outputs[node]
+        try:
+            while data := await self._backend.read_trace(node, output.position):
+                if output.reader is None:
+                    folder = self._backend.node_folder(node)
+                    output.reader = self._backend.system.trace_reader(folder)
+                output.take(data)
+        except BackendError:
+            return None  # its host cannot be reached now
+        return output.release
+
+
+class _Output:
+    """What a node wrote so far, and the release that its last process printed."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.reader: TraceReader | None = None
+        self.release: str | None = None
+
+    def take(self, data: bytes) -> None:
+        """Read on."""
+        self.position += len(data)
+        for line in () if self.reader is None else self.reader.take(data).splitlines():
+            event = json.loads(line)
+            if event["e"] == "start":
+                self.release = None
+            elif event["e"] == "release":
+                self.release = f"{event['version']}, commit {event['commit']}"

@@ -1,0 +1,176 @@
+"""Levels of features are finalized (KIP-584, KIP-778), as once nodes have been upgraded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from cluster.backends.base import Probe
+from cluster.names import unknown
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Failure
+from cluster.node.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+    i8,
+    i16,
+    milliseconds,
+)
+from nemeses.base import (
+    Injection,
+    ParameterError,
+    Parameters,
+    View,
+    add_measurement,
+    refusal,
+)
+from nemeses.queries import ask, until
+from nemeses.quorum.membership import REQUEST_TIMEOUT_MS
+from nemeses.targets import check_keys
+
+METADATA: Final = "metadata.version"
+KRAFT: Final = "kraft.version"
+CHANGES: Final[Mapping[str, int]] = {"upgrade": 1, "safe-downgrade": 2, "unsafe-downgrade": 3}
+"""Kafka's `upgrade_type`."""
+LEVELS: Final = ("latest", "lower")
+LEVEL_MAX: Final = 32_767
+DONE_WITHIN_S = 20.0
+"""How long a change may take: the nodes must have registered with what they support."""
+_CERTAIN: Final = frozenset(
+    {
+        *(ErrorCode.invalid_update_version, ErrorCode.feature_update_failed),
+        *(ErrorCode.invalid_request, ErrorCode.unsupported_version),
+    }
+)
+"""Errors with which a leader refuses a change that it has not made."""
+
+
+class Finalize:
+    """The leader is asked to finalize another level of a feature, for good.
+
+    Parameters: feature (default metadata.version); level: "latest" (the default: all that the
+    leader supports), "lower" (one less than is finalized) or a number; change: "upgrade" (default),
+    "safe-downgrade" or "unsafe-downgrade"; refused (default false): whether it must be refused. It
+    bit when the leader answered so, and then shows the level that follows.
+    """
+
+    name: ClassVar[str] = "finalize"
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        del nodes
+        check_keys(self.name, parameters, ("feature", "level", "change", "refused"))
+        level, change = parameters.get("level", "latest"), parameters.get("change", "upgrade")
+        is_number = type(level) is int and 0 <= level <= LEVEL_MAX
+        if not is_number and level not in LEVELS:
+            raise ParameterError(f"level of finalize must be latest, lower or a number: {level!r}")
+        if change not in CHANGES:
+            raise ParameterError(unknown("change of finalize", str(change), CHANGES))
+        if not isinstance(parameters.get("feature", METADATA), str):
+            raise ParameterError("feature of finalize must be a name, such as metadata.version")
+        if not isinstance(parameters.get("refused", False), bool):
+            raise ParameterError("refused of finalize must be true or false")
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, object], ...]:
+        """See `Fault.options`."""
+        del nodes
+        return ({}, {"level": "lower", "refused": True})
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        del view
+        return Probe(possible=True)
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """See `Fault.inject`. Asks again while there is no certain answer."""
+        self.check(parameters, view.backend.nodes)
+        feature = parameters.get("feature", METADATA)
+        refused = parameters.get("refused", False)
+        change = parameters.get("change", "upgrade")
+        answers: list[str] = []
+        detail: dict[str, Any] = {"feature": feature, "change": change, "answers": answers}
+
+        async def attempt() -> bool | None:
+            levels = await _ask_levels(view, feature)
+            if levels is None:
+                return None
+            before, most = levels
+            level: int = parameters.get("level", "latest")
+            level = {"latest": most, "lower": before - 1}.get(str(level), level)
+            detail.setdefault("before", before)
+            detail["level"] = level
+            error = await _update(view, feature, level, CHANGES[change])
+            answers.append(error.name if isinstance(error, ErrorCode) else str(error))
+            is_done = error in _CERTAIN if refused else error is ErrorCode.none
+            return True if is_done or (refused and error is ErrorCode.none) else None
+
+        await until(attempt, DONE_WITHIN_S)
+        if not answers:
+            return refusal(self.name, parameters, "no leader says which levels it supports")
+        return Injection(
+            self.name, dict(parameters), (), verified=False, detail=detail, applied=True
+        )
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.verify`: the answer is the wanted one, and the leader shows the level."""
+        detail = injection.detail
+        refused = injection.parameters.get("refused", False)
+        wanted = detail["before"] if refused else detail["level"]
+
+        async def shows() -> int | None:
+            levels = await _ask_levels(view, detail["feature"])
+            return levels[0] if levels is not None and levels[0] == wanted else None
+
+        answer = detail["answers"][-1]
+        wrong = []
+        if refused is (answer == ErrorCode.none.name):
+            wrong.append(f"{detail['feature']} {detail['level']} was answered with {answer}")
+        level = await until(shows, DONE_WITHIN_S)
+        if level is None:
+            wrong.append(f"the leader does not show {detail['feature']} {wanted}")
+        return add_measurement(injection, {"after": level}, wrong)
+
+    async def heal(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.heal`: a level is for good."""
+        del view
+        kept = {key: value for key, value in injection.detail.items() if key != "reason"}
+        return replace(injection, verified=True, detail=kept)
+
+
+async def _ask_levels(view: View, feature: str) -> tuple[int, int] | None:
+    """Return the finalized level of a feature (0: none), and the highest that the leader supports.
+
+    None where no leader answers, or it knows no such feature.
+    """
+    leader = await view.leader()
+    if leader is None:
+        return None
+    request = ApiVersionsRequest(client_software_name="kraftprobe", client_software_version="1")
+    answer = await ask(view, view.backend.endpoint(leader, "CONTROLLER"), request)
+    if not isinstance(answer, ApiVersionsResponse):
+        return None
+    most = [key.max_version for key in answer.supported_features if key.name == feature]
+    now = [key.max_version_level for key in answer.finalized_features if key.name == feature]
+    return (max(now, default=0), most[0]) if most else None
+
+
+async def _update(view: View, feature: str, level: int, change: int) -> ErrorCode | Failure | None:
+    """Ask the leader for a level; None when none is known, or it answered something else."""
+    leader = await view.leader()
+    if leader is None:
+        return None
+    update = FeatureUpdateKey(
+        feature=feature, max_version_level=i16(level), upgrade_type=i8(change)
+    )
+    request = UpdateFeaturesRequest(
+        timeout=milliseconds(REQUEST_TIMEOUT_MS), feature_updates=(update,), validate_only=False
+    )
+    endpoint = view.backend.endpoint(leader, "CONTROLLER")
+    answer = await ask(view, endpoint, request, REQUEST_TIMEOUT_MS)
+    if isinstance(answer, UpdateFeaturesResponse):
+        return answer.error_code
+    return answer if isinstance(answer, Failure) else None

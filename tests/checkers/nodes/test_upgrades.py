@@ -1,0 +1,151 @@
+"""Levels of features in a log, by what was asked for and what nodes support."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checkers.evidence import Evidence, LogRecord, TraceEvent
+from checkers.evidence.extent import WHOLE
+from checkers.history import NEMESIS, Event, EventType
+from checkers.nodes.upgrades import check
+from checkers.run_input import RunInput
+from checkers.verdict import Status
+
+METADATA = "metadata.version"
+REFUSED = "invalid_update_version"
+OLD, NEW = "4.3.1, commit a1", "4.4.0, commit b2"
+
+
+def level(value: int, name: str = METADATA) -> tuple[str, dict[str, Any]]:
+    return "FeatureLevelRecord", {"name": name, "featureLevel": value}
+
+
+def kraft(value: int) -> tuple[str, dict[str, Any]]:
+    return "control:KRAFT_VERSION", {"kraftVersion": value}
+
+
+def registered(number: int, most: int, role: str = "Controller") -> tuple[str, dict[str, Any]]:
+    feature = {"name": METADATA, "minSupportedVersion": 7, "maxSupportedVersion": most}
+    return f"Register{role}Record", {f"{role.lower()}Id": number, "features": [feature]}
+
+
+def note(f: str, at_s: float, *, verified: bool = True, **detail: Any) -> Event:
+    value = {"phase": "inject", "fault": f, "targets": [], "verified": verified, "detail": detail}
+    kind = EventType.OK if verified else EventType.INFO
+    return Event(0, int(at_s * 1e9), NEMESIS, kind, f, value=value)
+
+
+def asked(value: int, *answers: str, feature: str = METADATA, change: str = "upgrade") -> Event:
+    found = {"feature": feature, "level": value, "change": change, "answers": list(answers)}
+    return note("finalize", 30, **found)
+
+
+def upgraded(node: str, *, verified: bool = True, **detail: Any) -> Event:
+    of = {"from": {node: OLD}, "to": {node: NEW}}
+    return note("upgrade", 20, verified=verified, **of, **detail)
+
+
+GOOD = (kraft(0), level(30), *(registered(number, 33) for number in (1, 2, 3)), level(33))
+ASKED = asked(33, "none")
+
+
+def judge(records=GOOD, notes=(ASKED,), *, traces=None, extent=WHOLE, steps=None, logs=None):
+    log = [LogRecord("n1", at, 1, at, kind, value) for at, (kind, value) in enumerate(records)]
+    logs = {"n1": log, "n2": log} if logs is None else logs
+    evidence = Evidence(["n1", "n2"], logs, {}, traces or {}, {})
+    run = RunInput(list(notes), [], evidence, extent)
+    return check(run, {"steps": steps or {}})
+
+
+def kinds(result) -> list[str]:
+    return [str(anomaly["kind"]) for anomaly in result.anomalies]
+
+
+def test_levels_that_were_asked_for_pass():
+    result = judge(notes=[ASKED, asked(32, REFUSED), upgraded("n1")])
+    assert result.status is Status.PASS, result.summary
+    assert result.statistics["levels"] == {METADATA: 33, "kraft.version": 0}
+
+
+@pytest.mark.parametrize("feature", [METADATA, "kraft.version"])
+def test_a_level_never_goes_back(feature):
+    records = [*GOOD, kraft(1), kraft(0)] if feature != METADATA else [*GOOD, level(30)]
+    result = judge(records)
+    assert result.status is Status.FAIL
+    [anomaly] = result.anomalies
+    assert (anomaly["kind"], anomaly["feature"]) == ("level-went-back", feature)
+
+
+def test_a_downgrade_that_was_accepted_is_one():
+    safe = asked(30, "none", change="safe-downgrade")
+    assert judge([*GOOD, level(30)], [ASKED, safe]).status is Status.PASS
+    unknown = asked(30, "TIMED_OUT", change="safe-downgrade")
+    assert judge([*GOOD, level(30)], [ASKED, unknown]).status is Status.PASS, "it may have been"
+    assert judge([*GOOD, level(29)], [ASKED, safe]).status is Status.FAIL
+
+
+def test_a_refused_downgrade_changes_nothing():
+    safe = asked(30, REFUSED, change="safe-downgrade")
+    result = judge([*GOOD, level(30)], [ASKED, safe])
+    assert kinds(result) == ["level-went-back", "refused-change-made"]
+
+
+def test_a_refused_upgrade_changes_nothing():
+    result = judge(notes=[asked(33, REFUSED)])
+    assert kinds(result) == ["refused-change-made"]
+    assert judge(notes=[asked(33, "TIMED_OUT", REFUSED)]).status is Status.PASS
+    assert judge(notes=[asked(33, REFUSED), ASKED]).status is Status.PASS
+
+
+def test_an_acknowledged_level_is_in_the_log():
+    assert kinds(judge(GOOD[:-1])) == ["level-lost"]
+    missing = judge(GOOD[:-1], logs={"n1": [LogRecord("n1", 0, 1, 0, *level(30))]})
+    assert missing.status is Status.UNKNOWN, "the log of n2 may hold it"
+    cut = judge(GOOD[:-1], extent=replace(WHOLE, finished=False))
+    assert (cut.status, kinds(cut)) == (Status.UNKNOWN, ["level-lost"])
+
+
+@pytest.mark.parametrize("role", ["Controller", "Broker"])
+def test_a_node_kept_at_the_old_release_while_the_level_is_raised_by_force(role):
+    kept = (kraft(0), level(30), registered(1, 33), registered(3, 30, role), level(33))
+    result = judge(kept)
+    assert result.status is Status.FAIL
+    [anomaly] = result.anomalies
+    assert (anomaly["kind"], anomaly["node"], anomaly["offset"]) == ("above-support", "n3", 4)
+    assert "33" in anomaly["explanation"]
+    assert f"{role.lower()} n3 supports 30" in anomaly["explanation"]
+
+
+def test_a_node_that_does_not_support_a_level_in_force_is_not_registered():
+    result = judge([*GOOD, registered(2, 30)])
+    assert [(a["kind"], a["node"], a["offset"]) for a in result.anomalies] == [
+        ("above-support", "n2", 6)
+    ]
+    left = ("UnregisterBrokerRecord", {"brokerId": 3})
+    assert judge([level(30), registered(3, 30, "Broker"), left, level(33)]).status is Status.PASS
+
+
+def test_an_upgrade_that_did_not_take_effect_is_no_pass():
+    why = {"reason": f"n2 printed {OLD}, not {NEW}"}
+    result = judge(notes=[ASKED, upgraded("n1"), upgraded("n2", verified=False, **why)])
+    assert result.status is Status.UNKNOWN
+    assert all(name in result.summary for name in ("n2", OLD, NEW))
+
+
+@pytest.mark.parametrize(("at_s", "status"), [(40, Status.PASS), (10, Status.UNKNOWN)])
+def test_a_node_that_prints_its_release_late_was_upgraded(at_s, status, monkeypatch):
+    monkeypatch.setattr(Evidence, "run_ns", lambda _, event: event.time_ns)
+    said = {"version": "4.4.0", "commit": "b2"}
+    traces = {"n2": [TraceEvent("n2", 1, int(at_s * 1e9), "release", said)]}
+    late = upgraded("n2", verified=False, reason="n2 printed no release")
+    assert judge(notes=[ASKED, late], traces=traces).status is status
+
+
+def test_every_step_of_the_plan_takes_effect():
+    assert judge(steps={"finalize": 1}).status is Status.PASS
+    result = judge(steps={"finalize": 1, "upgrade": 3}, notes=[ASKED, upgraded("n1")])
+    assert result.status is Status.UNDER_EXERCISED
+    assert result.summary == "1 of 3 steps of fault upgrade took effect"
