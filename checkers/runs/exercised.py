@@ -56,7 +56,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType, Operation
-from checkers.history.recorded import Recorded, tally
+from checkers.history.recorded import Recorded, failures, tally
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, phases
 from checkers.runs.statistics import READS
@@ -99,6 +99,7 @@ _KEEPS_LEADER = frozenset({"follower", "followers", "bridge", "majorities-ring"}
 """Targets and shapes that leave the leader alone, or with a majority."""
 _KEEPS_LEADER_ONE_WAY = frozenset({"random", "leader-to-follower"})
 _NUMBER_MAX = 1e12
+_ERRORS_SHOWN = 3
 
 
 def validate(options: Mapping[str, Any]) -> None:
@@ -226,11 +227,24 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     return CheckResult(
         NAME,
         Status.UNDER_EXERCISED if anomalies else Status.PASS,
-        "; ".join(str(anomaly["explanation"]) for anomaly in anomalies) or _summary(tried),
+        "; ".join(str(anomaly["explanation"]) for anomaly in anomalies) + _errors(run, anomalies)
+        if anomalies
+        else _summary(tried),
         operations=len(run.operations),
         anomalies=tuple(anomalies),
         statistics=tried,
     )
+
+
+def _errors(run: RunInput, anomalies: Sequence[Mapping[str, Any]]) -> str:
+    """Say what clients met most often where too little was ok: it may be their own mistake."""
+    if not any(str(anomaly["kind"]).startswith("too-few-o") for anomaly in anomalies):
+        return ""
+    errors = Counter(event.error for event in failures(run.events, "") if event.process != NEMESIS)
+    commonest = ", ".join(
+        f"{error} ({count})" for error, count in errors.most_common(_ERRORS_SHOWN)
+    )
+    return f"; the commonest errors of clients: {commonest}" if commonest else ""
 
 
 def _count_tries(run: RunInput, options: Mapping[str, Any]) -> dict[str, Any]:

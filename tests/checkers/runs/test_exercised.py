@@ -1,5 +1,7 @@
 """What must have been tried before a PASS means anything; no plan gets below the floor."""
 
+from dataclasses import replace
+
 import pytest
 
 from checkers.history import NEMESIS, Event, EventType, pair
@@ -258,3 +260,25 @@ def test_runs_are_added_up_with_what_each_of_them_needed():
     wanted = ["too-few-operations", "too-few-reads", "too-few-writes", "fault-did-not-bite"]
     assert missed == wanted
     assert shortfalls(total([])) == []
+
+
+def test_too_little_that_was_ok_names_what_clients_met_most_often():
+    run = run_of(5, 5)
+    errors = ["timeout"] * 3 + ["10003"] * 9 + ["refused"] * 2 + ["rare"]
+    rows = [(e, kind) for e in errors for kind in (EventType.INVOKE, EventType.FAIL)]
+    events = [
+        Event(index, index, 1, kind, "read", None, None, error if kind is EventType.FAIL else None)
+        for index, (error, kind) in enumerate(rows, len(run.events))
+    ]
+    found = judged(RunInput([*run.events, *events], run.operations)).summary
+    assert found.endswith("commonest errors of clients: 10003 (9), timeout (3), refused (2)")
+    assert "commonest" not in judged(run).summary
+
+
+def test_what_a_workload_does_first_and_last_is_no_load():
+    phase = [nemesis("phase", {"name": name}) for name in ("faults", "heal")]
+    setup = run_of(3, 0).events
+    rows = [*setup, *run_of(0, 60, phase[0]).events, *run_of(4, 0, phase[1]).events]
+    events = [replace(event, index=n, time_ns=n) for n, event in enumerate(rows)]
+    tried = judged(RunInput(events, pair(events))).statistics
+    assert (tried["reads"], tried["writes"], tried["needed"]["reads"]) == (0, 60, 0)
