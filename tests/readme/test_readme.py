@@ -20,7 +20,8 @@ SHORTER = {
     "make test": " -o lint PYTEST=tests/test_values.py",
     # On real nodes the next command does the same.
     "make run": " ARGS='--backend sim --duration 25 --seed 3 --runs {folder}/made'",
-    ".venv/bin/kraftprobe run --mutant M15": " --campaign quick --faults partition --duration 12 --seed 1",
+    # Mutants on real nodes: tests/runs/test_mutants_by_faults.py.
+    ".venv/bin/kraftprobe run --mutant M15": " --backend sim --campaign quick --seed 11",
     ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 25",
     ".venv/bin/kraftprobe run --backend docker --campaign quick": " --duration 25 --seed 7",
     ".venv/bin/python -m benchmarks.sim": " --runs 1 --repeats 1 --seconds 20",

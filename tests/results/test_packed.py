@@ -15,8 +15,6 @@ from checkers.history import Event, EventType, pair
 from results.report.narration import value_text
 from results.report.packed import pack
 
-WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
-
 
 def unpacked(packed):
     """Decode as the page's script does."""

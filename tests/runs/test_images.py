@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from cluster.systems.kafka.installation import home_of
 from results.store.run_store import RunStore
 from tests import user_images
 from tests.kafka_release import VERSION, release
+from tests.runs.command import kraftprobe
 
 pytestmark = pytest.mark.cluster
 SHORT = ("--campaign", "quick", "--rate", "20")
@@ -39,15 +39,8 @@ def client() -> Iterator[docker.DockerClient]:
 
 
 def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-c", "from harness.cli import main; main()"]
-    options = ("--backend", "docker", *SHORT, "--seed", "2", "--runs", str(tmp_path))
-    return subprocess.run(
-        [*program, "run", *options, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
+    options = ("--backend", "docker", *SHORT, "--seed", "2", "--runs", tmp_path)
+    return kraftprobe("run", *options, *arguments)
 
 
 def passed(
@@ -62,9 +55,7 @@ def passed(
     assert store.plan()["versions"]["image"] == f"{image.tags[0]} {image.id}"
     shown = f"image {image.tags[0]} {image.id[:19]}"
     assert shown in (folder / "report.html").read_text()
-    program = [sys.executable, "-c", "from harness.cli import main; main()"]
-    command = [*program, "gate", "--judge-again", str(folder)]
-    gate = subprocess.run(command, capture_output=True, text=True, check=False)
+    gate = kraftprobe("gate", "--judge-again", folder)
     assert gate.returncode == 0, gate.stdout
     assert shown in gate.stdout
     marks = {"label": f"{engine.RUN_LABEL}={folder.name}"}
@@ -121,14 +112,12 @@ def test_an_image_of_the_toolkit_gates_as_its_maker_does(
     client: docker.DockerClient, tmp_path: Path
 ):
     """The job of a template has nothing but this image: the run's folder and the policy go in."""
-    program = [sys.executable, "-c", "from harness.cli import main; main()"]
-    ran = [*program, "run", "--campaign", "quick", "--backend", "sim", "--seed", "7"]
-    subprocess.run([*ran, "--runs", str(tmp_path)], capture_output=True, timeout=1200, check=True)
+    quick = ("run", "--campaign", "quick", "--backend", "sim", "--seed", 7)
+    kraftprobe(*quick, "--runs", tmp_path).check_returncode()
     (tmp_path / "release.toml").write_text("version = 1\n[each]\noperations_min = 100\n")
     name = f"{user_images.REPOSITORY}:toolkit"
-    made = subprocess.run(
-        [*program, "image", "--tag", name], capture_output=True, text=True, timeout=1200, check=True
-    )
+    made = kraftprobe("image", "--tag", name)
+    assert made.returncode == 0, made.stderr
     assert made.stdout == f"{name}\n"
 
     script = "/opt/kraftprobe/ci/gate.sh release.toml quick"

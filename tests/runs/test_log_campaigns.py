@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,13 +10,9 @@ import pytest
 from checkers.verdict import CheckResult, Status
 from results.store.run_store import RunStore
 from tests.kafka_release import release
+from tests.runs.command import kraftprobe
 
 pytestmark = pytest.mark.slow
-
-
-def kraftprobe(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from harness.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 def ran(tmp_path: Path, *arguments: object) -> tuple[Path, dict[str, CheckResult]]:

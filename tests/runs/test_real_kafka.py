@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 from tests.kafka_release import VERSION, release
 from tests.runs import every_workload
+from tests.runs.command import kraftprobe
 from workloads.registry import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,11 +33,6 @@ CAMPAIGN = ("--campaign", "quick", "--duration", "25", "--rate", "40")
 @pytest.fixture(scope="module")
 def version() -> str:
     return release()
-
-
-def kraftprobe(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from harness.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
 
 
 @pytest.mark.cluster

@@ -21,7 +21,6 @@ from kio.serial import entity_reader, entity_writer
 from cluster.node.protocol.codec import MAX_RESPONSE_ELEMENTS
 from cluster.node.wire.bounds import bound_frame
 
-NO_UUID = uuid.UUID(int=0)
 TIMEOUT_S = 60.0
 CORRELATION = 77
 

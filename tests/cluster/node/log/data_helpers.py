@@ -18,7 +18,6 @@ from tests.cluster.node.log.log_helpers import Steps
 AT = TopicPartition("topic", 0)
 TOPIC_ID = uuid.UUID(int=7)
 NOW_MS = 1_700_000_000_000
-WEEK_MS = 7 * 24 * 3_600_000
 
 
 class TestClock:

@@ -29,7 +29,6 @@ from cluster.node.security.settings import MECHANISMS, SaslSettings
 from cluster.node.wire.bounds import MalformedError
 
 USERS = {"alice": "wonderland", "bob": "töpfer"}
-CREDENTIAL = {m: scram_credential(m, "wonderland") for m in MECHANISMS if m != "PLAIN"}
 AUTHENTICATOR = Authenticator(
     SaslSettings(MECHANISMS, dict.fromkeys(MECHANISMS, USERS), None, None, 1000)
 )
