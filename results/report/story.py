@@ -115,7 +115,9 @@ def story_of(
         *_clients(events, focus),
         *_violations(checks, focus),
     ]
-    silent = set(() if evidence is None else evidence.nodes) - {event.node for _, event in placed}
+    # A system whose nodes leave no traces at all has none that could be missed.
+    traced = () if evidence is None or not any(evidence.traces.values()) else evidence.nodes
+    silent = set(traced) - {event.node for _, event in placed}
     steps = _steps(shorten(lines, LINES_MAX), placed, partition)
     return Story(
         focus.check.checker,

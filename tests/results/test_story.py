@@ -192,6 +192,8 @@ def test_a_node_of_another_clock_is_named():
     evidence = traced((2.5, "truncate", {"end_offset": 7, "epoch": 2}), clock="of another host")
     found = of_cut_off({"kind": "x", "explanation": "e", "operations": [3]}, evidence)
     assert found.silent == ("n1",)
+    untraced = replace(traced(), traces={"n1": []})
+    assert of_cut_off(found.anomaly, untraced).silent == (), "nobody expects a trace of it"
     assert not any("cut its log" in text for text in texts(found))
 
 
