@@ -38,7 +38,8 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `records` | evidence | `workload` of the operations; `traced` as of `invariants`; `nodes`; \
   `timeout_ms` of clients; `one_clock`: whether nodes read the harness's |
 | `voter-changes` | evidence | |
-| `upgrade` | evidence | `steps`: how many of the faults `upgrade` and `finalize` the plan has |
+| `upgrade` | evidence | `steps`: how many of the faults `upgrade` and `finalize` the \
+  plan has; `session_ms` of brokers |
 | `isr` | evidence | `unclean`: whether unclean elections may be asked for |
 | `invariants` | evidence | `traced`: the events that traces of the system hold; all by default; \
   `files`: whether nodes leave logs and files (they do) |
@@ -268,7 +269,9 @@ _OWN: tuple[Check, ...] = (
         _nothing,
     ),
     RunCheck(voter_changes.NAME, "evidence", {}, (), voter_changes.check, _nothing),
-    RunCheck(upgrades.NAME, "evidence", {"steps": dict}, (), upgrades.check, _nothing),
+    RunCheck(
+        upgrades.NAME, "evidence", {"steps": dict, "session_ms": int}, (), upgrades.check, _nothing
+    ),
     RunCheck(isr.NAME, "evidence", {"unclean": bool}, (), isr.check, _nothing),
     RunCheck(
         invariants.NAME,

@@ -13,7 +13,8 @@ leaders to UpdateFeatures) and `upgrade` (what the processes printed):
   counts, and it is never the network that explains it. A node that is made a release which does
   not support what is finalized registers nothing: it ends, and `log-agreement` counts its end.
 
-Doubts: an upgrade after which the node printed another release, or none until the run ended.
+Doubts: an upgrade after which the node printed another release, or none until the run ended; a
+broker that was fenced for no reason (`checkers.nodes.fences`).
 UNDER-EXERCISED: fewer of the plan's upgrades and finalizations took effect than it has.
 
 Cannot see: what a node supports that never registered; levels that a snapshot replaced, where the
@@ -30,6 +31,7 @@ from typing import Any, Final
 from checkers.evidence import Evidence, LogRecord
 from checkers.evidence.evidence_result import Anomaly, evidence_result, without
 from checkers.history import NEMESIS, Event, EventType, seconds
+from checkers.nodes import fences
 from checkers.nodes.in_sync import longest_log
 from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status
@@ -67,6 +69,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     upgrades = _injections(run.notes, UPGRADE)
     doubts = [] if sure else lost
     doubts += _other_releases(upgrades, evidence)
+    doubts += fences.unexplained(run, evidence, log, options.get("session_ms", fences.SESSION_MS))
     steps = options.get("steps") or {}
     short = _shortfall(steps, {UPGRADE: upgrades, FINALIZE: _injections(run.notes, FINALIZE)})
     result = evidence_result(

@@ -19,7 +19,7 @@ OVER = "over"
 OWN_DELAYS = "harness"
 """The harness's note on itself: how late its loop was, the load, or a step of its wall clock."""
 TOOK_MS = "took_ms"
-"""Of an injection's detail: how long it took."""
+"""Detail of an injection for good: how long it took, after which it is over if it worked."""
 NO_FAULT = frozenset({"leader", "phase", OWN_DELAYS})
 """Nemesis events that observe or mark, and do nothing."""
 
@@ -84,7 +84,7 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
                     open_spans.remove(ended)
         elif phase == "inject":
             span = _begin_span(event, invoked.get((event.f, phase), _began_ns(event)))
-            if event.value.get(OVER) is True:
+            if event.value.get(OVER) is True or (span.verified and _took_ms(event) is not None):
                 span = replace(span, healed=True, end_ns=event.time_ns)
             elif not applied:
                 span = replace(span, end_ns=event.time_ns)
@@ -96,9 +96,13 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
 
 def _began_ns(event: Event) -> int:
     """Return when an injection began that was journaled when it was done, as of a step."""
+    return event.time_ns - int((_took_ms(event) or 0) * 1e6)
+
+
+def _took_ms(event: Event) -> int | None:
     detail = event.value.get("detail")
     took_ms = detail.get(TOOK_MS) if isinstance(detail, dict) else None
-    return event.time_ns - int(took_ms * 1e6) if isinstance(took_ms, int) else event.time_ns
+    return took_ms if type(took_ms) is int else None
 
 
 def not_healed(events: Sequence[Event], *, tried: bool = False) -> list[str]:

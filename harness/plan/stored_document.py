@@ -16,6 +16,8 @@ from checkers.registry import CheckSpec, find_check
 from checkers.runs import answers, exercised
 from cluster.backends.registry import SIM
 from cluster.node.kraft.quorum.config import CHECK_QUORUM_FETCH_TIMEOUTS
+from cluster.systems.kafka.kafka_system import SESSION_TIMEOUT
+from cluster.systems.kafka.kafka_system import SETTINGS as KAFKA_SETTINGS
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.errors import is_expected, one_line
 from harness.plan.plan import Plan, from_document, parameters_in
@@ -75,7 +77,8 @@ def _of_upgrades(plan: Plan) -> Iterator[CheckSpec]:
     kinds = (upgrades.UPGRADE, upgrades.FINALIZE)
     steps = {kind: len(parameters_in(plan, kind)) for kind in kinds}
     if any(steps.values()):
-        yield CheckSpec(upgrades.NAME, {"steps": steps})
+        session = plan.node_settings.get(SESSION_TIMEOUT, KAFKA_SETTINGS[SESSION_TIMEOUT])
+        yield CheckSpec(upgrades.NAME, {"steps": steps, "session_ms": int(session)})
 
 
 def _starts(plan: Plan) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from stub_view import StubView
 from cluster.backends.base import NodeState
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.systems.kafka.output_traces import OutputReader
+from harness.campaigns import load
+from harness.commands.run import compose
 from harness.errors import PlanError
 from harness.plan.plan import from_document
 from harness.plan.stored_document import checks_for
@@ -185,12 +187,37 @@ def test_a_plan_names_its_releases_as_a_list_or_a_text():
     assert from_document(text).system_options == plan.system_options
 
 
+@pytest.mark.parametrize(
+    ("asked", "options"),
+    [
+        ({"kafka_version": "4.1.2,4.3.1"}, {"releases": "4.1.2,4.3.1"}),
+        ({"kafka_version": "4.3.1, /k/build"}, {"releases": "4.3.1,/k/build"}),
+        (
+            {"system_options": ("quorum=static",)},
+            {"releases": ["4.3.1", "4.4.0"], "quorum": "static"},
+        ),
+        ({"kafka_version": "4.4.0"}, {"version": "4.4.0"}),
+        ({"kafka_version": "4.3.1,4.4.0", "system": "kafka-raft"}, {"version": "4.3.1,4.4.0"}),
+    ],
+)
+def test_the_command_line_names_releases_in_place_of_the_campaigns(asked, options):
+    document = compose({"campaign": "upgrade", "seed": 1, **asked})
+    assert document["system_options"] == options
+
+
+def test_the_campaign_upgrades_every_node_and_finalizes():
+    plan = from_document(load("upgrade"))
+    kinds = [step.kind for strand in plan.strands for step in strand.steps]
+    assert (kinds.count("upgrade"), kinds.count("finalize")) == (plan.nodes + 2, 3)
+    assert {"kill", "pause", "partition"} < set(kinds)
+
+
 def test_a_plan_with_upgrades_is_judged_by_the_check_of_upgrades():
     row = {"fault": "finalize", "at_s": 30}
     document = {**PLAN, "schedule": [{"fault": "upgrade", "at_s": 3}, {**row}, {**row, "at_s": 40}]}
     plan = from_document({key: value for key, value in document.items() if key != "faults"})
     [spec] = [spec for spec in checks_for(plan) if spec.name == "upgrade"]
-    assert spec.options == {"steps": {"upgrade": 1, "finalize": 2}}
+    assert spec.options == {"steps": {"upgrade": 1, "finalize": 2}, "session_ms": 3000}
     assert not [s for s in checks_for(from_document({**PLAN, "faults": []})) if s.name == "upgrade"]
 
 

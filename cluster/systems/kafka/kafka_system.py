@@ -27,13 +27,14 @@ _CONFIG: Final = "server.properties"
 LOGGING: Final = "log4j2.properties"
 START_FILE: Final = "start.json"
 
+SESSION_TIMEOUT: Final = "broker.session.timeout.ms"
 SETTINGS: Mapping[str, object] = {
     "controller.quorum.election.timeout.ms": 1000,  # Kafka's own
     "controller.quorum.election.backoff.max.ms": 1000,  # Kafka's own
     "controller.quorum.fetch.timeout.ms": 1000,  # Kafka: 2000; fail-over starts with it
     "controller.quorum.request.timeout.ms": 1000,  # Kafka: 2000
     # Kafka: 9000 and 2000. Who was killed can register again only once the session has ended.
-    "broker.session.timeout.ms": 3000,
+    SESSION_TIMEOUT: 3000,
     "broker.heartbeat.interval.ms": 500,
     "initial.broker.registration.timeout.ms": 2**31 - 1,  # Kafka: 60000; a fault may last longer
     "metadata.log.segment.bytes": 8 * 1024 * 1024,  # the least that it takes

@@ -8,6 +8,7 @@ from checkers.earned.base import Judged
 from checkers.earned.outages import OUTAGE_MAX_S, writes_served
 from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.run_input import RunInput
+from checkers.runs.faults import fault_spans
 from checkers.verdict import Status
 
 S = 10**9
@@ -115,3 +116,13 @@ def test_simulated_time_and_lone_files_have_no_such_bound():
 
 def test_the_end_of_a_run_is_not_of_this_condition():
     assert status(down=(50, 60)) is Status.PASS
+
+
+def test_a_fault_for_good_is_over_when_it_worked_and_began_when_it_was_applied():
+    took = {"took_ms": 20_000}
+    done = fault("upgrade", ("n1",), 30, 58, took)
+    [span] = fault_spans(done)
+    assert (span.begin_ns, span.end_ns, span.healed) == (10 * S, 30 * S, True)
+    pair = [*done, *fault("kill", ("n2",), 12, 28)]
+    assert status(pair, down=(12, 28)) is Status.PASS, "two of three were down"
+    assert status([*done, *fault("kill", ("n2",), 31, 58)], down=(31, 57)) is Status.UNKNOWN
