@@ -106,6 +106,27 @@ def test_snapshots_of_releases_and_our_raft_are_loaded_by_each_other():
     assert loading == set(MIXED.split(","))
 
 
+def test_our_leader_adds_a_released_node_to_the_voters():
+    """It asks what the node serves, which the server around Kafka's raft client answers."""
+    mixed = f"kraft,kraft,kraft,{VERSION}"
+    step = {"kind": "voters", "targets": "node:n4", "change": "add"}
+    plan = plan_of(
+        mixed,
+        1,
+        nodes=4,
+        duration_s=8,
+        system_options={"version": mixed, "quorum": "dynamic"},
+        world={"observers": 1},
+        faults=["voters"],
+        schedule=[{"at_ms": 2000, "steps": [step]}],
+    )
+
+    played, _ = run(plan)
+
+    added = next(event.value for event in played.events if event.f == "voters")
+    assert (added["verified"], added["detail"]["voters_after"]) == (True, ["n1", "n2", "n3", "n4"])
+
+
 @pytest.mark.slow
 def test_a_mixed_quorum_runs_the_same_runs_in_two_processes():
     raft_jars(OTHER)

@@ -43,7 +43,6 @@ class Effect(IntEnum):
     APPENDED = 12
     REFUSED = 13
     LOG = 14
-    LOST = 15
     IN_FLUSH = 16
     DOWN = 17
     SNAPSHOT = 18
@@ -71,7 +70,6 @@ _BODIES: Final[Mapping[int, str]] = {
     Effect.APPENDED: "q",
     Effect.REFUSED: "t",
     Effect.LOG: "t",
-    Effect.LOST: "",
     Effect.IN_FLUSH: "Bq",
     Effect.DOWN: "",
     Effect.SNAPSHOT: "qiqI",

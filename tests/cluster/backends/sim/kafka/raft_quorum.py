@@ -10,8 +10,9 @@ import struct
 import subprocess
 from collections import defaultdict
 
-RESET, START, STEP, APPEND, KILL, FORMAT, ARM = range(7)
-RESIGN, SHUTDOWN, SNAPSHOT, STATE, CAP, FLUSHED, SPOIL = range(7, 14)
+RESET, START, STEP, APPEND, KILL, FORMAT = range(6)
+RESIGN, SHUTDOWN, SNAPSHOT, STATE, CAP = range(7, 12)
+SPOIL = 13
 BODIES = {
     "end": "?qqq",
     "send": "iitihhb",
@@ -28,7 +29,7 @@ BODIES = {
     "appended": "q",
     "refused": "t",
     "log": "t",
-    "lost": "",
+    "unused": "",
     "in flush": "bq",
     "down": "",
     "snapshot": "qiqI",

@@ -7,9 +7,7 @@ from crc32c import crc32c
 
 from cluster.backends.sim.kafka import classes
 from tests.cluster.backends.sim.kafka.raft_quorum import (
-    ARM,
     CAP,
-    FLUSHED,
     RESIGN,
     SHUTDOWN,
     SNAPSHOT,
@@ -95,7 +93,6 @@ def test_power_loss_in_a_flush_keeps_a_prefix_of_the_batches(quorum, keep, torn,
 def test_a_flush_that_ended_is_durable(quorum):
     node, before = stop_in_flush(quorum)
 
-    quorum.jvm.call(FLUSHED, "i", node)
     quorum.kill(node, keep=0)
 
     assert quorum.disk(node)["disk"][0][1] == before + 3
@@ -112,35 +109,28 @@ def test_a_process_that_is_killed_alone_loses_nothing_and_makes_nothing_durable(
     assert quorum.disk(node)["disk"][0][1] == before
 
 
-@pytest.mark.parametrize("point", range(1, 7))
-def test_an_armed_power_loss_strikes_before_or_after_the_point(quorum, point):
+@pytest.mark.parametrize("flush", [0, 1])
+def test_a_vote_is_there_once_its_write_has_ended(quorum, flush):
     leader = quorum.elect()
     quorum.run(2000)
     node = next(each for each in quorum.voters if each != leader)
-    end, state = quorum.disk(node)["disk"][0][1], quorum.disk(node)["state"]
-    quorum.jvm.call(ARM, "iii", node, point, 1)
-    if point < 5:
-        quorum.append(leader, b"a")
-        quorum.run(100)
-    else:
-        quorum.kill(leader)
-        quorum.run(20_000, lambda: quorum.wakes[node] is None)
+    before = quorum.disk(node)["state"]
+    quorum.kill(leader)
+    quorum.run(20_000, lambda: any(each[:2] == (node, "state") for each in quorum.last))
 
-    assert quorum.of("lost", node) == [()]
-    quorum.kill(node, keep=0)
-    appended = quorum.disk(node)["disk"][0][1] - end
-    assert appended == (1 if point == 4 else 0)
-    assert (quorum.disk(node)["state"] != state) == (point == 6)
+    quorum.kill(node, keep=0, flush=flush)
+
+    assert (quorum.disk(node)["state"] == before) == (flush == 1)
 
 
-@pytest.mark.parametrize("point", [7, 8])
-def test_a_snapshot_is_there_once_it_is_frozen(quorum, point):
+@pytest.mark.parametrize("flush", [0, 1])
+def test_a_snapshot_is_there_once_its_flush_has_ended(quorum, flush):
     leader = write(quorum, [b"a", b"b"])
-    quorum.jvm.call(ARM, "iii", leader, point, 1)
     quorum.call(leader, SNAPSHOT, "q", -1)
 
-    assert quorum.of("lost", leader) == [()]
-    assert len(quorum.disk(leader)["checkpoint"]) == (1 if point == 7 else 2)
+    quorum.kill(leader, keep=0, flush=flush)
+
+    assert len(quorum.disk(leader)["checkpoint"]) == (1 if flush else 2)
 
 
 def test_a_new_node_fetches_a_snapshot_in_pieces_and_has_the_same_values(jvm):

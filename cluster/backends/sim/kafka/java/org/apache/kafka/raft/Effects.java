@@ -157,10 +157,6 @@ final class Effects {
         }
     }
 
-    void lost() {
-        put(15, o -> { });
-    }
-
     void inFlush(int what, long offset) {
         put(16, o -> {
             o.writeByte(what);

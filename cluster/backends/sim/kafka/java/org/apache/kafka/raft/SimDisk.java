@@ -22,21 +22,15 @@ final class SimDisk {
     final SimState state = new SimState(this);
     private final List<Image> flushes = new ArrayList<>();
     private Effects effects = new Effects();
-    private Crashes crashes = new Crashes();
 
     /** A node starts: recovery of the log, as after a power loss. */
-    void open(Effects to, Crashes points, SimClock clock, Map<String, String> config) {
+    void open(Effects to, SimClock clock, Map<String, String> config) {
         effects = to;
-        crashes = points;
         log.open(clock, config);
     }
 
     Effects effects() {
         return effects;
-    }
-
-    Crashes crashes() {
-        return crashes;
     }
 
     void beginFlush(int what, long offset) {

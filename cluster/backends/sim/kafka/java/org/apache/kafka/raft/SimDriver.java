@@ -35,7 +35,7 @@ public final class SimDriver {
     private static final int BUFFER = 8192;
     private static final long SALT = 0x12345678L;
     private static final String ORDER = "[5, 4, 3, 2, 1] [1, 2] [n1, n5, n4, n3, n2] {5=e, 4=d, 3=c, 2=b, 1=a} [7, 6, 9, 8]";
-    private static final List<ApiKeys> APIS = List.of(ApiKeys.API_VERSIONS, ApiKeys.FETCH, ApiKeys.FETCH_SNAPSHOT,
+    static final List<ApiKeys> APIS = List.of(ApiKeys.API_VERSIONS, ApiKeys.FETCH, ApiKeys.FETCH_SNAPSHOT,
         ApiKeys.VOTE, ApiKeys.BEGIN_QUORUM_EPOCH, ApiKeys.END_QUORUM_EPOCH, ApiKeys.DESCRIBE_QUORUM,
         ApiKeys.ADD_RAFT_VOTER, ApiKeys.REMOVE_RAFT_VOTER, ApiKeys.UPDATE_RAFT_VOTER);
 
@@ -82,7 +82,6 @@ public final class SimDriver {
             case 7 -> node(id).resign(in.readLong());
             case 8 -> node(id).shutdown(in.readLong(), in.readInt());
             case 9 -> node(id).snapshot(in.readLong(), in.readLong());
-            case 12 -> disk.endFlushes();
             default -> {
                 acts = false;
                 keep(kind, id, disk, in);
@@ -109,7 +108,6 @@ public final class SimDriver {
                 }
                 SimNode.format(disk, voters);
             }
-            case 6 -> node(id).crashes.arm(in.readInt(), in.readInt());
             case 10 -> {
                 disk.state.put(effects);
                 disk.log.put(effects);

@@ -261,7 +261,6 @@ final class SimLog implements RaftLog {
             throw new KafkaException("Unexpected offset in append. First offset " + base + " is less than the next offset "
                 + end + ". First 10 offsets in append: " + offsets(records, 10));
         }
-        disk.crashes().at(Crashes.APPEND);
         valid.forEach(batch -> assignEpoch(batch.partitionLeaderEpoch(), batch.baseOffset()));
         int size = valid.stream().mapToInt(MutableRecordBatch::sizeInBytes).sum();
         if (size > segmentBytes) {
@@ -291,7 +290,6 @@ final class SimLog implements RaftLog {
                 batch.forEach(record -> reportVoters(disk.effects(), record, record.offset()));
             }
         }
-        disk.crashes().at(Crashes.APPENDED);
         return new LogAppendInfo(base, end - 1);
     }
 
@@ -549,13 +547,11 @@ final class SimLog implements RaftLog {
 
     @Override
     public void flush(boolean force) {
-        disk.crashes().at(Crashes.FLUSH);
         if (end > flushed) {
             disk.beginFlush(Effects.LOG, end);
             flushed = end;
             disk.effects().flush(end);
         }
-        disk.crashes().at(Crashes.FLUSHED);
     }
 
     @Override

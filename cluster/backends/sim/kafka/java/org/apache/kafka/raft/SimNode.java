@@ -111,7 +111,6 @@ final class SimNode {
 
     final int id;
     final SimDisk disk;
-    final Crashes crashes = new Crashes();
     private final Effects effects;
     private final SimClock clock = new SimClock();
     private final SimInbox inbox = new SimInbox(clock);
@@ -155,7 +154,7 @@ final class SimNode {
             bootstrap.add(InetSocketAddress.createUnresolved(Effects.text(in), in.readInt()));
         }
         guarded(() -> {
-            disk.open(effects, crashes, clock, all);
+            disk.open(effects, clock, all);
             client = new KafkaRaftClient<>(OptionalInt.of(id), directory, new Values(), channel, inbox, disk.log, POOL, clock,
                 expirations, 500, mayBeVoter, cluster, bootstrap, endpoints(id), KRAFT_VERSIONS,
                 new LogContext("[n" + id + "] "), random,
@@ -274,16 +273,13 @@ final class SimNode {
         clock.now = now;
     }
 
-    /** Ends the incarnation at a power loss, and at what ends the raft thread of a real node. */
+    /** Ends the incarnation at what ends the raft thread of a real node. */
     private void guarded(Action action) {
         if (!alive) {
             return;
         }
         try {
             action.run();
-        } catch (Crashes.PowerLoss e) {
-            alive = false;
-            effects.lost();
         } catch (Throwable e) {
             alive = false;
             effects.fault(e);
@@ -339,6 +335,12 @@ final class SimNode {
         message.read(new ByteBufferAccessor(ByteBuffer.wrap(body)), version);
         if (api == ApiKeys.API_VERSIONS.id) { // what the server around the raft client answers
             ApiVersionsResponseData answer = new ApiVersionsResponseData();
+            for (ApiKeys served : SimDriver.APIS) {
+                answer.apiKeys().add(new ApiVersionsResponseData.ApiVersion()
+                    .setApiKey(served.id)
+                    .setMinVersion(served.oldestVersion())
+                    .setMaxVersion(served.latestVersion(false)));
+            }
             answer.supportedFeatures().add(new ApiVersionsResponseData.SupportedFeatureKey()
                 .setName(KRaftVersion.FEATURE_NAME)
                 .setMinVersion(KRAFT_VERSIONS.min())

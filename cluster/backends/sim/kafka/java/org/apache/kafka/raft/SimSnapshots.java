@@ -138,7 +138,6 @@ final class SimSnapshots {
         @Override
         public void freeze() {
             refuseFrozen("freeze");
-            disk.crashes().at(Crashes.FREEZE);
             disk.beginFlush(Effects.SNAPSHOT, id.offset());
             done = true;
             byte[] bytes = content.toByteArray();
@@ -149,7 +148,6 @@ final class SimSnapshots {
                     batch.forEach(record -> SimLog.reportVoters(disk.effects(), record, id.offset() - 1));
                 }
             }
-            disk.crashes().at(Crashes.FROZEN);
         }
 
         private void refuseFrozen(String what) {

@@ -33,11 +33,9 @@ final class SimState implements QuorumStateStore {
 
     @Override
     public void writeElectionState(ElectionState state, KRaftVersion version) {
-        disk.crashes().at(Crashes.STATE);
         disk.beginFlush(Effects.STATE_FILE, 0);
         content = state.toQuorumStateData(version.quorumStateVersion());
         put(disk.effects());
-        disk.crashes().at(Crashes.STATE_WRITTEN);
     }
 
     /** The effect that says what is in the file. */

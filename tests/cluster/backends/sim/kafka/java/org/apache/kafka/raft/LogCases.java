@@ -95,14 +95,14 @@ public final class LogCases {
 
         Ours() {
             clock.now = 1_000_000;
-            disk.open(new Effects(), new Crashes(), clock, CONFIG);
+            disk.open(new Effects(), clock, CONFIG);
             log = disk.log;
         }
 
         @Override
         void reopen() {
             disk.end(-1, 0, 0);
-            disk.open(new Effects(), new Crashes(), clock, CONFIG);
+            disk.open(new Effects(), clock, CONFIG);
         }
     }
 

@@ -53,7 +53,7 @@ public final class LogDifferential {
         clock.now = 1_000_000;
         Files.createDirectories(folder);
         real = new RealLog(folder, clock, CONFIG);
-        disk.open(new Effects(), new Crashes(), clock, CONFIG);
+        disk.open(new Effects(), clock, CONFIG);
     }
 
     // --- Arguments ---
@@ -281,7 +281,7 @@ public final class LogDifferential {
     private String reopen() {
         String[] outcomes = new String[2];
         outcomes[0] = outcome(() -> {
-            disk.open(new Effects(), new Crashes(), clock, CONFIG);
+            disk.open(new Effects(), clock, CONFIG);
             return "open";
         });
         outcomes[1] = outcome(() -> {
