@@ -33,12 +33,12 @@ an election follows."""
 _CHANGE: Final = "BrokerRegistrationChangeRecord"
 
 
-def unexplained(
+def fence_doubts(
     run: RunInput, evidence: Evidence, log: Sequence[LogRecord], session_ms: int
 ) -> Iterator[Anomaly]:
     """Yield a doubt for each fence of a broker that nothing explains."""
     fences = [r for r in log if r.kind == _CHANGE and r.value.get("fenced") == 1]
-    committed = _committed(evidence) if fences else []
+    committed = _commit_marks(evidence) if fences else []
     heal_ns = dict(phases(run.notes)).get(HEAL, INFINITY_NS)
     starved = [n.time_ns for n in run.notes if n.process == NEMESIS and n.f == OWN_DELAYS]
     changed = _moments(evidence)
@@ -72,7 +72,7 @@ def unexplained(
             }
 
 
-def _committed(evidence: Evidence) -> list[tuple[int, int]]:
+def _commit_marks(evidence: Evidence) -> list[tuple[int, int]]:
     """Return (high watermark, when it was announced in the run), in order."""
     marks = (
         (event.fields.get("offset"), evidence.run_ns(event))

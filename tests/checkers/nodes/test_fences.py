@@ -6,7 +6,7 @@ import pytest
 
 from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.history import NEMESIS, Event, EventType
-from checkers.nodes.fences import unexplained
+from checkers.nodes.fences import fence_doubts
 from checkers.run_input import RunInput
 
 S = 10**9
@@ -29,7 +29,7 @@ def found(notes=(), events=(), fenced=1):
     for node, event, at in events:
         traces[node].append(TraceEvent(node, 0, at * S, event, {}))
     evidence = Evidence(["n1", "n2"], {"n1": log}, {}, traces, {})
-    return list(unexplained(RunInput(list(notes), [], evidence), evidence, log, 9_000))
+    return list(fence_doubts(RunInput(list(notes), [], evidence), evidence, log, 9_000))
 
 
 @pytest.fixture(autouse=True)
