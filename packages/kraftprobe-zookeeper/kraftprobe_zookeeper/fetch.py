@@ -15,7 +15,7 @@ ARTEFACTS = (
     ("org.apache.zookeeper", "zookeeper", ""),
     ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
     ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
-    ("org.slf4j", "slf4j-simple", "1.7.36"),
+    ("org.slf4j", "slf4j-simple", "2.0.13"),
 )
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 

@@ -18,7 +18,11 @@ OPTIONS = {
     "force_sync": "yes (default), or no: writes are answered before they are synced",
 }
 JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-LOGGING = {"showDateTime": "true", "dateTimeFormat": "yyyy-MM-dd HH:mm:ss,SSS"}
+LOGGING = {
+    "showDateTime": "true",
+    "dateTimeFormat": "yyyy-MM-dd HH:mm:ss,SSS",
+    "log.org.apache.zookeeper.server.NIOServerCnxn": "warn",  # or each question is logged
+}
 
 
 class ZooKeeper(PlainSystem):
