@@ -14,13 +14,13 @@ from cluster.systems.kafka.installation import home_of, raft_libraries
 VERSION = "4.3.1"
 
 
-def release() -> str:
+def release(version: str = VERSION) -> str:
     """Return the version, once the release is there; CI fetches it, elsewhere the test is skipped."""
-    if home_of(VERSION) is None:
+    if home_of(version) is None:
         if os.environ.get("CI") != "true":
-            pytest.skip(f"Apache Kafka is not there; kraftprobe kafka fetch {VERSION}")
-        fetch.fetch(VERSION, None, lambda _: None)
-    return VERSION
+            pytest.skip(f"Apache Kafka is not there; kraftprobe kafka fetch {version}")
+        fetch.fetch(version, None, lambda _: None)
+    return version
 
 
 def raft_jars(version: str) -> tuple[Path, ...]:

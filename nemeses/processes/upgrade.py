@@ -27,6 +27,9 @@ LEGAL_WITHIN_S = 30.0
 """How long an upgrade waits for a node that runs: an operator stops none that another one needs."""
 
 _turns: WeakKeyDictionary[Backend, asyncio.Lock] = WeakKeyDictionary()
+"""Whose injection it is ..."""
+_one_by_one: WeakKeyDictionary[Backend, asyncio.Lock] = WeakKeyDictionary()
+"""... and which of its nodes' turn."""
 
 
 class Upgrade(ProcessFault):
@@ -111,10 +114,11 @@ class Upgrade(ProcessFault):
         releases = backend.abilities().releases
         assert releases is not None, "it was injected"
         number = releases.number(node) + STEPS[parameters.get("to", "next")]
-        await backend.stop(node)
-        await releases.choose(node, number)
-        await backend.start(node)
-        await until(partial(releases.measure, node), PRINTED_WITHIN_S)
+        async with _one_by_one.setdefault(backend, asyncio.Lock()):
+            await backend.stop(node)
+            await releases.choose(node, number)
+            await backend.start(node)
+            await until(partial(releases.measure, node), PRINTED_WITHIN_S)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """See `Fault.verify`. Asks what the processes printed."""

@@ -233,3 +233,52 @@ def test_a_removed_voter_that_joins_by_itself_is_found(version: str, tmp_path: P
     assert failed.keys() == {"voter-changes"}
     kinds = {anomaly["kind"] for anomaly in failed["voter-changes"].anomalies}
     assert kinds == {"change-uninvited"}
+
+
+UPGRADE = """
+system = "apache-kafka"
+system_options = {{ releases = ["{version}", "4.4.0"] }}
+workload = "register"
+duration_s = {duration_s}
+rate_per_s = 40
+expectations = {{ min_operations = 50 }}
+[[schedule]]
+at_ms = 1000
+steps = [
+    {{ kind = "upgrade", targets = "all" }},
+    {{ kind = "upgrade", targets = "node:n1", to = "previous", after_ms = 500 }},
+    {{ kind = "upgrade", targets = "node:n1", after_ms = 500 }},
+    {{ kind = "wait", until = {{ at = "node:n1", event = "release" }}, within_ms = 200000 }},
+    {{ kind = "wait", until = {{ at = "node:n1", event = "release" }}, within_ms = 200000 }},
+    {{ kind = "wait", until = {{ at = "node:n1", event = "release" }}, within_ms = 200000 }},
+    {{ kind = "finalize", after_ms = 1000 }},
+    {more}
+]
+"""
+BACK = '{ kind = "upgrade", targets = "node:n3", to = "previous", after_ms = 3000 },'
+
+
+@pytest.mark.nightly
+@pytest.mark.cluster
+@pytest.mark.parametrize(("more", "status"), [("", Status.PASS), (BACK, Status.FAIL)])
+def test_an_upgrade_passes_and_a_way_back_below_a_finalized_level_is_found(
+    version: str, tmp_path: Path, more: str, status: Status
+):
+    release("4.4.0")
+    plan = tmp_path / "upgrade.toml"
+    plan.write_text(UPGRADE.format(version=version, more=more, duration_s=240))
+    done = kraftprobe("run", "--campaign", plan, "--seed", 1, "--runs", tmp_path / "runs")
+    [folder] = (tmp_path / "runs" / "upgrade").iterdir()
+    found = judged(folder)
+    assert found["log-agreement"].status is status, done.stdout
+    assert done.returncode == (0 if status is Status.PASS else 1), done.stdout
+    levels = found["upgrade"].statistics["levels"]
+    assert levels["metadata.version"] == 33
+    if status is Status.FAIL:
+        assert "Unsupported metadata version" in found["log-agreement"].summary
+        return
+    assert found["upgrade"].status is Status.PASS
+    junit = (folder / "junit.xml").read_text()
+    assert f'value="{version}, commit ' in junit
+    assert ", to 4.4.0, commit " in junit
+    assert kraftprobe("gate", "--judge-again", folder).returncode == 0

@@ -111,7 +111,7 @@ def releases_of(options: Mapping[str, str]) -> tuple[str, ...]:
     place = f"system_options.{RELEASES}"
     for other in ("version", "home", "image"):
         if other in options:
-            raise SettingError(f"{place}: it names what is run; give no {other} beside it")
+            raise SettingError(f"{place}: releases name what is run; give no {other} beside them")
     if len(releases) < 2:
         raise SettingError(f"{place}: an upgrade is of two releases or more: --kafka-version V")
     for release, following in pairwise(releases):
