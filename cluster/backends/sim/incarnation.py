@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
+from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.mesh import Call, Mesh, Reply
 from cluster.backends.sim.scheduler import Scheduler
@@ -24,8 +25,6 @@ WALL_ORIGIN_MS = 1_767_225_600_000
 
 CLIENT_PORT = 9092
 CONTROLLER_PORT = 9093
-
-OnTrace = Callable[["Incarnation", str, TraceFields], None]
 
 
 class HostClock:
@@ -84,6 +83,38 @@ class Replica(Protocol):
         """Checksum of the durable bytes of a snapshot; a string: its fault."""
 
 
+class Host(Protocol):
+    """What outlives the processes of a node."""
+
+    name: str
+    incarnation: int
+    """Number of the process that is made."""
+    clock: HostClock
+    disks: dict[str, MemoryDisk]
+    """By the path of the folder, that of the metadata first."""
+
+    @property
+    def disk(self) -> MemoryDisk:
+        """The disk of the metadata."""
+
+
+class Surroundings(Protocol):
+    """What a process has of its world."""
+
+    scheduler: Scheduler
+    mesh: Mesh
+
+    @property
+    def seed(self) -> object:
+        """Of the world."""
+
+    def on_trace_event(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        """Take notice of a line of its trace."""
+
+    def on_death(self, process: Incarnation, reason: str) -> None:
+        """Take notice that it ended by itself."""
+
+
 class Incarnation:
     """See the module. The world starts and ends it."""
 
@@ -94,27 +125,18 @@ class Incarnation:
     keeps_files: ClassVar[bool] = True
     """Whether what it keeps lies on the simulated disks, byte for byte."""
 
-    def __init__(
-        self,
-        name: str,
-        incarnation: int,
-        scheduler: Scheduler,
-        mesh: Mesh,
-        clock: HostClock,
-        on_trace: OnTrace,
-        on_death: Callable[[Incarnation, str], None],
-    ) -> None:
-        self.name = name
-        self.incarnation = incarnation
+    def __init__(self, world: Surroundings, node: Host) -> None:
+        self.name = node.name
+        self.incarnation = node.incarnation
         self.alive = True
         self.runs = True
         self.backlog: list[Callable[[], None]] = []
         self.calls: dict[Call, None] = {}
-        self.monotonic_ms = clock.monotonic_ms
-        self._scheduler = scheduler
-        self._mesh = mesh
-        self._on_trace = on_trace
-        self._on_death = on_death
+        self.monotonic_ms = node.clock.monotonic_ms
+        self._scheduler = world.scheduler
+        self._mesh = world.mesh
+        self._on_trace = world.on_trace_event
+        self._on_death = world.on_death
 
     def begin(self, pid: int, ready: Callable[[], None]) -> None:
         """Do what the program does at its start; `ready` is called once it serves."""

@@ -21,9 +21,10 @@ from cluster.backends.sim.incarnation import (
     CLIENT_PORT,
     CONTROLLER_PORT,
     TIMER_GRAIN_MS,
+    Host,
     HostClock,
     Incarnation,
-    OnTrace,
+    Surroundings,
 )
 from cluster.backends.sim.mesh import Mesh, Reply
 from cluster.backends.sim.scheduler import Entry, Scheduler
@@ -110,25 +111,13 @@ class Process(Incarnation):
     """See the module."""
 
     def __init__(
-        self,
-        name: str,
-        incarnation: int,
-        scheduler: Scheduler,
-        mesh: Mesh,
-        disks: Mapping[str, MemoryDisk],
-        clock: HostClock,
-        seed: object,
-        on_trace: OnTrace,
-        on_death: Callable[[Incarnation, str], None],
-        config: NodeConfig,
-        mutant: str | None,
+        self, world: Surroundings, node: Host, config: NodeConfig, mutant: str | None
     ) -> None:
-        """`disks`: by the path of the folder, that of the metadata first."""
-        super().__init__(name, incarnation, scheduler, mesh, clock, on_trace, on_death)
-        self._disks = disks
-        self._disk = next(iter(disks.values()))
-        self._clock = _Clock(self, clock, scheduler)
-        self._random = random.Random(f"{seed}/node/{name}/{incarnation}")
+        super().__init__(world, node)
+        self._disks = node.disks
+        self._disk = node.disk
+        self._clock = _Clock(self, node.clock, world.scheduler)
+        self._random = random.Random(f"{world.seed}/node/{node.name}/{node.incarnation}")
         self._config = config
         self._mutant = mutant
         self._services: dict[int, WireService] = {}

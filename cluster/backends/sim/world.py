@@ -181,20 +181,7 @@ class OwnProgram:
 
     def process(self, node: SimNode) -> Process:
         """See `Program.process`."""
-        world = self._world
-        return Process(
-            node.name,
-            node.incarnation,
-            world.scheduler,
-            world.mesh,
-            node.disks,
-            node.clock,
-            world.seed,
-            world.on_trace_event,
-            world.on_death,
-            self._configs[node.name],
-            self._mutant,
-        )
+        return Process(self._world, node, self._configs[node.name], self._mutant)
 
     def wipe(self, node: SimNode) -> None:
         """Configure it anew, as an operator must: with bootstrap servers and no voters.

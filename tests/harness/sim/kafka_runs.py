@@ -1,11 +1,16 @@
-"""Play seeds of five voters of Kafka's raft module, and print a digest of each run."""
+"""Play seeds of five voters of Kafka's raft module, or stored plans; print a digest of each run.
+
+python -m tests.harness.sim.kafka_runs 4.3.1 0 1 2 runs/sim/.../failures/*.json
+"""
 
 import hashlib
 import sys
+from pathlib import Path
 
 from cluster.node.runtime.trace import encode_line
 from harness.plan.plan import in_simulation
 from harness.sim.play import MemoryJournal, play
+from tests.harness.sim.plans import read_plan
 
 
 def plan_of(release, seed, **more):
@@ -36,12 +41,12 @@ def digest(played):
     return found.hexdigest()
 
 
-def main(release, seeds):
-    for seed in seeds:
+def main(release, runs):
+    for each in runs:
+        plan = plan_of(release, int(each)) if each.isdigit() else read_plan(Path(each))
         journal = MemoryJournal()
-        played = play(plan_of(release, seed), journal, journal.events)
-        sys.stdout.write(f"{seed} {digest(played)}\n")
+        sys.stdout.write(f"{each} {digest(play(plan, journal, journal.events))}\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], [int(seed) for seed in sys.argv[2:]])
+    main(sys.argv[1], sys.argv[2:])

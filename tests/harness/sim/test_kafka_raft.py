@@ -59,6 +59,11 @@ def in_two_processes(seeds, version=VERSION):
     assert digests(seeds[::-1], hash_seed=2, version=version) == upwards
 
 
+@pytest.mark.nightly
+def test_each_finding_is_the_same_run_in_two_jvms():
+    in_two_processes([str(path) for path in FOUND])
+
+
 @pytest.mark.nightly  # for every commit two releases and ours run so, below
 def test_fifty_seeds_of_five_voters_run_the_same_runs_in_two_jvms():
     in_two_processes(range(50))

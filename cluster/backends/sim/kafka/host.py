@@ -70,15 +70,7 @@ class KafkaProcess(Incarnation):
         spins: list[Spin],
     ) -> None:
         """`start`: (now, seed) -> the frame's content; `versions`: what the release serves."""
-        super().__init__(
-            node.name,
-            node.incarnation,
-            world.scheduler,
-            world.mesh,
-            node.clock,
-            world.on_trace_event,
-            world.on_death,
-        )
+        super().__init__(world, node)
         self._clock = node.clock
         self._id = node.node_id
         self._disk = node.disk

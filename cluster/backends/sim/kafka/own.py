@@ -70,19 +70,7 @@ class RaftProcess(Process):
         first_voters: VoterSet | None,
     ) -> None:
         """`first_voters`: of the checkpoint that its disk is formatted with, if it is."""
-        super().__init__(
-            node.name,
-            node.incarnation,
-            world.scheduler,
-            world.mesh,
-            node.disks,
-            node.clock,
-            world.seed,
-            world.on_trace_event,
-            world.on_death,
-            config,
-            None,
-        )
+        super().__init__(world, node, config, None)
         self._directory_id = directory_id
         self._archive = archive
         self._first_voters = first_voters
