@@ -104,8 +104,9 @@ def to_ms(interval: dt.timedelta) -> float:
 
 
 def named_leader(form: Form, row: ProduceResult | FetchResult) -> dict[str, Any]:
-    """Return the tagged leader of a partition's answer, where there is one to name."""
-    if row.leader_id == NO_LEADER or not form.has("LeaderIdAndEpoch"):
+    """Return the tagged leader of a partition's answer; one without a leader has an epoch, too."""
+    known = (row.leader_id, row.leader_epoch) != (NO_LEADER, NO_EPOCH)
+    if not known or not form.has("LeaderIdAndEpoch"):
         return {}
     leader = form.make("LeaderIdAndEpoch", leader_id=row.leader_id, leader_epoch=row.leader_epoch)
     return {"current_leader": leader}

@@ -89,7 +89,7 @@ def test_a_produce_response_loses_what_its_version_lacks(version, data):
         st.integers(-1, 2**40),
         OFFSETS,
         st.none() | st.just("why"),
-        st.integers(0, 9),
+        st.integers(-1, 9),
         EPOCHS,
     )
     response = data.draw(st.builds(ProduceResponse, lists(row), ENDPOINTS))
@@ -166,7 +166,7 @@ def test_a_fetch_response_loses_what_its_version_lacks(version, data):
         OFFSETS,
         st.none() | st.builds(OffsetAndEpoch, st.integers(0, 9), st.integers(0, 9)),
         BYTES,
-        st.integers(0, 9),
+        st.integers(-1, 9),
         EPOCHS,
     )
     response = data.draw(
