@@ -14,8 +14,6 @@ from typing import Any
 import click
 
 from cluster.backends.registry import BACKENDS
-from cluster.systems.kafka.installation import RELEASES
-from cluster.systems.registry import system_named
 from harness.campaigns import error_origin, load, read_schedule
 from harness.commands.options import Command, runs_option, shown_options, spark_option
 from harness.errors import UsageError
@@ -26,7 +24,9 @@ _SEED_MAX = 2**31
 _BUILD_MAX = 200
 _SYSTEM_OPTIONS = {"kafka_version": "version", "kafka_home": "home", "image": "image"}
 """Options of the command line that are options of the system."""
-_RUN_FROM = frozenset({"version", "home", RELEASES})
+_RELEASES = "releases"
+"""As `cluster.systems.kafka.installation.RELEASES`; a refusal has no time for that module."""
+_RUN_FROM = frozenset({"version", "home", _RELEASES})
 """Options of the system that say which release is run: of them the command line's count."""
 _OF_PLAN = "  [default: the campaign's]"
 
@@ -259,11 +259,14 @@ def _releases(key: str, value: str, document: Mapping[str, Any]) -> tuple[str, s
 
     Of a system without that option they are of a quorum's nodes.
     """
-    name = str(document.get("system", "kraft"))
-    if key != "version" or "," not in value or RELEASES not in system_named(name).options:
+    if key != "version" or "," not in value:
+        return key, value
+    from cluster.systems.registry import system_named  # noqa: PLC0415  (other plans need none)
+
+    if _RELEASES not in system_named(str(document.get("system", "kraft"))).options:
         return key, value
     parts = (part.strip() for part in value.split(","))
-    return RELEASES, ",".join(os.path.abspath(p) if os.sep in p else p for p in parts)  # noqa: PTH100
+    return _RELEASES, ",".join(os.path.abspath(p) if os.sep in p else p for p in parts)  # noqa: PTH100
 
 
 def _rescale(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
