@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkers.history import EventType
+from checkers.history import Event, EventType
+from harness.run.generators.base import Context, Next
 from harness.run.phases import final_phase
 from workloads.base import EVERY_NODE, Op
 from workloads.driven import Refused, register_kind, set_kind
@@ -92,7 +93,11 @@ def test_the_whole_set_is_read_at_every_node_in_the_end():
     workload = set_kind("s", "", None).create({})
     assert workload.final_operations() == (Op("read", node=EVERY_NODE),)
     plan = SimpleNamespace(make_workload=lambda: workload, nodes_at=lambda _: ("n1", "n2"))
-    assert final_phase(plan, 1.0) is not None
+    phase, context, asked = final_phase(plan, 1.0), Context(0, 0, (0,), lambda: None), []
+    while isinstance(answer := phase.op(context), Next):
+        asked.append(answer.op)
+        phase.update(context, Event(len(asked), 0, 0, OK, "read"))
+    assert asked == [Op("read", node="n1"), Op("read", node="n2")]
     assert workload.setup_operations() == (Op("read"),), "so that the set is there"
     ((done,), nodes) = invoke(Op("read", node="n3"), pinned_to="n1")
     assert (nodes, done.node, done.value) == (["n3"], "n3", ["a", "b"])
