@@ -141,8 +141,11 @@ def test_plain_processes_can_be_delayed(with_view):
         parameters = {"targets": "leader", "direction": "outgoing", "delay_ms": 60, "jitter_ms": 20}
         injected = await inject(view, "delay", parameters)
         assert injected.verified, injected.detail
-        other = await view.backend.abilities().shaping.measure(("n1", "n3"))
-        assert other.round_trip_ms < 60
+        for _ in range(50):  # a busy machine delays as well, but not always
+            other = await view.backend.abilities().shaping.measure(("n1", "n3"))
+            if other.round_trip_ms < 30:
+                break
+        assert other.round_trip_ms < 30, "what is delayed takes 40 ms at least"
         assert (await view.backend.measure_link(("n2", "n1"))).works
         healed = await heal(view, injected)
         assert healed.verified, healed.detail
