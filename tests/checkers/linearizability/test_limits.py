@@ -39,7 +39,8 @@ def test_400_operations_that_explode_end_in_unknown(algorithm):
     model = model_named("cas-register")
     result = judge(operations, model, algorithm=algorithm, time_limit_s=0.3)
     assert result.status is Status.UNKNOWN
-    assert "limit of 0.3 s met after" in result.summary
+    # 0.3 s of a core, or 6 s by the clock where a busy machine gives it less.
+    assert any(f"limit of {limit} s met after" in result.summary for limit in ("0.3", "6"))
     assert result.statistics["proved_ns"] >= 3
     assert algorithm in (None, result.algorithm)
 
