@@ -61,7 +61,10 @@ class Installation:
     @property
     def version(self) -> str:
         """Version and commit that the release names itself; "unknown" where it names none."""
-        for name in _matching("kafka-clients-*.jar", _names(self.libraries, self.image)):
+        names: list[str] = []
+        with contextlib.suppress(SettingError):
+            names = _names(self.libraries, self.image)
+        for name in _matching("kafka-clients-*.jar", names):
             with contextlib.suppress(OSError, KeyError, zipfile.BadZipFile):
                 jar = io.BytesIO(_content(self.libraries / name, self.image))
                 with zipfile.ZipFile(jar) as file:
@@ -218,10 +221,9 @@ def checked_version(version: str) -> str:
 
 def check_release(version: str, *, dynamic: bool) -> None:
     """Refuse a release that cannot be run so: SettingError. What names no version is tried."""
-    parts = re.match(r"(\d+)\.(\d+)", version)
-    if parts is None:
+    release = _release_number(version)
+    if release is None:
         return
-    release = (int(parts[1]), int(parts[2]))
     said = f"system apache-kafka: Apache Kafka {version.partition(',')[0]}"
     if release < _STATIC:
         raise SettingError(
@@ -232,6 +234,17 @@ def check_release(version: str, *, dynamic: bool) -> None:
             f"{said} has no dynamic quorum, which came with {_release_text(_DYNAMIC)} (KIP-853): "
             "--system-option quorum=static, or give a later release"
         )
+
+
+def advertises_controllers(version: str) -> bool:
+    """Whether a release takes listeners of controllers for advertised ones: those before do not."""
+    release = _release_number(version)
+    return release is None or release >= _DYNAMIC
+
+
+def _release_number(version: str) -> tuple[int, int] | None:
+    parts = re.match(r"(\d+)\.(\d+)", version)
+    return None if parts is None else (int(parts[1]), int(parts[2]))
 
 
 def _release_text(release: tuple[int, int]) -> str:

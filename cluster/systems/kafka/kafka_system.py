@@ -15,7 +15,7 @@ from cluster.node.runtime.trace import clock_name
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.node.wire.uuid_text import uuid_to_text
 from cluster.systems.base import Listeners, Names, Placement, Ready, TraceReader
-from cluster.systems.kafka.installation import Installation
+from cluster.systems.kafka.installation import Installation, advertises_controllers
 from cluster.systems.kafka.output_traces import OutputReader
 from cluster.systems.kafka.roles import Roles
 from cluster.systems.kraft import API_VERSIONS_PING, KraftLayout, cluster_id_of
@@ -136,12 +136,15 @@ class KafkaSystem(KafkaLayout):
         node = self._among_controllers(node)
         own = self.listeners(node.node_id)
         places = {"CLIENT": node.client, "CONTROLLER": node.controller}
-        listeners = ",".join(f"{at}://{places[at].host}:{places[at].port}" for at in own)
+        listeners, advertised = (
+            ",".join(f"{at}://{places[at].host}:{places[at].port}" for at in those)
+            for those in (own, self._listeners_to_advertise(node, own))
+        )
         properties: dict[str, object] = {
             "process.roles": ",".join(_PROCESS_ROLES[at] for at in own),
             "node.id": node.node_id,
             "listeners": listeners,
-            "advertised.listeners": listeners,
+            **({"advertised.listeners": advertised} if advertised else {}),
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "CLIENT",
             "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -164,6 +167,11 @@ class KafkaSystem(KafkaLayout):
             **({} if self._security is None else self._security.files(node)),
             START_FILE: json.dumps(self._start(node), indent=1),
         }
+
+    def _listeners_to_advertise(self, node: Placement, own: Listeners) -> Listeners:
+        """Leave out what the node's release refuses among advertised listeners."""
+        version = self._installations[node.release].version
+        return own if advertises_controllers(version) else tuple(at for at in own if at == "CLIENT")
 
     def _among_controllers(self, node: Placement) -> Placement:
         """Leave out what never votes: a broker alone asks the others, and joins as an observer."""

@@ -47,7 +47,8 @@ _LINE: Final = re.compile(r"(\d{1,19})\|([A-Z]+)\|([\w.$]+)\|(.*)")
 _MOVED: Final = re.compile(r"Completed transition to (\w+?)(?:State)?\((.*?)\) from ")
 _EPOCH: Final = re.compile(r"\bepoch=(\d+)")
 _EPOCH_START: Final = re.compile(r"\bepochStartOffset=(\d+)")
-_LEADER: Final = re.compile(r"\b(?:leader=|leaderId=OptionalInt\[)(\d+)")
+_LEADER: Final = re.compile(r"\b(?:leader=(?:\S+ \(id: )?|leaderId=OptionalInt\[)(\d+)")
+"""3.8 names the leader's address before its id."""
 _OWN_ID: Final = re.compile(
     r"\b(?:localId=|localVoterNode=VoterNode\(voterKey=ReplicaKey\(id=)(\d+)"
 )

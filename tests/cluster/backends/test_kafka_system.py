@@ -168,6 +168,25 @@ def test_a_release_that_can_be_run_so_is_taken(version, quorum):
     assert from_document({**PLAN, "system_options": options}).system_options == options
 
 
+@pytest.mark.parametrize(("version", "ends"), [("3.8.1", 1), ("3.9.0", 2), ("4.4.0", 2)])
+def test_releases_before_dynamic_quorums_advertise_no_controller(monkeypatch, version, ends):
+    monkeypatch.setattr(Installation, "version", f"{version}, commit abc")
+    rendered = properties(system(dynamic=False))
+    assert len(rendered["listeners"].split(",")) == 2
+    assert len(rendered["advertised.listeners"].split(",")) == ends
+    assert rendered["advertised.listeners"].startswith("CLIENT://") or ends == 2
+
+
+@pytest.mark.parametrize(
+    "leader",
+    ["leader=12, leaderEndpoints=x", "leader=10.0.0.1:9093 (id: 12 rack: null) voters=[1]"],
+)
+def test_the_leader_of_a_follower_is_its_id_in_every_release(leader):
+    line = f"1|INFO|a.QuorumState|Completed transition to FollowerState(epoch=3, {leader}) from x\n"
+    [event] = OutputReader().take(line.encode()).splitlines()
+    assert json.loads(event)["leader_id"] == 12
+
+
 def test_a_plans_setting_replaces_ours():
     assert properties(system())["controller.quorum.fetch.timeout.ms"] == "1000"
     changed = system(**{"controller.quorum.fetch.timeout.ms": 2000, "num.io.threads": 2})
