@@ -9,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Each file's tests in one process, in the order of tests/conftest.py: the longest files first.
 BY_FILE := --dist loadfile --no-loadscope-reorder
-# Left out of `make check`: what starts nodes, a JVM or a browser, and what takes half a second of a core.
+# Left out of `make check`: what starts nodes, a JVM or a browser, and what takes a third of a second of a core.
 QUICK := not cluster and not spark and not browser and not slow and not nightly
 # --use-pep517: the pip of Debian 12 would warn of how it installs PySpark.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --use-pep517

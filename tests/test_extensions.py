@@ -98,6 +98,7 @@ def test_two_packages_cannot_add_one_name(package):
         things()["x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["list systems", "list faults", "list workloads", "run"])
 def test_a_command_says_which_package_is_broken(tmp_path, command):
     info = tmp_path / "pack-1.2.dist-info"

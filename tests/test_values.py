@@ -38,6 +38,7 @@ def test_a_value_has_slots_equality_order_and_a_hash():
     assert not hasattr(Pair(1), "__dict__")
 
 
+@pytest.mark.slow
 def test_mypy_refuses_to_change_a_value(tmp_path):
     file = tmp_path / "program.py"
     file.write_text(PROGRAM + "plain.x = 2\nordered.y = 3\nPlain()\n")

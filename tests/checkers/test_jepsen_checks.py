@@ -206,6 +206,7 @@ def one_order(history):
     return False
 
 
+@pytest.mark.slow
 def test_long_forks_are_those_of_brute_force():
     verdicts = set()
     for case in range(1_500):

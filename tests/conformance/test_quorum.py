@@ -41,6 +41,7 @@ def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(arm, tmp_p
     arm.run(body, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_leader_cut_off_refuses_while_the_majority_goes_on(arm, tmp_path):
     async def body(cluster):
         leader = await cluster.leader()
@@ -63,6 +64,7 @@ def test_a_leader_cut_off_refuses_while_the_majority_goes_on(arm, tmp_path):
     arm.run(body, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_stopped_leader_is_replaced_and_follows_when_it_goes_on(arm, tmp_path):
     async def body(cluster):
         leader = await cluster.leader()
@@ -79,6 +81,7 @@ def test_a_stopped_leader_is_replaced_and_follows_when_it_goes_on(arm, tmp_path)
     arm.run(body, tmp_path)
 
 
+@pytest.mark.slow
 def test_all_nodes_restarted_hold_what_was_acknowledged(arm, tmp_path):
     async def body(cluster):
         backend = cluster.backend

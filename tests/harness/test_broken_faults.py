@@ -120,6 +120,7 @@ def run_with(monkeypatch, fault):
 WHOLE = {"paused": [], "cut": [], "marked": []}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [

@@ -87,6 +87,7 @@ def test_a_plan_that_cannot_be_read_is_one_line(tmp_path):
     assert "cannot be read as a plan" in line
 
 
+@pytest.mark.slow
 def test_an_unwritable_run_folder_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     line = one_line_on_stderr(kraftprobe("run", "--runs", tmp_path / "file" / "runs"))
@@ -146,6 +147,7 @@ def private(path):
     return path.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_a_bug_has_an_exit_code_of_its_own_and_a_private_traceback(tmp_path, monkeypatch):
     monkeypatch.setattr(run_to_verdict, "perform", broken)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -159,6 +161,7 @@ def test_a_bug_has_an_exit_code_of_its_own_and_a_private_traceback(tmp_path, mon
     assert private(kept.parent)
 
 
+@pytest.mark.slow
 def test_without_a_home_the_traceback_is_in_a_new_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(run_to_verdict, "perform", broken)
     (tmp_path / "file").write_text("")
@@ -192,6 +195,7 @@ def test_a_bug_of_a_client_is_no_fault_of_the_environment(tmp_path, monkeypatch)
     assert "ZeroDivisionError" in kept.read_text()
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_in_130(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -601,6 +605,7 @@ def test_a_run_that_cannot_be_judged_is_a_line_and_does_not_stop_the_others(runs
     assert kraftprobe("check", runs).exit_code == 2
 
 
+@pytest.mark.slow
 def test_check_of_files_and_runs_together(runs, tmp_path):
     path = write_history(tmp_path / "h.jsonl", read="b")
     result = kraftprobe("check", runs / "a", path)
@@ -608,11 +613,13 @@ def test_check_of_files_and_runs_together(runs, tmp_path):
     assert f"{path}: PASS h.jsonl" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_is_meant_twice_is_judged_once(runs):
     result = kraftprobe("check", runs / "a", runs / "a" / ".", runs / "b" / ".." / "a")
     assert result.stdout.count("PASS a: ") == 1
 
 
+@pytest.mark.slow
 def test_report_takes_many_runs(runs):
     result = kraftprobe("report", runs)
     assert result.exit_code == 0, result.output

@@ -149,6 +149,7 @@ def again(store, folder, change):
     return judge(copy, keep=False), problems  # the chain would find any change; what else does?
 
 
+@pytest.mark.slow
 def test_a_stored_run_is_judged_anew_as_before(stored, tmp_path):
     results, problems = again(stored, tmp_path / "run", lambda _: None)
     assert (results.status, problems) == (Status.PASS, [])

@@ -109,6 +109,7 @@ SELECT run, count(*) AS n FROM events WHERE process = '"nemesis"' GROUP BY run
 """
 
 
+@pytest.mark.slow
 def test_queries_answer_the_same_there(root, uri):
     pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
     runs("export", "--to", uri, "--runs", root)
@@ -180,6 +181,7 @@ def test_a_row_that_no_export_wrote_does_not_count(root, uri, content, tmp_path)
     assert listed(uri)[0] == [GOOD, "other"]
 
 
+@pytest.mark.slow
 def test_a_run_that_nobody_judged_is_exported_with_its_row_alone(tmp_path):
     bench = Bench(tmp_path / "bench")
     folder = bench.folder()
@@ -196,6 +198,7 @@ def test_a_run_that_nobody_judged_is_exported_with_its_row_alone(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("uri", "says"),
     [

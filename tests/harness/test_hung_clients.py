@@ -86,6 +86,7 @@ def test_clients_that_never_close_do_not_hold_up_a_run(monkeypatch, hang):
     assert events[-1].time_ns / 1e9 < 6 + 60
 
 
+@pytest.mark.slow
 def test_final_operations_that_fail_at_once_are_repeated_with_pauses(monkeypatch):
     async def invoke(_self, _op):
         return Completion(EventType.FAIL, error="no")

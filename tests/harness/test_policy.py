@@ -99,6 +99,7 @@ def test_a_wrong_policy_is_a_line_with_file_and_place(tmp_path, text, line):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_policy_that_is_not_there_is_usage(tmp_path, bench):
     code, output = run("--policy", tmp_path / "absent.toml", bench.copy("good").folder)
     assert code == 2
@@ -110,6 +111,7 @@ def test_quiet_prints_the_decision_alone(bench):
     assert (code, output) == (0, "gate open: 1 of 1 run passes; under test: kraft 0.1.0\n")
 
 
+@pytest.mark.slow
 def test_json_is_a_document_and_nothing_else(bench):
     code, output = run("--json", bench.copy("bad").folder)
     assert code == 1

@@ -231,6 +231,7 @@ class Vanishing(FakeCluster):
         return "the engine is gone; start it"
 
 
+@pytest.mark.slow
 def test_a_run_whose_place_is_lost_ends_at_once_with_one_line_and_keeps_its_journal():
     cluster, journal = Vanishing(), Journal()
 
@@ -462,6 +463,7 @@ def test_a_dead_observer_ends_the_run_at_once(monkeypatch):
     assert cluster.downs == 1
 
 
+@pytest.mark.slow
 def test_a_dead_observer_does_not_hide_the_error_that_came_first(monkeypatch):
     cluster = FakeCluster()
     before = RegisterClient.invoke

@@ -66,6 +66,7 @@ def test_a_list_of_nothing_says_so(tmp_path):
     assert json.loads(runs("list", "--runs", tmp_path, "--json").stdout) == []
 
 
+@pytest.mark.slow
 def test_show_prints_figures_and_checks(root):
     text = runs("show", root / "synthetic" / "bad").stdout
     assert re.search(r"^verdict +FAIL$", text, re.MULTILINE)
@@ -179,6 +180,7 @@ def test_a_run_whose_plan_was_changed_stays(root):
     assert plan.exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_may_go_on_stays_until_nothing_writes_it(bench):
     folder = bench.folder()
     store = bench.copy("killed", folder)
@@ -207,6 +209,7 @@ def test_a_folder_without_a_chain_is_no_run_to_remove(root):
         removal_of(entry.store)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_work(root, tmp_path, monkeypatch):
     pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
     monkeypatch.chdir(tmp_path)

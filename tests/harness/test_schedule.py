@@ -21,6 +21,7 @@ def schedule(seed=1, kinds=KINDS, duration_s=ROOMY_S, options=None):
     return draw(seed, kinds, duration_s, NODES, options or RandomSchedule())
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 2**32),
     st.lists(st.sampled_from(KINDS), min_size=1, max_size=4, unique=True),

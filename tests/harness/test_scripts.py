@@ -138,6 +138,7 @@ def test_from_a_failed_run_to_a_replayed_story(failed, tmp_path):
     assert quiet == f"{smaller}\n"
 
 
+@pytest.mark.slow
 def test_a_search_that_finds_nothing(failed, monkeypatch):
     monkeypatch.setattr(reproduce_command, "search", lambda *_: Search(tried=3))
     found = document("reproduce", failed["folder"], code=3)
@@ -146,6 +147,7 @@ def test_a_search_that_finds_nothing(failed, monkeypatch):
     assert kraftprobe("reproduce", failed["folder"], "--quiet", code=3) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--json", "--quiet"])
 def test_a_plan_that_no_longer_violates_what_it_says_has_no_answer(plan, tmp_path, option):
     stored = tmp_path / "plan.toml"

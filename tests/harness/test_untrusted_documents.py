@@ -271,6 +271,7 @@ def test_a_document_with_other_values_is_read_or_refused(name):
     each()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_a_file_is_read_or_refused(tmp_path_factory, name):
     original, refusal, read = READERS[name]

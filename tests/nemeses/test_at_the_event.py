@@ -87,6 +87,7 @@ def test_a_bit_flip_kills_and_damages_in_the_first_step():
     in_world(body)
 
 
+@pytest.mark.slow
 def test_a_kill_within_a_nodes_own_event_ends_it_there():
     async def body(view: WorldView) -> None:
         world = view.backend.world
@@ -115,6 +116,7 @@ MEASURED_AT_ONCE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "parameters"), MEASURED_AT_ONCE)
 def test_it_is_measured_without_time_or_events_or_draws(fault: str, parameters: dict[str, object]):
     async def body(view: WorldView) -> None:

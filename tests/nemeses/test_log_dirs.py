@@ -53,6 +53,7 @@ def test_a_directory_that_is_lost_goes_offline_alone_and_comes_back():
     in_world(body, node_settings=TWO)
 
 
+@pytest.mark.slow
 def test_a_node_that_starts_without_its_directory_goes_on_without_it():
     async def body(view: WorldView) -> None:
         await with_topic(view)

@@ -32,6 +32,7 @@ def test_kill_of_the_leader_is_measured_and_heal_starts_another_process(with_vie
     with_view(body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "count"), [("random", 1), ("minority", 2), ("majority", 3), ("all", 5)]
 )
@@ -57,6 +58,7 @@ def test_a_named_node_and_the_followers_can_be_hit(with_view):
     with_view(body)
 
 
+@pytest.mark.slow
 def test_pause_is_seen_by_the_kernel_and_heal_resumes(with_view):
     async def body(view) -> None:
         paused = await inject(view, "pause", {"targets": "leader"})
@@ -192,6 +194,7 @@ def test_a_node_that_does_not_come_back_makes_the_heal_fail_and_stay_active(with
     with_view(body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "hit"),
     [

@@ -82,6 +82,7 @@ def test_the_metadata_log_and_those_of_partitions_are_distinguished():
 INCREASING = st.lists(st.integers(0, 2**20), min_size=2, max_size=12, unique=True).map(sorted)
 
 
+@pytest.mark.slow
 @given(INCREASING)
 def test_the_flip_of_an_index_misleads_and_no_entry_shows_it(offsets: list[int]):
     entries = [(offset, 100 * (number + 1)) for number, offset in enumerate(offsets)]

@@ -263,6 +263,7 @@ def test_a_real_kill_keeps_everything_and_cannot_keep_less(with_view):
     with_view(body)
 
 
+@pytest.mark.slow
 def test_a_process_that_was_asked_to_stop_is_started_by_the_heal(with_view):
     async def body(view) -> None:
         stopped = await inject(view, "stop", {"targets": "leader,node:n1"})

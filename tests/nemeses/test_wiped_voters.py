@@ -31,6 +31,7 @@ async def upgrade(view: View) -> None:
     assert (await heal(view, replaced)).verified
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["leader", "node:n1", "minority"])
 def test_a_voter_in_the_log_comes_back_as_another_replica(target: str):
     async def body(view: View) -> None:
@@ -97,6 +98,7 @@ def test_a_voter_whose_removal_cannot_commit_gets_its_files_back():
     simulated(body)
 
 
+@pytest.mark.slow
 def test_a_voter_is_replaced_beside_another_that_was_removed():
     async def body(view: View) -> None:
         await upgrade(view)
@@ -171,6 +173,7 @@ def test_a_node_does_not_become_a_voter_while_its_disk_is_about_to_be_lost(monke
     simulated(body, 5)
 
 
+@pytest.mark.slow
 def test_what_was_given_up_is_never_added_again():
     """Until the new replica fetches, the leader remembers only the one that is lost."""
 
@@ -280,6 +283,7 @@ def test_a_node_comes_back_empty_while_the_voter_that_it_was_counts_still():
     simulated(body)
 
 
+@pytest.mark.slow
 def test_a_node_that_is_healed_before_its_return_is_replaced_once():
     async def body(view: View) -> None:
         await upgrade(view)

@@ -42,6 +42,7 @@ def test_a_run_as_it_was_passes(runs, tmp_path, name):
     assert results.status is Status.PASS, read_text(results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RAP)
 def test_the_gate_opens_for_a_run_as_it_was_and_judges_it_the_same(runs, name):
     for judge_again in (False, True):

@@ -47,6 +47,7 @@ def test_a_row_holds_what_ran_how_much_and_the_verdict(root):
     assert not row.signed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "runs"),
     [
@@ -73,6 +74,7 @@ def test_a_verdict_that_left_out_a_fault_is_found_by_its_status(tmp_path):
     assert entry.row.verdict == "UNKNOWN WITHOUT clock-jump"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "verdict"),
     [
@@ -88,6 +90,7 @@ def test_a_damaged_run_has_a_row(tmp_path, name, content, verdict):
     assert entry_of(store).row.verdict == verdict
 
 
+@pytest.mark.slow
 def test_hostile_figures_and_names_are_rows_too(tmp_path):
     store = make_run(tmp_path, duration_s=20, rate_per_s=20)
     judge(store)

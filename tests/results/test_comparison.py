@@ -22,6 +22,7 @@ def brute_force_p(xs, ys):
     return sum(total >= sum(ranks[: len(xs)]) for total in chosen) / len(chosen)
 
 
+@pytest.mark.slow
 @given(FEW, FEW)
 def test_the_probability_is_that_of_counting_every_choice(xs, ys):
     assert rank_sum_p(xs, ys) == pytest.approx(brute_force_p(xs, ys))

@@ -103,6 +103,7 @@ def lines_of(store):
     return store.digests_path.read_bytes().splitlines(keepends=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [

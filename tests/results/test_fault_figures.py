@@ -61,6 +61,7 @@ def _name(entry):
     return RunName("c", entry.row.run)
 
 
+@pytest.mark.slow
 def test_operations_of_no_fault_and_of_faults_are_all_that_were_ok(entries, tables):
     faults = {row["fault"] for row in tables["latencies"]}
     assert faults == {"none", "kill", "pause", "partition"}

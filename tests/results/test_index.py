@@ -217,6 +217,7 @@ def index(*arguments):
     return CliRunner().invoke(main, ["index", *map(str, arguments)], prog_name="kraftprobe")
 
 
+@pytest.mark.slow
 def test_the_command_links_the_reports_that_are_there(tmp_path):
     root = Bench(tmp_path).folder().parent
     Bench(tmp_path / "other").copy("good", root / "a #1")

@@ -71,6 +71,7 @@ def test_a_value_of_any_kind_is_the_same_in_columns(tmp_path, value):
     same_as_line_by_line(journal(tmp_path / "history.jsonl", [value]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block_bytes", [1, 700, 1 << 24])
 def test_the_size_of_blocks_does_not_matter(tmp_path, monkeypatch, block_bytes):
     monkeypatch.setattr(journal_columns, "_BLOCK_BYTES", block_bytes)
@@ -176,6 +177,7 @@ def test_no_key_lies_in_two_row_groups_of_the_stored_operations(tmp_path, monkey
         )
 
 
+@pytest.mark.slow
 def test_any_reader_of_parquet_sees_of_which_run_each_row_is(tmp_path):
     stores = [make_run(tmp_path, run=f"r{n}", duration_s=6) for n in range(2)]
     for store in stores:

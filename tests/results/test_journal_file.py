@@ -104,6 +104,7 @@ def test_each_cut_of_the_file_loses_at_most_the_torn_line(tmp_path):
             assert (kept, tail) == (len(events), dropped_bytes)
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_every_event_it_appended(tmp_path):
     path = tmp_path / "history.jsonl"
     script = textwrap.dedent("""

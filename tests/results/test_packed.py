@@ -115,6 +115,7 @@ def test_operations_take_a_few_bytes_each_and_never_more_than_fit(tmp_path):
 values = st.none() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(

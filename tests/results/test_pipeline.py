@@ -179,6 +179,7 @@ def test_a_history_that_cannot_be_is_refused_by_file(tmp_path):
         judge(store)
 
 
+@pytest.mark.slow
 def test_the_tables_hold_the_history_and_read_back(tmp_path):
     store = make_run(tmp_path, duration_s=12)
     judge(store)
@@ -237,6 +238,7 @@ def test_certificates_that_cannot_be_written_are_reported_by_their_name(tmp_path
         judge_file(store.journal_path, [REGISTER], certificates=tmp_path / "nowhere" / "proof")
 
 
+@pytest.mark.slow
 def test_the_certificates_of_a_lone_file_are_accepted(tmp_path):
     store = make_run(tmp_path, duration_s=30, stale_reads=1)
     results = judge_file(store.journal_path, [REGISTER], certificates=tmp_path / "proof")
@@ -275,6 +277,7 @@ def test_two_judgements_at_a_time_both_succeed_and_the_run_stays_whole(tmp_path,
     assert list(store.folder.glob(".*")) == []
 
 
+@pytest.mark.slow
 def test_what_a_killed_judgement_left_aside_is_removed(tmp_path):
     store = make_run(tmp_path, duration_s=20)
     (store.folder / ".history.parquet.abc").mkdir()

@@ -30,6 +30,7 @@ def test_runs_and_checks_join(entries):
     assert found.to_pylist() == [{"n": checks, "seeds": 2}]
 
 
+@pytest.mark.slow
 def test_operations_of_all_runs_are_there(entries):
     found = query(
         "SELECT runs.run, runs.operations, count(*) AS n FROM operations JOIN runs USING (run)"
@@ -86,6 +87,7 @@ def test_a_query_neither_writes_nor_opens_files_of_a_run(entries, sql):
     assert {path: path.read_bytes() for path in tables.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_damaged_table_is_one_line(tmp_path):
     judge(make_run(tmp_path, duration_s=20, rate_per_s=20))
     (entry,) = catalogue(tmp_path)

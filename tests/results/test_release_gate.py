@@ -47,6 +47,7 @@ def judged(root, **options):
     return store
 
 
+@pytest.mark.slow
 def test_the_line_of_a_pass_says_how_much_was_tried(tmp_path):
     store = judged(tmp_path, seed=1)
     first, last = gate([store], RULES).lines
@@ -73,6 +74,7 @@ def test_a_run_without_checks_is_no_pass(tmp_path):
     assert decision.exit_code == 3
 
 
+@pytest.mark.slow
 def test_under_exercised_closes_it_with_its_own_code(tmp_path):
     store = make_run(tmp_path, duration_s=20, rate_per_s=20)
 

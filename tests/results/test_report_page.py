@@ -100,6 +100,7 @@ def test_the_verdict_comes_first(stale_page):
     assert Page(stale_page).tags("title")
 
 
+@pytest.mark.slow
 def test_a_good_run_says_so_and_names_every_check(good_page):
     body = text_of(good_page)
     assert "found nothing wrong" in body
@@ -109,11 +110,13 @@ def test_a_good_run_says_so_and_names_every_check(good_page):
     assert "algorithm: zones" in body
 
 
+@pytest.mark.slow
 def test_a_mutant_is_named_loudly(tmp_path):
     body = text_of(page_of(make_run(tmp_path, mutant="M15")))
     assert "mutant M15: this node is deliberately faulty." in body
 
 
+@pytest.mark.slow
 def test_a_failed_run_begins_with_what_happened(stale_page, good_page):
     assert stale_page.index('<section id="story">') < stale_page.index('<section id="checks">')
     body = text_of(stale_page)
@@ -122,6 +125,7 @@ def test_a_failed_run_begins_with_what_happened(stale_page, good_page):
     assert '<section id="story">' not in good_page
 
 
+@pytest.mark.slow
 def test_a_story_is_escaped(tmp_path):
     store = make_run(tmp_path)
     anomaly = {"kind": "<i>k</i>", "explanation": "<script>alert(1)</script>", "at_ns": 30 * SECOND}
@@ -133,6 +137,7 @@ def test_a_story_is_escaped(tmp_path):
     assert "<i>k" not in page
 
 
+@pytest.mark.slow
 def test_of_a_long_run_the_page_says_what_it_does_not_hold(tmp_path, monkeypatch):
     store = make_run(tmp_path, duration_s=12)
     results = RunResults(Status.PASS, (), {"operations": 1}, "r", {}, {})
@@ -181,6 +186,7 @@ def test_the_operations_that_a_lost_write_names_are_drawn_as_well(tmp_path):
     assert "w2.204" in text_of(page)
 
 
+@pytest.mark.slow
 def test_it_names_seed_versions_and_the_command_that_repeats_it(tmp_path):
     page = page_of(make_run(tmp_path, seed=11))
     assert "kraftprobe run --campaign RUN/plan.json" in text_of(page)
@@ -340,6 +346,7 @@ def test_results_that_were_tampered_with_are_one_line_not_a_crash(tmp_path):
     assert not store.report_path.exists()
 
 
+@pytest.mark.slow
 def test_the_chart_of_a_whole_run_counts_every_operation(tmp_path):
     events = make_run(tmp_path).history().events
     operations = pair(events)
@@ -356,6 +363,7 @@ def test_the_chart_of_a_whole_run_counts_every_operation(tmp_path):
     assert len(drawn["p50_ms"]) == len(drawn["rates"]["ok"])
 
 
+@pytest.mark.slow
 def test_faults_leaders_and_phases_are_read_from_the_journal(tmp_path):
     events = make_run(tmp_path, duration_s=60).history().events
     spans = fault_spans(events)

@@ -62,6 +62,7 @@ def texts(found):
     return [step.text for step in found.steps]
 
 
+@pytest.mark.slow
 def test_a_stale_read_is_shown_with_its_values_its_nodes_and_who_led(tmp_path):
     found = story(make_run(tmp_path, stale_reads=1))
     assert found.check == "linearizable"

@@ -104,6 +104,7 @@ def test_what_is_no_line_before_a_start_is_damage_unless_a_line_began_so(tmp_pat
     assert "line 3: it is no line of a trace" in read(tmp_path)[1][0]
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_changes_what_a_trace_says(tmp_path, path):
     """A flip is damage, or hits the name of a checksum, or what ends a file, and changes nothing."""
     live(path, "append", "flush")

@@ -145,6 +145,7 @@ def history(rnd):
     return sorted(operations, key=lambda o: (o.invoke_ns, o.index))
 
 
+@pytest.mark.slow
 def test_no_evidence_turns_a_wrong_history_of_the_corpus_right(folder):  # noqa: F811  (a fixture)
     wrong = [n for n in JUDGED if n.startswith("etcd") and not expected()[n]["valid"]]
     assert len(wrong) > 20

@@ -84,6 +84,7 @@ def numbers(columns):
     return columns.node, columns.offset, columns.epoch, columns.crc
 
 
+@pytest.mark.slow
 @given(
     length=st.integers(1, 12),
     how=st.sampled_from([None, *ALTERATIONS]),

@@ -127,6 +127,7 @@ def journal(events):
     return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FIRST_WORLDS)
 def test_a_journal_read_into_columns_is_what_pairing_makes_of_it(kind, tmp_path):
     for seed in range(25):

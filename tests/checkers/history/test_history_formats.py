@@ -22,6 +22,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_edn_gives_back_what_was_written(value):
     assert list(read_all(write(value))) == [value]

@@ -32,6 +32,7 @@ def explosion(size=400, key=None):
     return [*first, *cas, read(size, 99, 10, 2000, key=key)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["wgl", "frontier", None])
 def test_400_operations_that_explode_end_in_unknown(algorithm):
     operations = explosion()
@@ -45,6 +46,7 @@ def test_400_operations_that_explode_end_in_unknown(algorithm):
     assert algorithm in (None, result.algorithm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["wgl", "frontier"])
 def test_they_end_at_their_memory_limit_too(algorithm):
     result = judge(explosion(), model_named("cas-register"), algorithm=algorithm, memory_limit_mb=4)
@@ -52,6 +54,7 @@ def test_they_end_at_their_memory_limit_too(algorithm):
     assert "memory limit of 4 MB met" in result.summary
 
 
+@pytest.mark.slow
 def test_the_same_run_goes_on_to_the_next_key():
     operations = [*explosion(key="a"), write(900, 1, 0, 1, key="b"), read(901, 1, 2, 3, key="b")]
     result = check(operations, "cas-register", time_limit_s=0.2)

@@ -86,6 +86,7 @@ def test_repeated_values_make_no_rule_wrong(kind, cases):
     assert kind == "any idle-counter" or seen[None] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [f"unique {name}" for name in RULED])
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rnd=st.randoms(use_true_random=False))

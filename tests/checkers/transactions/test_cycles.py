@@ -552,6 +552,7 @@ def test_components_are_those_of_a_long_cycle():
     assert sorted(map(len, components({0: [1], 1: [0, 2], 2: []}))) == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strict", [False, True])
 def test_registers_with_repeated_values_are_judged_as_by_brute_force(strict):
     """With crashed transactions, of which any may have taken place."""

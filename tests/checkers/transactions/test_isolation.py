@@ -14,11 +14,13 @@ def test_no_history_is_judged_otherwise_than_by_brute_force():
         assert min(kinds[f"{model} PASS"], kinds[f"{model} FAIL"]) > 20
 
 
+@pytest.mark.slow
 def test_anti_dependencies_to_what_nobody_read_that_are_missing_are_noticed(monkeypatch):
     monkeypatch.setattr(list_append, "_unread", lambda *_: [])
     assert judged(0, 200)[0]
 
 
+@pytest.mark.slow
 def test_reads_of_transactions_in_part_that_are_overlooked_are_noticed(monkeypatch):
     monkeypatch.setattr(rw_register, "_atomic", lambda *_: ([], []))
     assert judged(0, 400)[0]

@@ -13,6 +13,7 @@ from cluster.node.ports import Endpoint
 MAJORITY = "X:kraft.quorum.voters:VoterSet.__init__"
 
 
+@pytest.mark.slow
 def test_every_layer_has_places_and_each_has_its_own_id():
     places = sites()
     assert {site.layer for site in places} == set(LAYERS)

@@ -129,6 +129,7 @@ def test_a_folder_is_not_formatted_twice(tmp_path):
     assert (done.exit_code, "is formatted already" in done.output) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_quorum_begins_with_its_bootstrap_checkpoint_and_puts_it_into_the_log():
     world = World(3)
     world.dynamic = True

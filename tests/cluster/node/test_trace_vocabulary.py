@@ -88,6 +88,7 @@ def test_every_event_in_the_source_is_documented_and_the_other_way_round():
     assert set(in_source()) == set(documented())
 
 
+@pytest.mark.slow
 def test_every_field_of_an_event_is_documented_and_the_other_way_round():
     fields = {event: names for event, names in in_source().items() if event != "hw"}
     assert fields == {event: documented()[event] for event in fields}

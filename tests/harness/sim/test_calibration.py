@@ -67,6 +67,7 @@ def short_worlds(monkeypatch):
     monkeypatch.setattr(trial, "draw", partial(draw, duration_ms=1000))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_worlds")
 def test_a_mutant_is_found_in_the_world_that_the_true_node_passes():
     tried = try_mutant("M15", 0, SHORT_S)
@@ -89,6 +90,7 @@ def test_what_clients_see_is_heeded_alone(monkeypatch):
     assert other.alone.property == "majority-counted"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_worlds")
 def test_a_mechanical_mutant_says_whether_it_was_reached():
     reached = try_mutant(f"{CONSTRUCTOR}:number:1", 0, SHORT_S)
@@ -168,6 +170,7 @@ def calibrate(*arguments):
     return CliRunner().invoke(main, ["calibrate", *map(str, arguments)], prog_name="kraftprobe")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tried")
 def test_a_mutant_that_was_found_before_and_is_not_now_is_unknown(tmp_path):
     earlier = tmp_path / "earlier.json"

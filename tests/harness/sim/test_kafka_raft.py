@@ -221,6 +221,7 @@ def test_the_traces_of_a_stored_run_are_judged():
     assert checks["invariants"] == {"traced": sorted(TRACED), "files": False}
 
 
+@pytest.mark.slow
 def test_the_swarm_draws_what_kafka_takes():
     system = {"system": "kafka-raft", "system_options": {"version": VERSION}}
     for seed in range(40):

@@ -88,6 +88,7 @@ def test_a_leader_that_counts_itself_twice_is_seen():
     assert "majority-durable" in properties(quorum)
 
 
+@pytest.mark.slow
 def test_an_answer_before_the_commit_is_seen():
     with mutants.apply_mutant("M32"):
         _, monitor, _, _ = campaign(faults=[], duration_s=3)

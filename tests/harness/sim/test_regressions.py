@@ -15,6 +15,7 @@ _CODE = re.compile(r"\w\(\w+=|UUID\(|\(-?\d+, -?\d+|[( ]-1\b")
 FILES = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_the_true_node_comes_through(path):
     plan = replace(read_plan(path), mutant=None)

@@ -1,5 +1,6 @@
 """The queue of a simulated world: due time, then arrival, whatever stands in a line."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ CANCEL = st.tuples(st.just("cancel"), st.integers(0, 40))
 PASS = st.tuples(st.just("pass"), st.sampled_from((0.0, 1.0, LONG_MS, 7 * LONG_MS)))
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(ASK, ASK, CANCEL, PASS), max_size=80))
 def test_callbacks_run_in_order_of_time_and_then_of_arrival(script):
     scheduler, ran, asked = Scheduler(), [], []

@@ -21,6 +21,7 @@ def test_every_seeded_bug_has_a_script():
     assert {mutant for script in SCRIPTS.values() for mutant in script.exposes} >= WANTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_true_node_comes_through(name):
     result = run_plan(SCRIPTS[name])

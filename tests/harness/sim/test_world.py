@@ -182,6 +182,7 @@ def test_links_draw_from_streams_of_their_own():
     assert latencies(True) == latencies(False)
 
 
+@pytest.mark.slow
 def test_loss_and_duplication_leave_clients_alone():
     settings = SimSettings(loss=0.2, duplication=0.2)
     backend, monitor, _, reads = campaign(faults=[], settings=settings, duration_s=10)

@@ -224,6 +224,7 @@ def test_a_high_watermark_that_its_asker_does_not_know_is_news(sessions):
     assert sessions.begin(request).has_news(result(0, 5))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

@@ -95,6 +95,7 @@ def test_damage_that_is_found_when_the_logs_are_opened():
     check_what_goes_on(brokers)
 
 
+@pytest.mark.slow
 def test_a_directory_that_cannot_be_identified_is_offline_and_its_logs_are_not_made_anew():
     brokers = with_records()
     stopped = []

@@ -71,6 +71,7 @@ def test_every_record_of_every_version_comes_back_as_it_was(pair):
     assert decode_record(encode_record(record, version)) == (record, version)
 
 
+@pytest.mark.slow
 @given(records, st.data())
 def test_every_truncation_is_refused(pair, data):
     value = encode_record(*pair)

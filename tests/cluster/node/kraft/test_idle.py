@@ -52,6 +52,7 @@ def test_a_missing_follower_is_reminded_now_and_then(requests):
     assert (sent < 5, events < 30) == (True, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("survivor_led", [True, False])
 def test_a_lone_survivor_asks_around_at_the_pace_of_its_back_off(requests, survivor_led):
     world, leader = settled()
@@ -74,6 +75,7 @@ def test_no_node_spins_while_a_disk_is_stalled(requests, role):
     assert (sent < 20, events < 150) == (True, True)
 
 
+@pytest.mark.slow
 def test_no_request_or_event_piles_up(requests):
     world, leader = settled()
     for _ in range(300):

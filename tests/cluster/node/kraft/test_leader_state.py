@@ -42,6 +42,7 @@ offsets_of_voters = st.integers(1, 7).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(offsets_of_voters, st.integers(0, 12))
 def test_the_high_watermark_is_what_a_majority_holds_past_the_epoch_start(offsets, start):
     state = leader(len(offsets), start)
@@ -58,6 +59,7 @@ def test_the_high_watermark_is_what_a_majority_holds_past_the_epoch_start(offset
         assert state.high_watermark == committed
 
 
+@pytest.mark.slow
 @given(st.integers(1, 7).flatmap(lambda n: st.lists(
     st.tuples(st.integers(1, n), st.integers(0, 12)), max_size=30).map(lambda moves: (n, moves))))  # fmt: skip
 def test_the_high_watermark_never_goes_back(case):

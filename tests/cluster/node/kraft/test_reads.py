@@ -41,6 +41,7 @@ def fetched_last(leader):
     return max(leader.state.remote_voters(), key=lambda voter: voter.last_fetch_ms).key.id
 
 
+@pytest.mark.slow
 def test_a_leader_is_confirmed_in_one_round_trip():
     world, leader = led()
     answers = ask(leader)
@@ -144,6 +145,7 @@ def test_an_answer_to_an_earlier_read_does_not_confirm_a_later_one():
     assert (earlier, later) == ([True], [False])
 
 
+@pytest.mark.slow
 def test_a_request_that_was_held_confirms_only_the_reads_before_it():
     world, leader = led()
     for other in world.ids:

@@ -115,6 +115,7 @@ def test_a_removed_leader_commits_its_removal_without_itself_and_resigns():
     assert leader.listener.next_offset > offset
 
 
+@pytest.mark.slow
 def test_the_last_voters_can_be_replaced_one_by_one():
     world, _ = dynamic_world(observers=3)
     world.settle()
@@ -249,6 +250,7 @@ def test_a_description_between_two_steps_of_an_addition_does_not_decide_it():
     assert ErrorCode.none == answer[0].error
 
 
+@pytest.mark.slow
 def test_one_change_at_a_time():
     world, leader = dynamic_world(observers=1)
     world.settle()

@@ -353,6 +353,7 @@ def test_a_replica_that_does_not_lead_describes_nothing():
     assert (answer.error, answer.leader_id) == (V.not_leader_or_follower, leader.node_id)
 
 
+@pytest.mark.slow
 def test_an_observer_follows_and_asks_around_when_the_leader_is_gone():
     world = World(observers=1).start()
     leader = world.elect()

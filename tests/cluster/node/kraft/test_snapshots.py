@@ -183,6 +183,7 @@ def test_a_wiped_follower_loads_a_snapshot_and_goes_on(piece_bytes):
     assert (len(asked) > 3) == (piece_bytes == 50)
 
 
+@pytest.mark.slow
 def test_a_follower_that_lags_below_the_log_start_loads_a_snapshot():
     world, leader, (follower, _) = quorum()
     world.network.isolate(follower.node_id, world.ids)
@@ -476,6 +477,7 @@ def load_what_another_made():
     return agrees(world, follower, leader)
 
 
+@pytest.mark.slow
 def test_an_id_that_includes_the_last_record_stops_a_replica_that_loads_it():
     assert load_what_another_made()
     with mutants.apply_mutant("M26"), pytest.raises(AssertionError):

@@ -113,6 +113,7 @@ def test_a_damaged_file_is_refused(content):
         LeaderEpochCache.decode(content)
 
 
+@pytest.mark.slow
 @given(entries, st.integers(0, 40), st.integers(0, 60))
 def test_end_offset_for_agrees_with_counting_records(listed, epoch, extra):
     epochs = cache(*listed)

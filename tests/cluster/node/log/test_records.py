@@ -33,6 +33,7 @@ epochs = st.integers(0, 2**31 - 1)
 timestamps_ms = st.integers(0, 4_102_444_800_000)  # up to the year 2100
 
 
+@pytest.mark.slow
 @given(offsets, epochs, record_lists, timestamps_ms, st.booleans())
 def test_decodes_what_it_encoded(offset, epoch, records, timestamp_ms, control):
     data = encode_batch(offset, epoch, records, timestamp_ms, control=control)
@@ -59,6 +60,7 @@ def test_kio_reads_the_same(offset, epoch, records, timestamp_ms, control):
     assert [r.offset for r in decoded.records] == [offset + i for i in range(len(records))]
 
 
+@pytest.mark.slow
 @given(offsets, epochs, record_lists, timestamps_ms)
 def test_kafka_python_reads_the_same(offset, epoch, records, timestamp_ms):
     decoded = KafkaPythonBatch(encode_batch(offset, epoch, records, timestamp_ms))

@@ -65,6 +65,7 @@ def test_a_snapshot_that_is_cut_off_anywhere_is_refused():
             parse_snapshot("s", ID, data[:size])
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.data())
 def test_a_flipped_bit_is_noticed(data):

@@ -76,6 +76,7 @@ def test_a_produce_request_is_read_as_it_was_written(version, data):
     assert PRODUCE.read_request(crossed(PRODUCE.write_request(request, version))) == request
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @settings(max_examples=25, deadline=None)
 @given(st.data())

@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,6 +88,7 @@ arrivals = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(st.integers(1, 6), arrivals)
 def test_no_address_takes_a_place_of_one_that_holds_as_few(places, arriving):
     quota, open_ = Quota(ServerLimits(max_connections=places)), []

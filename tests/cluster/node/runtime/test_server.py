@@ -461,6 +461,7 @@ def test_buffered_bytes_return_to_nothing():
     run(body)
 
 
+@pytest.mark.slow
 def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
     answer = DescribeQuorumResponse(
         ErrorCode.none, 1, 3, 17, nodes=tuple(Endpoint(i, "h" * 200, i) for i in range(1000))

@@ -253,6 +253,7 @@ def test_a_server_that_asks_for_too_many_iterations_is_not_obeyed():
         client.next(f"r={nonce}x,s=QUJDREVGR0hJSktMTU5PUA==,i=1000000".encode())
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.binary(max_size=60) | st.text("nyp,=arscvi0A\0", max_size=40), max_size=3))
 def test_no_token_breaks_a_server(tokens):

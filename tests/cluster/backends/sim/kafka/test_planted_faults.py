@@ -236,11 +236,13 @@ def violation(plan):
     return found.violations[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_without_a_fault_the_plan_passes(name):
     assert run_plan(PLANS[name]).verdict is Status.PASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", SEAM)
 def test_a_fault_of_disk_or_listener_is_reported(monkeypatch, fault):
     alter, name, expected = SEAM[fault]
@@ -249,6 +251,7 @@ def test_a_fault_of_disk_or_listener_is_reported(monkeypatch, fault):
     assert violation(PLANS[name]).property == expected
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_fetched_in_pieces(monkeypatch):
     pieces = []
 
