@@ -1,6 +1,6 @@
 # For a newcomer: `make run` (a campaign with a report), `make kafka` (one on Apache Kafka) and
 # `make test` (every check).
-# For every commit: `make check`, at most two minutes on two cores.
+# For every commit: `make check`, some two minutes on two cores.
 # Needs git, make and Python 3.11 to 3.13; everything else goes into .venv.
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
