@@ -68,7 +68,7 @@ _SEED_MAX = 2**31
     "--against",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="An earlier calibration.json: what it found must be found again.",
+    help="An earlier calibration.json: what it found in half the budget must be found again.",
 )
 @click.option(
     "--out",
@@ -91,8 +91,8 @@ def calibrate(
 ) -> int:
     """Measure which faulty nodes the drawn worlds of `sim` find, blind.
 
-    Exit code: 0; 1 where a world accuses the true node, 3 where a mutant that --against found was
-    not found, 2 usage, 130 interrupted (finished trials are kept).
+    Exit code: 0; 1 where a world accuses the true node, 3 where a mutant that --against found is
+    missed, 2 usage, 130 interrupted (finished trials are kept).
     """
     chosen = [*_mutant_ids(mutants), *(site.id for site in sample(per_layer, first_seed))]
     earlier = [] if against is None else read_calibration(against)["trials"]
@@ -103,7 +103,7 @@ def calibrate(
             done = len(calibration.trials) + len(calibration.clean)
             bar.at(done / calibration.total, f"{done} of {calibration.total}: {trial}")
     document = calibration.document
-    lost = score.losses(document["trials"], earlier)
+    lost = score.losses(document, earlier)
     status = Status.UNKNOWN if lost else Status.PASS
     status = Status.FAIL if score.alarms(document) else status
     page = out / "calibration.md"

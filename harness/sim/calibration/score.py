@@ -59,10 +59,17 @@ def found_per_cpu_hour(trials: Sequence[Row]) -> float:
     return 3600.0 * len(_findings(trials)) / spent_s if spent_s else 0.0
 
 
-def losses(trials: Sequence[Row], earlier: Sequence[Row]) -> list[str]:
-    """Mutants that an earlier calibration found and this one, which tried them, did not."""
-    missed = {row["mutant"] for row in trials if row["found"] is None}
-    return sorted(row["mutant"] for row in _findings(earlier) if row["mutant"] in missed)
+def losses(document: Document, earlier: Sequence[Row]) -> list[str]:
+    """Mutants that an earlier calibration found and this one, which tried them, did not.
+
+    Only what was found within half of this one's budget: processor time varies.
+    """
+    missed = {row["mutant"] for row in document["trials"] if row["found"] is None}
+    return sorted(
+        row["mutant"]
+        for row in _findings(earlier)
+        if row["mutant"] in missed and row["found"]["cpu_s"] <= document["budget_s"] / 2
+    )
 
 
 def alarms(document: Document) -> list[Row]:

@@ -21,7 +21,6 @@ from harness.sim.calibration.trial import (
     try_mutant,
 )
 from harness.sim.swarm.draw import draw
-from tests.night import SEED
 
 ROOT = Path(__file__).parents[3]
 SHORT_S = 1.0
@@ -58,7 +57,7 @@ def test_what_the_last_calibration_found_quickly_is_found_again(row):
 def test_what_the_last_calibration_found_is_found_again(tmp_path):
     out = tmp_path / "calibration"
     arguments = ("--mechanical", 10, "--clean", 300, "--against", LAST, "--out", out)
-    result = calibrate("--seed", SEED, *arguments)
+    result = calibrate(*arguments)
     assert result.exit_code == 0, result.stdout
 
 
@@ -181,6 +180,8 @@ def test_a_mutant_that_was_found_before_and_is_not_now_is_unknown(tmp_path):
     result = calibrate(*arguments, "--out", tmp_path / "out")
     document = json.loads(result.stdout)
     assert (result.exit_code, document["lost"]) == (3, ["M34"])
+    again = calibrate(*arguments, "--budget", 2, "--out", tmp_path / "short")
+    assert (again.exit_code, json.loads(again.stdout)["lost"]) == (0, [])
 
 
 def test_a_world_that_accuses_the_true_node_is_a_fail(tmp_path, tried, monkeypatch):
