@@ -14,7 +14,7 @@ brokers than replicas the partition moves to other brokers, too.
 What is read in the end is each partition whole, at its leader first and then at every replica.
 
 Which of a partition's leaders answered is known: each lead is confirmed by a request that only the
-leader of this very epoch answers, before anything is sent there (`workloads.log_client`). Judged by
+leader of this very epoch answers, before anything is sent there (`workloads.leads`). Judged by
 `checkers.partition_logs` and `checkers.nodes.isr`.
 """
 
@@ -38,7 +38,8 @@ from workloads.base import (
     WorkloadKind,
 )
 from workloads.keyed import Plain
-from workloads.log_client import MOVE, AtReplica, LogClient, Topics
+from workloads.leads import Topics
+from workloads.log_client import MOVE, AtReplica, LogClient
 
 ACKS: Final[Mapping[str, Acks]] = {"all": -1, "1": 1, "0": 0}
 OPTIONS: Final[Mapping[str, Option | Choice]] = {

@@ -75,6 +75,8 @@ class Fetched:
     """Where to read on."""
     high_watermark: int
     log_start: int
+    last_stable_offset: int
+    """End of what is decided: where the earliest open transaction begins, if there is one."""
 
 
 class DataClient:
@@ -110,10 +112,18 @@ class DataClient:
         batch: bytes,
         acks: Acks,
         timeout_ms: float,
+        *,
+        transactional_id: str | None = None,
+        adds_partitions: bool = False,
     ) -> Outcome:
-        """Append one batch. The value is the offset of its first record; None with acks=0."""
+        """Append one batch. The value is the offset of its first record; None with acks=0.
+
+        `adds_partitions`: the leader makes the partition one of the transaction's (KIP-890).
+        """
         partition = d.ProducePartition(to.topic, to.index, batch)
-        request = d.ProduceRequest(acks, timeout_ms, (partition,))
+        request = d.ProduceRequest(
+            acks, timeout_ms, (partition,), transactional_id, adds_partitions
+        )
 
         def read(response: d.ProduceResponse) -> Outcome:
             if acks == 0:
@@ -138,8 +148,12 @@ class DataClient:
         *,
         max_wait_ms: float,
         max_bytes: int,
+        committed_only: bool = False,
     ) -> Outcome:
-        """Read from `position`, at least one record if there is one. The value is `Fetched`."""
+        """Read from `position`, at least one record if there is one. The value is `Fetched`.
+
+        `committed_only`: as a consumer with isolation.level read_committed does (KIP-98).
+        """
         partition = d.FetchPartition(of.topic, of.index, position, max_bytes, epoch)
         request = d.FetchRequest(
             replica_id=d.CONSUMER,
@@ -148,6 +162,7 @@ class DataClient:
             min_bytes=1,
             max_bytes=max_bytes,
             partitions=(partition,),
+            committed_only=committed_only,
         )
 
         def read(response: d.FetchResponse) -> Outcome:
@@ -156,9 +171,13 @@ class DataClient:
             result = _about(of, response.partitions)
             if result.error is not ErrorCode.none:
                 return _refusal(result.error)
-            shown = read_batches(result.records, position)
+            shown = read_batches(result.records, position, result.aborted)
             value = Fetched(
-                shown.records, shown.next_offset, result.high_watermark, result.log_start_offset
+                shown.records,
+                shown.next_offset,
+                result.high_watermark,
+                result.log_start_offset,
+                result.last_stable_offset,
             )
             return Outcome("ok", value)
 

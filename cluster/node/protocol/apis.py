@@ -23,6 +23,7 @@ class ApiKey(enum.IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    FIND_COORDINATOR = 10
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
@@ -30,6 +31,8 @@ class ApiKey(enum.IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    END_TXN = 26
     DESCRIBE_CONFIGS = 32
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
@@ -126,6 +129,10 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
 SPOKEN: Final[Mapping[ApiKey, VersionRange]] = {
     **SERVED,
     ApiKey.FETCH: VersionRange(17, 18),  # below 17 a replica cannot name its directory id
+    # Of transactional clients, whom no node of ours serves.
+    ApiKey.FIND_COORDINATOR: VersionRange(4, 6),
+    ApiKey.ADD_PARTITIONS_TO_TXN: VersionRange(0, 3),  # from 4 on one of brokers (KIP-890)
+    ApiKey.END_TXN: VersionRange(0, 5),
 }
 """What a node or client of ours sends."""
 
@@ -249,5 +256,5 @@ def highest_request_class(key: ApiKey) -> type[Any]:
 
 
 def highest_response_class(key: ApiKey) -> type[Any]:
-    """Return the class in which handlers give this API's responses."""
-    return response_class(key, SERVED[key].highest)
+    """Return the class in which handlers give this API's responses, and clients get them."""
+    return response_class(key, SPOKEN[key].highest)

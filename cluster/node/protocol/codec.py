@@ -138,9 +138,13 @@ def listener_of(message: object) -> ListenerType:
 
 
 def spoken_versions(message: object) -> VersionRange:
-    """Return the versions in which a request of ours can be sent."""
+    """Return the versions in which a request of ours can be sent: of kio's, its class's at most."""
     of_data = _DATA_REQUESTS.get(type(message))
-    return SPOKEN[api_key_of(message)] if of_data is None else of_data.versions_for(message)  # type: ignore[arg-type]  # of the type that it was found by
+    if of_data is not None:
+        return of_data.versions_for(message)  # type: ignore[arg-type]  # of the type that it was found by
+    spoken = SPOKEN[api_key_of(message)]
+    newest: int = getattr(message, "__version__", spoken.highest)
+    return VersionRange(spoken.lowest, min(spoken.highest, newest))
 
 
 @cache

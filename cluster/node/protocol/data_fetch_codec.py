@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from cluster.node.protocol.data_messages import (
     NO_EPOCH,
     NO_LEADER,
     NO_OFFSET,
+    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -154,10 +156,19 @@ def _fetch_result(form: Form, row: FetchResult) -> Any:
         high_watermark=row.high_watermark,
         last_stable_offset=row.last_stable_offset,
         log_start_offset=row.log_start_offset,
-        aborted_transactions=None,
+        aborted_transactions=_abortions(form, row.aborted) if row.aborted else None,
         preferred_read_replica=NO_LEADER,
         records=row.records,  # never null, which Java's followers do not take (KAFKA-18646)
         **tagged,
+    )
+
+
+def _abortions(form: Form, transactions: Sequence[AbortedTransaction]) -> tuple[Any, ...]:
+    return tuple(
+        form.make(
+            "AbortedTransaction", producer_id=each.producer_id, first_offset=each.first_offset
+        )
+        for each in transactions
     )
 
 
@@ -191,6 +202,10 @@ def _read_fetch_result(topic: Topic, item: Any) -> FetchResult:
         records=bytes(item.records or b""),
         leader_id=leader_id,
         leader_epoch=leader_epoch,
+        aborted=tuple(
+            AbortedTransaction(int(each.first_offset), int(each.producer_id))
+            for each in item.aborted_transactions or ()
+        ),
     )
 
 

@@ -82,6 +82,7 @@ __all__ = [
     "NO_SESSION",
     "NO_TIMESTAMP",
     "UNANSWERED",
+    "AbortedTransaction",
     "ActiveProducer",
     "AlterReplicaLogDir",
     "AlterReplicaLogDirPartitionResult",
@@ -157,6 +158,8 @@ class ProduceRequest:
     timeout_ms: float
     partitions: tuple[ProducePartition, ...]
     transactional_id: str | None = None
+    adds_partitions: bool = False
+    """Whether it adds its partitions to the transaction: what its version says (KIP-890)."""
 
 
 @valueclass
@@ -228,6 +231,15 @@ class FetchRequest:
     """None before version 11: such a consumer is answered by leaders only (KIP-392)."""
 
 
+@valueclass(order=True)
+class AbortedTransaction:
+    """An aborted transaction in one partition (KIP-98)."""
+
+    first_offset: int
+    """Of its first record there."""
+    producer_id: int
+
+
 @valueclass
 class FetchResult:
     """What one partition holds from there on."""
@@ -243,6 +255,8 @@ class FetchResult:
     records: bytes = b""
     leader_id: int = NO_LEADER
     leader_epoch: int = NO_EPOCH
+    aborted: tuple[AbortedTransaction, ...] = ()
+    """Transactions among the records whose records a reader of what is committed skips."""
 
 
 @valueclass

@@ -19,6 +19,7 @@ from cluster.node.protocol.data_schema import (
     EPOCH,
     MILLISECOND,
     NOTHING,
+    PRODUCE_ADDS_FROM,
     DataCodec,
     Form,
     by_topic,
@@ -62,6 +63,9 @@ def _read_produce_request(body: Any) -> ProduceRequest:
             for item in topic.partition_data
         ),
         transactional_id=body.transactional_id,
+        adds_partitions=(
+            body.transactional_id is not None and body.__version__ >= PRODUCE_ADDS_FROM
+        ),
     )
 
 

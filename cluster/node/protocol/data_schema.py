@@ -31,6 +31,8 @@ from cluster.values import valueclass
 
 TOPIC_IDS_FROM: Final = 13
 """The first version of either API in which topics are given by their ids."""
+PRODUCE_ADDS_FROM: Final = 12
+"""The first version of Produce that adds its partitions to the transaction (KIP-890)."""
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MILLISECOND: Final = dt.timedelta(milliseconds=1)
 NOTHING: Final = dt.timedelta(0)
@@ -50,15 +52,22 @@ class DataCodec:
     read_response: Callable[[Any], Any]
 
     def versions_for(self, request: ProduceRequest | FetchRequest) -> VersionRange:
-        """Return the versions that can carry a request: they name topics as it does."""
+        """Return the versions that can carry a request: they name topics as it does.
+
+        Of a transaction they also add partitions to it, or do not, as the request says.
+        """
         versions = SERVED[self.key]
+        if isinstance(request, ProduceRequest) and request.transactional_id is not None:
+            adds = VersionRange(PRODUCE_ADDS_FROM, versions.highest)
+            adds_not = VersionRange(versions.lowest, PRODUCE_ADDS_FROM - 1)
+            versions = adds if request.adds_partitions else adds_not
         topics = [row.topic for row in request.partitions[:1]]
         if isinstance(request, FetchRequest):
             topics += [topic for topic, _ in request.forgotten[:1]]
         if not topics:
             return versions
         if isinstance(topics[0], str):
-            return VersionRange(versions.lowest, TOPIC_IDS_FROM - 1)
+            return VersionRange(versions.lowest, min(versions.highest, TOPIC_IDS_FROM - 1))
         return VersionRange(TOPIC_IDS_FROM, versions.highest)
 
 

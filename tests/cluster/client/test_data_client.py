@@ -132,7 +132,7 @@ def test_an_answer_about_something_else_says_nothing_of_the_send(answer):
 def test_a_fetch_names_the_epoch_and_shows_records_with_their_offsets():
     records = with_base_offset(batch_of(["a", "b"], 0), 4)
     outcome, request = fetch(fetched(records), position=4)
-    assert outcome == Outcome("ok", Fetched(((4, "a"), (5, "b")), 6, 9, 0))
+    assert outcome == Outcome("ok", Fetched(((4, "a"), (5, "b")), 6, 9, 0, 9))
     (asked,) = request.partitions
     assert (asked.fetch_offset, asked.current_leader_epoch) == (4, 4)
     assert (request.replica_id, request.session_epoch) == (-1, d.FINAL_SESSION_EPOCH)

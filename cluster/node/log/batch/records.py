@@ -76,6 +76,8 @@ class Sequenced:
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    transactional: bool = False
+    """Whether it belongs to the producer's transaction."""
 
 
 NOBODY = Sequenced(NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
@@ -168,7 +170,7 @@ def encode_batch(
     builder = DefaultRecordBatchBuilder(
         MAGIC,
         0,
-        0,
+        int(sequenced.transactional),
         sequenced.producer_id,
         sequenced.producer_epoch,
         sequenced.base_sequence,
