@@ -5,9 +5,10 @@ it is injected, and its length. It is either scripted in the plan or drawn at ra
 is stored in the run's plan, so the plan repeats the run even after the drawing code has changed.
 
 A random schedule has quiet times between faults, in which the quorum can recover, and never two
-faults at a time, unless the option `nested` is set: then some faults contain another of a different
-kind, which begins later and is healed earlier. Whether the inner fault may act on its node's state
-is decided when it is injected (`nemeses.legality`); if not, it is journaled as refused.
+faults at a time, with two exceptions. `nested`: some faults contain another of a different kind,
+which begins later and is healed earlier. `shaped`: some turns are a fragment of several faults that
+meet (`harness.plan.shapes`). Whether a fault may act on its node's state is decided when it is
+injected (`nemeses.legality`); if not, it is journaled as refused.
 
 A fault that is refused or has no effect is tried again (`harness.run.nemesis`): shortly after with
 the same parameters, then with others. These alternatives are drawn from the seed, too, and stored.
@@ -28,6 +29,7 @@ from pydantic import AfterValidator, Field
 
 from cluster.schemas import rising
 from cluster.values import valueclass
+from harness.plan import shapes
 from nemeses.registry import fault_named
 
 LEAD_IN_S = 2.0
@@ -87,6 +89,8 @@ class RandomSchedule:
     """Shortest and longest fault. Followers need about 3 s to time out and elect a leader."""
     nested: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
     """Share of faults that contain another fault, 0 to 1."""
+    shaped: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.0
+    """Share of turns that are a shaped fragment, 0 to 1, where the plan has a kind for it."""
 
 
 def draw(
@@ -119,21 +123,40 @@ def draw(
     random.shuffle(due)
     entries: list[Entry] = []
     seen: set[str] = set()
+    fragments: list[Entry] = []
+    is_shaped = options.shaped and len(nodes) >= shapes.NODES_MIN
+    away = [kind for kind in kinds if kind in shapes.AWAY] if is_shaped else []
+    turn_s = options.quiet_s[1] + options.fault_s[1]
+    maker = shapes.Draw(random, away, nodes, options.quiet_s, options.fault_s)
     at_s = LEAD_IN_S
     while True:
+        if away and random.random() < options.shaped:
+            parts = shapes.fragment(maker)
+            after_s = max(part.end_s for part in parts) + options.quiet_s[1]
+            if at_s + after_s + len(due) * turn_s <= duration_s - LEAD_OUT_S:
+                fragments += (_part(part, at_s) for part in parts)
+                at_s += after_s
+                continue
         for_s = _between(random, options.fault_s, slack)
         if due:
             kind = due.pop(0)
         elif at_s + for_s <= duration_s - LEAD_OUT_S:
             kind = random.choice(list(kinds))
         else:
-            return _with_alternatives(seed, entries, nodes)
+            drawn = (*_with_alternatives(seed, entries, nodes), *fragments)
+            return tuple(sorted(drawn, key=lambda entry: entry.at_s))
         parameters = _parameters(random, kind, nodes, aim_at_leader=kind not in seen)
         seen.add(kind)
         entries.append(Entry(round(at_s, 3), kind, parameters, round(for_s, 3)))
         if options.nested and random.random() < options.nested:
             entries += _inside(random, entries[-1], kinds, nodes)
         at_s += for_s + _between(random, options.quiet_s, slack)
+
+
+def _part(part: shapes.Away, at_s: float) -> Entry:
+    """Make an entry of a part of a fragment; it means its moment, so it has no alternatives."""
+    begin_s, for_s = round(at_s + part.begin_s, 3), round(part.end_s - part.begin_s, 3)
+    return Entry(begin_s, part.kind, part.parameters, for_s)
 
 
 def _with_alternatives(

@@ -137,3 +137,59 @@ def test_what_does_not_bite_is_tried_again_as_it_was_and_then_otherwise(seed):
         for other in others:
             FAULTS[entry.fault].check(other, NODES)
     assert schedule(seed) == schedule(seed)
+
+
+SHAPED = RandomSchedule(shaped=1.0)
+FIVE = ("n1", "n2", "n3", "n4", "n5")
+
+
+def shaped(seed, nodes=FIVE, kinds=("kill", "pause", "partition"), duration_s=120):
+    return draw(seed, kinds, duration_s, nodes, SHAPED)
+
+
+def away_s(entries):
+    """[(begin, end, targets)] of the parts of fragments, which have no alternatives."""
+    parts = [entry for entry in entries if not entry.alternatives]
+    return [(part.at_s, part.at_s + part.for_s, part.parameters["targets"]) for part in parts]
+
+
+@given(st.integers(0, 2**32), st.sampled_from([("n1", "n2", "n3"), FIVE]))
+@settings(max_examples=30, deadline=None)
+def test_a_shaped_schedule_has_every_kind_once_within_its_time_and_parts_that_faults_take(
+    seed, nodes
+):
+    entries = shaped(seed, nodes)
+    assert {entry.fault for entry in entries} == {"kill", "pause", "partition"}
+    for entry in entries:
+        FAULTS[entry.fault].check(entry.parameters, nodes)
+        assert 0 < entry.at_s <= entry.at_s + entry.for_s <= 120
+    assert [entry.at_s for entry in entries] == sorted(entry.at_s for entry in entries)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_parts_of_a_fragment_that_name_nodes_leave_a_majority(seed):
+    parts = [part for part in away_s(shaped(seed)) if part[2] != "leader"]
+    for begin_s, _, _ in parts:
+        gone = [targets.split(",") for begin, end, targets in parts if begin <= begin_s < end]
+        assert len({node for nodes in gone for node in nodes}) <= 2
+
+
+def test_each_order_of_faults_that_loses_data_comes_soon():
+    """A member behind whose leader goes; two behind in turn; one hit again; the last holder."""
+    seen = set()
+    for seed in range(10):
+        for before, after in itertools.pairwise(away_s(shaped(seed))):
+            overlap = after[0] < before[1]
+            seen.add((before[2] == after[2], after[2] == "leader", overlap))
+    assert seen >= {
+        (False, True, False),
+        (False, False, True),
+        (True, False, False),
+        (False, True, True),
+    }
+
+
+def test_two_nodes_and_kinds_that_take_no_node_away_have_no_fragments():
+    assert away_s(shaped(1, kinds=("loss", "delay"))) == []
+    assert away_s(shaped(1, nodes=("n1", "n2"))) == []
