@@ -122,3 +122,28 @@ def test_links_can_be_hurt_only_where_members_agree_on_addresses():
     faults = zookeeper.SYSTEM.faults
     assert "partition" not in faults["local"]
     assert "partition" in faults["netns"]
+
+
+LEADS = b"Zxid: 0x300000007\nMode: leader\n"
+
+
+@pytest.mark.parametrize(
+    ("answers", "leader"),
+    [
+        ({b"srvr": LEADS, b"conf": b"serverId=2\n"}, (2, 3)),
+        ({b"srvr": b"Zxid: 0x300000007\nMode: follower\n"}, None),
+        ({b"srvr": LEADS, b"conf": b"This ZooKeeper instance is not currently serving"}, None),
+        ({b"srvr": b"Mode: leader\n", b"conf": b"serverId=2\n"}, None),
+        ({}, None),
+    ],
+)
+def test_a_leader_names_itself_and_its_epoch_and_a_node_that_steps_down_none(answers, leader):
+    async def answer(reader, writer):
+        writer.write(answers.get(await reader.readexactly(4), b""))
+
+    async def body():
+        async with serving(answer) as context:
+            endpoint = context.endpoint("n2", "CLIENT")
+            return await zookeeper.ask_leader(context.connect, endpoint, 5000)
+
+    assert asyncio.run(body()) == leader

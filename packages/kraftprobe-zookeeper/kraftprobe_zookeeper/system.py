@@ -104,8 +104,10 @@ async def ask_leader(connect, endpoint, bound_ms):
             conf = await four_letters(connect, endpoint, b"conf")
     except (OSError, TimeoutError):
         return None
-    zxid = int(re.search(r"Zxid: 0x([0-9a-f]+)", state)[1], 16)
-    return int(re.search(r"serverId=(\d+)", conf)[1]), zxid >> 32
+    zxid = re.search(r"Zxid: 0x([0-9a-f]+)", state)
+    server = re.search(r"serverId=(\d+)", conf)
+    # One that steps down, or ends, between two answers gives no whole second one.
+    return (int(server[1]), int(zxid[1], 16) >> 32) if zxid and server else None
 
 
 def check(request):
