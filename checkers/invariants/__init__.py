@@ -36,6 +36,13 @@ contradict each other; `node`, each node's own; `cause`, the events that allowed
 it. No invariant needs to know which of two events of different nodes came first. stored: whether it
 can be judged from what nodes leave, or needs the bytes on a disk at the moment of an event.
 
+Of leaders, on the messages that a simulated world sees arrive (no trace holds these):
+
+| name | says |
+|---|---|
+| led-alone | no leader goes on without a majority that fetches |
+| succession | a leader that has heard of a later epoch leads no longer |
+
 Of brokers and partitions, on the metadata images of a simulated world's nodes (no trace holds these):
 
 | name | says |
@@ -51,7 +58,7 @@ Of brokers and partitions, on the metadata images of a simulated world's nodes (
 | `sight.py` | what is known of nodes: the fields of events, and logs and disks where they can be read |
 | `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
 | `fold.py` | what an invariant is |
-| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `brokers.py` | the invariants |
+| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py` | the invariants |
 | `traces.py` | what traces, logs and files of a stored run owe each other; for stored runs alone |
 | `registry.py` | all of the others |
 | `watcher.py` | feeds each event to them |

@@ -52,6 +52,12 @@ class Sight(Protocol):
     def quorum_state(self, node: str) -> Election | str | None:
         """What a power loss would leave of the quorum-state file; a string: its fault."""
 
+    def monotonic_ms(self, node: str) -> float:
+        """What the node's monotonic clock shows."""
+
+    def is_written(self, node: str) -> bool:
+        """Whether the node waits for nothing that it asked of its disk."""
+
     def snapshot(self, node: str, offset: int, epoch: int) -> int | str:
         """Checksum of the durable bytes of a snapshot; a string: its fault."""
 

@@ -15,7 +15,8 @@ nemesis add what they are slow by.
 
 Traces carry monotonic times, which are comparable where their `start` names the same clock: one
 kernel's. A voter without a whole trace, or with another clock, counts as heard of; where it takes
-voters with traces that had ended by then to find a leader alone, that is a doubt. Complexity:
+voters with traces that had ended by then to find a leader alone, that is a doubt. A simulated
+world sees Fetches arrive, and judges by that (`checkers.invariants.leading`). Complexity:
 O(events log events).
 """
 
@@ -42,14 +43,35 @@ Contacts = Mapping[tuple[str, int, int], Sequence[int]]
 
 
 @dataclass(slots=True)
-class _Term:
-    """One node's time as leader of an epoch."""
+class Term:
+    """One node's time as leader of an epoch; in any unit of time."""
 
     epoch: int
-    since_ns: int
-    first_ns: int | None = None
+    since: float
+    first: float | None = None
     """Its first append that no majority can have followed, and how many there were since."""
     appends: int = 0
+
+    def is_alone(self, now: float, heard: float, limit: float) -> bool:
+        """Whether it has led alone for too long by an append; `heard`: when of a majority."""
+        if now - heard <= limit:
+            self.first, self.appends = None, 0
+            return False
+        self.first = now if self.first is None else self.first
+        self.appends += 1
+        return now - self.first > limit and self.appends >= _APPENDS_MIN
+
+    def heard_of_majority(
+        self, now: float, own: str, voters: Collection[str], others: Sequence[float]
+    ) -> float:
+        """When a majority, the leader included if it votes, was last heard of; `others`: of each.
+
+        Without others that it needs: now.
+        """
+        needed = len(voters) // 2 + 1 - (own in voters)
+        if not 0 < needed <= len(others):
+            return now
+        return max(self.since, sorted(others, reverse=True)[needed - 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +140,7 @@ def _of_node(
     clock: _Clock | None = None
     own_id = -1
     voters: tuple[str, ...] = ()
-    term: _Term | None = None
+    term: Term | None = None
     reported: set[int] = set()
     for event in trace:
         fields = event.fields
@@ -128,7 +150,7 @@ def _of_node(
             voters = tuple(f"n{voter_id}" for voter_id in fields["voters"])
         elif event.event == "state":
             leads = fields["leader_id"] == own_id and fields.get("state") == "Leader"
-            term = _Term(int(fields["epoch"]), event.time_ns) if leads else None
+            term = Term(int(fields["epoch"]), event.time_ns) if leads else None
         elif event.event == "append" and fields.get("role") == "leader":
             if clock is None or term is None or term.epoch in reported:
                 continue
@@ -137,12 +159,7 @@ def _of_node(
             unknown |= {voter for voter in voters if ends_ns.get(voter, math.inf) < event.time_ns}
             heard_ns = _heard_ns(event, own_id, voters, term, contacts, unknown)
             limit_ns = (clock.timeout_ms + slack_ms) * 1e6
-            if event.time_ns - heard_ns <= limit_ns:
-                term.first_ns, term.appends = None, 0
-                continue
-            term.first_ns = event.time_ns if term.first_ns is None else term.first_ns
-            term.appends += 1
-            if event.time_ns - term.first_ns > limit_ns and term.appends >= _APPENDS_MIN:
+            if term.is_alone(event.time_ns, heard_ns, limit_ns):
                 reported.add(term.epoch)
                 found.append(_alone(evidence, event, term.epoch, heard_ns))
     return found
@@ -152,24 +169,21 @@ def _heard_ns(
     event: TraceEvent,
     own_id: int,
     voters: Sequence[str],
-    term: _Term,
+    term: Term,
     contacts: Contacts,
     unknown: set[str],
-) -> int:
-    """When a majority, the leader included if it votes, was last heard of by this event."""
+) -> float:
+    """When a majority was last heard of by this event."""
     own = f"n{own_id}"
-    needed = len(voters) // 2 + 1 - (own in voters)
-    last = []
+    last: list[float] = []
     for voter in voters:
         if voter in unknown:
             last.append(event.time_ns)
         elif voter != own:
             sent = contacts.get((voter, own_id, term.epoch), ())
             before = bisect_right(sent, event.time_ns)
-            last.append(sent[before - 1] if before else term.since_ns)
-    if not 0 < needed <= len(last):
-        return event.time_ns
-    return max(term.since_ns, sorted(last, reverse=True)[needed - 1])
+            last.append(sent[before - 1] if before else term.since)
+    return term.heard_of_majority(event.time_ns, own, voters, last)
 
 
 def _contacts(evidence: Evidence) -> tuple[Contacts, set[str]]:
@@ -216,7 +230,7 @@ def _late_ms(events: Sequence[Event]) -> float:
     return late_ms
 
 
-def _alone(evidence: Evidence, event: TraceEvent, epoch: int, heard_ns: int) -> Anomaly:
+def _alone(evidence: Evidence, event: TraceEvent, epoch: int, heard_ns: float) -> Anomaly:
     age_s = (event.time_ns - heard_ns) / 1e9
     explanation = (
         f"{event.node} still led epoch {epoch} at {evidence.when(event)}, and appended, "

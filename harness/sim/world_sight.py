@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from checkers.invariants.brokers import BROKER_INVARIANTS
+from checkers.invariants.leading import LEADING
 from checkers.invariants.registry import INVARIANTS
-from checkers.invariants.sight import Batch, Election
+from checkers.invariants.sight import Batch, Election, node_name
 from checkers.invariants.watcher import Violation, Watcher
 from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.incarnation import Incarnation, Replica
 from cluster.backends.sim.world import SimWorld
+from cluster.node.kraft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    FetchRequest,
+    FetchSnapshotRequest,
+)
 
 
 def watch(
@@ -28,11 +35,28 @@ def watch(
     """
     among = [
         invariant
-        for invariant in (*INVARIANTS, *BROKER_INVARIANTS)
+        for invariant in (*INVARIANTS, *LEADING, *BROKER_INVARIANTS)
         if traced is None or invariant.reads <= frozenset(traced)
     ]
     watcher = Watcher(WorldSight(world), on_violation, among)
     take = watcher.take
+
+    def on_serve(node: str, message: object) -> None:
+        match message:
+            case FetchRequest() | FetchSnapshotRequest():
+                sender, epoch = node_name(message.replica_id), message.current_leader_epoch
+                take(node, "fetch-arrival", {"sender": sender, "epoch": epoch})
+            case BeginQuorumEpochRequest():
+                note_epoch(node, message.leader_id, message.leader_epoch, None)
+
+    def on_answer(node: str, request: object, response: object) -> None:
+        match request, response:
+            case BeginQuorumEpochRequest(), BeginQuorumEpochResponse():
+                note_epoch(node, request.voter_id, response.leader_epoch, request.leader_epoch)
+
+    def note_epoch(node: str, sender_id: int, epoch: int, asked_epoch: int | None) -> None:
+        fields = {"sender": node_name(sender_id), "epoch": epoch, "asked_epoch": asked_epoch}
+        take(node, "epoch-arrival", fields)
 
     def observe(process: Incarnation, event: str, fields: TraceFields) -> None:
         take(process.name, event, fields)
@@ -41,6 +65,8 @@ def watch(
         if process.replica is not None:
             watcher.note_end(process.name, process.replica.durable_end_offset)
 
+    world.mesh.on_serve.append(on_serve)
+    world.mesh.on_answer.append(on_answer)
     world.observers.append(observe)
     world.on_end.append(on_end)
     return watcher
@@ -76,6 +102,14 @@ class WorldSight:
         """The durable content of the quorum-state file, or why it cannot be decoded."""
         held = self._open(node).election()
         return Election(*held) if isinstance(held, tuple) else held
+
+    def monotonic_ms(self, node: str) -> float:
+        """What the node's monotonic clock shows."""
+        return self._nodes[node].clock.monotonic_ms()
+
+    def is_written(self, node: str) -> bool:
+        """Whether the node waits for nothing that it asked of its disk."""
+        return self._nodes[node].disk.is_idle
 
     def snapshot(self, node: str, offset: int, epoch: int) -> int | str:
         """Checksum of the durable bytes of a snapshot."""

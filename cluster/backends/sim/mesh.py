@@ -113,6 +113,8 @@ class Call:
     def _serve(self) -> None:
         target = self._target
         assert target is not None
+        for observe in self._mesh.on_serve:
+            observe(target.name, self._message)
         target.serve(self._port, self._message, partial(self.answer, target))
 
     def answer(self, host: Host, response: object) -> None:
@@ -130,6 +132,9 @@ class Call:
         if not self.done:
             self.done = True
             self._timer.cancel()
+            if self._sender is not None:
+                for observe in self._mesh.on_answer:
+                    observe(self._sender.name, self._message, response)
         self._on_reply(response)
 
     def _on_send(self) -> None:
@@ -164,6 +169,10 @@ class Mesh:
         """The live incarnation of each node that has one."""
         self.rules: list[Rule] = []
         """First match acts."""
+        self.on_serve: list[Callable[[str, object], None]] = []
+        """Called with the target and each request that is handed to it, before it is."""
+        self.on_answer: list[Callable[[str, object, object], None]] = []
+        """Called with a node, its request and what ends that, before it is handed to the node."""
         self._seed = seed
         self._links: dict[tuple[str, str], LinkState] = {}
         self._clients = 0

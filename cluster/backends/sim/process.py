@@ -40,6 +40,7 @@ from cluster.node.log.metadata.snapshot import CorruptSnapshotError, parse_snaps
 from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.meta_properties import Identity, MetaPropertiesError, identify
+from cluster.node.part_configs import raft_config
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.features import Features
 from cluster.node.protocol.messages import ApiVersionsRequest
@@ -162,6 +163,7 @@ class Process(Incarnation):
             directory_id=directory_id,
             pid=pid,
             mutant=self._mutant,
+            check_quorum_timeout_ms=raft_config(config, directory_id).check_quorum_timeout_ms,
         )
         network = _Network(self, self._mesh)
         seams = Seams(

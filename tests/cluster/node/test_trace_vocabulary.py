@@ -25,7 +25,7 @@ from tests.harness.sim.quorums import Quorum
 
 ROOT = Path(__file__).resolve().parents[3]
 WORD = re.compile(r"`([a-z][a-z_-]*)`")
-ONLY_OF_PROCESSES = {"clock", "check_quorum_timeout_ms"}
+ONLY_OF_PROCESSES = {"clock"}
 """What `start` says of a real process alone."""
 ENDS_OF_PROCESSES = {"stop-timeout"}
 """Only a process can be asked to end while its disk hangs."""
@@ -218,7 +218,7 @@ def test_every_documented_event_is_emitted_by_a_scripted_run(monkeypatch):
     for event in OF_DATA:
         emitted.pop(event, None)
     assert set(emitted) == set(documented()) - ENDS_OF_PROCESSES - OF_DATA - OF_KAFKA
-    # The simulated world has one clock, which needs no name, and its check quorum is watched.
+    # The simulated world has one clock, which needs no name.
     assert {event: documented()[event] - fields for event, fields in emitted.items()} == {
         event: ONLY_OF_PROCESSES if event == "start" else set() for event in emitted
     }

@@ -1,0 +1,147 @@
+"""Invariants of how long a node leads, over messages that a simulated world sees arrive.
+
+They read two events that no node traces: `fetch-arrival`, a Fetch or FetchSnapshot of a voter or
+observer is handed to a node, and `epoch-arrival`, a BeginQuorumEpoch or the answer to one is. What
+arrives depends on links and faults, so a world is asked and not the node, which may be wrong.
+"""
+
+from __future__ import annotations
+
+from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.quorum import Quorum
+from checkers.invariants.sight import Fields
+from checkers.nodes import leader_age
+from checkers.nodes.leader_age import Term
+
+_UNSTORED = "no trace holds the messages that a node received"
+
+
+class LedAlone(Invariant):
+    """No leader goes on without a majority that fetches, by its own clock.
+
+    A leader must resign once no majority, itself included, has fetched within the check-quorum
+    time-out, and looks before it appends. Where it takes two others, one may have fetched at the
+    beginning of a period that the other's Fetch ended just in time: so a correct leader appends for
+    up to two time-outs after it last heard of both, and no longer. A stored run is judged by
+    `checkers.nodes.leader_age`, where a Fetch counts from when it was sent.
+    """
+
+    name = leader_age.NAME
+    says = "no leader goes on without a majority that fetches"
+    source = "KIP-595, check quorum; KAFKA-15489"
+    needs = "`start` with `check_quorum_timeout_ms`, `voters`, `state`, `append`; arriving Fetches"
+    reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state", "append"})
+    unstored = _UNSTORED
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._timeouts_ms: dict[str, float] = {}
+        self._terms: dict[str, Term] = {}
+        """By the nodes that lead."""
+        self._heard_ms: dict[tuple[str, str], float] = {}
+        """(leader, sender) -> when it last arrived in the leader's present term, by its clock."""
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        """Take up a process."""
+        self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
+        self._terms.pop(node, None)
+
+    def on_state(self, node: str, fields: Fields) -> None:
+        """Take up who leads."""
+        self._terms.pop(node, None)
+        sight = self.quorum.sight
+        if fields["state"] == "Leader" and sight is not None:
+            self._terms[node] = Term(fields["epoch"], sight.monotonic_ms(node))
+
+    def on_fetch_arrival(self, node: str, fields: Fields) -> None:
+        """Take up that a node heard of another in its own epoch."""
+        term, sight = self._terms.get(node), self.quorum.sight
+        if term is not None and sight is not None and fields["epoch"] == term.epoch:
+            self._heard_ms[node, fields["sender"]] = sight.monotonic_ms(node)
+
+    def on_append(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a leader that appends."""
+        term, sight = self._terms.get(node), self.quorum.sight
+        if term is None or sight is None or fields["role"] != "leader":
+            return None
+        now_ms, timeout_ms = sight.monotonic_ms(node), self._timeouts_ms[node]
+        voters = self.quorum.electorate.members(node).directories
+        others = [self._heard_ms.get((node, other), 0.0) for other in voters if other != node]
+        heard_ms = term.heard_of_majority(now_ms, node, voters, others)
+        if now_ms - heard_ms <= 2 * timeout_ms:
+            return None
+        return Broken(
+            f"{node} appends in epoch {term.epoch}, {now_ms - heard_ms:.0f} ms after a majority of "
+            f"its voters had last fetched from it, where it must resign after {timeout_ms:g} ms"
+        )
+
+
+class Succession(Invariant):
+    """A leader that hears of a later epoch stops leading, as soon as it can.
+
+    The new epoch must be on its disk before it acts in it, so it may go on while its disk has work
+    to do. A node whose disk has none, and which still leads its old epoch, did not take it up.
+    """
+
+    name = "succession"
+    says = "a leader that has heard of a later epoch leads no longer"
+    source = "Raft 5.1, terms; KIP-595, BeginQuorumEpoch"
+    needs = "`start` and `state`; arriving messages, and whether the disk is idle"
+    reads = frozenset({"state"})
+    unstored = _UNSTORED
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._leading: dict[str, int] = {}
+        """The epoch that a node leads."""
+        self._later: dict[str, tuple[int, str]] = {}
+        """The later epoch that a leading node has heard of, and from which node."""
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        """Take up a process, which does not lead."""
+        del fields
+        self._leading.pop(node, None)
+        self._later.pop(node, None)
+
+    def on_state(self, node: str, fields: Fields) -> None:
+        """Take up who leads."""
+        self.on_start(node, fields)
+        if fields["state"] == "Leader":
+            self._leading[node] = fields["epoch"]
+
+    def on_epoch_arrival(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what it did since the last one, and take up this one if nodes are in that epoch.
+
+        An answer to what the node asked before this term (`asked_epoch`) is none any more.
+        """
+        own, epoch = self._leading.get(node), fields["epoch"]
+        if own is None:
+            return None
+        broken = self._judge(node)
+        asked_epoch = fields["asked_epoch"]
+        if epoch > own and asked_epoch in (None, own) and epoch in self.quorum.entered:
+            self._later[node] = epoch, fields["sender"]
+        return broken
+
+    def on_fetch_arrival(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what it did."""
+        del fields
+        return self._judge(node)
+
+    on_append = on_fetch_arrival
+    on_flush = on_fetch_arrival
+    on_read = on_fetch_arrival
+
+    def _judge(self, node: str) -> Broken | None:
+        later, sight = self._later.get(node), self.quorum.sight
+        if later is None or sight is None or not sight.is_written(node):
+            return None
+        epoch, sender = later
+        return Broken(
+            f"{node} leads epoch {self._leading[node]} still, though it has heard of epoch {epoch} "
+            f"from {sender}, and its disk has nothing left to do",
+            (node, sender),
+        )
+
+
+LEADING: tuple[type[Invariant], ...] = (LedAlone, Succession)

@@ -1,0 +1,175 @@
+"""Rules of leadership that see messages arrive: each with the correct schedule that comes closest."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import checkers.invariants
+from checkers.invariants.leading import LEADING
+from checkers.invariants.watcher import Watcher
+from harness.plan.plan import from_document
+from harness.sim.runner import run_plan
+from tests.checkers.invariants.test_invariants import append, state, voters
+
+TIMEOUT_MS = 150.0
+LEADS = ("n1", "state", {"state": "Leader", "epoch": 2, "leader_id": 1, "voted_id": 1})
+
+
+class Host:
+    """What tests show of one node: its clock, and whether its disk has work to do."""
+
+    now_ms = 0.0
+    disk_is_idle = True
+
+    def is_open(self, node):
+        return False
+
+    def durable_end(self, node):
+        return None
+
+    def batches(self, node, offset):
+        return []
+
+    def monotonic_ms(self, node):
+        return self.now_ms
+
+    def is_written(self, node):
+        return self.disk_is_idle
+
+
+def judged(*events):
+    """Names of the rules that a sequence breaks: (time, node, event, fields), or (time, idle)."""
+    host = Host()
+    watcher = Watcher(host, among=LEADING)
+    for at_ms, *event in events:
+        host.now_ms = at_ms
+        if len(event) == 1:
+            (host.disk_is_idle,) = event
+        else:
+            watcher.take(*event)
+    return [violation.property for violation in watcher.violations]
+
+
+def start(at_ms=0.0):
+    return at_ms, "n1", "start", {"directory_id": "a", "check_quorum_timeout_ms": TIMEOUT_MS}
+
+
+def led(at_ms):
+    _, _, fields = append("n1", 5, 5, epoch=2)
+    return at_ms, "n1", "append", {**fields, "role": "leader"}
+
+
+def fetch(at_ms, sender, epoch=2):
+    return at_ms, "n1", "fetch-arrival", {"sender": sender, "epoch": epoch}
+
+
+def told(at_ms, epoch, asked_epoch=None):
+    return (
+        at_ms,
+        "n1",
+        "epoch-arrival",
+        {"sender": "n2", "epoch": epoch, "asked_epoch": asked_epoch},
+    )
+
+
+def quorum_of(ids):
+    return (start(), (0.0, *voters("n1", ids)), (0.0, *LEADS))
+
+
+ENTERED = (0.0, *state("n2", 3, "Leader", leader=2))
+OF_THREE, OF_FIVE = quorum_of("123"), quorum_of("12345")
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([*OF_THREE, fetch(100, "n2"), led(400)], []),
+        ([*OF_THREE, fetch(100, "n2"), led(401)], ["led-alone"]),
+        ([*OF_THREE, led(300)], []),
+        ([*OF_THREE, led(301)], ["led-alone"]),
+        ([*OF_THREE, fetch(300, "n2", epoch=1), led(301)], ["led-alone"]),
+        ([*OF_THREE, fetch(300, "n4"), led(301)], ["led-alone"]),
+        ([*OF_FIVE, fetch(1, "n2"), fetch(149, "n3"), led(298)], []),
+        ([*OF_FIVE, fetch(299, "n2"), led(301)], ["led-alone"]),
+        ([*quorum_of("1"), led(9_000)], []),
+        ([*OF_THREE, (200.0, *state("n1", 2, "Resigned", leader=1)), led(9_000)], []),
+        ([*OF_THREE, start(200.0), (9_000.0, *LEADS), led(9_001)], []),
+    ],
+)
+def test_a_leader_may_go_on_for_two_time_outs_after_a_majority_fetched(events, found):
+    """In a quorum of five: n2 fetches as a period begins, n3 as it ends, and then another begins."""
+    assert judged(*events) == found
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([told(1, 3), led(2)], ["succession"]),
+        ([told(1, 3, asked_epoch=2), led(2)], ["succession"]),
+        ([told(1, 3), fetch(2, "n3")], ["succession"]),
+        ([told(1, 3), (1.0, False), led(2), (3.0, True), (3.0, *state("n1", 3)), led(4)], []),
+        ([told(1, 3), (1.0, False), led(2), (3.0, True), led(4)], ["succession"]),
+        ([told(1, 2), led(2)], []),
+        ([told(1, 4), led(2)], []),
+        ([told(1, 3, asked_epoch=1), led(2)], []),
+        ([told(1, 3), start(2.0), led(3)], []),
+    ],
+)
+def test_a_leader_may_go_on_while_it_writes_down_the_later_epoch(events, found):
+    """Not in one that no node is in, nor for an answer to what it asked in an earlier term."""
+    assert judged(*OF_THREE, ENTERED, *events) == found
+
+
+def test_every_rule_of_leaders_stands_in_the_table_and_says_why_no_stored_run_is_judged():
+    document = str(checkers.invariants.__doc__)
+    assert all(f"| {kind.name} |" in document and kind.unstored for kind in LEADING)
+
+
+SCRIPT = Path(__file__).parents[3] / "harness/sim/scripts/isolated_leader.toml"
+PLAN = tomllib.loads(SCRIPT.read_text("utf-8"))
+ISOLATED = [
+    {
+        "kind": "cast",
+        "names": {"A": "leader", "B": "follower", "C": "follower"},
+        "until": {"established": True},
+    },
+    {"kind": "partition", "targets": "@A", "shape": "isolate"},
+]
+ALONE = [*ISOLATED, {"kind": "wait", "after_ms": 6_000}, {"kind": "heal"}]
+DEPOSED = [
+    *ISOLATED,
+    {"kind": "timer-rate", "targets": "@A", "rate": 0.3},
+    {
+        "kind": "wait",
+        "until": {"established": True, "epoch": "later"},
+        "within_ms": 8_000,
+    },
+    {"kind": "heal", "fault": "partition"},
+    {"kind": "wait", "after_ms": 2_000},
+    {"kind": "heal"},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("steps", "mutant", "found"),
+    [
+        (ALONE, "M11", ["led-alone"]),
+        (ALONE, None, []),
+        (DEPOSED, "M07", ["succession"]),
+        (DEPOSED, None, []),
+    ],
+)
+def test_worlds_find_a_leader_that_does_not_give_up_and_accuse_no_correct_one(steps, mutant, found):
+    document = {
+        **{key: value for key, value in PLAN.items() if key not in ("about", "exposes")},
+        "version": 1,
+        "rate_per_s": 40,
+        "mutant": mutant,
+        "node_settings": {"metadata.max.idle.interval.ms": 500},
+        "world": {**PLAN["world"], "cut_keeps": 0.0},
+        "schedule": [{"at_ms": 100, "steps": steps}],
+    }
+    violations = run_plan(from_document(document)).violations
+    assert [violation.property for violation in violations] == found
