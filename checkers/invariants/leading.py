@@ -22,7 +22,8 @@ class LedAlone(Invariant):
     A leader must resign once no majority, itself included, has fetched within the check-quorum
     time-out, and looks before it appends. Where it takes two others, one may have fetched at the
     beginning of a period that the other's Fetch ended just in time: so a correct leader appends for
-    up to two time-outs after it last heard of both, and no longer. A stored run is judged by
+    up to two time-outs after it last heard of both, and no longer. A change of voters may ask for
+    one more of them, and does not end the period. A stored run is judged by
     `checkers.nodes.leader_age`, where a Fetch counts from when it was sent.
     """
 
@@ -52,6 +53,13 @@ class LedAlone(Invariant):
         sight = self.quorum.sight
         if fields["state"] == "Leader" and sight is not None:
             self._terms[node] = Term(fields["epoch"], sight.monotonic_ms(node))
+
+    def on_voters(self, node: str, fields: Fields) -> None:
+        """Take up a change of voters."""
+        del fields
+        term, sight = self._terms.get(node), self.quorum.sight
+        if term is not None and sight is not None:
+            term.since = sight.monotonic_ms(node)
 
     def on_fetch_arrival(self, node: str, fields: Fields) -> None:
         """Take up that a node heard of another in its own epoch."""

@@ -48,6 +48,7 @@ class Term:
 
     epoch: int
     since: float
+    """When it began, or its voters changed: with others a period that began before goes on."""
     first: float | None = None
     """Its first append that no majority can have followed, and how many there were since."""
     appends: int = 0
@@ -148,6 +149,8 @@ def _of_node(
             clock, own_id, term = _clock(event), int(fields["node_id"]), None
         elif event.event == "voters":
             voters = tuple(f"n{voter_id}" for voter_id in fields["voters"])
+            if term is not None:
+                term.since = event.time_ns
         elif event.event == "state":
             leads = fields["leader_id"] == own_id and fields.get("state") == "Leader"
             term = Term(int(fields["epoch"]), event.time_ns) if leads else None

@@ -134,6 +134,16 @@ def test_one_follower_of_two_is_enough_and_none_is_needed_alone():
     assert found(run_of(leader(appends_until_s=10, ids=(1,)))) == set()
 
 
+@pytest.mark.parametrize(("until_s", "kinds"), [(12.0, set()), (15.0, {"led-alone"})])
+def test_a_leader_that_removes_itself_may_wait_for_both_others(until_s, kinds):
+    """The period that n2 began goes on, and n2 may end it with n3 a time-out later."""
+    _, name, fields = voters(2, 3)
+    trace = leader(appends_until_s=until_s)
+    trace = sorted([*trace, *events("n1", (9.0, name, fields))], key=lambda event: event.time_ns)
+    run = run_of(trace, follower("n2", until_s=END_S), follower("n3", until_s=ALONE_FROM_S))
+    assert found(run) == kinds
+
+
 def test_a_minority_that_follows_is_not_enough():
     few = [follower(f"n{n}", until_s=ALONE_FROM_S) for n in (3, 4, 5)]
     five = run_of(leader(appends_until_s=10, ids=(1, 2, 3, 4, 5)), follower("n2", until_s=12), *few)
