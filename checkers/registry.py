@@ -83,6 +83,7 @@ from checkers.nodes import (
 )
 from checkers.run_input import RunInput, asked_for
 from checkers.runs import answers, exercised, monitor, statistics
+from checkers.transactions import atomic_appends
 from checkers.verdict import ALLOWED, COUNTS, PROMISE, CheckResult, Status, worst
 from extensions import Registry
 from porcupine_py.columns import Columns
@@ -237,6 +238,14 @@ _OWN: tuple[Check, ...] = (
         required=(),
         function=transactions.check,
         validate=transactions.validate,
+    ),
+    RunCheck(
+        atomic_appends.NAME,
+        "run",
+        {"open_ms": (int, float)},
+        (),
+        atomic_appends.check,
+        atomic_appends.validate,
     ),
     RunCheck(
         name=durability.NAME,

@@ -180,6 +180,8 @@ class WorkloadKind:
     """Whether its clients speak the protocol of Kafka; else systems list it among theirs."""
     creates_partitions: bool = False
     """Whether partitions come to be whose leaders the stored metadata log then shows."""
+    needs_transactions: bool = False
+    """Whether it is for systems whose brokers have transactions (KIP-98)."""
 
 
 def completion(outcome: Outcome, node: str, value: Value = None) -> Completion:

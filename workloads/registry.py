@@ -18,6 +18,7 @@ from workloads import (
     reconfig,
     register,
     topics,
+    transactions,
     unique_ids,
 )
 from workloads.base import Choice, Workload, WorkloadKind
@@ -40,6 +41,7 @@ WORKLOADS = Registry(
         unique_ids.KIND,
         brokers.KIND,
         log.KIND,
+        transactions.KIND,
         appends.KIND,
     ),
 )

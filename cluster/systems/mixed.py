@@ -227,6 +227,7 @@ KIND = replace(
     name=NAME,
     title="one quorum of both: nodes of Apache Kafka and of this repository",
     layout=MixedLayout(),
+    has_transactions=False,
     check=_check,
     create=_create,
     versions=_versions,

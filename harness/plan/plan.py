@@ -408,6 +408,11 @@ def _check_workload(workload: str, kind: SystemKind) -> None:
                 "name a workload of its own (--workload), or those that it can have in the "
                 "system's `workloads`"
             )
+        if WORKLOADS[workload].needs_transactions and not kind.has_transactions:
+            systems = [name for name, of in SYSTEMS.items() if of.has_transactions]
+            raise PlanError(
+                f"workload: our node has no transactions; {workload} is of system {_either(systems)}"
+            )
         return
     systems = [name for name in SYSTEMS if SYSTEMS.package(name) == package]
     if kind.name not in systems and (systems or not kind.metadata_quorum):

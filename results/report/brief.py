@@ -31,14 +31,18 @@ _KINDS = {
     "elr-forgotten": "Eligible leader forgotten",
     "elr-kept": "Eligible leaders kept too long",
     "fenced-into-isr": "Fenced broker taken into the ISR",
+    "hanging-transaction": "Transaction never ends",
+    "lost-transaction": "Committed transaction lost",
     "lost-write": "Acknowledged record lost",
     "poll-skip": "Record skipped by a consumer",
     "stale-answer": "Answer from an old state",
+    "torn-transaction": "Transaction torn",
     "truncated-committed": "Committed records cut off",
     "lost-committed": "Committed record lost",
     "duplicate": "Record stored twice",
     "inconsistent-offsets": "Two records at one offset",
     "stale-read": "Stale read",
+    "zombie-commit": "Fenced producer committed",
 }
 
 

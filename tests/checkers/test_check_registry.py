@@ -42,6 +42,7 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         "set-full": "key",
         "total-queue": "key",
         "transactions": "run",
+        "atomic-appends": "run",
         "log": "run",
         "replica-logs": "evidence",
         "monitor": "run",

@@ -34,7 +34,7 @@ class LoopClock(ImpatientClock):
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
 
 
-def perform(brokers, *ops, pinned_to=None, timeout_ms=200.0, **options):
+def perform(brokers, *ops, workload="log", pinned_to=None, timeout_ms=200.0, **options):
     """Let one client perform operations, and what stands between them; returns the completions."""
 
     async def main():
@@ -52,7 +52,7 @@ def perform(brokers, *ops, pinned_to=None, timeout_ms=200.0, **options):
             reads_lag=True,
             connect=None,
         )
-        client = workload_named("log", options).client(context)
+        client = workload_named(workload, options).client(context)
         done = []
         for op in ops:
             if callable(op):

@@ -40,8 +40,6 @@ SETTINGS: Mapping[str, object] = {
     "metadata.log.segment.bytes": 8 * 1024 * 1024,  # the least that it takes
     "default.replication.factor": 1,  # Kafka's own
     "offsets.topic.replication.factor": 1,
-    "transaction.state.log.replication.factor": 1,
-    "transaction.state.log.min.isr": 1,
     "auto.create.topics.enable": "false",
     "log.cleaner.dedupe.buffer.size": 2 * 1024 * 1024,  # so that small heaps suffice
     "controlled.shutdown.enable": "false",  # it would wait for a leader that may be cut off

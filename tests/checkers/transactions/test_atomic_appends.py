@@ -1,0 +1,311 @@
+"""Atomicity of transactions on partitions: what Kafka promises FAILs when broken, and no more."""
+
+import pytest
+
+from checkers import Status
+from checkers.history import EventType
+from checkers.registry import CheckError, CheckSpec, RunInput, find_check
+from checkers.transactions.atomic_appends import check
+from tests.checkers.histories import op
+
+OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO
+S = 1_000_000_000
+
+
+def a(key, value):
+    return ["append", key, value]
+
+
+def r(key, *values):
+    return ["r", key, list(values)]
+
+
+class History:
+    """Operations of which each is done before the next begins, unless a test says otherwise."""
+
+    def __init__(self):
+        self.operations = []
+        self.now = 0
+
+    def add(self, f, *steps, kind=OK, times=None, **fields):
+        index = len(self.operations)
+        begin, end = times or (self.now, self.now + 1)
+        self.now = max(self.now, begin, end or 0) + 1
+        asked = [[g, k, None if g == "r" else v] for g, k, v in steps]
+        done = None if kind is INFO else end
+        self.operations.append(
+            op(
+                index,
+                f,
+                (begin, done),
+                input=asked,
+                output=list(steps) if kind is OK else asked,
+                type=kind,
+                process=index,
+                **fields,
+            )
+        )
+        return self
+
+    def txn(self, *steps, **fields):
+        return self.add("txn", *steps, **fields)
+
+    def read(self, *steps, **fields):
+        return self.add("read", *steps, **fields)
+
+    def dirty(self, *steps, **fields):
+        return self.add("read-uncommitted", *steps, **fields)
+
+    def end(self, **lists):
+        for key, values in lists.items():
+            self.add("read-all", r(key, *values))
+        return self
+
+
+def judged(history, **options):
+    result = check(RunInput([], history.operations), options)
+    return result.status, {anomaly["kind"] for anomaly in result.anomalies}
+
+
+PASS = (Status.PASS, set())
+
+
+def failed(*kinds):
+    return Status.FAIL, set(kinds)
+
+
+def two():
+    return History().txn(a("x", 1), a("y", 2))
+
+
+# --- whole or not at all ---
+
+
+def test_a_transaction_that_is_whole_in_the_end_may_be_seen_half_on_the_way():
+    assert judged(two().read(r("x", 1), r("y")).end(x=[1], y=[2])) == PASS
+
+
+def test_half_of_a_committed_transaction_in_the_end_is_torn():
+    history = two().end(x=[1], y=[])
+    assert judged(history) == failed("torn-transaction")
+    (found,) = check(RunInput([], history.operations), {}).anomalies
+    assert found["operations"] == [0, 1, 2]
+    assert "see 1 of x, but not 2 of y" in found["explanation"]
+
+
+@pytest.mark.parametrize(("x", "y"), [([1], [2]), ([], [])])
+def test_a_transaction_without_an_answer_is_whole_or_not_there(x, y):
+    history = History().txn(a("x", 0)).txn(a("x", 1), a("y", 2), kind=INFO)
+    assert judged(history.end(x=[0, *x], y=y)) == PASS
+
+
+def test_half_of_a_transaction_without_an_answer_is_torn():
+    history = History().txn(a("x", 0)).txn(a("x", 1), a("y", 2), kind=INFO)
+    assert judged(history.end(x=[0], y=[2])) == failed("torn-transaction")
+
+
+def test_a_commit_need_not_be_seen_at_once_though_it_must_be_in_the_end():
+    assert judged(two().read(r("x"), r("y")).end(x=[1], y=[2])) == PASS
+
+
+def test_an_acknowledged_commit_of_which_nothing_is_there_is_lost():
+    assert judged(two().txn(a("x", 3)).end(x=[3], y=[])) == failed("lost-transaction")
+
+
+def test_what_was_seen_of_a_transaction_without_an_answer_stays():
+    history = History().txn(a("x", 0)).txn(a("x", 1), kind=INFO).read(r("x", 0, 1))
+    assert judged(history.end(x=[0, 1])) == PASS
+    history = History().txn(a("x", 0)).txn(a("x", 1), kind=INFO).read(r("x", 0, 1))
+    assert judged(history.end(x=[0])) == failed("lost-record")
+
+
+# --- aborts and zombies ---
+
+
+@pytest.mark.parametrize("f", ["txn", "abort", "abort-late", "zombie"])
+def test_what_was_aborted_is_seen_by_read_uncommitted_alone(f):
+    history = two().add(f, a("x", 9), kind=FAIL).dirty(r("x", 1, 9))
+    assert judged(history.end(x=[1], y=[2])) == PASS
+
+
+@pytest.mark.parametrize("f", ["txn", "abort", "abort-late", "zombie"])
+def test_what_was_aborted_and_seen_by_read_committed_is_an_aborted_read(f):
+    history = two().add(f, a("x", 9), kind=FAIL)
+    assert judged(history.end(x=[1, 9], y=[2])) == failed("aborted-read")
+
+
+def test_an_aborted_read_counts_on_the_way_too():
+    history = two().add("abort", a("z", 9), kind=FAIL).read(r("z", 9))
+    assert judged(history.end(x=[1], y=[2], z=[])) == failed("aborted-read", "lost-record")
+
+
+def test_a_zombie_that_is_fenced_and_one_without_an_answer_are_right():
+    history = two().add("zombie", a("x", 8), kind=FAIL, error="producer_fenced")
+    assert judged(history.end(x=[1], y=[2])) == PASS
+
+
+def test_a_zombie_whose_commit_is_acknowledged_was_not_fenced():
+    history = two().add("zombie", a("x", 8))
+    assert judged(history.end(x=[1, 8], y=[2])) == failed("zombie-commit")
+    history = two().add("zombie", a("x", 8))
+    assert judged(history.end(x=[1], y=[2])) == failed("zombie-commit")
+
+
+# --- isolation that is not promised ---
+
+
+def test_two_orders_in_two_partitions_are_allowed():
+    history = History().txn(a("x", 1), a("y", 1), times=(0, 9)).txn(a("x", 2), a("y", 2))
+    assert judged(history.end(x=[1, 2], y=[2, 1])) == PASS  # G0
+
+
+def test_a_lost_update_and_a_read_skew_are_allowed():
+    history = History().txn(r("x"), a("x", 1), times=(0, 9)).txn(r("x"), a("x", 2), times=(0, 9))
+    history.txn(r("x", 1), r("y"), a("y", 3))
+    assert judged(history.end(x=[1, 2], y=[3])) == PASS
+
+
+def test_what_was_appended_before_what_one_reads_need_not_be_committed_before():
+    # T0 appends to x before T1 does, and reads what T1 committed in y: G1c, of ww and wr.
+    history = History().txn(r("y", 5), a("x", 1), times=(0, 9))
+    history.txn(a("x", 2), a("y", 5), times=(1, 5))
+    assert judged(history.end(x=[1, 2], y=[5])) == PASS
+
+
+def test_two_transactions_cannot_each_have_read_what_the_other_committed():
+    history = History().txn(r("y", 2), a("x", 1), times=(0, 9))
+    history.txn(r("x", 1), a("y", 2), times=(0, 9))
+    assert judged(history.end(x=[1], y=[2])) == failed("circular-reads")
+
+
+def test_a_read_may_overlap_what_it_shows_and_not_come_before_it():
+    history = History().txn(a("x", 1), times=(5, 9)).read(r("x", 1), times=(0, 6))
+    assert judged(history.end(x=[1])) == PASS
+    history = History().read(r("x", 1), times=(0, 3)).txn(a("x", 1), times=(5, 9))
+    assert judged(history.end(x=[1])) == failed("circular-reads")
+
+
+# --- a partition is a log ---
+
+
+def test_a_read_is_a_beginning_of_every_longer_one():
+    history = two().txn(a("x", 3)).read(r("x", 1)).read(r("x")).read(r("x", 1, 3))
+    assert judged(history.end(x=[1, 3], y=[2])) == PASS
+
+
+@pytest.mark.parametrize("values", [(3,), (3, 1)])
+def test_a_read_that_differs_from_a_longer_one_within_its_length_fails(values):
+    history = two().txn(a("x", 3)).read(r("x", *values))
+    status, kinds = judged(history.end(x=[1, 3], y=[2]))
+    assert status is Status.FAIL
+    assert "incompatible-order" in kinds
+
+
+def test_a_transactions_appends_to_a_partition_keep_their_order():
+    history = History().txn(a("x", 1), a("x", 2))
+    assert judged(history.end(x=[2, 1])) == failed("append-order")
+
+
+def test_half_of_a_transaction_may_be_seen_in_its_partition_too():
+    # The last stable offset is that of 3, which another transaction appended between 1 and 2.
+    history = History().txn(a("x", 1), a("x", 2), times=(0, 9)).txn(a("x", 3), times=(0, 20))
+    history.read(r("x", 1), times=(10, 11))
+    assert judged(history.end(x=[1, 3, 2])) == PASS  # G1b
+
+
+def test_others_may_stand_between_the_appends_of_a_transaction():
+    history = History().txn(a("x", 1), a("x", 2), times=(0, 9)).txn(a("x", 3), times=(0, 9))
+    assert judged(history.end(x=[1, 3, 2])) == PASS
+
+
+def test_nothing_is_there_twice_and_nothing_of_nobody():
+    assert judged(two().end(x=[1, 1], y=[2])) == failed("duplicate")
+    assert judged(two().end(x=[1, "junk"], y=[2])) == failed("phantom")
+
+
+# --- read_uncommitted ---
+
+
+def test_read_uncommitted_shows_what_is_open_and_what_will_be_aborted():
+    history = two().add("abort", a("x", 9), kind=FAIL).txn(a("x", 3), times=(4, 9))
+    history.dirty(r("x", 1, 9, 3), times=(5, 6)).dirty(r("x", 1, 9)).dirty(r("x"))
+    assert judged(history.end(x=[1, 3], y=[2])) == PASS
+
+
+@pytest.mark.parametrize(
+    ("shown", "kind"),
+    [
+        ((3,), "skipped"),
+        ((3, 1), "skipped"),
+        ((1, 1), "duplicate"),
+        ((1, 77), "phantom"),
+    ],
+)
+def test_read_uncommitted_shows_the_log_as_it_is(shown, kind):
+    history = two().txn(a("x", 3)).dirty(r("x", *shown))
+    status, kinds = judged(history.end(x=[1, 3], y=[2]))
+    assert status is Status.FAIL
+    assert kind in kinds
+
+
+def test_two_reads_with_read_uncommitted_begin_alike():
+    history = two().add("abort", a("x", 9), kind=FAIL).dirty(r("x", 9)).dirty(r("x", 1, 9))
+    assert judged(history.end(x=[1], y=[2])) == failed("incompatible-order")
+
+
+# --- the end ---
+
+
+def test_without_a_whole_read_of_each_partition_nothing_is_known_of_the_end():
+    assert judged(two().end(x=[1])) == (Status.UNKNOWN, set())
+    early = History().add("read-all", r("x")).txn(a("x", 1))
+    assert judged(early) == (Status.UNKNOWN, set())
+
+
+def test_partitions_that_only_aborted_transactions_touched_need_no_last_read():
+    history = two().add("abort", a("z", 9), kind=FAIL)
+    assert judged(history.end(x=[1], y=[2])) == PASS
+
+
+def test_without_a_commit_nothing_was_tried():
+    history = History().add("abort", a("x", 9), kind=FAIL).end(x=[])
+    assert judged(history) == (Status.UNDER_EXERCISED, set())
+
+
+def hanging(times, offsets):
+    history = two().end(y=[2])
+    for (begin, end), offset in zip(times, offsets, strict=True):
+        history.add(
+            "read-all",
+            r("x"),
+            kind=FAIL,
+            times=(begin * S, end * S),
+            error="open-transaction",
+            offset=offset,
+        )
+    return history
+
+
+def test_a_transaction_that_stays_open_for_longer_than_its_bound_hangs():
+    history = hanging([(1, 6), (7, 12), (13, 22)], [4, 4, 4])
+    assert judged(history, open_ms=20_000) == failed("hanging-transaction")
+
+
+def test_one_that_is_tried_for_less_time_or_followed_by_another_does_not():
+    history = hanging([(1, 6), (7, 12), (13, 20)], [4, 4, 4])
+    assert judged(history, open_ms=20_000) == (Status.UNKNOWN, set())
+    history = hanging([(1, 6), (7, 12), (13, 22)], [4, 5, 5])
+    assert judged(history, open_ms=20_000) == (Status.UNKNOWN, set())
+
+
+def test_one_that_is_over_before_the_last_try_does_not_either():
+    history = hanging([(1, 6), (7, 30)], [4, 4])
+    history.end(x=[1])
+    assert judged(history, open_ms=20_000) == PASS
+
+
+def test_a_history_of_other_forms_is_refused():
+    twice = History().txn(a("x", 1)).txn(a("x", 1)).end(x=[1])
+    assert judged(twice) == (Status.UNKNOWN, set())
+    with pytest.raises(CheckError, match="open_ms must be above 0"):
+        find_check(CheckSpec("atomic-appends", {"open_ms": 0}))

@@ -1,0 +1,158 @@
+"""Workload `transactions`: transactional producers and consumers of partitions, as lists.
+
+An operation is a transaction in the form of `checkers.transactions`: a key is a partition, an
+append is a record with a value that is unique in the run (`w3.17`), a read is what a consumer of
+the whole partition sees, in the order of offsets. Reads come first, with isolation.level
+read_committed; then the appends, which a coordinator makes one transaction. By its function an
+operation
+
+- `txn`: commits.
+- `abort`: aborts on purpose, and so ends in `fail`.
+- `zombie`: before the last append another producer takes over the transactional id; the first goes
+  on and commits, and must be fenced: `fail`.
+- `txn-late`, `abort-late`: as these, and the request that ended it (EndTxn) arrives once more amid
+  the client's next transaction. So it does where a client gave up a connection and asked again on
+  another one: TCP orders the bytes of one connection only. With transaction.version 2 an epoch is
+  of one transaction and the late request is refused (KIP-890); before, it ends the next transaction
+  (KAFKA-17754).
+- `read`, `read-uncommitted`: reads alone, with either isolation level: no transaction to Kafka.
+- `read-all`, in the end: reads a partition at the leader in which all brokers agree, once nothing
+  there is undecided any more.
+
+A worker has one transactional id for all its processes: a new one fences the last one, whose
+transaction is committed or aborted by then. Judged by `checkers.transactions.atomic_appends`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+from checkers.registry import CheckSpec
+from checkers.transactions.atomic_appends import (
+    ABORT,
+    LATE,
+    READ,
+    READ_ALL,
+    READ_UNCOMMITTED,
+    TXN,
+    ZOMBIE,
+)
+from cluster.client.data_client import TopicPartition
+from cluster.values import valueclass
+from workloads.base import (
+    ClientContext,
+    Op,
+    Option,
+    Role,
+    WorkloadClient,
+    WorkloadKind,
+)
+from workloads.keyed import Plain
+from workloads.leads import Topics
+from workloads.transactions_client import TransactionsClient
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    "topics": Option(2, "how many topics there are", 1, 100),
+    "partitions": Option(2, "how many partitions each of them has", 1, 100),
+    "replication_factor": Option(3, "replicas of a partition, at most as many as brokers", 1, 100),
+    "min_insync_replicas": Option(2, "min.insync.replicas, at most as many as replicas", 1, 100),
+    "appends": Option(4, "most appends of one transaction", 1, 100),
+    "read_fraction": Option(0.3, "share of operations that only read", 0.0, 0.99),
+    "uncommitted_fraction": Option(0.2, "share of these with read_uncommitted", 0.0, 1.0),
+    "abort_fraction": Option(0.15, "share of transactions that abort on purpose", 0.0, 1.0),
+    "zombie_fraction": Option(0.04, "share whose transactional id is taken over", 0.0, 1.0),
+    "late_fraction": Option(0.1, "share whose end arrives once more, late", 0.0, 1.0),
+    "transaction_timeout_ms": Option(5000, "transaction.timeout.ms", 1000, 600_000),
+}
+_OPEN_MS: Final = 15_000
+"""Beyond its time-out, how long a transaction of nobody may stay open: coordinators look for such
+every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+
+
+@valueclass
+class Transactions(Plain):
+    """The workload with its options."""
+
+    topics: int
+    partitions: int
+    replication_factor: int
+    min_insync_replicas: int
+    appends: int
+    read_fraction: float
+    uncommitted_fraction: float
+    abort_fraction: float
+    zombie_fraction: float
+    late_fraction: float
+    transaction_timeout_ms: int
+    name: str = "transactions"
+
+    def keys(self) -> Sequence[str]:
+        """Name all partitions, e.g. `t0-1`."""
+        return [
+            str(TopicPartition(f"t{topic}", index))
+            for topic in range(self.topics)
+            for index in range(self.partitions)
+        ]
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Read and append to random partitions, now in one transaction and now in two."""
+        reads = {Role.READER: 1.0, Role.WRITER: 0.0, Role.MIXED: self.read_fraction}[role]
+        keys = self.keys()
+        count = 0
+        while True:
+            if random.random() < reads:
+                seen = random.sample(keys, random.randint(1, len(keys)))
+                uncommitted = random.random() < self.uncommitted_fraction
+                yield Op(READ_UNCOMMITTED if uncommitted else READ, None, _reads(seen))
+                continue
+            seen = random.sample(keys, random.randint(0, 1))
+            steps = _reads(seen)
+            for _ in range(random.randint(1, self.appends)):
+                count += 1
+                steps.append(["append", random.choice(keys), f"w{worker}.{count}"])
+            yield Op(self._function(random), None, steps)
+
+    def _function(self, random: Random) -> str:
+        if random.random() < self.zombie_fraction:
+            return ZOMBIE
+        function = ABORT if random.random() < self.abort_fraction else TXN
+        return function + LATE if random.random() < self.late_fraction else function
+
+    def setup_operations(self) -> Sequence[Op]:
+        """Read every partition, so that the topics are there."""
+        return [Op(READ, None, _reads([key])) for key in self.keys()]
+
+    def final_operations(self) -> Sequence[Op]:
+        """Read every partition once nothing in it is undecided."""
+        return [Op(READ_ALL, None, _reads([key])) for key in self.keys()]
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        topics = Topics(self.partitions, self.replication_factor, self.min_insync_replicas)
+        return TransactionsClient(context, topics, self.transaction_timeout_ms)
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """Transactions are atomic, and each partition is one log."""
+        del reads_lag  # of the metadata, which no operation here shows
+        open_ms = self.transaction_timeout_ms + _OPEN_MS
+        return (CheckSpec("atomic-appends", {"open_ms": open_ms}), CheckSpec("isr"))
+
+
+def _reads(keys: Sequence[str]) -> list[Any]:
+    return [["r", key, None] for key in keys]
+
+
+def create(options: Mapping[str, Any]) -> Transactions:
+    """Make the workload from validated options."""
+    return Transactions(**options)
+
+
+KIND = WorkloadKind(
+    "transactions",
+    "transactions append to partitions, abort, and are fenced; atomic for read_committed",
+    OPTIONS,
+    create,
+    needs_transactions=True,
+)

@@ -1,0 +1,395 @@
+"""How one process of workload `transactions` asks brokers and coordinators, and what is certain.
+
+Only an EndTxn that commits makes a transaction's appends visible to read_committed. So whatever
+goes wrong before the first of these is sent is a `fail`, though records may be in the logs: the
+next InitProducerId of the transactional id aborts them (KIP-98), and until then they are undecided.
+Once a commit was sent the outcome is what the coordinator says: `fail` where its first answer
+refuses for certain (`cluster.client.transactional_client`), `info` where an attempt may have
+decided and none was acknowledged.
+
+As Kafka's own producer does, a process asks again where a broker says that it is not the one or not
+yet: the same batch with the same sequence, the same EndTxn. After any failure it takes its
+transactional id anew, and with it another epoch (KIP-360), so that nothing of a failed transaction
+can be taken for the next one's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from checkers.history import EventType, Value
+from checkers.transactions.atomic_appends import (
+    LATE,
+    OPEN,
+    READ_ALL,
+    READ_UNCOMMITTED,
+    TXN,
+    ZOMBIE,
+)
+from cluster.client.admin_client import Outcome
+from cluster.client.batches import batch_of
+from cluster.client.data_client import ALL, DataClient, Fetched, TopicPartition
+from cluster.client.transactional_client import (
+    BUMPS_EPOCHS_FROM,
+    Producer,
+    TransactionalClient,
+)
+from cluster.node.errors import ErrorCode
+from cluster.node.log.batch.records import Sequenced
+from cluster.node.ports import Endpoint, Failure
+from workloads.base import ClientContext, Completion, Op
+from workloads.leads import Budget, Lead, Leads, Stopped, Topics, node_name
+
+_BYTES: Final = 1024 * 1024
+_PAUSE_S: Final = 0.02
+"""Between two attempts: Kafka's producer waits so long for the transaction before to be over."""
+_ATTEMPTS: Final = 3
+"""One attempt takes this part of an operation's time at most."""
+_AGAIN: Final = 8
+"""Every so many reads of a partition a consumer begins anew; else it goes on where it was."""
+_NOT_YET: Final = frozenset(
+    {ErrorCode.concurrent_transactions.name, ErrorCode.coordinator_load_in_progress.name}
+)
+_ELSEWHERE: Final = frozenset(
+    {
+        ErrorCode.not_coordinator.name,
+        ErrorCode.coordinator_not_available.name,
+        *(failure.value for failure in (Failure.TIMED_OUT, Failure.DISCONNECTED, Failure.NOT_SENT)),
+    }
+)
+"""After which another coordinator is looked for."""
+_OTHER_LEADER: Final = frozenset(
+    {
+        ErrorCode.not_leader_or_follower.name,
+        ErrorCode.unknown_topic_or_partition.name,
+        ErrorCode.not_enough_replicas.name,
+        ErrorCode.not_enough_replicas_after_append.name,
+        ErrorCode.request_timed_out.name,
+        *(failure.value for failure in (Failure.TIMED_OUT, Failure.DISCONNECTED, Failure.NOT_SENT)),
+    }
+)
+"""After which the same batch is sent again, to whoever leads then."""
+
+_Ask = Callable[[Endpoint, float], Awaitable[Outcome]]
+"""(a coordinator, bound in ms) -> what it answers."""
+_Append = tuple[TopicPartition, str]
+
+
+class _Consumer:
+    """What a consumer of one partition has seen so far."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.reads = 0
+        self.high_watermark = 0
+        self.values: list[Value] = []
+
+    def take(self, fetched: Fetched) -> None:
+        """Go on behind what was fetched."""
+        self.values += [text for _, text in fetched.records]
+        self.position = fetched.next_offset
+        self.high_watermark = fetched.high_watermark
+
+
+class TransactionsClient:
+    """One process: a transactional producer, and consumers of both isolation levels."""
+
+    def __init__(self, context: ClientContext, topics: Topics, transaction_timeout_ms: int) -> None:
+        self._context = context
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._id = f"w{context.worker}"
+        self._data = DataClient(context.client)
+        self._transactional = TransactionalClient(context.client)
+        self._leads = Leads(context, topics)
+        self._bumps_epoch: bool | None = None
+        """Whether the cluster has transaction.version 2, once it is known."""
+        self._coordinator: str | None = None
+        self._producer: Producer | None = None
+        self._sequences: dict[TopicPartition, int] = {}
+        self._added: set[TopicPartition] = set()
+        """Partitions of the transaction under way."""
+        self._late: tuple[Producer, bool] | None = None
+        """Whose EndTxn is still to arrive once more, and whether it commits."""
+        self._consumers: dict[tuple[TopicPartition, bool], _Consumer] = {}
+
+    async def invoke(self, op: Op) -> Completion:
+        """Perform one operation."""
+        budget = Budget(self._context.timeout_ms)
+        assert isinstance(op.value, list), "a transaction is a list of steps"
+        try:
+            if op.f == READ_ALL:
+                return await self._read_all(op, budget)
+            steps, node = await self._reads(op, budget)
+            appends = [(_partition(step[1]), str(step[2])) for step in op.value if step[0] != "r"]
+            if not appends:
+                return Completion(EventType.OK, steps, None, node)
+            kind, error = await self._transact(op.f, appends, budget)
+        except Stopped as stopped:
+            return Completion(EventType.FAIL, op.value, stopped.error, stopped.node)
+        value = steps if kind is EventType.OK else op.value
+        return Completion(kind, value, error, self._coordinator)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    # --- transactions ---
+
+    async def _transact(
+        self, function: str, appends: Sequence[_Append], budget: Budget
+    ) -> tuple[EventType, str | None]:
+        """Perform a transaction; raises Stopped before anything could commit it."""
+        try:
+            await self._begin(budget)
+            if function == ZOMBIE:
+                return await self._zombie(appends, budget)
+            await self._append_all(appends, budget)
+        except Stopped:
+            self._producer = None
+            raise
+        return await self._end(function, budget)
+
+    async def _begin(self, budget: Budget) -> None:
+        self._added.clear()
+        if self._bumps_epoch is None:
+            node = self._leads.asked
+            endpoint = self._leads.client_of(node)
+            found = await self._transactional.transaction_version(endpoint, self._share(budget))
+            if found.type != "ok":
+                self._leads.ask_next()
+            self._bumps_epoch = self._leads.got(found, node) >= BUMPS_EPOCHS_FROM
+        if self._producer is None:
+            self._take(await self._init(budget))
+
+    def _take(self, producer: Producer) -> None:
+        """Go on as a producer in an epoch of its own, in which sequences begin with 0."""
+        if producer != self._producer:
+            self._sequences.clear()
+        self._producer = producer
+
+    async def _init(self, budget: Budget) -> Producer:
+        def ask(endpoint: Endpoint, timeout_ms: float) -> Awaitable[Outcome]:
+            return self._transactional.init_producer(
+                endpoint, self._id, self._transaction_timeout_ms, timeout_ms
+            )
+
+        producer: Producer = await self._at_coordinator(ask, budget)
+        return producer
+
+    async def _append_all(self, appends: Sequence[_Append], budget: Budget) -> None:
+        assert self._producer is not None, "it has begun"
+        for partition, value in appends:
+            await self._append(partition, value, self._producer, budget)
+            if self._late is not None:
+                (late, commits), self._late = self._late, None
+                await self._send_end(late, budget, commit=commits)
+
+    async def _append(
+        self, to: TopicPartition, value: str, producer: Producer, budget: Budget
+    ) -> None:
+        """Append one record; raises Stopped where it is not acknowledged."""
+        if not self._bumps_epoch and to not in self._added:
+            await self._at_coordinator(
+                lambda endpoint, timeout_ms: self._transactional.add_partition(
+                    endpoint, self._id, producer, to, timeout_ms
+                ),
+                budget,
+            )
+            self._added.add(to)
+        sequence = self._sequences.get(to, 0)
+        sequenced = Sequenced(producer.producer_id, producer.epoch, sequence, transactional=True)
+        batch = batch_of([value], self._context.client.wall_ms(), sequenced)
+        while True:
+            lead = await self._leads.lead(to, budget)
+            outcome = await self._data.produce(
+                self._leads.client_of(lead.node),
+                to,
+                batch,
+                ALL,
+                self._share(budget),
+                transactional_id=self._id,
+                adds_partitions=bool(self._bumps_epoch),
+            )
+            if outcome.type == "ok":
+                self._sequences[to] = sequence + 1
+                return
+            if outcome.error not in _NOT_YET:
+                self._leads.forget(to)
+            if budget.over or outcome.error not in _NOT_YET | _ELSEWHERE | _OTHER_LEADER:
+                raise Stopped(outcome.error, lead.node)
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _end(self, function: str, budget: Budget) -> tuple[EventType, str | None]:
+        """Commit or abort, until it is acknowledged."""
+        commit = function.removesuffix(LATE) == TXN
+        assert self._producer is not None, "it has begun"
+        ended = self._producer
+        certain = True
+        while True:
+            outcome = await self._send_end(ended, budget, commit=commit)
+            if outcome.type == "ok":
+                self._take(outcome.value)
+                if function.endswith(LATE):
+                    self._late = ended, commit
+                return (EventType.OK, None) if commit else (EventType.FAIL, "aborted")
+            certain = certain and outcome.type == "fail"
+            again = outcome.error in _NOT_YET | _ELSEWHERE or outcome.type == "info"
+            if budget.over or not again:
+                break
+            await asyncio.sleep(_PAUSE_S)
+        self._producer = None
+        kind = EventType.FAIL if certain or not commit else EventType.INFO
+        return kind, outcome.error
+
+    async def _send_end(self, producer: Producer, budget: Budget, *, commit: bool) -> Outcome:
+        """Send one EndTxn; a coordinator that is not found is a certain failure."""
+        try:
+            node = await self._find_coordinator(budget)
+        except Stopped as stopped:
+            return Outcome("fail", error=Failure.NOT_SENT.value if budget.over else stopped.error)
+        outcome = await self._transactional.end(
+            self._leads.client_of(node),
+            self._id,
+            producer,
+            self._share(budget),
+            commit=commit,
+            bumps_epoch=bool(self._bumps_epoch),
+        )
+        if outcome.error in _ELSEWHERE:
+            self._coordinator = None
+        return outcome
+
+    async def _zombie(
+        self, appends: Sequence[_Append], budget: Budget
+    ) -> tuple[EventType, str | None]:
+        """Have another producer take over the transactional id, and go on and commit.
+
+        The other one has its answer before the commit is sent, so the transaction is aborted: a
+        commit without an answer did not happen either.
+        """
+        zombie = self._producer
+        assert zombie is not None, "it has begun"
+        *before, (partition, value) = appends
+        await self._append_all(before or appends, budget)
+        successor = await self._init(budget)
+        error: str | None = None
+        try:
+            if before:
+                await self._append(partition, value, zombie, budget)
+        except Stopped as stopped:
+            error = stopped.error
+        outcome = await self._send_end(zombie, budget, commit=True)
+        self._producer, self._late = None, None
+        self._take(successor)
+        if outcome.type == "ok":
+            return EventType.OK, None
+        return EventType.FAIL, outcome.error or error
+
+    # --- coordinators ---
+
+    async def _at_coordinator(self, ask: _Ask, budget: Budget) -> Any:
+        """Have the coordinator do what changes no transaction's outcome; raises Stopped."""
+        while True:
+            node = await self._find_coordinator(budget)
+            outcome = await ask(self._leads.client_of(node), self._share(budget))
+            if outcome.type == "ok":
+                return outcome.value
+            if outcome.error in _ELSEWHERE:
+                self._coordinator = None
+            if budget.over or outcome.error not in _NOT_YET | _ELSEWHERE:
+                raise Stopped(outcome.error, node)
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _find_coordinator(self, budget: Budget) -> str:
+        """Return the node that coordinates the transactional id; raises Stopped."""
+        while self._coordinator is None:
+            node = self._leads.asked
+            endpoint = self._leads.client_of(node)
+            found = await self._transactional.find_coordinator(
+                endpoint, self._id, self._share(budget)
+            )
+            if found.type == "ok" and node_name(found.value) in self._leads.brokers:
+                self._coordinator = node_name(found.value)
+                break
+            self._leads.ask_next()
+            if budget.over:
+                raise Stopped(found.error, node)
+            await asyncio.sleep(_PAUSE_S)
+        return self._coordinator
+
+    def _share(self, budget: Budget) -> float:
+        return min(budget.left_ms, self._context.timeout_ms / _ATTEMPTS)
+
+    # --- reading ---
+
+    async def _reads(self, op: Op, budget: Budget) -> tuple[list[Value], str | None]:
+        """Perform the reads of an operation; returns its steps with what they showed."""
+        steps: list[Value] = []
+        node: str | None = None
+        assert isinstance(op.value, list), "a transaction is a list of steps"
+        for step in op.value:
+            if step[0] != "r":
+                steps.append(step)
+                continue
+            lead = await self._leads.lead(_partition(step[1]), budget)
+            committed = op.f != READ_UNCOMMITTED
+            shown = await self._consume(_partition(step[1]), lead, budget, committed=committed)
+            steps.append(["r", step[1], list(shown.values)])
+            node = lead.node
+        return steps, node
+
+    async def _consume(
+        self, of: TopicPartition, lead: Lead, budget: Budget, *, committed: bool
+    ) -> _Consumer:
+        """Read up to the last stable offset, or to the high watermark of what is uncommitted."""
+        consumer = self._consumers.pop((of, committed), None)
+        if consumer is None or consumer.reads == _AGAIN:
+            consumer = _Consumer()
+        while True:
+            fetched: Fetched = self._leads.read(
+                await self._data.fetch(
+                    self._leads.client_of(lead.node),
+                    of,
+                    consumer.position,
+                    lead.epoch,
+                    self._share(budget),
+                    max_wait_ms=0.0,
+                    max_bytes=_BYTES,
+                    committed_only=committed,
+                ),
+                of,
+                lead.node,
+            )
+            consumer.take(fetched)
+            end = fetched.last_stable_offset if committed else fetched.high_watermark
+            if consumer.position >= end:
+                break
+            if budget.over:
+                raise Stopped("not-read-in-time", lead.node)
+        consumer.reads += 1
+        self._consumers[of, committed] = consumer
+        return consumer
+
+    async def _read_all(self, op: Op, budget: Budget) -> Completion:
+        """Read a partition from its beginning, once no transaction is open in it."""
+        ((_, key, _),) = op.value
+        partition = _partition(key)
+        lead = await self._leads.common_lead(partition, budget)
+        while True:
+            self._consumers.clear()
+            shown = await self._consume(partition, lead, budget, committed=True)
+            if shown.position >= lead.end_offset:
+                return Completion(EventType.OK, [["r", key, shown.values]], None, lead.node)
+            if budget.over and shown.high_watermark < lead.end_offset:
+                raise Stopped("not-committed-in-time", lead.node)
+            if budget.over:
+                return Completion(
+                    EventType.FAIL, op.value, OPEN, lead.node, shown.position, lead.epoch
+                )
+            await asyncio.sleep(_PAUSE_S)
+
+
+def _partition(key: str) -> TopicPartition:
+    topic, _, index = key.rpartition("-")
+    return TopicPartition(topic, int(index))
