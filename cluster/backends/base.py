@@ -22,9 +22,6 @@ from cluster.node.ports import Endpoint, Network
 from cluster.systems.base import Listener
 from cluster.values import valueclass
 
-RUN_LABEL = "KRAFTPROBE_RUN"
-"""Environment variable that marks everything a run creates; its value is the run id."""
-
 
 class NodeState(enum.StrEnum):
     """What the operating system says of a node's process."""
@@ -223,7 +220,6 @@ class Backend(Protocol):
 
 
 __all__ = [
-    "RUN_LABEL",
     "Abilities",
     "Ability",
     "Backend",

@@ -20,7 +20,8 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cluster.backends.base import RUN_LABEL, NodeState, ProcessIdentity
+from cluster.backends.agent.processes import RUN_LABEL
+from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.backends.machine.mounts import Mount, mounts
 from cluster.backends.processes.records import (
     HARNESS_LABEL,

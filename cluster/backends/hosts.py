@@ -63,10 +63,16 @@ class StartedProcess(Protocol):
         """Ask the operating system of its host. Raises BackendError when that cannot be asked."""
 
     async def send(self, number: signal.Signals) -> None:
-        """Signal this very process; nothing when it is dead. Raises BackendError."""
+        """Signal it and the others of its group; nothing when it is dead. Raises BackendError.
+
+        What a node's command starts is the node: a wrapper that is killed alone would leave a
+        server that goes on, and the fault would count as one that took effect.
+        """
 
     async def wait(self) -> int:
         """Wait for its end, through lost connections to the host as well; returns `exit_code`.
+
+        By then what it left of its group is dead, too: a node has one end.
 
         Cancelled when the run ends. Several may wait at once.
         """

@@ -8,11 +8,14 @@ import functools
 import io
 import os
 import signal
+import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cluster.backends.agent.frames import Message
 
+RUN_LABEL = "KRAFTPROBE_RUN"
+"""Environment variable that marks everything a run creates; its value is the run id."""
 _READ_BYTES_MAX = 1 << 20
 _KILL_S = 2.0
 OF_HARNESS = ("KRAFTPROBE_HARNESS", "KRAFTPROBE_NAMESPACE")
@@ -31,6 +34,76 @@ def process_state(pid: int) -> tuple[str, str] | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return fields[0], f"{_boot_id()}-{fields[19]}"
+
+
+def signal_group(leader: int, number: int) -> None:
+    """Signal a process and the others of its group: whoever of a node was started by its command.
+
+    The leader has not been waited for, so its number is still its own.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, number)
+
+
+def end_group(leader: int, run: str) -> None:
+    """SIGKILL what a process that has ended left of its group: they are the node as well.
+
+    The leader's number may be another's since it was waited for, so only a process with the run's
+    label is meant, held by a handle while that is looked up. Linux; elsewhere nothing is done.
+    """
+    killed: set[int] = set()
+    while members := list(_members(leader, run)):
+        _signal_each(members, signal.SIGKILL)
+        pids = {pid for pid, _ in members}
+        if pids <= killed:  # they cannot die yet, as where a disk stalls, nor start others
+            return
+        killed |= pids
+
+
+def signal_members(leader: int, run: str, number: int) -> None:
+    """Signal all others of a process's group, as `end_group` finds them."""
+    _signal_each(list(_members(leader, run)), number)
+
+
+def _signal_each(members: Sequence[tuple[int, int]], number: int) -> None:
+    for _, handle in members:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, number)
+        os.close(handle)
+
+
+def _members(leader: int, run: str) -> Iterator[tuple[int, int]]:
+    """Yield each live process of a group but its leader, and a handle that the caller closes."""
+    label = f"{RUN_LABEL}={run}".encode()
+    for name in os.listdir("/proc") if sys.platform == "linux" else ():
+        if not name.isdecimal() or int(name) == leader or _group(name) != leader:
+            continue
+        try:
+            handle = os.pidfd_open(int(name))
+        except ProcessLookupError:
+            continue
+        if _group(name) == leader and label in _environment(name):
+            yield int(name), handle
+        else:
+            os.close(handle)
+
+
+def _group(pid: str) -> int | None:
+    """Read the process group of a process; None when it is dead."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, _, group = file.read().rpartition(b")")[2].split()[:3]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in b"ZXx" else int(group)
+
+
+def _environment(pid: str) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:  # gone, or another user's
+        return []
 
 
 @functools.cache
@@ -137,16 +210,18 @@ class Processes:
         return Message({"state": state, "exit_code": process.returncode})
 
     async def do_signal(self, asked: Message) -> Message:
-        """Signal a process that lives: {pid, number}."""
+        """Signal a process that lives, with its group: {pid, number}."""
         process = self._started[asked.fields["pid"]]
         if process.returncode is None:  # so the number is still this child's
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, asked.fields["number"])
+            signal_group(process.pid, asked.fields["number"])
         return Message({})
 
     async def do_wait(self, asked: Message) -> Message:
-        """Wait for the end of a process: {pid}."""
-        return Message({"exit_code": await self._started[asked.fields["pid"]].wait()})
+        """Wait for the end of a process, and end what it left of its group: {pid}."""
+        process = self._started[asked.fields["pid"]]
+        exit_code = await process.wait()
+        end_group(process.pid, self._environment[RUN_LABEL])
+        return Message({"exit_code": exit_code})
 
     async def do_read(self, asked: Message) -> Message:
         """Read a file that may be there, at most so much: {path, offset}.

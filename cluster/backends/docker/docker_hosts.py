@@ -210,7 +210,8 @@ class DockerProvider:
             words = await self._entering(host, host.root, command, environment)
             environment, user = {}, _ROOT
         exec_id, pid = await in_thread(self._exec, host.container, words, environment, user)
-        process = ExecProcess(self._connect(), exec_id, pid, host, Path(host.folder) / output)
+        written = Path(host.folder) / output
+        process = ExecProcess(self._connect(), exec_id, pid, host, written, self.run_id)
         self._started.append(process)
         if output == NODE_OUTPUT:
             self._nodes[node] = process

@@ -19,6 +19,7 @@ from typing import Any
 import docker
 
 from cluster.backends.abilities import Host
+from cluster.backends.agent.processes import end_group, signal_members
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.backends.docker.engine import in_thread
 from cluster.backends.processes.records import identify, state_of, tail_of
@@ -37,12 +38,19 @@ class ExecProcess:
     """See `cluster.backends.hosts.StartedProcess`."""
 
     def __init__(
-        self, client: docker.DockerClient, exec_id: str, pid: int, host: Host, output: Path
+        self,
+        client: docker.DockerClient,
+        exec_id: str,
+        pid: int,
+        host: Host,
+        output: Path,
+        run_id: str,
     ) -> None:
         self._client = client
         self._exec_id = exec_id
         self._host = host
         self._output = output
+        self._run_id = run_id
         self._identity = identify(pid) if pid else None
         self._pidfd = _handle(self._identity)
         self._exit_code: int | None = None
@@ -69,11 +77,11 @@ class ExecProcess:
         return self.state_now()
 
     async def send(self, number: signal.Signals) -> None:
-        """Signal it, if it lives."""
+        """Signal it and its group, if it lives."""
         try:
             self._signal(number)
         except PermissionError:
-            done = await self._host.run(("kill", f"-{int(number)}", str(self.inner_pid)))
+            done = await self._host.run(("kill", f"-{int(number)}", "--", f"-{self.inner_pid}"))
             if done.exit_code != 0 and self.state_now() is not NodeState.DEAD:
                 reason = done.stderr.decode(errors="replace").strip()
                 raise BackendError(f"{self._host.node} cannot be signalled: {reason}") from None
@@ -98,11 +106,15 @@ class ExecProcess:
         if self._pidfd >= 0 and self._exit_code is None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
+            assert self._identity is not None, "it has a handle"
+            signal_members(self._identity.pid, self._run_id, number)
 
     async def _watch(self) -> int:
         try:
             if self._pidfd >= 0:
                 await _readable(self._pidfd)
+            if self._identity is not None:
+                end_group(self._identity.pid, self._run_id)
             self._exit_code = await self._code()
         finally:
             if self._pidfd >= 0:

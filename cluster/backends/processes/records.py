@@ -10,7 +10,6 @@ cannot be read (macOS).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -20,8 +19,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cluster.backends.agent.processes import process_state
-from cluster.backends.base import RUN_LABEL, BackendError, NodeState, ProcessIdentity
+from cluster.backends.agent.processes import RUN_LABEL, end_group, process_state, signal_group
+from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.values import valueclass
 
 HARNESS_LABEL = "KRAFTPROBE_HARNESS"
@@ -153,11 +152,16 @@ class LocalProcess:
     """A child of this process (`cluster.backends.hosts.StartedProcess`)."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, identity: ProcessIdentity | None, output: Path
+        self,
+        process: asyncio.subprocess.Process,
+        identity: ProcessIdentity | None,
+        output: Path,
+        run_id: str,
     ) -> None:
         self._process = process
         self._identity = identity
         self._output = output
+        self._run_id = run_id
 
     @classmethod
     async def start(
@@ -180,7 +184,7 @@ class LocalProcess:
                 )
         except OSError as error:
             raise BackendError(f"cannot start {command[0]}: {error}") from error
-        return cls(process, identify(process.pid), output)
+        return cls(process, identify(process.pid), output, environment[RUN_LABEL])
 
     @property
     def identity(self) -> ProcessIdentity | None:
@@ -203,7 +207,7 @@ class LocalProcess:
         return self.state_now()
 
     async def send(self, number: signal.Signals) -> None:
-        """Signal it if it lives.
+        """Signal it and its group, if it lives.
 
         Not through `Process.send_signal`: up to CPython 3.12.4 that polls first, and may so take
         the exit status away from the watcher, which then reports 255.
@@ -211,15 +215,17 @@ class LocalProcess:
         self._signal(number)
 
     async def wait(self) -> int:
-        """Wait for its end."""
-        return await self._process.wait()
+        """Wait for its end, and end what it left of its group."""
+        exit_code = await self._process.wait()
+        end_group(self._process.pid, self._run_id)
+        return exit_code
 
     async def output_tail(self) -> tuple[str, ...]:
         """Read the last lines of its output."""
         return tail_of(self._output)
 
     def kill_now(self) -> None:
-        """SIGKILL it and see it dead, without the event loop."""
+        """SIGKILL it with its group, and see it dead, without the event loop."""
         self._signal(signal.SIGKILL)
         deadline = time.monotonic() + _KILL_TIMEOUT_S
         while self.state_now() is not NodeState.DEAD and time.monotonic() < deadline:
@@ -227,8 +233,7 @@ class LocalProcess:
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # gone; the watcher will report how
-                os.kill(self._process.pid, number)
+            signal_group(self._process.pid, number)  # gone: the watcher will report how
 
 
 def tail_of(output: Path) -> tuple[str, ...]:

@@ -21,9 +21,8 @@ class CarriedSystem(FakeSystem):
     def data_folder(self, folder):
         return folder / "data"
 
-    def command(self, node):
-        words = (str(node.folder / name) for name in (PROGRAM.name, "config.json"))
-        return (node.interpreter, "-I", "-S", *words)
+    def words(self, folder):
+        return (str(folder / PROGRAM.name), str(folder / "config.json"))
 
 
 def docker_backend(

@@ -45,7 +45,11 @@ class FakeSystem:
         return {"config.json": json.dumps(config)}
 
     def command(self, node):
-        return (node.interpreter, "-I", "-S", str(PROGRAM), str(node.folder / "config.json"))
+        program = (node.interpreter, "-I", "-S", *self.words(node.folder))
+        return ("sh", "-c", '"$@" & wait', "sh", *program) if self.mode == "wrapped" else program
+
+    def words(self, folder):
+        return (str(PROGRAM), str(folder / "config.json"))
 
     def environment(self, node):
         return {}

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -57,9 +58,11 @@ def run_id() -> str:
 
 @pytest.fixture
 def with_containers(client: docker.DockerClient, tmp_path: Path, run_id: str):
-    def run(body: Callable[[HostedBackend], Awaitable[None]], node_count: int = 2) -> None:
+    def run(
+        body: Callable[[HostedBackend], Awaitable[None]], node_count: int = 2, mode: str = ""
+    ) -> None:
         async def whole() -> None:
-            backend = docker_backend(tmp_path, node_count, run_id)
+            backend = docker_backend(tmp_path, node_count, run_id, mode)
             try:
                 await backend.up()
                 await body(backend)
@@ -109,6 +112,33 @@ def test_nodes_live_die_pause_and_stop_as_anywhere(with_containers):
         assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
 
     with_containers(body)
+
+
+def test_a_fault_of_a_node_meets_whatever_its_command_started(with_containers):
+    async def body(backend: HostedBackend) -> None:
+        assert await answers(backend)
+        await backend.pause("n1")
+        assert not await answers(backend)
+        await backend.resume("n1")
+        assert await answers(backend)
+        await backend.kill("n1")
+        assert not await answers(backend)
+        await backend.start("n1")
+        shell = await backend.process("n1")
+        assert shell is not None
+        os.kill(shell.pid, signal.SIGKILL)
+        await eventually(backend.unexpected_deaths)
+        assert not await answers(backend)
+
+    with_containers(body, 1, "wrapped")
+
+
+async def answers(backend: HostedBackend) -> bool:
+    try:
+        async with asyncio.timeout(0.3):
+            return await ask(backend, "n1", b"hi") == b"hi"
+    except (OSError, TimeoutError):
+        return False
 
 
 def test_the_exit_code_of_a_signal_from_outside_is_reported_as_waitpid_does(with_containers):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -423,3 +425,59 @@ def test_a_system_asks_a_node_at_any_of_its_ports_whether_it_is_up(tmp_path: Pat
             await backend.down()
 
     asyncio.run(body())
+
+
+async def answers(endpoint) -> bool:
+    try:
+        async with asyncio.timeout(0.3):
+            return await ask(endpoint, b"hi") == b"hi"
+    except (OSError, TimeoutError):
+        return False
+
+
+def test_a_fault_of_a_node_meets_whatever_its_command_started(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        end = backend.endpoint("n1", "CLIENT")
+        assert await answers(end)
+        await backend.pause("n1")
+        assert not await answers(end)
+        await backend.resume("n1")
+        assert await answers(end)
+        await backend.kill("n1")
+        assert not await answers(end)
+        await backend.start("n1")
+        await backend.stop("n1")
+        assert not await answers(end)
+
+    with_cluster(body, 1, "wrapped")
+
+
+def test_what_a_node_that_ended_by_itself_left_is_ended_with_it(with_cluster):
+    async def body(backend: LocalBackend) -> None:
+        shell = await backend.process("n1")
+        os.kill(shell.pid, signal.SIGKILL)
+        await eventually(lambda: len(backend.unexpected_deaths()) == 1)
+        assert not await answers(backend.endpoint("n1", "CLIENT"))
+        await backend.start("n1")  # its ports are free
+
+    with_cluster(body, 1, "wrapped")
+
+
+def test_a_run_leaves_nothing_that_its_nodes_started(tmp_path):
+    async def body() -> list[Path]:
+        backend = LocalBackend(FakeSystem("wrapped"), tmp_path, 2, "run-wrapped")
+        await backend.up()
+        await backend.down()
+        return labelled("run-wrapped")
+
+    assert asyncio.run(body()) == []
+
+
+def labelled(run: str) -> list[Path]:
+    """Return the processes of this machine that carry the label of a run."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"KRAFTPROBE_RUN={run}".encode() in environment.read_bytes().split(b"\0"):
+                found.append(environment)
+    return found

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,9 +37,11 @@ def namespaces() -> None:
 
 @pytest.fixture
 def with_hosts(tmp_path: Path):
-    def run(body: Callable[[HostedBackend], Awaitable[None]], node_count: int = 3) -> None:
+    def run(
+        body: Callable[[HostedBackend], Awaitable[None]], node_count: int = 3, mode: str = ""
+    ) -> None:
         async def whole() -> None:
-            backend = netns_backend(tmp_path, node_count)
+            backend = netns_backend(tmp_path, node_count, mode=mode)
             try:
                 await backend.up()
                 await body(backend)
@@ -100,6 +103,33 @@ def test_nodes_live_die_pause_and_stop_as_anywhere(with_hosts):
         assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
 
     with_hosts(body)
+
+
+def test_a_fault_of_a_node_meets_whatever_its_command_started(with_hosts):
+    async def body(backend: HostedBackend) -> None:
+        assert await answers(backend)
+        await backend.pause("n1")
+        assert not await answers(backend)
+        await backend.resume("n1")
+        assert await answers(backend)
+        await backend.kill("n1")
+        assert not await answers(backend)
+        await backend.start("n1")
+        shell = await backend.process("n1")
+        assert shell is not None
+        os.kill(shell.pid, signal.SIGKILL)
+        await eventually(backend.unexpected_deaths)
+        assert not await answers(backend)
+
+    with_hosts(body, 1, "wrapped")
+
+
+async def answers(backend: HostedBackend) -> bool:
+    try:
+        async with asyncio.timeout(0.3):
+            return await ask(backend, "n1", b"hi") == b"hi"
+    except (OSError, TimeoutError):
+        return False
 
 
 def test_a_cut_link_is_silent_in_its_own_direction_only(with_hosts):

@@ -30,6 +30,19 @@ async def lost_and_found(provider):
     print(await process.wait())
 
 
+async def wrapped(provider):
+    host = (await provider.create(("n1",)))["n1"]
+    command = ("sh", "-c", "sh -c 'echo $$ > pid; exec sleep 60' & wait")
+    look = ("sh", "-c", f"grep '^State:.[RSDT]' /proc/$(cat {host.folder}/pid)/status")
+    process = await provider.start("n1", command, {}, "stdout.log")
+    while (await host.run(look)).exit_code:  # noqa: ASYNC110  (another process writes it)
+        await asyncio.sleep(0.02)
+    await process.send(9)
+    print(await process.wait(), (await host.run(look)).stdout)
+    process = await provider.start("n1", ("sh", "-c", "sleep 60 & echo $! > pid"), {}, "stdout.log")
+    print(await process.wait(), (await host.run(look)).stdout)
+
+
 async def own_address(provider):
     hosts = await provider.create(NODES)
     for script in ("drop 10.0.0.254", "drop { 10.0.0.254, 10.0.0.2 }"):

@@ -39,6 +39,11 @@ def test_a_lost_connection_comes_back_and_nothing_is_done_twice(lab):
     assert lab.traces() == []
 
 
+def test_a_process_ends_with_whatever_it_started(lab):
+    assert output(scenario(lab, "wrapped")) == ["-9 b''", "0 b''"]
+    assert lab.traces() == []
+
+
 def test_files_arrive_whole_and_never_outside_of_the_nodes_folder(lab):
     lines = output(scenario(lab, "files"))
     refused = [line for line in lines if line.startswith("refused")]
