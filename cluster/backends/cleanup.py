@@ -13,25 +13,17 @@ the harness lives its run is a campaign like any other, and is touched only when
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cluster.backends.agent.processes import RUN_LABEL
 from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.backends.machine.mounts import Mount, mounts
+from cluster.backends.processes.labelled import kill_process, labelled_processes
 from cluster.backends.processes.records import (
-    HARNESS_LABEL,
-    NAMESPACE_LABEL,
     PROCESSES_FILE,
-    SUPPORT_LABEL,
     TRIAL,
     RecordedProcess,
-    identify,
-    pid_namespace,
     read_recorded,
     state_of,
 )
@@ -57,17 +49,6 @@ class Leftover:
     """It is in a container."""
 
 
-@valueclass
-class _Labelled:
-    """What a live process carries in its environment."""
-
-    run_id: str
-    harness: ProcessIdentity
-    identity: ProcessIdentity
-    supports: bool
-    contained: bool
-
-
 def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[Leftover]:
     """List the live processes of dead harnesses, ordered by run and pid, nodes first.
 
@@ -90,7 +71,7 @@ def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[
         for process in _recorded_nodes(processes, run_id):
             supports = ":" in process.role
             add(process.run_id, process.identity, supports=supports, contained=False)
-    for seen in _labelled_processes():
+    for seen in labelled_processes():
         if runs is not None and seen.run_id not in here and not seen.run_id.startswith(TRIAL):
             continue
         if seen.run_id == run_id or (run_id is None and _is_dead(seen.harness)):
@@ -129,7 +110,7 @@ def clean(leftovers: Iterable[Leftover]) -> list[Leftover]:
         some = [leftover for leftover in asked if leftover.supports is supports]
         for leftover in some:
             with contextlib.suppress(OSError):
-                _kill(leftover.identity)
+                kill_process(leftover.identity)
         deadline = time.monotonic() + _GONE_TIMEOUT_S
         while _alive(some) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -161,34 +142,6 @@ def _is_dead(identity: ProcessIdentity) -> bool:
     return state_of(identity) is NodeState.DEAD
 
 
-def _labelled_processes() -> Iterator[_Labelled]:
-    """Yield all live processes with labels in an environment that we may read."""
-    if sys.platform != "linux":
-        return
-    own_namespace = str(pid_namespace())
-    for entry in _PROC.iterdir():
-        if not entry.name.isdecimal():
-            continue
-        identity = identify(int(entry.name))
-        try:
-            contained = str((entry / "ns/pid").stat().st_ino) != own_namespace
-            environment = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue  # gone, or another user's
-        labels = dict(pair.split("=", 1) for pair in environment if "=" in pair)
-        # A harness of another namespace has another pid here, and would seem dead.
-        if identity is None or labels.get(NAMESPACE_LABEL) != own_namespace:
-            continue
-        run, harness = labels.get(RUN_LABEL), _parse_harness(labels.get(HARNESS_LABEL, ""))
-        if run and harness is not None and identify(identity.pid) == identity:
-            yield _Labelled(run, harness, identity, SUPPORT_LABEL in labels, contained)
-
-
-def _parse_harness(label: str) -> ProcessIdentity | None:
-    pid, _, started = label.partition(":")
-    return ProcessIdentity(int(pid), started) if pid.isdecimal() and started else None
-
-
 def _command(pid: int) -> str:
     try:
         words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
@@ -196,16 +149,3 @@ def _command(pid: int) -> str:
         return ""
     command = b" ".join(words).decode(errors="replace").partition("\n")[0].strip()
     return command if len(command) <= _COMMAND_MAX else f"{command[:_COMMAND_MAX]}..."
-
-
-def _kill(identity: ProcessIdentity) -> None:
-    if sys.platform != "linux":
-        if not _is_dead(identity):
-            os.kill(identity.pid, signal.SIGKILL)
-        return
-    handle = os.pidfd_open(identity.pid)  # from here on the handle means one process only
-    try:
-        if not _is_dead(identity):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-    finally:
-        os.close(handle)

@@ -24,6 +24,7 @@ from cluster.backends.base import (
     ProcessIdentity,
 )
 from cluster.backends.hosts import StartedProcess
+from cluster.backends.processes.labelled import end_escaped
 from cluster.backends.processes.records import RecordedProcess, own_identity, record_process
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import TcpNetwork
@@ -186,6 +187,7 @@ class ProcessBackend:
                 await self._ask_all_to_end()
         finally:
             self._kill_all()
+            end_escaped(self.run_id)
             try:
                 for surroundings in self._surroundings:
                     await surroundings.release()

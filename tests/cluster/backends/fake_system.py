@@ -46,7 +46,10 @@ class FakeSystem:
 
     def command(self, node):
         program = (node.interpreter, "-I", "-S", *self.words(node.folder))
-        return ("sh", "-c", '"$@" & wait', "sh", *program) if self.mode == "wrapped" else program
+        if self.mode in ("wrapped", "escaped"):
+            apart = "setsid " if self.mode == "escaped" else ""
+            return ("sh", "-c", f'{apart}"$@" & wait', "sh", *program)
+        return program
 
     def words(self, folder):
         return (str(PROGRAM), str(folder / "config.json"))

@@ -190,7 +190,7 @@ def leaning(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], subproces
 def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
     """The pids that are killed, in their order, and whether the node was dead by then."""
     order: list[tuple[int, bool]] = []
-    kill = cleanup._kill
+    kill = cleanup.kill_process
 
     def watched(identity: ProcessIdentity) -> None:
         order.append((identity.pid, all(state_of(killed) is NodeState.DEAD for killed in seen)))
@@ -198,7 +198,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
         kill(identity)
 
     seen: list[ProcessIdentity] = []
-    monkeypatch.setattr(cleanup, "_kill", watched)
+    monkeypatch.setattr(cleanup, "kill_process", watched)
     return order
 
 

@@ -463,14 +463,16 @@ def test_what_a_node_that_ended_by_itself_left_is_ended_with_it(with_cluster):
     with_cluster(body, 1, "wrapped")
 
 
-def test_a_run_leaves_nothing_that_its_nodes_started(tmp_path):
-    async def body() -> list[Path]:
-        backend = LocalBackend(FakeSystem("wrapped"), tmp_path, 2, "run-wrapped")
+@pytest.mark.parametrize("mode", ["wrapped", "escaped"])
+def test_a_run_leaves_nothing_that_its_nodes_started(tmp_path, mode):
+    async def body() -> None:
+        backend = LocalBackend(FakeSystem(mode), tmp_path, 2, f"run-{mode}-{os.getpid()}")
         await backend.up()
+        assert labelled(backend.run_id)
         await backend.down()
-        return labelled("run-wrapped")
+        await eventually(lambda: not labelled(backend.run_id))
 
-    assert asyncio.run(body()) == []
+    asyncio.run(body())
 
 
 def labelled(run: str) -> list[Path]:
