@@ -12,7 +12,9 @@ import click
 from checkers.history.json_text import render as quoted
 from checkers.runs.exercised import shortfalls
 from checkers.verdict import EXIT_CODES, Status
+from cluster.backends.sim.kafka.classes import java_command
 from cluster.mutants import UnknownMutantError, find
+from cluster.systems import kafka_raft
 from cluster.systems.kinds import SystemRequest
 from cluster.systems.registry import system_named
 from cluster.values import whole_number
@@ -129,7 +131,8 @@ def sim(
             system=asked if document is None else None,
         )
         with error_origin(campaign, _ORIGINS):
-            plan_of(plan, first, {})  # a plan that is none is refused before anything is stored
+            # A plan that is none is refused before anything is stored.
+            _fetch_releases(plan_of(plan, first, {}), asked)
         return _run_batch(plan, out, spark_master, shown)
     if campaign is not None:
         length = {} if duration_s is None else {"duration_s": duration_s}
@@ -320,6 +323,20 @@ def _system(
         raise UsageError(f"system {chosen} has no option {unfit[0]}")
     kind.check(SystemRequest({}, options))
     return {"system": chosen, **({"system_options": options} if options else {})}
+
+
+def _fetch_releases(first: Plan, asked: Mapping[str, Any] | None) -> None:
+    """Fetch the releases that a batch runs, once, before its workers all want them.
+
+    `first` is its first plan, which need not draw each of those that were asked for. Raises
+    FetchError, SettingError.
+    """
+    if first.system != kafka_raft.NAME:
+        return
+    options = {**first.system_options, **(asked or {}).get("system_options", {})}
+    for release in kafka_raft.runs_of(SystemRequest({}, options)):
+        if release != kafka_raft.OWN:
+            java_command(release, say=lambda text: click.echo(text, err=True))
 
 
 def simulated_plan(document: Mapping[str, Any], mutant: str | None = None) -> Plan:

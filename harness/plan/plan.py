@@ -7,7 +7,7 @@ line that names the place, and for an unknown name the nearest known one.
 | key | meaning | default |
 |---|---|---|
 | `campaign` | name; runs are stored below it | file name |
-| `workload`, `workload_options` | what clients do | `register` |
+| `workload`, `workload_options` | what clients do | `register`, or the only one that the system carries |
 | `version` | of this table | 1 |
 | `system` | which kind of node (`kraftprobe list systems`) | `kraft` |
 | `system_options` | options of the system (docs/kafka.md): where it is installed, such as `image`; a list counts as its parts with commas between | none |
@@ -287,6 +287,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
     plan = PLAN.read(stated)
     plan = replace(plan, faults=tuple(dict.fromkeys(plan.faults)))
     try:
+        plan = replace(plan, workload=stated.get("workload", _usual_workload(plan)))
         _check_system(plan)
         plan.make_workload()
         _check_operations(plan)
@@ -314,6 +315,12 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         expectations=expectations_of(plan),
         skipped=tuple({row.fault: row for row in plan.skipped}.values()),
     )
+
+
+def _usual_workload(plan: Plan) -> str:
+    """Return the workload of a plan that names none: the only one of its system, or the default."""
+    carried = plan.kind.workloads or ()
+    return next(iter(carried)) if len(carried) == 1 else plan.workload
 
 
 def in_simulation(document: Mapping[str, Any], mutant: str | None = None) -> Plan:

@@ -120,6 +120,8 @@ def test_defaults_make_a_plan():
     assert plan().workload == "register"
     assert plan().faults == ("kill", "pause", "partition")
     assert plan().expectations["leader_changes"] == 1
+    raft = {"system": "kafka-raft", "system_options": {"version": "4.3.1"}, "backend": "sim"}
+    assert plan(**raft).workload == "appends", "the only one that this system carries"
 
 
 def test_a_stored_plan_gives_the_same_plan_again():

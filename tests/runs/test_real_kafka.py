@@ -74,6 +74,17 @@ def test_real_kafka_passes_a_campaign_and_a_lost_topic_is_found(version: str, tm
     assert lost in json.dumps(result.anomalies)
 
 
+@pytest.mark.nightly  # tests/harness/sim plays it in simulation for every commit
+@pytest.mark.cluster
+def test_the_plan_of_the_simulated_nodes_passes_on_real_kafka(version: str, tmp_path: Path):
+    plan = ROOT / "tests/harness/one-plan.toml"
+    system = ("--system", "apache-kafka", "--kafka-version", version, "--backend", "netns")
+    done = kraftprobe("run", "--campaign", plan, *system, "--seed", 1, "--runs", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [folder] = (tmp_path / "one-plan").iterdir()
+    assert judged(folder)["invariants"].statistics["epochs_with_leader"] >= 3
+
+
 def voters_of(evidence: Evidence) -> list[TraceEvent]:
     return [
         event for trace in evidence.traces.values() for event in trace if event.event == "voters"

@@ -24,7 +24,7 @@ import ssl
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from importlib.util import find_spec
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
@@ -282,10 +282,9 @@ def _settings(repository: str) -> str:
 
 
 def _ivy() -> Path:
-    spec = find_spec("pyspark")
-    assert spec is not None, "PySpark is a dependency"
-    assert spec.submodule_search_locations, "and a package"
-    return next(Path(spec.submodule_search_locations[0]).glob("jars/ivy-*.jar"))
+    # Not by the module: Spark's workers import it from an archive, which has no jar files.
+    jars = distribution("pyspark").locate_file("pyspark/jars")
+    return next(Path(str(jars)).glob("ivy-*.jar"))
 
 
 def _trust(work: Path) -> list[str]:

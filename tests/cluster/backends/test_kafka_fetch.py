@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.server
+import os
 import subprocess
 import sys
 import threading
 import zipfile
 from hashlib import sha1, sha256
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -164,6 +166,22 @@ def test_the_raft_module_is_fetched_alone_without_what_it_depends_on(repository)
     assert {jar.parent for jar in raft_libraries(own_name(home))} == {home / "libs"}
     assert len(list((home / "libs").iterdir())) == 4
     assert home_of(own_name(home)) is None
+
+
+def test_a_worker_of_spark_which_imports_it_from_an_archive_finds_ivy():
+    archive = Path(str(distribution("pyspark").locate_file("pyspark/python/lib/pyspark.zip")))
+    program = "import pyspark; from cluster.systems.kafka import fetch; print(pyspark.__file__, fetch._ivy())"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(archive), *sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    module, ivy = done.stdout.split()
+    assert module.startswith(str(archive))
+    assert Path(ivy).is_file()
 
 
 def test_an_interrupted_fetch_goes_on_where_it_was(repository):

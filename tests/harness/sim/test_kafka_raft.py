@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from checkers.verdict import Status
 from cluster.backends.sim.kafka.host import Spin
@@ -18,6 +19,9 @@ from cluster.backends.terms import BackendError
 from cluster.node.protocol.apis import SPOKEN, ApiKey, VersionRange
 from cluster.systems import kafka_raft
 from cluster.systems.kafka_raft import TRACED
+from harness.campaigns import read_document
+from harness.cli import main
+from harness.commands import sim
 from harness.errors import PlanError
 from harness.plan.plan import in_simulation
 from harness.plan.stored_document import checks_for, plan_document
@@ -35,6 +39,7 @@ ROOT = Path(__file__).parents[3]
 OTHER = "4.1.2"
 MIXED = f"{OTHER},{VERSION},kraft"
 """Two releases and this repository's raft module."""
+ONE_PLAN = Path(__file__).parents[1] / "one-plan.toml"
 FOUND = sorted((Path(__file__).parent / "kafka").glob("*.json"))
 
 
@@ -76,6 +81,26 @@ def test_a_run_under_faults_is_judged():
     assert (result.verdict, result.violations) == (Status.PASS, ())
     assert played.watch.changes_of_leader >= 1
     assert result.statistics["faults"] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "system",
+    [
+        {"system": "kraft"},
+        {"system": kafka_raft.NAME, "system_options": {kafka_raft.VERSION: VERSION}},
+    ],
+    ids=["ours", "kafka"],
+)
+def test_one_plan_is_played_by_kafka_and_by_our_node(system):
+    """On real Kafka: tests/runs/test_real_kafka.py."""
+    document = read_document(ONE_PLAN)
+
+    played, result = run(in_simulation({**document, **system, "seed": 1}))
+
+    assert (result.verdict, result.violations) == (Status.PASS, ())
+    assert [act.kind for act in played.acts if not act.undone] == ["kill", "partition", "pause"]
+    assert played.watch.changes_of_leader >= 2
 
 
 @pytest.mark.slow
@@ -175,6 +200,18 @@ def test_a_finding_is_found_again(path):
         document["found"]["property"],
         *document["found"]["causes"],
     ]
+
+
+def test_a_batch_fetches_each_release_before_its_workers_want_them(monkeypatch, tmp_path):
+    fetched = []
+    monkeypatch.setattr(sim, "java_command", lambda release, say: fetched.append((release, say)))
+    monkeypatch.setattr(sim, "_run_batch", lambda *_: len(fetched))
+    releases = "3.9.2,4.0.0,4.1.2,4.2.2,4.3.1,4.4.0,kraft"
+
+    batch = ("--seeds", "0..1", "--kafka-version", releases, "--out", str(tmp_path))
+    result = CliRunner().invoke(main, ["sim", "--system", "kafka-raft", *batch])
+
+    assert (result.exit_code, [release for release, _ in fetched]) == (6, releases.split(",")[:6])
 
 
 def test_a_node_that_polls_without_waiting_for_long_is_reported():
