@@ -30,7 +30,7 @@ from random import Random
 from typing import Any, Final
 
 from checkers.registry import CheckSpec
-from checkers.transactions.atomic_appends import (
+from checkers.transactions.atomic_rules import (
     ABORT,
     LATE,
     READ,

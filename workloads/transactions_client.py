@@ -19,18 +19,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from checkers.history import EventType, Value
-from checkers.transactions.atomic_appends import (
-    LATE,
-    OPEN,
-    READ_ALL,
-    READ_UNCOMMITTED,
-    TXN,
-    ZOMBIE,
-)
+from checkers.history import EventType
+from checkers.transactions.atomic_rules import LATE, READ_ALL, READ_UNCOMMITTED, TXN, ZOMBIE
 from cluster.client.admin_client import Outcome
 from cluster.client.batches import batch_of
-from cluster.client.data_client import ALL, DataClient, Fetched, TopicPartition
+from cluster.client.data_client import ALL, DataClient, TopicPartition
 from cluster.client.transactional_client import (
     BUMPS_EPOCHS_FROM,
     Producer,
@@ -40,15 +33,13 @@ from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import Sequenced
 from cluster.node.ports import Endpoint, Failure
 from workloads.base import ClientContext, Completion, Op
-from workloads.leads import Budget, Lead, Leads, Stopped, Topics, node_name
+from workloads.leads import Budget, Leads, Stopped, Topics, node_name
+from workloads.transactions_consumers import Consumers, partition_of
 
-_BYTES: Final = 1024 * 1024
 _PAUSE_S: Final = 0.02
 """Between two attempts: Kafka's producer waits so long for the transaction before to be over."""
 _ATTEMPTS: Final = 3
 """One attempt takes this part of an operation's time at most."""
-_AGAIN: Final = 8
-"""Every so many reads of a partition a consumer begins anew; else it goes on where it was."""
 _NOT_YET: Final = frozenset(
     {ErrorCode.concurrent_transactions.name, ErrorCode.coordinator_load_in_progress.name}
 )
@@ -77,22 +68,6 @@ _Ask = Callable[[Endpoint, float], Awaitable[Outcome]]
 _Append = tuple[TopicPartition, str]
 
 
-class _Consumer:
-    """What a consumer of one partition has seen so far."""
-
-    def __init__(self) -> None:
-        self.position = 0
-        self.reads = 0
-        self.high_watermark = 0
-        self.values: list[Value] = []
-
-    def take(self, fetched: Fetched) -> None:
-        """Go on behind what was fetched."""
-        self.values += [text for _, text in fetched.records]
-        self.position = fetched.next_offset
-        self.high_watermark = fetched.high_watermark
-
-
 class TransactionsClient:
     """One process: a transactional producer, and consumers of both isolation levels."""
 
@@ -112,7 +87,7 @@ class TransactionsClient:
         """Partitions of the transaction under way."""
         self._late: tuple[Producer, bool] | None = None
         """Whose EndTxn is still to arrive once more, and whether it commits."""
-        self._consumers: dict[tuple[TopicPartition, bool], _Consumer] = {}
+        self._consumers = Consumers(self._leads, self._data, self._share)
 
     async def invoke(self, op: Op) -> Completion:
         """Perform one operation."""
@@ -120,9 +95,10 @@ class TransactionsClient:
         assert isinstance(op.value, list), "a transaction is a list of steps"
         try:
             if op.f == READ_ALL:
-                return await self._read_all(op, budget)
-            steps, node = await self._reads(op, budget)
-            appends = [(_partition(step[1]), str(step[2])) for step in op.value if step[0] != "r"]
+                return await self._consumers.read_all(op, budget)
+            committed = op.f != READ_UNCOMMITTED
+            steps, node = await self._consumers.read(op.value, budget, committed=committed)
+            appends = [(partition_of(step[1]), str(step[2])) for step in op.value if step[0] != "r"]
             if not appends:
                 return Completion(EventType.OK, steps, None, node)
             kind, error = await self._transact(op.f, appends, budget)
@@ -320,76 +296,3 @@ class TransactionsClient:
 
     def _share(self, budget: Budget) -> float:
         return min(budget.left_ms, self._context.timeout_ms / _ATTEMPTS)
-
-    # --- reading ---
-
-    async def _reads(self, op: Op, budget: Budget) -> tuple[list[Value], str | None]:
-        """Perform the reads of an operation; returns its steps with what they showed."""
-        steps: list[Value] = []
-        node: str | None = None
-        assert isinstance(op.value, list), "a transaction is a list of steps"
-        for step in op.value:
-            if step[0] != "r":
-                steps.append(step)
-                continue
-            lead = await self._leads.lead(_partition(step[1]), budget)
-            committed = op.f != READ_UNCOMMITTED
-            shown = await self._consume(_partition(step[1]), lead, budget, committed=committed)
-            steps.append(["r", step[1], list(shown.values)])
-            node = lead.node
-        return steps, node
-
-    async def _consume(
-        self, of: TopicPartition, lead: Lead, budget: Budget, *, committed: bool
-    ) -> _Consumer:
-        """Read up to the last stable offset, or to the high watermark of what is uncommitted."""
-        consumer = self._consumers.pop((of, committed), None)
-        if consumer is None or consumer.reads == _AGAIN:
-            consumer = _Consumer()
-        while True:
-            fetched: Fetched = self._leads.read(
-                await self._data.fetch(
-                    self._leads.client_of(lead.node),
-                    of,
-                    consumer.position,
-                    lead.epoch,
-                    self._share(budget),
-                    max_wait_ms=0.0,
-                    max_bytes=_BYTES,
-                    committed_only=committed,
-                ),
-                of,
-                lead.node,
-            )
-            consumer.take(fetched)
-            end = fetched.last_stable_offset if committed else fetched.high_watermark
-            if consumer.position >= end:
-                break
-            if budget.over:
-                raise Stopped("not-read-in-time", lead.node)
-        consumer.reads += 1
-        self._consumers[of, committed] = consumer
-        return consumer
-
-    async def _read_all(self, op: Op, budget: Budget) -> Completion:
-        """Read a partition from its beginning, once no transaction is open in it."""
-        ((_, key, _),) = op.value
-        partition = _partition(key)
-        lead = await self._leads.common_lead(partition, budget)
-        while True:
-            self._consumers.clear()
-            shown = await self._consume(partition, lead, budget, committed=True)
-            if shown.position >= lead.end_offset:
-                return Completion(EventType.OK, [["r", key, shown.values]], None, lead.node)
-            if budget.over and shown.high_watermark < lead.end_offset:
-                raise Stopped("not-committed-in-time", lead.node)
-            if budget.over:
-                return Completion(
-                    EventType.FAIL, op.value, OPEN, lead.node, shown.position, lead.epoch
-                )
-            await asyncio.sleep(_PAUSE_S)
-
-
-def _partition(key: str) -> TopicPartition:
-    topic, _, index = key.rpartition("-")
-    return TopicPartition(topic, int(index))

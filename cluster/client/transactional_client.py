@@ -4,7 +4,7 @@ As of `cluster.client.admin_client`, with the same outcomes: an answer with an e
 the error proves that a transaction coordinator changed nothing, else `info`. EndTxn is answered
 NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE also after its decision was appended to the
 coordinator's log (`TransactionStateManager.appendTransactionToLog` maps the errors of its append to
-these), so they prove nothing there.
+these), and CONCURRENT_TRANSACTIONS while an earlier one is carried out, so they prove nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ _UNCHANGED: Final = frozenset(
         ErrorCode.producer_fenced,
         ErrorCode.invalid_txn_state,
         ErrorCode.invalid_producer_id_mapping,
-        ErrorCode.concurrent_transactions,
         ErrorCode.coordinator_load_in_progress,
     }
 )

@@ -293,3 +293,34 @@ def test_an_upgrade_passes_and_a_way_back_below_a_finalized_level_is_found(
     assert f'value="{version}, commit ' in junit
     assert ", to 4.4.0, commit " in junit
     assert kraftprobe("gate", "--judge-again", folder).returncode == 0
+
+
+LATE_ENDS = """
+system = "apache-kafka"
+system_options = {{ version = "{version}", features = "transaction.version={level}" }}
+workload = "transactions"
+workload_options = {{ abort_fraction = 0.4, late_fraction = 0.3 }}
+faults = []
+duration_s = 40
+rate_per_s = 25
+expectations = {{ min_operations = 50 }}
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.cluster
+@pytest.mark.parametrize(("level", "status"), [(1, Status.FAIL), (2, Status.PASS)])
+def test_a_late_end_tears_the_next_transaction_where_both_have_one_epoch(
+    version: str, tmp_path: Path, level: int, status: Status
+):
+    """KAFKA-17754."""
+    plan = tmp_path / "late.toml"
+    plan.write_text(LATE_ENDS.format(version=version, level=level))
+    done = kraftprobe("run", "--campaign", plan, "--seed", 21, "--runs", tmp_path / "runs")
+    [folder] = (tmp_path / "runs" / "late").iterdir()
+    assert done.returncode == (0 if status is Status.PASS else 1), done.stdout
+    found = judged(folder)["atomic-appends"]
+    assert found.status is status
+    kinds = {anomaly["kind"] for anomaly in found.anomalies}
+    assert kinds == ({"torn-transaction", "aborted-read"} if level == 1 else set())
+    assert found.statistics["late_ends"] > 20

@@ -114,7 +114,7 @@ def test_a_produce_without_a_transaction_has_the_versions_that_it_had():
         (ErrorCode.producer_fenced, "fail"),
         (ErrorCode.invalid_producer_epoch, "fail"),
         (ErrorCode.invalid_txn_state, "fail"),
-        (ErrorCode.concurrent_transactions, "fail"),
+        (ErrorCode.concurrent_transactions, "info"),
         (ErrorCode.not_coordinator, "info"),
         (ErrorCode.coordinator_not_available, "info"),
         (ErrorCode.unknown_server_error, "info"),
