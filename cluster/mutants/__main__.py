@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import gc
 
-import click
+gc.disable()  # as in `cluster.node.__main__`
 
-from cluster.mutants import UnknownMutantError, apply
-from cluster.node.process import CONFIG_OPTION, EXIT_USAGE, run
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import click  # noqa: E402
+
+from cluster.mutants import UnknownMutantError, apply  # noqa: E402
+from cluster.node.process import CONFIG_OPTION, EXIT_USAGE, run  # noqa: E402
 
 
 @click.command()
@@ -24,4 +28,6 @@ def main(mutant: str, config_file: Path) -> None:
     run(config_file, applied.id)
 
 
+gc.freeze()
+gc.enable()
 main()
