@@ -98,9 +98,16 @@ def _lost_ones_strike_again() -> Iterator[None]:
         if not issubclass(lost.exc_type, KeyboardInterrupt):
             before(lost)
             return
-        again.append(threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)))
-        again[-1].daemon = True
-        again[-1].start()
+        begun = False
+        while not begun:
+            # On a busy machine a timer may strike before its start returns, which is in the hook:
+            # that interrupt is lost as well, and the next timer waits longer.
+            with contextlib.suppress(KeyboardInterrupt):
+                delay_s = _AGAIN_S * 2 ** len(again)
+                again.append(threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGINT)))
+                again[-1].daemon = True
+                again[-1].start()
+                begun = True
 
     sys.unraisablehook = hook
     try:

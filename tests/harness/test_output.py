@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
+from harness.signals import interrupt
 from harness.signals.interrupt import interruptible, signals_interrupt, stopping
 from harness.terminal.output import guard
 from tests.harness.test_cli import write_history
@@ -224,6 +225,15 @@ def test_an_interrupt_that_a_finalizer_swallows_strikes_again(capfd):
         gc.collect()
         time.sleep(30)
     assert capfd.readouterr().err == ""
+
+
+def test_an_interrupt_that_strikes_before_the_hook_was_left_strikes_again(monkeypatch, capfd):
+    monkeypatch.setattr(interrupt, "_AGAIN_S", 1e-6)
+    Collected()
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():  # noqa: PT012  (it goes on)
+        gc.collect()
+        time.sleep(30)
+    assert "Exception ignored" not in capfd.readouterr().err
 
 
 def test_work_that_can_end_early_is_asked_to(monkeypatch):
