@@ -15,6 +15,9 @@ from checkers.nodes.leader_age import Term
 
 _UNSTORED = "no trace holds the messages that a node received"
 
+_SILENCE = 0.25
+"""Share of a time-out: who shows nothing for longer may have been stopped meanwhile."""
+
 
 class LedAlone(Invariant):
     """No leader goes on without a majority that fetches, by its own clock.
@@ -23,8 +26,9 @@ class LedAlone(Invariant):
     time-out, and looks before it appends. Where it takes two others, one may have fetched at the
     beginning of a period that the other's Fetch ended just in time: so a correct leader appends for
     up to two time-outs after it last heard of both, and no longer. A change of voters may ask for
-    one more of them, and does not end the period. A stored run is judged by
-    `checkers.nodes.leader_age`, where a Fetch counts from when it was sent.
+    one more of them, and does not end the period. A node that was stopped takes up what waited for
+    it before it looks at its clock: so a Fetch after a silence counts for a majority. A stored run
+    is judged by `checkers.nodes.leader_age`, where a Fetch counts from when it was sent.
     """
 
     name = leader_age.NAME
@@ -41,6 +45,8 @@ class LedAlone(Invariant):
         """By the nodes that lead."""
         self._heard_ms: dict[tuple[str, str], float] = {}
         """(leader, sender) -> when it last arrived in the leader's present term, by its clock."""
+        self._seen_ms: dict[str, float] = {}
+        """When a node that leads was last seen at work, by its clock."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         """Take up a process."""
@@ -64,8 +70,12 @@ class LedAlone(Invariant):
     def on_fetch_arrival(self, node: str, fields: Fields) -> None:
         """Take up that a node heard of another in its own epoch."""
         term, sight = self._terms.get(node), self.quorum.sight
-        if term is not None and sight is not None and fields["epoch"] == term.epoch:
-            self._heard_ms[node, fields["sender"]] = sight.monotonic_ms(node)
+        if term is None or sight is None or fields["epoch"] != term.epoch:
+            return
+        now_ms = sight.monotonic_ms(node)
+        if now_ms - self._seen_ms.get(node, now_ms) > _SILENCE * self._timeouts_ms[node]:
+            term.since = now_ms
+        self._heard_ms[node, fields["sender"]] = self._seen_ms[node] = now_ms
 
     def on_append(self, node: str, fields: Fields) -> Broken | None:
         """Judge a leader that appends."""
@@ -76,7 +86,8 @@ class LedAlone(Invariant):
         voters = self.quorum.electorate.members(node).directories
         others = [self._heard_ms.get((node, other), 0.0) for other in voters if other != node]
         heard_ms = term.heard_of_majority(now_ms, node, voters, others)
-        if now_ms - heard_ms <= 2 * timeout_ms:
+        self._seen_ms[node] = now_ms
+        if now_ms - heard_ms <= (2 + _SILENCE) * timeout_ms:
             return None
         return Broken(
             f"{node} appends in epoch {term.epoch}, {now_ms - heard_ms:.0f} ms after a majority of "

@@ -84,16 +84,17 @@ OF_THREE, OF_FIVE = quorum_of("123"), quorum_of("12345")
 @pytest.mark.parametrize(
     ("events", "found"),
     [
-        ([*OF_THREE, fetch(100, "n2"), led(400)], []),
-        ([*OF_THREE, fetch(100, "n2"), led(401)], ["led-alone"]),
-        ([*OF_THREE, led(300)], []),
-        ([*OF_THREE, led(301)], ["led-alone"]),
-        ([*OF_THREE, fetch(300, "n2", epoch=1), led(301)], ["led-alone"]),
-        ([*OF_THREE, fetch(300, "n4"), led(301)], ["led-alone"]),
+        ([*OF_THREE, fetch(100, "n2"), led(437)], []),
+        ([*OF_THREE, fetch(100, "n2"), led(438)], ["led-alone"]),
+        ([*OF_THREE, led(337)], []),
+        ([*OF_THREE, led(338)], ["led-alone"]),
+        ([*OF_THREE, fetch(337, "n2", epoch=1), led(338)], ["led-alone"]),
+        ([*OF_THREE, fetch(337, "n4"), led(338)], ["led-alone"]),
         ([*OF_FIVE, fetch(1, "n2"), fetch(149, "n3"), led(298)], []),
-        ([*OF_FIVE, fetch(299, "n2"), led(301)], ["led-alone"]),
-        ([*OF_THREE, fetch(299, "n2"), (299.0, *voters("n1", "23")), led(599)], []),
-        ([*OF_THREE, fetch(299, "n2"), (299.0, *voters("n1", "23")), led(600)], ["led-alone"]),
+        ([*OF_FIVE, fetch(337, "n2"), led(338)], ["led-alone"]),
+        ([*OF_FIVE, fetch(1, "n2"), fetch(2, "n3"), fetch(700, "n3"), led(700)], []),
+        ([*OF_THREE, fetch(299, "n2"), (299.0, *voters("n1", "23")), led(636)], []),
+        ([*OF_THREE, fetch(299, "n2"), (299.0, *voters("n1", "23")), led(637)], ["led-alone"]),
         ([*quorum_of("1"), led(9_000)], []),
         ([*OF_THREE, (200.0, *state("n1", 2, "Resigned", leader=1)), led(9_000)], []),
         ([*OF_THREE, start(200.0), (9_000.0, *LEADS), led(9_001)], []),
@@ -102,7 +103,8 @@ OF_THREE, OF_FIVE = quorum_of("123"), quorum_of("12345")
 def test_a_leader_may_go_on_for_two_time_outs_after_a_majority_fetched(events, found):
     """In a quorum of five: n2 fetches as a period begins, n3 as it ends, and then another begins.
 
-    A leader that removes itself needs both of the others from then on.
+    One that was stopped until 700 ms counts n3, and n2 of before, and then looks at its clock. A
+    leader that removes itself needs both of the others from then on.
     """
     assert judged(*events) == found
 
