@@ -109,7 +109,7 @@ def broken_in_the_end(parts: TransactionParts) -> Iterator[Anomaly]:
         if here:
             readers += [parts.last[str(step.key)] for step in here]
             some, others = (
-                ", ".join(f"{show(s.value)} of {s.key}" for s in each) for each in (here, gone)
+                ", ".join(f"{show(s.value)} in {s.key}" for s in each) for each in (here, gone)
             )
             ended = "committed" if transaction.type is EventType.OK else "ended without an answer"
             what = (

@@ -360,7 +360,9 @@ def _clients(events: Sequence[Event], focus: _Focus) -> Iterator[Line]:
             text = f"process {operation.process} asked {where} to {asked_text(begun)}"
             yield Line(begun.time_ns, CLIENT, text, operation.node, source=_line_of(begun))
         if ended is not None and ended.time_ns <= focus.end_ns:
-            text = operation_text(begun, ended) or f"{operation.node or 'a node'} refused it"
+            text = operation_text(begun, ended) or (
+                f"{operation.node or 'a node'} refused {asked_text(begun)} ({ended.error})"
+            )
             text += f", asked by process {operation.process} at {seconds(begun.time_ns, 4)}"
             yield Line(ended.time_ns, CLIENT, text, operation.node, source=_line_of(ended))
 

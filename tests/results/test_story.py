@@ -7,8 +7,11 @@ from factory import CLOCK, SECOND, make_run
 
 from checkers.evidence import Evidence, TraceEvent, run_clock
 from checkers.history import NEMESIS, Event, EventType, pair
+from checkers.registry import CheckSpec, run_check
+from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status
 from results.judge.pipeline import judge
+from results.report.brief import headline_of
 from results.report.narration import Line, answer_text, fault_text, shorten
 from results.report.story import LINES_MAX, story_of
 
@@ -254,3 +257,38 @@ def test_links_and_a_single_record_are_named_for_what_they_are():
     assert cut == "links were cut: on n1 to n2"
     polled = {"records": [[51, "a"]], "high_watermark": 52}
     assert answer_text(polled) == "the record at offset 51, high watermark 52"
+
+
+def test_the_story_of_a_torn_transaction_has_the_late_end_before_it_and_what_is_there():
+    def at(index, process, f, steps, kind=EventType.INVOKE, **fields):
+        return Event(index, index * SECOND, process, kind, f, value=steps, node="n2", **fields)
+
+    late, torn = [["append", "x", "1"]], [["append", "x", "2"], ["append", "y", "3"]]
+    asked = [["r", "x", None]], [["r", "y", None]]
+    shown = [["r", "x", []]], [["r", "y", ["3"]]]
+    events = (
+        CLOCKED,
+        at(1, 1, "abort-late", late),
+        at(2, 1, "abort-late", late, EventType.FAIL, error="aborted"),
+        at(3, 1, "txn", torn),
+        at(4, 1, "txn", torn, EventType.OK),
+        at(5, 2, "read-all", asked[0]),
+        at(6, 2, "read-all", shown[0], EventType.OK),
+        at(7, 2, "read-all", asked[1]),
+        at(8, 2, "read-all", shown[1], EventType.OK),
+    )
+    result = run_check(CheckSpec("atomic-appends"), RunInput(events, pair(events)))
+    assert headline_of("atomic-appends", result.anomalies[0], ()) == (
+        "Transaction torn: the transaction of process 1 at 3.000000 s committed; in the end consumers "
+        "with read_committed see '3' in y, but not '2' in x; the abort of this client's transaction "
+        "before arrives once more, late"
+    )
+    found = texts(story_of((result,), {}, events, pair(events), None))
+    assert [text.partition(" = ")[0] for text in found[:4]] == [
+        "n2 refused abort-late",
+        "n2 acknowledged txn",
+        "n2 answered read-all",
+        "n2 answered read-all",
+    ]
+    assert found[0].startswith('n2 refused abort-late = [["append", "x", "1"]] (aborted)')
+    assert found[-1].startswith("atomic-appends, torn-transaction: the transaction of process 1")

@@ -90,7 +90,7 @@ def test_half_of_a_committed_transaction_in_the_end_is_torn():
     assert judged(history) == failed("torn-transaction")
     (found,) = check(RunInput([], history.operations), {}).anomalies
     assert found["operations"] == [0, 1, 2]
-    assert "see 1 of x, but not 2 of y" in found["explanation"]
+    assert "see 1 in x, but not 2 in y" in found["explanation"]
 
 
 @pytest.mark.parametrize(("x", "y"), [([1], [2]), ([], [])])
