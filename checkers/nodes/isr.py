@@ -167,7 +167,8 @@ class _Replay:
             after = self.image.keys.get(key, {})
             registration = self.image.keys.get(("broker", str(broker)), {})
             if broker in _members(after, "isr") and registration.get("fenced") is True:
-                self._wrong("fenced-into-isr", record, key, after, f"takes up {broker}, is fenced")
+                what = f"takes up broker {broker} while it is fenced"
+                self._wrong("fenced-into-isr", record, key, after, what)
         self._joined.clear()
 
     def _decide(self, record: LogRecord) -> None:

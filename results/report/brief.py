@@ -138,7 +138,9 @@ def brief_of(
     last = story.operations[-1] if story.operations else None
     begin_ns = story.end_ns if last is None else last.invoke_ns
     subject = subject_of(story.anomaly)
-    of_key = "" if subject is None else f", {'partition' if story.partition else 'key'} {subject}"
+    of_key = (
+        "" if subject is None else f", {'key' if 'key' in story.anomaly else 'partition'} {subject}"
+    )
     others = [c.checker for c in checks if c.status is Status.FAIL and c.checker != story.check]
     node = story.anomaly.get("node") if last is None else last.node
     rows = [

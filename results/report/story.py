@@ -168,8 +168,12 @@ def _focus_on(
     """Return a violation with its place in time, and how near to the cause its kind is."""
     seen = [by_index[index] for index in indexes_of(anomaly) if index in by_index]
     seen.sort(key=_ended_ns)
-    at_ns = anomaly.get("at_ns", _appended_ns(anomaly, placed))
-    times = [at_ns] if type(at_ns) is int and at_ns >= 0 else []
+    at_ns = anomaly.get("at_ns")
+    times = (
+        [at_ns]
+        if type(at_ns) is int and at_ns >= 0
+        else list(_append_span(anomaly, placed, run_ns))
+    )
     rank = _TIMED if times else _UNTIMED
     if seen:
         rank = _SEEN_IN_FILES if anomaly.get("kind") == "stale-answer" else _SEEN
@@ -185,22 +189,34 @@ def subject_of(anomaly: Mapping[str, Any]) -> object:
     return anomaly.get("key", anomaly.get("partition"))
 
 
-def _appended_ns(anomaly: Mapping[str, Any], placed: Sequence[Placed]) -> int | None:
-    """Return when the metadata record that an anomaly is about was appended by its leader.
+def _append_span(
+    anomaly: Mapping[str, Any], placed: Sequence[Placed], run_ns: int
+) -> tuple[int, ...]:
+    """Return between which times the record of an anomaly was appended; empty: nobody says.
 
-    Of a voter set, which takes effect when it is appended, also when a node first had it.
+    That is the time of its append, or of a voter set, which takes effect at once, when a node first
+    had it. Nodes that trace no appends, as Kafka's, show when the leader of its epoch began, and by
+    when it was committed, another began or the run ended.
     """
     offset, epoch = anomaly.get("offset"), anomaly.get("epoch")
     if type(offset) is not int or type(epoch) is not int:
-        return None
+        return ()
+    began_ns: int | None = None
     for at_ns, event in placed:
-        if event.event == "append" and event.fields["role"] == "leader":
-            there = event.fields["base_offset"] <= offset <= event.fields["last_offset"]
-            if there and event.fields["epoch"] == epoch:
-                return at_ns
-        elif event.event == "voters" and event.fields["offset"] == offset:
-            return at_ns
-    return None
+        fields = event.fields
+        if event.event == "append" and fields["role"] == "leader":
+            there = fields["base_offset"] <= offset <= fields["last_offset"]
+            if there and fields["epoch"] == epoch:
+                return (at_ns,)
+        elif event.event == "voters" and fields["offset"] == offset:
+            return (at_ns,)
+        elif event.event == "state" and fields["state"] == "Leader" and fields["epoch"] >= epoch:
+            if fields["epoch"] > epoch:
+                return () if began_ns is None else (began_ns, at_ns)
+            began_ns = at_ns
+        elif event.event == "hw" and began_ns is not None and fields["offset"] > offset:
+            return began_ns, at_ns
+    return () if began_ns is None else (began_ns, run_ns)
 
 
 def indexes_of(anomaly: Mapping[str, Any]) -> list[int]:

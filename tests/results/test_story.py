@@ -115,6 +115,25 @@ def test_a_decision_in_the_metadata_log_stands_where_its_record_was_appended():
     assert found.steps[-1].violation
 
 
+@pytest.mark.parametrize(
+    ("after", "ends"),
+    [
+        ((8, "hw", {"epoch": 2, "offset": 6, "role": "follower"}), "8.0000 s"),
+        ((8, "hw", {"epoch": 2, "offset": 5, "role": "follower"}), "9.5000 s"),
+        (
+            (7, "state", {"state": "Leader", "epoch": 3, "leader_id": 1, "voted_id": -1}),
+            "7.0000 s",
+        ),
+    ],
+)
+def test_of_a_node_that_traces_no_appends_it_stands_within_the_reign_of_its_epoch(after, ends):
+    led = (0.5, "state", {"state": "Leader", "epoch": 2, "leader_id": 1, "voted_id": -1})
+    decided = {"kind": "fenced-into-isr", "explanation": "it is", "offset": 5, "epoch": 2}
+    found = of_cut_off(decided, traced(led, after))
+    assert found.steps[-1].at == ends
+    assert "n2 was killed" in texts(found)[1]
+
+
 def test_a_loss_ends_where_the_next_leader_begins_if_no_log_is_seen_to_be_cut():
     leads = {"state": "Leader", "epoch": 5, "leader_id": 1, "voted_id": -1}
     anomaly = {"kind": "acknowledged-lost", "explanation": "e", "operations": [3]}
