@@ -30,6 +30,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from cluster.systems.kafka.installation import (
+    BRIEF,
     DIGESTS,
     RAFT,
     cache_folder,
@@ -160,6 +161,7 @@ def retrieve(title: str, repository: str | None, home: Path, module: str, say: S
     (work / "ivy.xml").write_text(module, encoding="utf-8")
     command = [
         java(),
+        *BRIEF,
         *_trust(work),
         f"-Divy.default.ivy.user.dir={work}",
         "-cp",

