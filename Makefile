@@ -32,8 +32,8 @@ kafka: $(VENV)/.run
 	$(BIN)/kraftprobe kafka fetch $(KAFKA)
 	$(BIN)/kraftprobe run --system apache-kafka --kafka-version $(KAFKA) --campaign quick --faults kill,pause $(ARGS)
 
-# Campaigns wait more than they compute: of four processes, two fill two cores.
-test: PYTEST ?= -n 4 $(BY_FILE)
+# Half of the time is waiting, for campaigns, browsers and containers: six processes fill two cores.
+test: PYTEST ?= -n 6 $(BY_FILE)
 test: lint
 	$(BIN)/python -m pytest $(PYTEST) -m 'not nightly'
 
