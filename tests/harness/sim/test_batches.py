@@ -327,8 +327,9 @@ def test_a_seed_and_a_batch_say_why_they_are_unknown(tmp_path, monkeypatch):
     monkeypatch.setattr("harness.sim.runner.earn", lambda judged: earned)
     why = "faults-healed: kill was not healed"
 
-    assert invoke("sim", "--seed", "1")[1].splitlines()[0] == f"  {why}"
-    code, output = invoke("sim", "--seeds", "1..3", "--out", str(tmp_path))
+    brief = ("sim", "--duration", "5")
+    assert invoke(*brief, "--seed", "1")[1].splitlines()[0] == f"  {why}"
+    code, output = invoke(*brief, "--seeds", "1..3", "--out", str(tmp_path))
     assert code == 3
     assert f"    UNKNOWN: 2 seeds (1, 2), e.g. {why}" in output.splitlines()
     (found,) = json.loads((tmp_path / "summary.json").read_text())["undecided"]
@@ -336,16 +337,16 @@ def test_a_seed_and_a_batch_say_why_they_are_unknown(tmp_path, monkeypatch):
 
 
 def test_a_batch_says_which_seeds_were_quiet_and_is_judged_by_the_mean(tmp_path):
-    folder = tmp_path / "0-5"
-    code, output = invoke("sim", "--seeds", "0..5", "--out", str(folder))
+    folder = tmp_path / "0-3"
+    code, output = invoke("sim", "--seeds", "0..3", "--out", str(folder))
 
     summary = json.loads((folder / "summary.json").read_text())
     assert (code, summary["verdict"], summary["quiet"]) == (0, "PASS", [0, 2])
     assert summary["verdicts"]["UNDER-EXERCISED"] == 2
-    assert summary["exercise"]["needed"]["ok"] == 50 + 50 + 50 + 50 + 61
+    assert summary["exercise"]["needed"]["ok"] == 50 + 61 + 50
     assert summary["exercise"]["ok"] >= summary["exercise"]["needed"]["ok"]
-    assert "5 seeds (3 PASS, 2 UNDER-EXERCISED), 0 left" in output
-    assert "tried too little by themselves: 2 of 5 seeds (0, 2)" in output
+    assert "3 seeds (1 PASS, 2 UNDER-EXERCISED), 0 left" in output
+    assert "tried too little by themselves: 2 of 3 seeds (0, 2)" in output
 
 
 def test_a_batch_whose_seeds_tried_next_to_nothing_is_no_pass(tmp_path):
@@ -414,7 +415,9 @@ def wait_for(process, path, lines=0):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_an_interrupted_batch_reports_its_progress_and_goes_on(tmp_path, number):
     arguments = ("sim", "--seeds", "0..300", "--out", tmp_path)
     process = started(*arguments)
