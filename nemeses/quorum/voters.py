@@ -108,7 +108,10 @@ class Voters:
         self.check(parameters, view.backend.nodes)
         change = parameters.get("change", "remove")
         with changing(view):
-            upgraded = await until(lambda: _upgrade(view), CHANGE_TIMEOUT_S)
+            # For good: a leader that is cut off would answer no more, and must get its change.
+            upgraded: bool | None = changes(view).dynamic_below is not None
+            if not upgraded:
+                upgraded = await until(lambda: _upgrade(view), CHANGE_TIMEOUT_S)
             if upgraded:
                 await note_upgrade(view)
             if change == "upgrade":

@@ -21,6 +21,7 @@ from harness.sim.world_sight import watch
 from nemeses.base import Injection, ParameterError, View
 from nemeses.drive import heal, heal_all, heal_order, inject
 from nemeses.queries import describe, leading
+from nemeses.quorum import voters
 from nemeses.quorum.membership import is_dynamic
 from nemeses.registry import FAULTS, check_fault
 
@@ -236,6 +237,26 @@ def test_an_upgrade_lets_the_voters_be_in_the_log_and_leaves_nothing_to_heal():
         assert is_dynamic(found[1])
 
     in_world(body)
+
+
+def test_kraft_version_is_asked_for_until_it_is_known_to_be_in_force(monkeypatch):
+    """A leader that is cut off answers no such request, and a removal must reach it."""
+    asked = []
+    upgrade = voters._upgrade
+
+    async def count(view: View) -> bool | None:
+        asked.append(view)
+        return await upgrade(view)
+
+    monkeypatch.setattr(voters, "_upgrade", count)
+
+    async def body(view: View) -> None:
+        await inject(view, "voters", {"change": "upgrade"})
+        before = len(asked)
+        removed = await inject(view, "voters", {"targets": "node:n2"})
+        assert (removed.verified, before > 0, len(asked)) == (True, True, before)
+
+    simulated(body)
 
 
 def test_an_observer_becomes_a_voter_and_the_heal_leaves_it():

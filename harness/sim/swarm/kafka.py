@@ -60,7 +60,7 @@ def of_kafka(plan: Plan, options: Mapping[str, str], unit_ms: float) -> Plan:
         key: plan.node_settings[key]
         for key, default in kafka_raft.SETTINGS.items()
         if plan.node_settings[key] != default
-    }
+    } | _log_settings(plan)
     quorum = kafka_raft.STATIC
     if changes or random.random() < _DYNAMIC_SHARE:
         quorum = kafka_raft.DYNAMIC
@@ -73,6 +73,21 @@ def of_kafka(plan: Plan, options: Mapping[str, str], unit_ms: float) -> Plan:
         world=replace(plan.world, duplication=0.0),
         strands=strands,
     )
+
+
+def _log_settings(plan: Plan) -> dict[str, int]:
+    """Draw what is kept beside snapshots, and in which pieces they are sent, where there are many.
+
+    Not how long segments are: Kafka appends what one Fetch brought, up to 8 MB, to one segment, and
+    takes no shorter ones for that reason.
+    """
+    if all(step.kind != "snapshot" for strand in plan.strands for step in strand.steps):
+        return {}
+    random = Random(f"swarm/{plan.seed}/kafka-log")
+    return {
+        "metadata.max.retention.bytes": random.choice((0, 0, 2_000, 100 << 20)),
+        "controller.quorum.fetch.snapshot.max.bytes": random.choice((100, 400, 1 << 20)),
+    }
 
 
 def _with_lost_leader(plan: Plan, random: Random, unit_ms: float) -> Plan:

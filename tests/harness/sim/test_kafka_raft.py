@@ -103,6 +103,26 @@ def test_one_plan_is_played_by_kafka_and_by_our_node(system):
     assert played.watch.changes_of_leader >= 2
 
 
+def test_a_leader_that_resigns_before_its_listener_knows_it_does_so_then():
+    world = SimWorld(3, 1, program=program_of(kafka_raft.NAME, request_of(plan_of(VERSION, 1))))
+    world.start_all()
+
+    def leader():
+        for node in world.nodes.values():
+            if any(line[2] == "state" and line[3]["state"] == "Leader" for line in node.trace):
+                return node
+        return None
+
+    assert world.scheduler.run_until(lambda: leader() is not None, 20_000)
+    first = leader()
+    assert [line[2] for line in first.trace].count("claim") == 0
+    first.process.signal("resign")
+    world.scheduler.run_for(3_000)
+
+    states = [line[3]["state"] for line in first.trace if line[2] == "state"]
+    assert "Resigned" in states[states.index("Leader") :]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("quorum", "seed"), [("static", 3), ("dynamic", 4)])
 def test_a_quorum_of_two_releases_and_our_raft_is_led_by_each_and_judged(quorum, seed):
@@ -267,6 +287,9 @@ def test_the_swarm_draws_what_kafka_takes():
         # A leader keeps a Fetch for 500 ms: voters with less patience would lose every leader.
         own = kafka_raft.SETTINGS | plan.node_settings
         assert min(own["controller.quorum.fetch.timeout.ms"], own[kafka_raft.REQUEST_TIMEOUT]) > 500
+        kinds = {step.kind for strand in plan.strands for step in strand.steps}
+        drawn = {"metadata.max.retention.bytes", "controller.quorum.fetch.snapshot.max.bytes"}
+        assert (drawn <= plan.node_settings.keys()) is ("snapshot" in kinds)
 
 
 def test_some_seeds_end_with_the_loss_of_a_leader_and_a_quorum_that_must_elect():

@@ -100,6 +100,8 @@ class KafkaProcess(Incarnation):
         self._spins = spins
         self._spin: Spin | None = None
         self._ready: Callable[[], None] | None = None
+        self._is_to_resign = False
+        """Whether it was asked to, before its listener knew that it leads."""
 
     # -- start and end ---------------------------------------------------------------------------
 
@@ -125,7 +127,10 @@ class KafkaProcess(Incarnation):
         if self.replica is None:
             return
         if what == "resign":
-            self._command(lambda: frames.resign(self._id, self._now()))
+            # A leader that its listener does not know yet has nobody that could let it resign.
+            self._is_to_resign = self._tracer.leads and not self._tracer.claims
+            if not self._is_to_resign:
+                self._command(lambda: frames.resign(self._id, self._now()))
         else:
             self._command(lambda: frames.snapshot(self._id, self._now()))
 
@@ -375,10 +380,14 @@ class KafkaProcess(Incarnation):
         self._tracer.change_leader(epoch, leader)
         if leader != self._id:
             self._machine.give_up()
+        elif self._is_to_resign:
+            self._is_to_resign = False
+            self._command(lambda: frames.resign(self._id, self._now()))
 
     def _on_role(self, text: str) -> None:
         self._tracer.take_role(text)
         if not self._tracer.leads:
+            self._is_to_resign = False
             self._machine.give_up()
 
     def _on_appended(self, offset: int) -> None:

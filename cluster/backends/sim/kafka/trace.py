@@ -63,6 +63,11 @@ class KafkaTrace:
         """Whether it leads."""
         return self._state is not None and self._state[0] == "Leader"
 
+    @property
+    def claims(self) -> bool:
+        """Whether its listener knows that it leads."""
+        return self._claimed is not None
+
     def begin(self, directory: uuid.UUID, pid: int) -> None:
         """Trace what is known before the first step."""
         replica = self._replica
