@@ -183,7 +183,7 @@ def _result(
     else:
         status = Status.PASS
         summary = (
-            f"{committed} transactions committed, {aborted} aborted, {fenced} fenced, on "
+            f"{committed} transactions committed, {aborted} aborted or failed, {fenced} fenced, on "
             f"{len(parts.last)} partitions: each is there whole or not at all, in one order "
             "(not isolated: read_committed)"
         )
