@@ -180,7 +180,7 @@ def test_our_leader_adds_a_released_node_to_the_voters():
 @pytest.mark.slow
 def test_a_mixed_quorum_runs_the_same_runs_in_two_processes():
     raft_jars(OTHER)
-    in_two_processes(range(2), MIXED)
+    in_two_processes(range(1), MIXED)
 
 
 def test_two_nodes_without_a_common_version_are_refused(monkeypatch):
