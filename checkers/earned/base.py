@@ -26,12 +26,15 @@ class Outcome:
     """PASS: it holds. None: it does not apply. Else the verdict that it makes."""
     sentence: str = ""
     """Why it does not hold or apply; where it holds, what a reader should know."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What else it found out, for results by key."""
 
     def to_json(self) -> dict[str, Any]:
         """Render for results."""
         return {
             "status": None if self.status is None else str(self.status),
             "sentence": self.sentence,
+            **self.facts,
         }
 
 

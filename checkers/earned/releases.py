@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from checkers.earned.base import (
     HOLDS,
@@ -18,6 +21,8 @@ from checkers.evidence import Evidence
 
 RELEASE = "release"
 """Event of a trace: what a process says of itself once it has started."""
+PRINTED = "printed"
+"""Key of this condition's row: what processes printed, in order of their first lines."""
 _BUILD = re.compile(r"([^\s,]+), commit ([^\s,]+)")
 
 
@@ -39,12 +44,22 @@ def releases_run(judged: Judged) -> Outcome:
     if not planned or evidence is None:
         return not_applicable("no node prints its release")
     printed = _builds(evidence)
+    facts = {PRINTED: [", commit ".join(build) for build in printed]}
+    return replace(_compare(planned, printed, judged.plan, evidence), facts=facts)
+
+
+def _compare(
+    planned: list[tuple[str, str]],
+    printed: Mapping[tuple[str, str], set[str]],
+    plan: Mapping[str, Any],
+    evidence: Evidence,
+) -> Outcome:
     names = " and ".join(map(_name, planned))
     for build in sorted(printed.keys() - set(planned)):
         node = min(printed[build])
         return unknown(f"a process of {node} printed {_name(build)}; the plan has {names}")
     silent = sorted(evidence.traces.keys() - set().union(*printed.values()))
-    if silent and judged.plan.get("system") == "apache-kafka":
+    if silent and plan.get("system") == "apache-kafka":
         return unknown(f"no process of {silent[0]} printed its release; the plan has {names}")
     if idle := [build for build in planned if build not in printed]:
         return under_exercised(f"no process printed {_name(idle[0])}, which the plan has")
@@ -52,13 +67,12 @@ def releases_run(judged: Judged) -> Outcome:
 
 
 def _builds(evidence: Evidence) -> dict[tuple[str, str], set[str]]:
-    """Return version and commit that processes printed -> their nodes."""
+    """Return version and commit that processes printed -> their nodes, the first printed first."""
     builds: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for node, trace in evidence.traces.items():
-        for event in trace:
-            if event.event == RELEASE:
-                build = str(event.fields.get("version")), str(event.fields.get("commit"))
-                builds[build].add(node)
+    lines = ((event, node) for node, trace in evidence.traces.items() for event in trace)
+    found = [(event, node) for event, node in lines if event.event == RELEASE]
+    for event, node in sorted(found, key=lambda line: evidence.run_ns(line[0]) or 0):
+        builds[str(event.fields.get("version")), str(event.fields.get("commit"))].add(node)
     return builds
 
 

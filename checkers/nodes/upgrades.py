@@ -6,7 +6,8 @@ leaders to UpdateFeatures) and `upgrade` (what the processes printed):
 - `level-went-back`: a feature has a lower level than before, though nobody asked for a downgrade to
   it that may have been accepted; kraft.version never goes back.
 - `refused-change-made`: a level that was asked for, and refused each time, is in the log.
-- `level-lost`: a level whose change was acknowledged is not in the log.
+- `level-lost`: a level whose change was acknowledged is not in the log, or a log lacks its
+  record and has later ones in common with a log that holds it.
 - `above-support`: a level is in force beyond what a registered broker or controller supports. A
   controller decides about levels and registrations one after the other, and knows all that is in
   the log before: it refuses the later one of the two that do not fit. So it is the log's order that
@@ -65,6 +66,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     changes = list(_changes(log))
     anomalies = [*_went_back(changes, asked), *_refusals_made(changes, asked), *_above_support(log)]
     lost = list(_losses(changes, asked)) if log and log[0].offset == 0 else []
+    lost += _gaps(evidence)
     sure = run.extent.finished and not missing
     upgrades = _injections(run.notes, UPGRADE)
     doubts = [] if sure else lost
@@ -199,6 +201,33 @@ def _losses(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
                     "log does not hold it"
                 ),
             }
+
+
+def _gaps(evidence: Evidence) -> Iterator[Anomaly]:
+    """Find logs that lack a level's record which another has, though both have a later one.
+
+    By Log Matching they are the same up to what both have. Without that the level may have been the
+    end of a log that was cut.
+    """
+    places = {node: {(r.epoch, r.offset) for r in log} for node, log in evidence.logs.items()}
+    levels = {node: list(_changes(log)) for node, log in evidence.logs.items()}
+    for node, log in evidence.logs.items():
+        held = {(record.epoch, record.offset) for record, _, _ in levels[node]}
+        for other in sorted(evidence.logs.keys() - {node}):
+            end = max((offset for _, offset in places[node] & places[other]), default=-1)
+            for record, feature, level in levels[other]:
+                place = (record.epoch, record.offset)
+                if place not in held and record.offset < end and log[0].offset <= record.offset:
+                    yield {
+                        "kind": "level-lost",
+                        "feature": feature,
+                        "node": node,
+                        "offset": record.offset,
+                        "explanation": (
+                            f"the log of {node} lacks {feature} {level}, which {other} has at "
+                            f"{_place(record)}"
+                        ),
+                    }
 
 
 def _above_support(log: Sequence[LogRecord]) -> Iterator[Anomaly]:

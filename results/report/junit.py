@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
+from checkers.earned import EARNED
+from checkers.earned.releases import PRINTED
 from checkers.verdict import CheckResult, Status
 from results.store.facts import builds_of
 from results.store.files import write_atomically
@@ -71,6 +73,23 @@ def render_junit(results: RunResults) -> bytes:
     return document + b"\n"
 
 
+def _build(results: RunResults) -> str:
+    """Name what ran: as its processes printed it where they do, not as the plan has it."""
+    planned = next(iter(builds_of(results.plan)), "")
+    rows = (
+        row
+        for check in results.checks
+        if check.checker == EARNED
+        for row in check.statistics.get("conditions", ())
+    )
+    for row in rows:
+        if isinstance(row, dict) and isinstance(row.get(PRINTED), list):
+            # Image and --build, which no process prints, stand behind the plan's releases.
+            more = re.split(r", commit [^\s,]+", planned)[-1]
+            return (", to ".join(map(str, row[PRINTED])) or "none was printed") + more
+    return planned
+
+
 def _properties(results: RunResults) -> Iterator[tuple[str, str]]:
     """Name what is this run's own, and what it takes to repeat it."""
     plan = results.plan
@@ -78,9 +97,8 @@ def _properties(results: RunResults) -> Iterator[tuple[str, str]]:
     for field in ("system", "seed", "workload", "backend", "nodes", "mutant", "command"):
         if plan.get(field) is not None:
             yield field, str(plan[field])
-    builds = builds_of(plan)
-    if builds:
-        yield "build", builds[0]
+    if build := _build(results):
+        yield "build", build
     if plan.get("made_of"):
         yield "made_of", str(plan["made_of"])
     versions = plan.get("versions")

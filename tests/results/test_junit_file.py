@@ -88,6 +88,27 @@ def test_a_test_case_says_how_long_its_check_took():
     ]
 
 
+@pytest.mark.parametrize(
+    ("printed", "build"),
+    [
+        (["4.3.1, commit 26b2"], "4.3.1, commit 26b2, image kafka:9 sha256:01"),
+        (["4.4.0, commit 1156"], "4.4.0, commit 1156, image kafka:9 sha256:01"),
+        (
+            ["4.3.1, commit 26b2", "4.4.0, commit 1156"],
+            "4.3.1, commit 26b2, to 4.4.0, commit 1156, image kafka:9 sha256:01",
+        ),
+        ([], "none was printed, image kafka:9 sha256:01"),
+    ],
+)
+def test_the_build_is_what_the_processes_printed(printed, build):
+    conditions = {"conditions": [{"name": "releases-run", "printed": printed}]}
+    earned = CheckResult("earned", Status.UNKNOWN, "", statistics=conditions)
+    versions = {"apache-kafka": "4.3.1, commit 26b2, image kafka:9 sha256:01"}
+    plan = {"campaign": "smoke", "system": "apache-kafka", "versions": versions}
+    _, suite = suite_of(results_of(earned, plan=plan))
+    assert suite.find("properties/property[@name='build']").get("value") == build
+
+
 def test_the_suite_says_which_run_seed_and_build_it_is_of():
     plan = {"campaign": "smoke", "seed": 7, "versions": {"kraftprobe": "0.1.0"}}
     plan |= {"system": "kraft"}

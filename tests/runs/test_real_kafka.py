@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from checkers.evidence import Evidence, TraceEvent
+from checkers.evidence.extent import WHOLE
 from checkers.history import EventType, pair
 from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
@@ -153,50 +154,6 @@ def test_separate_roles_pass_and_a_broker_that_lost_its_disk_has_the_whole_log(
     assert all(set(e.fields["voters"]) == {"1", "2", "3"} for e in voters_of(evidence))
 
 
-ENDS_EMPTY_NODE = "Unknown leader endpoints"
-
-
-@pytest.mark.nightly
-@pytest.mark.cluster
-@pytest.mark.parametrize(("quorum", "status"), [("static", Status.FAIL), ("dynamic", Status.PASS)])
-def test_a_wiped_voter_loses_committed_topics_of_a_static_quorum_only(
-    version: str, tmp_path: Path, quorum: str, status: Status
-):
-    options = ("--kafka-version", version, "--system-option", f"quorum={quorum}")
-    for seed in (5, 6, 7):  # what is lost depends on who leads: not every run shows it
-        runs = tmp_path / str(seed)
-        kraftprobe("run", "--campaign", "wiped-voter", *options, "--seed", seed, "--runs", runs)
-        [folder] = (runs / "wiped-voter").iterdir()
-        durability = judged(folder)["durability"]
-        if status is not Status.FAIL or durability.status is Status.FAIL:
-            break
-    if ENDS_EMPTY_NODE in judged(folder)["log-agreement"].summary and status is Status.PASS:
-        status = Status.UNKNOWN  # docs/findings/empty-node.md, and nothing is known to be lost
-    assert durability.status is status, durability.summary
-    if status is Status.FAIL:
-        assert {anomaly["kind"] for anomaly in durability.anomalies} == {"lost"}
-        assert judged(folder)["invariants"].status is Status.FAIL
-
-
-@pytest.mark.cluster
-@pytest.mark.nightly
-def test_a_former_leader_that_starts_ends_a_node_with_an_empty_disk(version: str, tmp_path: Path):
-    options = ("--campaign", "empty-node", "--kafka-version", version, "--seed", 1)
-    assert kraftprobe("run", *options, "--runs", tmp_path).returncode == 1
-    [folder] = (tmp_path / "empty-node").iterdir()
-    assert ENDS_EMPTY_NODE in judged(folder)["log-agreement"].summary
-
-
-@pytest.mark.cluster
-@pytest.mark.nightly
-def test_writes_are_lost_to_removed_voters_that_lead(version: str, tmp_path: Path):
-    options = ("--campaign", "stale-voters", "--kafka-version", version, "--seed", 1)
-    assert kraftprobe("run", *options, "--runs", tmp_path).returncode == 1
-    [folder] = (tmp_path / "stale-voters").iterdir()
-    kinds = {anomaly["kind"] for anomaly in judged(folder)["records"].anomalies}
-    assert "acknowledged-lost" in kinds
-
-
 @pytest.mark.nightly  # their requests and Kafka's answers: tests/conformance, for every commit
 @pytest.mark.cluster
 def test_every_workload_that_reads_keeps_what_kafka_promises_of_it(
@@ -231,19 +188,6 @@ def test_every_workload_that_reads_keeps_what_kafka_promises_of_it(
     for name in every_workload.PARTS:
         for result in every_workload.results_of(store, name):
             assert result.status is Status.PASS, f"{name}: {result.checker}: {result.summary}"
-
-
-@pytest.mark.nightly
-@pytest.mark.cluster
-def test_a_removed_voter_that_joins_by_itself_is_found(version: str, tmp_path: Path):
-    options = ("--campaign", "rejoined-voter", "--kafka-version", version, "--seed", 1)
-    done = kraftprobe("run", *options, "--duration", 12, "--runs", tmp_path)
-    assert done.returncode == 1, done.stdout + done.stderr
-    [folder] = (tmp_path / "rejoined-voter").iterdir()
-    failed = {name: found for name, found in judged(folder).items() if found.status is Status.FAIL}
-    assert failed.keys() == {"voter-changes"}
-    kinds = {anomaly["kind"] for anomaly in failed["voter-changes"].anomalies}
-    assert kinds == {"change-uninvited"}
 
 
 UPGRADE = """
@@ -293,6 +237,21 @@ def test_an_upgrade_passes_and_a_way_back_below_a_finalized_level_is_found(
     assert f'value="{version}, commit ' in junit
     assert ", to 4.4.0, commit " in junit
     assert kraftprobe("gate", "--judge-again", folder).returncode == 0
+    loses_a_finalized_record(RunStore(folder))
+
+
+def loses_a_finalized_record(store: RunStore) -> None:
+    """The run's own logs FAIL the check once one of them lacks the record of the last level."""
+    events, evidence = store.history().events, store.evidence(store.plan()).evidence
+    run = RunInput(events, [], evidence, WHOLE)
+    spec = CheckSpec("upgrade", {})
+    assert run_check(spec, run).status is Status.PASS
+    levels = [record for record in evidence.logs["n2"] if record.kind == "FeatureLevelRecord"]
+    kept = [record for record in evidence.logs["n2"] if record is not levels[-1]]
+    shorn = replace(evidence, logs={**evidence.logs, "n2": kept})
+    result = run_check(spec, replace(run, evidence=shorn))
+    assert result.status is Status.FAIL
+    assert {(a["kind"], a["node"]) for a in result.anomalies} == {("level-lost", "n2")}
 
 
 LATE_ENDS = """

@@ -108,6 +108,22 @@ def test_an_acknowledged_level_is_in_the_log():
     assert (cut.status, kinds(cut)) == (Status.UNKNOWN, ["level-lost"])
 
 
+@pytest.mark.parametrize("altered", ["n1", "n2"])
+def test_a_record_of_a_finalized_level_that_one_log_dropped_is_found(altered):
+    records = [*GOOD, registered(4, 33)]
+    whole = [LogRecord("n1", at, 1, at, kind, value) for at, (kind, value) in enumerate(records)]
+    [finalized] = [record for record in whole if record.value.get("featureLevel") == 33]
+    other = "n2" if altered == "n1" else "n1"
+    dropped = [record for record in whole if record is not finalized]
+    result = judge(logs={altered: dropped, other: whole})
+    assert result.status is Status.FAIL
+    assert {(a["kind"], a.get("node")) for a in result.anomalies} >= {("level-lost", altered)}
+    behind = [record for record in whole if record.offset < finalized.offset]
+    assert judge(logs={altered: behind, other: whole}).status is Status.PASS
+    cut = [*behind, *(replace(r, epoch=2) for r in whole if r.offset >= finalized.offset)]
+    assert "level-lost" not in kinds(judge(logs={altered: cut, other: whole})), "another epoch's"
+
+
 @pytest.mark.parametrize("role", ["Controller", "Broker"])
 def test_a_node_kept_at_the_old_release_while_the_level_is_raised_by_force(role):
     kept = (kraft(0), level(30), registered(1, 33), registered(3, 30, role), level(33))

@@ -40,6 +40,7 @@ def test_nodes_that_print_the_release_of_the_plan_pass(said):
 def test_a_process_of_another_release_is_unknown_with_both_named(other):
     found = outcome(printed(n1=[OLD], n2=[OLD, other]))
     assert found.status is Status.UNKNOWN
+    assert found.facts["printed"] == ["4.3.1, commit 26b2", ", commit ".join(other)]
     for name in ("n2", f"{other[0]}, commit {other[1]}", "4.3.1, commit 26b2"):
         assert name in found.sentence
 
