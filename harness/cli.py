@@ -42,6 +42,7 @@ _COMMANDS = {
     "image": ("image:image", "Build an image that holds Kraftprobe, for jobs in a docker engine."),
     "index": ("index:index", "Write one page over all runs of a folder, and print its path."),
     "kafka": ("kafka:kafka", "Fetch releases of Apache Kafka, to be put under test."),
+    "ladder": ("ladder:ladder", "Find known bugs of released systems again, and none elsewhere."),
     "list": ("listing:list_", "List systems, workloads, faults, campaigns or mutants."),
     "log": ("dump:log", "Look into a node's logs."),
     "reproduce": (
@@ -64,7 +65,7 @@ which takes over a second.
 
 
 _FINISHING = {
-    *("bisect", "calibrate", "check", "cleanup", "gate"),
+    *("bisect", "calibrate", "check", "cleanup", "gate", "ladder"),
     *("replay", "reproduce", "run", "shrink", "sim"),
 }
 """Commands that run to their end even when the reader of their output has gone."""

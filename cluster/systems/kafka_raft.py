@@ -96,8 +96,6 @@ def runs_of(request: SystemRequest) -> tuple[str, ...]:
     if VERSION not in request.options:
         raise SettingError(f"system {NAME}: no release is named; give --kafka-version V")
     runs = tuple(part.strip() for part in request.options[VERSION].split(","))
-    if set(runs) == {OWN}:
-        raise SettingError(f"system {NAME}: no release is named beside {OWN}; give system {OWN}")
     return tuple(run if run == OWN else _release(run) for run in runs)
 
 

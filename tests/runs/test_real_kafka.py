@@ -194,7 +194,7 @@ UPGRADE = """
 system = "apache-kafka"
 system_options = {{ releases = ["{version}", "4.4.0"] }}
 workload = "register"
-duration_s = {duration_s}
+duration_s = 240
 rate_per_s = 40
 expectations = {{ min_operations = 50 }}
 [[schedule]]
@@ -207,31 +207,22 @@ steps = [
     {{ kind = "wait", until = {{ at = "node:n1", event = "release" }}, within_ms = 200000 }},
     {{ kind = "wait", until = {{ at = "node:n1", event = "release" }}, within_ms = 200000 }},
     {{ kind = "finalize", after_ms = 1000 }},
-    {more}
 ]
 """
-BACK = '{ kind = "upgrade", targets = "node:n3", to = "previous", after_ms = 3000 },'
 
 
 @pytest.mark.nightly
 @pytest.mark.cluster
-@pytest.mark.parametrize(("more", "status"), [("", Status.PASS), (BACK, Status.FAIL)])
-def test_an_upgrade_passes_and_a_way_back_below_a_finalized_level_is_found(
-    version: str, tmp_path: Path, more: str, status: Status
-):
+def test_an_upgrade_passes_and_fails_without_one_record_of_its_level(version: str, tmp_path: Path):
     release("4.4.0")
     plan = tmp_path / "upgrade.toml"
-    plan.write_text(UPGRADE.format(version=version, more=more, duration_s=240))
+    plan.write_text(UPGRADE.format(version=version))
     done = kraftprobe("run", "--campaign", plan, "--seed", 1, "--runs", tmp_path / "runs")
     [folder] = (tmp_path / "runs" / "upgrade").iterdir()
     found = judged(folder)
-    assert found["log-agreement"].status is status, done.stdout
-    assert done.returncode == (0 if status is Status.PASS else 1), done.stdout
+    assert done.returncode == 0, done.stdout
     levels = found["upgrade"].statistics["levels"]
     assert levels["metadata.version"] == 33
-    if status is Status.FAIL:
-        assert "Unsupported metadata version" in found["log-agreement"].summary
-        return
     assert found["upgrade"].status is Status.PASS
     junit = (folder / "junit.xml").read_text()
     assert f'value="{version}, commit ' in junit
@@ -252,34 +243,3 @@ def loses_a_finalized_record(store: RunStore) -> None:
     result = run_check(spec, replace(run, evidence=shorn))
     assert result.status is Status.FAIL
     assert {(a["kind"], a["node"]) for a in result.anomalies} == {("level-lost", "n2")}
-
-
-LATE_ENDS = """
-system = "apache-kafka"
-system_options = {{ version = "{version}", features = "transaction.version={level}" }}
-workload = "transactions"
-workload_options = {{ abort_fraction = 0.4, late_fraction = 0.3 }}
-faults = []
-duration_s = 40
-rate_per_s = 25
-expectations = {{ min_operations = 50 }}
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.cluster
-@pytest.mark.parametrize(("level", "status"), [(1, Status.FAIL), (2, Status.PASS)])
-def test_a_late_end_tears_the_next_transaction_where_both_have_one_epoch(
-    version: str, tmp_path: Path, level: int, status: Status
-):
-    """KAFKA-17754."""
-    plan = tmp_path / "late.toml"
-    plan.write_text(LATE_ENDS.format(version=version, level=level))
-    done = kraftprobe("run", "--campaign", plan, "--seed", 21, "--runs", tmp_path / "runs")
-    [folder] = (tmp_path / "runs" / "late").iterdir()
-    assert done.returncode == (0 if status is Status.PASS else 1), done.stdout
-    found = judged(folder)["atomic-appends"]
-    assert found.status is status
-    kinds = {anomaly["kind"] for anomaly in found.anomalies}
-    assert kinds == ({"torn-transaction", "aborted-read"} if level == 1 else set())
-    assert found.statistics["late_ends"] > 20

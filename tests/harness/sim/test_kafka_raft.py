@@ -1,6 +1,5 @@
 """Released KafkaRaftClients in the simulated world: the same run every time, findings again."""
 
-import json
 import os
 import subprocess
 import sys
@@ -32,7 +31,6 @@ from harness.sim.runner import run, run_plan
 from harness.sim.swarm.draw import draw
 from results.store.model import system_shown
 from tests.harness.sim.kafka_runs import plan_of
-from tests.harness.sim.plans import read_plan
 from tests.kafka_release import VERSION, raft_jars
 
 ROOT = Path(__file__).parents[3]
@@ -40,7 +38,8 @@ OTHER = "4.1.2"
 MIXED = f"{OTHER},{VERSION},kraft"
 """Two releases and this repository's raft module."""
 ONE_PLAN = Path(__file__).parents[1] / "one-plan.toml"
-FOUND = sorted((Path(__file__).parent / "kafka").glob("*.json"))
+PLANS = ROOT / "harness/ladder/plans"
+FOUND = sorted(set(PLANS.glob("*.toml")) - {PLANS / "downgrade.toml", PLANS / "late-end.toml"})
 
 
 @pytest.fixture(autouse=True)
@@ -207,21 +206,6 @@ def test_the_swarm_draws_which_node_has_which_release():
     assert seen == set(MIXED.split(","))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
-def test_a_finding_is_found_again(path):
-    plan, document = read_plan(path), json.loads(path.read_text())
-    release = plan.system_options["version"]
-    raft_jars(release)
-
-    assert plan.events <= 12
-    violation = run_plan(plan).violations[0]
-    assert [violation.property, *violation.causes] == [
-        document["found"]["property"],
-        *document["found"]["causes"],
-    ]
-
-
 def test_a_batch_fetches_each_release_before_its_workers_want_them(monkeypatch, tmp_path):
     fetched = []
     monkeypatch.setattr(sim, "java_command", lambda release, say: fetched.append((release, say)))
@@ -247,9 +231,8 @@ def test_a_node_that_polls_without_waiting_for_long_is_reported():
 @pytest.mark.slow
 def test_polls_without_waiting_count_from_the_last_wait():
     """The observer follows a dead leader twice, each time for less than is reported."""
-    document = json.loads((Path(__file__).parent / "kafka" / "spinning-observer.json").read_text())
-    document["duration_s"] = 22.0
-    (step,) = document["schedule"][0]["steps"]
+    document = read_document(PLANS / "spinning-observer.toml") | {"duration_s": 25.0}
+    (_, step) = document["schedule"][0]["steps"]
     step["for_ms"] = 8000.0
     document["schedule"][0]["steps"] = [step, step | {"after_ms": 12_000.0}]
     played, result = run(in_simulation(document))
@@ -307,7 +290,6 @@ def test_some_seeds_end_with_the_loss_of_a_leader_and_a_quorum_that_must_elect()
         ({"system_options": {"version": "3.8.1"}}, "give a release of 3.9 to 4.4"),
         ({"system_options": {"version": "4.3.1,3.8.1"}}, "3.8.1 has another interface"),
         ({"system_options": {"version": "4.3.1,ours"}}, "ours"),
-        ({"system_options": {"version": "kraft"}}, "give system kraft"),
         ({"system": "kraft", "system_options": {}}, "it is of system kafka-raft"),
         ({"faults": ["disk-wipe"]}, "cannot be put under disk-wipe in the simulated world"),
         ({"faults": ["bit-flip"]}, "cannot be put under bit-flip"),

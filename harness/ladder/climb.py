@@ -1,0 +1,91 @@
+"""Runs a rung's sides and compares what came of them with what must.
+
+A rung *holds* when a run of its one side FAILed by its check, and a run of its other side PASSed,
+and none FAILed. Otherwise it is one of two things, which differ for whoever gates on it:
+
+- FAIL: what must PASS FAILed. It broke a promise, or it is a false alarm; both are to be looked at
+  before anything else.
+- UNKNOWN: the bug was not found again, or what must PASS was not shown to. Then a PASS of other
+  runs says less than it did. It is no FAIL: nothing was found that breaks a promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from checkers.verdict import Status
+from cluster.values import valueclass
+from harness.ladder.rungs import Rung
+from harness.ladder.trial import Outcome, run_side
+
+
+@valueclass
+class Climb:
+    """What the runs of a rung came to."""
+
+    rung: Rung
+    fails: Sequence[Outcome] = ()
+    """Of the side that must FAIL."""
+    passes: Sequence[Outcome] = ()
+    refusal: str = ""
+    """Why it cannot be run here."""
+
+    @property
+    def found(self) -> int:
+        """How many runs FAILed by the rung's check."""
+        return sum(_names(self.rung, outcome) for outcome in self.fails)
+
+    @property
+    def passed(self) -> int:
+        """How many runs of the other side PASSed."""
+        return sum(outcome.status is Status.PASS for outcome in self.passes)
+
+    @property
+    def status(self) -> Status:
+        """PASS where the rung holds."""
+        if any(outcome.status is Status.FAIL for outcome in self.passes):
+            return Status.FAIL
+        return Status.PASS if self.found and self.passed else Status.UNKNOWN
+
+    @property
+    def seconds(self) -> float:
+        """Mean length of a run of each side."""
+        outcomes = [*self.fails, *self.passes]
+        return sum(outcome.seconds for outcome in outcomes) / max(1, len(outcomes))
+
+
+def climb(rung: Rung, repeats: int, runs: Path, report: Callable[[str], None]) -> Climb:
+    """Run both sides in turns, with the seeds 1 to `repeats`."""
+    outcomes: list[tuple[Outcome, Outcome]] = []
+    for seed in range(1, repeats + 1):
+        sides = []
+        for side in (rung.fails, rung.passes):
+            report(f"{rung.id}: seed {seed} of {repeats}")
+            sides.append(run_side(rung.document(side, seed), runs / rung.id))
+        outcomes.append((sides[0], sides[1]))
+    fails, passes = zip(*outcomes, strict=True)
+    return Climb(rung, fails, passes)
+
+
+def _names(rung: Rung, outcome: Outcome) -> bool:
+    explanation = outcome.failed.get(rung.check)
+    return outcome.status is Status.FAIL and explanation is not None and rung.cause in explanation
+
+
+def other_outcomes(climbed: Climb) -> Sequence[str]:
+    """Say what a run came to that is not as the rung has it, one line for each."""
+    lines = []
+    for side, outcomes in (("FAIL", climbed.fails), ("PASS", climbed.passes)):
+        for seed, outcome in enumerate(outcomes, start=1):
+            fine = (
+                _names(climbed.rung, outcome) if side == "FAIL" else outcome.status is Status.PASS
+            )
+            if not fine:
+                by = "; ".join(f"{name}: {why[:160]}" for name, why in outcome.failed.items())
+                where = "" if outcome.folder is None else f" ({outcome.folder})"
+                lines.append(
+                    f"{climbed.rung.id}, must {side}, seed {seed}: {outcome.status}"
+                    f"{' by ' + by if by else ''}{where}"
+                )
+    return lines
