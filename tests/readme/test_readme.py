@@ -20,6 +20,7 @@ SHORTER = {
     "make test": " -o lint PYTEST=tests/test_values.py",
     # On real nodes the next command does the same.
     "make run": " ARGS='--backend sim --duration 25 --seed 3 --runs {folder}/made'",
+    "make find": " FOUND={folder}/find",
     # Mutants on real nodes: tests/runs/test_mutants_by_faults.py.
     ".venv/bin/kraftprobe run --mutant M15": " --backend sim --campaign quick --seed 11",
     ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 25",
@@ -43,14 +44,19 @@ OF_DOCS = """\
 .venv/bin/kraftprobe list mutants
 make check
 make test
+make find
 .venv/bin/python -m benchmarks.node
 .venv/bin/python -m benchmarks.broker
 .venv/bin/python -m benchmarks.sim
 """
 EXIT_CODES = {".venv/bin/kraftprobe run --mutant M15": 1}
-BY_NIGHT = (".venv/bin/kraftprobe run --backend docker", ".venv/bin/python -m benchmarks")
+BY_NIGHT = (
+    ".venv/bin/kraftprobe run --backend docker",
+    ".venv/bin/python -m benchmarks",
+    "make find",
+)
 """Containers are nodes of tests/runs and tests/conformance at every commit; a benchmark judges no
-commit."""
+commit; stored findings are replayed at every commit."""
 IN_CHECKOUT = ("make", ".venv/bin/python -m benchmarks")
 
 
