@@ -516,7 +516,9 @@ def test_nodes_that_answer_nonsense_end_no_run_and_keep_it_from_passing(workload
             return SimpleNamespace(error_code=ErrorCode.unknown_server_error)
 
     monkeypatch.setattr(FakeNetwork, "_reply", reply)
-    the_plan = plan(workload=workload, duration_s=15, faults=[])
+    kafkas = {"system": "apache-kafka", "system_options": {"version": "4.3.1"}}
+    system = kafkas if WORKLOADS[workload].needs_transactions else {}
+    the_plan = plan(workload=workload, duration_s=15, faults=[], **system)
     events, reads = play(the_plan, FakeCluster())
     result = verdict(the_plan, events, reads, "answers")
     assert result.status is Status.UNKNOWN
