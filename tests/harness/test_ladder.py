@@ -186,7 +186,7 @@ def test_the_readme_states_what_the_rungs_came_to():
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", SIMULATED, ids=[rung.id for rung in SIMULATED])
 def test_a_simulated_bug_is_found_again(rung, tmp_path):
-    document = rung.document(rung.fails, 2)
+    document = rung.document(rung.fails, 1)
     raft_jars(document["system_options"]["version"])
 
     found = run_side(document, tmp_path)
