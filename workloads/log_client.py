@@ -30,15 +30,17 @@ from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import NOBODY, SEQUENCE_MAX, Sequenced
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, completion
-from workloads.leads import Budget, Leads, Stopped, Topics, node_name
+from workloads.leads import Budget, Lead, Leads, Stopped, Topics, node_name
 
 MOVE: Final = "move-leader"
 _POLL_BYTES: Final = 16 * 1024
 _WHOLE_BYTES: Final = 1024 * 1024
 _POLL_WAIT_SHARE: Final = 0.25
 """Share of an operation's time for which a poll waits for records."""
+_LOOK_SHARE: Final = 0.25
+"""Share of the time that is left for one look for a leader: the last one may not answer."""
 _PAUSE_S: Final = 0.02
-"""Between two looks at a log whose end is not committed yet."""
+"""Between two looks at a log whose end is not committed yet, or for a leader."""
 _UNKNOWN_TOPIC: Final = ErrorCode.unknown_topic_or_partition.name
 
 
@@ -102,10 +104,10 @@ class LogClient:
             self._leads.forget(to)
             if not attempts_left or budget.over:
                 break
-            try:
-                lead = await self._leads.lead(to, budget)
-            except Stopped:
+            found_lead = await self._next_lead(to, budget)
+            if found_lead is None:
                 break
+            lead = found_lead
         if outcome.type == "ok":
             self._sequences[to] = (sequenced.base_sequence + len(values)) & SEQUENCE_MAX
             # An earlier attempt may be what was appended, so its epoch is the one that is sure.
@@ -113,6 +115,15 @@ class LogClient:
             return Completion(EventType.OK, op.value, None, lead.node, found, first.epoch)
         kind = EventType.FAIL if certain else EventType.INFO
         return Completion(kind, op.value, outcome.error, lead.node)
+
+    async def _next_lead(self, of: TopicPartition, budget: Budget) -> Lead | None:
+        """Look for a leader until there is one again, as producers do; None: there is no time."""
+        while not budget.over:
+            try:
+                return await self._leads.lead(of, Budget(budget.left_ms * _LOOK_SHARE))
+            except Stopped:
+                await asyncio.sleep(_PAUSE_S)
+        return None
 
     async def _next_sequence(self, node: str, to: TopicPartition, budget: Budget) -> Sequenced:
         """Return what the next batch carries; raises Stopped where there is no producer id."""

@@ -9,7 +9,12 @@ from typing import Any
 from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import BackendError
 from cluster.names import unknown
-from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
+from cluster.node.log.storage.checkpoint import (
+    RECOVERY_POINT_FILE,
+    decode_offsets,
+    decode_recovery_point,
+    partition_of,
+)
 from nemeses.base import ParameterError, Parameters, View
 from nemeses.disks.data_damage import INDEX, LOG, PARTITION, DataDamage
 from nemeses.disks.log_files import (
@@ -72,8 +77,8 @@ class TruncateFile(DataDamage):
 
     Parameters: targets (default random), file ("log", the default, or "partition"), keep (0 to 1,
     default drawn): share of the last segment's durable batches that stay. With "partition" the node
-    is killed, and the log of one ends in the midst of its last batch, as after a torn write; the
-    node lives on, and nothing is brought back.
+    is killed, and the log of one ends in the midst of its last batch, as after a torn write, so
+    above its recovery point; the node lives on, and nothing is brought back.
     """
 
     name = "truncate-file"
@@ -101,7 +106,7 @@ class TruncateFile(DataDamage):
         """See `DamageFault.hurt`."""
         files = await disks.files(node)
         if chosen.get("file") == PARTITION:
-            return await self._tear(disks, node, longest_of_partitions(files, node))
+            return await self._tear(disks, files, node)
         path = metadata_segments(files, node)[-1]
         folder = path.rpartition("/")[0]
         point = f"{folder}/{RECOVERY_POINT_FILE}"
@@ -119,15 +124,31 @@ class TruncateFile(DataDamage):
         await disks.damage(node, self.kind, path, position)
         return {"file": path, "size": position, "recovery_point": durable}
 
-    async def _tear(self, disks: Disks, node: str, path: str) -> dict[str, Any]:
-        """Leave the first half of the last batch."""
+    async def _tear(self, disks: Disks, files: Mapping[str, int], node: str) -> dict[str, Any]:
+        """Leave the first half of the last batch, which no fsync is known to have kept."""
+        path = longest_of_partitions(files, node)
         batches = intact_batches(await disks.read(node, path))
         if not batches:
             raise BackendError(f"{node} has no batch to tear")
         begin, header = batches[-1]
+        durable = await _recovery_point(disks, files, node, path)
+        if header.base_offset < durable:
+            raise BackendError(f"{node} has no batch above its recovery point {durable} to tear")
         position = begin + header.size_bytes // 2
         await disks.damage(node, self.kind, path, position)
         return {"file": path, "size": position, "byte": position - 1}
+
+
+async def _recovery_point(disks: Disks, files: Mapping[str, int], node: str, path: str) -> int:
+    """Read below which offset a partition's log was fsynced."""
+    directory, _, name = path.rpartition("/")[0].rpartition("/")
+    point = f"{directory}/{RECOVERY_POINT_FILE}" if directory else RECOVERY_POINT_FILE
+    if point not in files:
+        return 0
+    try:
+        return decode_offsets(await disks.read(node, point)).get(partition_of(name), 0)
+    except ValueError as error:
+        raise BackendError(f"{node}: {point}: {error}") from error
 
 
 def _check_file(parameters: Parameters, fault: str, files: tuple[str, ...]) -> None:

@@ -23,6 +23,7 @@ MESSAGE_TYPES = (
     *("BeginQuorumEpochRequest", "BeginQuorumEpochResponse"),
     *("EndQuorumEpochRequest", "EndQuorumEpochResponse"),
     *("FetchRequest", "FetchResponse"),
+    *("FetchSnapshotRequest", "FetchSnapshotResponse"),
 )
 """Types that may be named: classes of `cluster.node.kraft.messages`."""
 THEN = ("deliver", "drop")

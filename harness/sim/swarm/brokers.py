@@ -1,6 +1,6 @@
 """The swarm's draws of registered brokers (see `harness.sim.swarm.draw`).
 
-They use a stream of their own, so that the other draws of a seed do not depend on them. In three
+They use a stream of their own, so that the other draws of a seed do not depend on them. In four
 of ten seeds whose clients do not send to partitions every node's broker registers, with sessions
 short enough to expire within a fault. The workload is then drawn from those that need brokers,
 lists or topics.
@@ -15,7 +15,7 @@ from typing import Any
 from cluster.systems.kraft import REGISTRATION
 from harness.plan.plan import Plan
 
-_SHARE = 0.3
+_SHARE = 0.4
 _GROWING = ("partitions", "set")
 """Workloads that add a partition with every write and never remove one."""
 _GROWTH_MAX_PER_S = 8.0
@@ -48,7 +48,8 @@ def with_brokers(plan: Plan, unit_ms: float) -> Plan:
 
 
 def _workload(random: Random) -> tuple[str, dict[str, Any]]:
-    name = random.choice(("brokers", "brokers", "append", "partitions", "unique-ids", "topics"))
+    others = ("append", "append", "partitions", "unique-ids", "topics")
+    name = random.choice(("brokers",) * 3 + others)
     options: dict[str, dict[str, Any]] = {
         "brokers": {
             "brokers": random.choice((2, 6)),

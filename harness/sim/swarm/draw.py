@@ -23,11 +23,17 @@ from cluster.values import valueclass
 from harness.plan.plan import Bounds, Plan, expectations_of
 from harness.plan.strands import Condition, Step, Strand
 from harness.sim.swarm.brokers import with_brokers
+from harness.sim.swarm.disks import with_damage
 from harness.sim.swarm.fragments import FRAGMENTS, Draw, kill_parameters, strand
 from harness.sim.swarm.kafka import of_kafka, settings_of
 from harness.sim.swarm.logs import with_logs
-from harness.sim.swarm.voters import with_snapshots, with_voters
-from nemeses.links.hold import MESSAGE_TYPES
+from harness.sim.swarm.voters import (
+    with_cut_changes,
+    with_one_voter,
+    with_pieces,
+    with_snapshots,
+    with_voters,
+)
 from workloads import appends
 from workloads.base import Role
 from workloads.registry import workload_named
@@ -50,6 +56,14 @@ PLAIN = (
     "bit-flip",
 )
 """Plain faults of the swarm; `one-way` is a partition of one direction."""
+
+MESSAGES = (
+    *("VoteRequest", "VoteResponse"),
+    *("BeginQuorumEpochRequest", "BeginQuorumEpochResponse"),
+    *("EndQuorumEpochRequest", "EndQuorumEpochResponse"),
+    *("FetchRequest", "FetchResponse"),
+)
+"""What plain faults hold; `with_pieces` holds what only snapshots need."""
 
 APPENDS = appends.KIND.name
 _WORKER = 999
@@ -127,7 +141,9 @@ def _draw(
     )
     changed = with_snapshots(with_voters(plain, unit_ms), unit_ms)
     if raft is None:
-        drawn = _with_operations(_with_clients(changed, unit_ms))
+        cut = with_cut_changes(with_pieces(with_one_voter(changed), unit_ms), unit_ms)
+        damaged = with_damage(cut, unit_ms)
+        drawn = _with_operations(_with_clients(damaged, unit_ms))
     else:
         drawn = _with_operations(of_kafka(changed, raft, unit_ms))
     return replace(drawn, expectations=expectations_of(drawn))
@@ -263,7 +279,7 @@ def _with_operations(plan: Plan) -> Plan:
     operations = workload.operations(_WORKER, random, Role.WRITER)
 
     def of_workload(step: Step) -> Step:
-        if step.kind != "op":
+        if step.kind != "op" or "f" in step.options:
             return step
         op = next(op for op in operations if not isinstance(op.value, list))
         return replace(step, options={"f": op.f, "key": op.key, "value": op.value})
@@ -309,7 +325,7 @@ def _options(random: Random, kind: str, unit_ms: float) -> dict[str, Any]:
         "loss": lambda: {"percent": random.choice((10, 40))},
         "duplicate": lambda: {"percent": random.choice((20, 80))},
         "delay": lambda: _delay(round(random.choice((0.1, 0.5)) * unit_ms, 1)),
-        "hold": lambda: {"types": random.choice(MESSAGE_TYPES)},
+        "hold": lambda: {"types": random.choice(MESSAGES)},
         "disk-slow": lambda: {"delay_ms": round(unit_ms * random.uniform(0.02, 0.5), 1)},
         "timer-rate": lambda: {"rate": round(2 ** random.uniform(-3, 3), 2)},
         "clock-jump": lambda: {

@@ -6,7 +6,10 @@ acks of all, one or none, with retries and without. Time-outs of replication are
 the plan's others, so that its faults shrink an ISR and move a leader.
 
 A kill spares what was written to a disk, and no disk is wiped: Kafka's logs are not fsynced before
-an acknowledgement, and what all replicas in sync lose at one time is lost.
+an acknowledgement, and what all replicas in sync lose at one time is lost. For the same reason a
+log is torn in such plans only as have other replicas in sync and in which nothing else ends a
+process: each of these ends is unclean, and where all replicas had one, the last leader is elected
+with what it has left. An index is a hint, and may be damaged anywhere.
 """
 
 from __future__ import annotations
@@ -16,14 +19,15 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from checkers.runs.exercised import DEPOSING
 from cluster.systems.kraft import REGISTRATION
 from harness.plan.plan import Plan
-from harness.plan.strands import Step, Strand
+from harness.plan.strands import Condition, Step, Strand
 from workloads import log
+from workloads.log_client import MOVE
 
-_SHARE: Final = 0.3
-"""As often as `register` is left."""
-_SHAPED_SHARE: Final = 0.6
+_SHARE: Final = 0.35
+_SHAPED_SHARE: Final = 0.8
 
 
 def with_logs(plan: Plan, unit_ms: float) -> Plan:
@@ -31,16 +35,17 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
     random = Random(f"swarm/{plan.seed}/log")
     if random.random() >= _SHARE:
         return plan
-    replicas = min(plan.nodes, random.choice((1, 2, 3, 3, 3)))
+    replicas = min(plan.nodes, random.choice((1, 2, 2, 3, 3, 3)))
+    least = min(replicas, random.choice((1, 2, 2)))
     topics, partitions = random.choice(((1, 1), (1, 3), (2, 2)))
     options = {
         "topics": topics,
         "partitions": partitions,
         "replication_factor": replicas,
-        "min_insync_replicas": min(replicas, random.choice((1, 2, 2))),
-        "acks": random.choice(("all",) * 6 + ("1", "1", "0")),
-        "idempotence": random.choice((0, 1)),
-        "retries": random.choice((0, 0, 2)),
+        "min_insync_replicas": least,
+        "acks": random.choice(("all",) * 5 + ("1",) * 3 + ("0",)),
+        "idempotence": random.choice((0, 1, 1)),
+        "retries": random.choice((0, 2, 4)),
         "batch": random.choice((1, 3, 8)),
         "send_fraction": random.choice((0.3, 0.5, 0.8)),
         "again_fraction": random.choice((0.1, 0.5)),
@@ -59,32 +64,69 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
         if not any(step.kind == "disk-wipe" for step in strand.steps)
     ]
     if random.random() < _SHAPED_SHARE:
-        strands += _behind(random, plan, settings, unit_ms)
+        strands += _behind(random, plan, settings, unit_ms, (topics, partitions))
+    damage = random.choice(("torn", "index", "", ""))
+    if damage == "torn" and least > 1:
+        strands = [strand for strand in strands if not _ends_process(strand)]
+        strands.append(_tear(random, plan, unit_ms))
+    elif damage == "index" and settings["log.index.interval.bytes"] < _INDEX_BYTES_MAX:
+        strands += _index_flips(random, plan, settings, unit_ms, (topics, partitions))
+    timeout_ms = plan.operation_timeout_ms
+    if options["retries"]:
+        # A producer that retries outlasts the session of a leader that is lost.
+        session_ms = settings["broker.session.timeout.ms"]
+        timeout_ms = max(timeout_ms, 1.5 * session_ms)
     return replace(
         plan,
         node_settings={**plan.node_settings, **settings},
         world=replace(plan.world, power_loss="written"),
         workload=log.KIND.name,
         workload_options=options,
+        operation_timeout_ms=timeout_ms,
         strands=tuple(strands),
     )
 
 
 def _behind(
-    random: Random, plan: Plan, settings: Mapping[str, int], unit_ms: float
+    random: Random,
+    plan: Plan,
+    settings: Mapping[str, int],
+    unit_ms: float,
+    partitions: tuple[int, int],
 ) -> Iterator[Strand]:
-    """Draw strands that leave a replica behind, beside the plan's others."""
+    """Draw strands that leave a replica behind, beside the plan's others.
+
+    `partitions`: how many topics there are, and partitions of each.
+    """
     lag_ms = settings["replica.lag.time.max.ms"]
     out_ms = max(lag_ms, settings["broker.session.timeout.ms"])
     at_ms = unit_ms * random.uniform(1.0, 3.0)
     while at_ms < plan.duration_ms - unit_ms:
-        one, other = (f"node:n{n}" for n in random.sample(range(1, plan.nodes + 1), 2))
-        if random.random() < 0.3:
-            steps = [_slow(random, one, lag_ms, unit_ms)]
+        # The follower of a partition that `other` leads, where that is moved first, and any other.
+        leader = random.randrange(plan.nodes)
+        other, one = (f"node:n{(leader + n) % plan.nodes + 1}" for n in (0, 1))
+        steps = _move(random, leader, unit_ms, partitions) if random.random() < 0.5 else []
+        shape = random.random()
+        if shape < 0.2:
+            steps.append(_slow(random, one, lag_ms, unit_ms))
+        elif shape < 0.45:
+            steps += _late_answer(random, other, lag_ms, out_ms, unit_ms)
+        elif shape < 0.6:
+            steps += _unheard(random, out_ms, unit_ms)
         else:
-            steps = _left_behind(random, one, other, out_ms, unit_ms)
+            steps += _left_behind(random, one, other, out_ms, unit_ms)
         yield Strand(round(at_ms, 1), tuple(steps))
         at_ms += out_ms + unit_ms * (3.0 + random.expovariate(0.3))
+
+
+def _move(random: Random, leader: int, unit_ms: float, partitions: tuple[int, int]) -> list[Step]:
+    """Let a node lead a partition; the second attempt finds a replica that the first one added."""
+    topics, count = partitions
+    key = f"d{random.randrange(topics)}-{random.randrange(count)}"
+    options = {"f": MOVE, "key": key, "value": leader}
+    wait_ms = round(unit_ms * random.uniform(0.5, 2.0), 1)
+    again = Step("op", after_ms=wait_ms, options=options)
+    return [Step("op", options=options), again, Step("wait", after_ms=round(0.5 * unit_ms, 1))]
 
 
 def _left_behind(random: Random, one: str, other: str, out_ms: float, unit_ms: float) -> list[Step]:
@@ -114,6 +156,110 @@ def _slow(random: Random, node: str, lag_ms: float, unit_ms: float) -> Step:
     options = {"direction": "incoming", "delay_ms": round(lag_ms * random.uniform(0.1, 0.5), 1)}
     span_ms = round(unit_ms * random.uniform(2.0, 6.0), 1)
     return Step("delay", targets=node, for_ms=span_ms, options=options)
+
+
+def _late_answer(
+    random: Random, node: str, lag_ms: float, out_ms: float, unit_ms: float
+) -> list[Step]:
+    """A leader hears late what its followers have long since, and is lost before it answers."""
+    lost = random.choice(("kill", "pause"))
+    slow_ms = unit_ms * random.uniform(0.3, 2.0)
+    return [
+        replace(_slow(random, node, lag_ms, unit_ms), for_ms=round(slow_ms + out_ms, 1)),
+        Step(
+            lost,
+            targets=node,
+            after_ms=round(slow_ms, 1),
+            for_ms=round(out_ms + unit_ms * random.uniform(0.5, 3.0), 1),
+        ),
+    ]
+
+
+def _unheard(random: Random, out_ms: float, unit_ms: float) -> list[Step]:
+    """A leader does not hear that its follower was let into the ISR (KIP-497), and both are lost.
+
+    First the leader, when its follower has stopped: so that one is elected which lacks the newest
+    records.
+    """
+    moved = Condition(at="@B", event="replica-isr")
+    return [
+        Step(
+            "cast",
+            until=Condition(established=True),
+            within_ms=4 * unit_ms,
+            options={"names": {"A": "leader", "B": "follower", "C": "follower"}},
+        ),
+        Step("pause", targets="@C"),
+        Step(
+            "partition",
+            until=moved,
+            within_ms=2 * out_ms,
+            options={"shape": "links", "links": "@A>@B"},
+        ),
+        Step("heal", targets="@C", options={"fault": "pause"}),
+        Step(
+            "pause",
+            targets="@C",
+            until=replace(moved, at="@C"),
+            within_ms=out_ms + unit_ms,
+            after_ms=round(unit_ms * random.uniform(0.0, 0.1), 1),
+        ),
+        Step(
+            "kill",
+            targets="@B",
+            after_ms=round(out_ms * random.uniform(0.2, 0.8), 1),
+            for_ms=round(out_ms + unit_ms * random.uniform(1.0, 3.0), 1),
+        ),
+        Step("heal", targets="@C", options={"fault": "pause"}),
+        Step("heal", options={"fault": "partition"}),
+    ]
+
+
+def _ends_process(strand: Strand) -> bool:
+    return any(step.kind in DEPOSING and step.kind not in _LIVES_ON for step in strand.steps)
+
+
+_LIVES_ON: Final = ("stop", "pause", "partition", "resign", "voters")
+"""Faults that depose a leader and end no process, or end it in order."""
+
+
+def _tear(random: Random, plan: Plan, unit_ms: float) -> Strand:
+    """A node dies, and the end of its longest log of a partition is torn."""
+    at_ms = plan.duration_ms * random.uniform(0.3, 0.8)
+    step = Step(
+        "truncate-file",
+        targets=f"node:n{random.randint(1, plan.nodes)}",
+        for_ms=round(unit_ms * random.uniform(0.5, 2.0), 1),
+        options={"file": "partition"},
+    )
+    return Strand(round(at_ms, 1), (step,))
+
+
+def _index_flips(
+    random: Random,
+    plan: Plan,
+    settings: Mapping[str, int],
+    unit_ms: float,
+    partitions: tuple[int, int],
+) -> Iterator[Strand]:
+    """Draw strands that damage an index, which is read when the node leads again."""
+    at_ms = plan.duration_ms * random.uniform(0.4, 0.7)  # the logs have grown by then
+    while at_ms < plan.duration_ms - unit_ms:
+        number = random.randrange(plan.nodes)
+        down_ms = round(unit_ms * random.uniform(0.2, 1.0), 1)
+        target, options = f"node:n{number + 1}", {"file": "index"}
+        back_ms = down_ms + settings["broker.session.timeout.ms"]
+        steps = [
+            Step("bit-flip", targets=target, for_ms=down_ms, options=options),
+            Step("wait", after_ms=round(back_ms, 1)),
+            *_move(random, number, unit_ms, partitions),
+        ]
+        yield Strand(round(at_ms, 1), tuple(steps))
+        at_ms += back_ms + 6 * unit_ms
+
+
+_INDEX_BYTES_MAX: Final = 1_000
+"""With more bytes between two entries, the index of a short run has too few to be misled by."""
 
 
 def _settings(random: Random, unit_ms: float) -> dict[str, int]:

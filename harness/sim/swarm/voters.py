@@ -1,9 +1,10 @@
 """The swarm's draws of voter changes and of snapshots (see `harness.sim.swarm.draw`).
 
-Both use streams of their own, so that the other draws of a seed do not depend on them. About two
+All use streams of their own, so that the other draws of a seed do not depend on them. About two
 seeds of five have voters in the log: up to two more nodes, an early upgrade of kraft.version, and
-then voters that are added, removed and wiped beside the seed's other faults. Shaped strands repeat
-the schedules of known bugs of reconfiguration.
+then voters that are added, removed and wiped beside the seed's other faults. One in five of these
+begins with a single voter, as a node that was formatted standalone does (KIP-853), and grows.
+Shaped strands repeat the schedules of known bugs of reconfiguration.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from cluster.systems.kraft import NODE_SETTINGS
 from harness.plan.plan import Plan
 from harness.plan.strands import Condition, Step, Strand
 from harness.sim.swarm.fragments import kill_parameters
 
-_SNAPSHOT_SETTINGS = "metadata.log.max.record.bytes.between.snapshots"
+VOTER_CHANGE = "voter-change"
+_ONE_VOTER_SHARE = 0.2
+_PIECES_SHARE = 0.4
+_CUT_SHARE = 0.7
+_SNAPSHOT_BYTES = "metadata.log.max.record.bytes.between.snapshots"
 
 
 def with_voters(plan: Plan, unit_ms: float) -> Plan:
@@ -48,6 +54,14 @@ def with_voters(plan: Plan, unit_ms: float) -> Plan:
     )
 
 
+def with_one_voter(plan: Plan) -> Plan:
+    """Draw whether a plan whose voters change begins with one, and all other nodes observe."""
+    changes = any(step.kind == "voters" for strand in plan.strands for step in strand.steps)
+    if not changes or Random(f"swarm/{plan.seed}/one-voter").random() >= _ONE_VOTER_SHARE:
+        return plan
+    return replace(plan, world=replace(plan.world, observers=plan.nodes - 1))
+
+
 def with_snapshots(plan: Plan, unit_ms: float) -> Plan:
     """Draw whether nodes snapshot and clean their logs often, and faults that force snapshots."""
     random = Random(f"swarm/{plan.seed}/snapshots")
@@ -55,7 +69,7 @@ def with_snapshots(plan: Plan, unit_ms: float) -> Plan:
         return plan
     settings = {
         **plan.node_settings,
-        _SNAPSHOT_SETTINGS: random.choice((200, 1_000, 5_000)),
+        _SNAPSHOT_BYTES: random.choice((200, 1_000, 5_000)),
         "metadata.log.segment.bytes": random.choice((1024, 1024, 4096)),
         "metadata.max.retention.bytes": random.choice((0, 2_000, 100 << 20)),
         # A snapshot must not be cleaned before a follower can have loaded all its pieces.
@@ -88,6 +102,74 @@ def with_snapshots(plan: Plan, unit_ms: float) -> Plan:
     return replace(plan, node_settings=settings, strands=tuple(strands))
 
 
+def with_cut_changes(plan: Plan, unit_ms: float) -> Plan:
+    """Draw whether nodes that are cut off with a change of voters snapshot and clean their logs.
+
+    A log may then begin at the very change that is truncated when they hear of the others again.
+    """
+    random = Random(f"swarm/{plan.seed}/cut-changes")
+    is_cut = [any(map(_waits_for_change, strand.steps)) for strand in plan.strands]
+    if not _snapshots_often(plan) or not any(is_cut) or random.random() >= _CUT_SHARE:
+        return plan
+
+    def cut(step: Step) -> tuple[Step, ...]:
+        if not _waits_for_change(step):
+            return () if step.kind == "kill" else (step,)
+        longer = replace(step, for_ms=round(unit_ms * random.uniform(2.0, 5.0), 1))
+        return longer, Step("snapshot", targets=step.targets)
+
+    strands = [
+        replace(strand, steps=tuple(made for step in strand.steps for made in cut(step)))
+        if cuts
+        else strand
+        for strand, cuts in zip(plan.strands, is_cut, strict=True)
+    ]
+    settings = {
+        **plan.node_settings,
+        "metadata.max.retention.bytes": 0,
+        "kraftprobe.log.clean.interval.ms": round(2 * unit_ms),
+    }
+    return replace(plan, node_settings=settings, strands=tuple(strands))
+
+
+def _waits_for_change(step: Step) -> bool:
+    return step.kind == "partition" and step.until is not None and step.until.event == VOTER_CHANGE
+
+
+def _snapshots_often(plan: Plan) -> bool:
+    return bool(plan.node_settings[_SNAPSHOT_BYTES] < NODE_SETTINGS[_SNAPSHOT_BYTES])
+
+
+def with_pieces(plan: Plan, unit_ms: float) -> Plan:
+    """Draw whether a plan's snapshots go in many small pieces, which faults delay and lose.
+
+    A newer snapshot may overtake a download, and another leader may have none of its id.
+    """
+    random = Random(f"swarm/{plan.seed}/pieces")
+    if not _snapshots_often(plan) or random.random() >= _PIECES_SHARE:
+        return plan
+    settings = {
+        **plan.node_settings,
+        "controller.quorum.fetch.snapshot.max.bytes": random.choice((300, 500)),
+        "kraftprobe.log.clean.interval.ms": round(10 * unit_ms),
+    }
+    strands = list(plan.strands)
+    at_ms = unit_ms * random.uniform(2.0, 6.0)
+    while at_ms < plan.duration_ms - unit_ms:
+        kind = random.choice(("FetchSnapshotRequest", "FetchSnapshotResponse"))
+        steps = (
+            Step(
+                "hold",
+                for_ms=round(unit_ms * random.uniform(0.2, 2.0), 1),
+                options={"types": kind, "then": random.choice(("deliver", "drop"))},
+            ),
+            Step("snapshot", targets="leader", after_ms=round(unit_ms * random.random(), 1)),
+        )
+        strands.append(Strand(round(at_ms, 1), steps))
+        at_ms += unit_ms * (2.0 + random.expovariate(0.2))
+    return replace(plan, node_settings=settings, strands=tuple(strands))
+
+
 _WORDS = ("leader", "follower", "follower", "random", "random")
 
 
@@ -117,7 +199,7 @@ def _half(random: Random, unit_ms: float, nodes: int) -> list[Step]:
         Step(
             "partition",
             targets="@A,@D",
-            until=Condition(at="@A", event="voter-change"),
+            until=Condition(at="@A", event=VOTER_CHANGE),
             within_ms=2 * unit_ms,
             for_ms=round(unit_ms * random.uniform(0.5, 3.0), 1),
             options={"shape": "isolate"},
