@@ -132,7 +132,7 @@ def test_drawn_worlds_with_logs_are_silent(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mutant", "seed"), [("M37", 15), ("M39A", 0), ("M39B", 37)])
+@pytest.mark.parametrize(("mutant", "seed"), [("M34", 43), ("M37", 15), ("M39A", 0), ("M39B", 37)])
 def test_drawn_worlds_with_logs_find_faulty_brokers(mutant, seed):
     violations = run_plan(draw(seed, mutant=mutant)).violations
     assert {violation.property for violation in violations} & {"log", "isr"}
