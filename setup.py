@@ -54,4 +54,8 @@ if "porcupine_py*" in PACKAGES:
     libraries.append(Extension(name, sources=sources))
 if "cluster*" in PACKAGES and sys.platform == "linux":
     libraries.append(Extension(".".join(CLOCK.with_suffix("").parts), sources=[str(CLOCK)]))
-setup(cmdclass={"build_ext": BuildLibrary, "bdist_wheel": AnyPython}, ext_modules=libraries)
+setup(
+    cmdclass={"build_ext": BuildLibrary, "bdist_wheel": AnyPython},
+    ext_modules=libraries,
+    setup_requires=[] if COMPILER["own_compiler"]() else [COMPILER["FETCHED"]],
+)

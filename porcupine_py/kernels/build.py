@@ -1,9 +1,9 @@
-"""How the compiled searches are built: one C library, by one compiler, with fixed flags.
+"""How the compiled searches are built: one C library, with fixed flags.
 
-The compiler is `ziglang` from PyPI, which `pyproject.toml` names as a requirement of the build, so
-that neither a compiler nor Python's headers are needed on the machine. The library knows the digest
-of the sources that it was built from. Needs the standard library only, since `setup.py` runs this
-file where nothing is installed yet.
+The compiler is the machine's own, `cc`, if it makes a library for the processors that are meant;
+else `ziglang` from PyPI, which `setup.py` then names as a requirement of the build. Python's
+headers are not needed. The library knows the digest of the sources that it was built from. Needs
+the standard library only, since `setup.py` runs this file where nothing is installed yet.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ LIBRARY = FOLDER / "searches.so"
 """Where it is loaded from; by this name on macOS as well."""
 
 _FLAGS = ("-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden", "-shared", "-s")
-_PROCESSORS = {"x86_64": "x86_64_v2", "amd64": "x86_64_v2"}
+_PROCESSORS = {"x86_64": "x86-64-v2", "amd64": "x86-64-v2"}
 """Not those of this very machine: an environment may be copied to another one."""
+FETCHED = "ziglang==0.17.1"
+"""The compiler where the machine has none."""
+_TRIAL = "#include <stdlib.h>\nint trial(void) { return abs(-1); }\n"
 
 
 def sources() -> list[Path]:
@@ -46,11 +49,30 @@ def build(target: Path) -> None:
     compile_library(target, files, ["-std=c99", "-O3", f'-DSOURCES="{digest()}"'])
 
 
+def own_compiler() -> list[str] | None:
+    """Return the command of the machine's compiler; None: it has none that makes a library."""
+    processor = _PROCESSORS.get(platform.machine().lower())
+    command = ["cc", *_FLAGS, *([f"-march={processor}"] if processor else [])]
+    with TemporaryDirectory() as folder:
+        trial = Path(folder, "trial.c")
+        trial.write_text(_TRIAL)
+        made = [*command, "-o", f"{folder}/trial.so", str(trial)]
+        try:
+            subprocess.run(made, check=True, capture_output=True)  # noqa: S603  (our arguments)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+    return command
+
+
+def _fetched_compiler() -> list[str]:
+    processor = _PROCESSORS.get(platform.machine().lower(), "baseline").replace("-", "_")
+    return [sys.executable, "-m", "ziglang", "cc", *_FLAGS, f"-mcpu={processor}"]
+
+
 def compile_library(target: Path, files: Sequence[Path], flags: Sequence[str]) -> None:
     """Compile C files to a library. Raises CalledProcessError."""
-    processor = _PROCESSORS.get(platform.machine().lower(), "baseline")
-    command = [sys.executable, "-m", "ziglang", "cc", *_FLAGS, f"-mcpu={processor}", *flags]
-    command += ["-o", str(target), *map(str, files)]
-    with TemporaryDirectory() as cache:  # the compiler's own would stay in the user's home
+    compiler = own_compiler() or _fetched_compiler()
+    command = [*compiler, *flags, "-o", str(target), *map(str, files)]
+    with TemporaryDirectory() as cache:  # ziglang's own would stay in the user's home
         caches = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
         subprocess.run(command, check=True, env=os.environ | caches)  # noqa: S603  (our arguments)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.source_digest import PACKAGES
+from porcupine_py.kernels.build import FETCHED, own_compiler
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +79,7 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory):
-    """A folder with what builds both wheels: their compiler is large, so it is installed once."""
+    """A folder with what builds both wheels; a compiler only where the machine has none."""
     required, own = (
         tomllib.loads((folder / "pyproject.toml").read_text())["build-system"]["requires"]
         for folder in (MEMBER, ROOT)
@@ -86,7 +87,8 @@ def tools(tmp_path_factory):
     assert required == own
     folder = tmp_path_factory.mktemp("tools")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-compile")
-    python(*pip, "--target", folder, *required, cwd=folder)
+    compiler = () if own_compiler() else (FETCHED,)
+    python(*pip, "--target", folder, *required, *compiler, cwd=folder)
     return folder
 
 
@@ -150,6 +152,20 @@ def test_the_wheel_holds_every_module_and_no_other(wheel):
         *(f"porcupine_py/visualization/page.{kind}" for kind in ("css", "html", "js")),
     }
     assert held == modules | others
+
+
+def test_a_machine_without_a_compiler_has_none_that_would_do(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert own_compiler() is None
+
+
+@pytest.mark.nightly
+def test_where_there_is_no_compiler_one_is_fetched(tmp_path):
+    shutil.copytree(MEMBER, tmp_path / "source", ignore=LEFT_OUT)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps")
+    python(*pip, "--wheel-dir", tmp_path, tmp_path / "source", cwd=tmp_path, PATH="")
+    (wheel,) = tmp_path.glob("*.whl")
+    assert "porcupine_py/kernels/searches.so" in contents(wheel)
 
 
 def test_the_wheel_serves_every_python_of_this_platform(wheel):
