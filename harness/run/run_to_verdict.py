@@ -24,7 +24,7 @@ from cluster.backends.registry import SIM
 from cluster.systems.base import System
 from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass
-from harness.errors import bugs_kept_in, one_line
+from harness.errors import PlanError, bugs_kept_in, one_line
 from harness.evidence import node_disks
 from harness.full_disk import lack_of_room, run_broken_off
 from harness.judge.verdict_output import judge_and_report
@@ -74,10 +74,14 @@ def run_name(now: datetime, seed: int) -> str:
 def perform(request: Request, now: datetime) -> int:
     """Run, judge and report. Returns the exit code of the verdict.
 
-    Raises StoreError when the run folder cannot be made, BackendError, HarnessError, and
-    KeyboardInterrupt after a signal; by then no node runs any more.
+    Raises PlanError where nodes would not find a folder of that name, StoreError when the run
+    folder cannot be made, BackendError, HarnessError, and KeyboardInterrupt after a signal; by then
+    no node runs any more.
     """
     plan = request.plan
+    folder = request.runs.absolute()
+    if "," in str(folder) and plan.kind.metadata_quorum and plan.backend != SIM.name:
+        raise PlanError(f"{folder}: log.dirs is a list with commas: choose --runs without one")
     run = run_name(now, plan.seed)
     started = dict(plan.kind.versions(request_of(plan)))
     if request.build is not None:

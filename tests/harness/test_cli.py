@@ -94,6 +94,12 @@ def test_an_unwritable_run_folder_is_one_line(tmp_path):
     assert "cannot be made" in line
 
 
+def test_a_folder_that_kafkas_log_dirs_would_read_as_two_is_refused_before_it_is_made(tmp_path):
+    line = one_line_on_stderr(kraftprobe("run", "--runs", tmp_path / "a,b"))
+    assert "log.dirs" in line
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"\x00\xff\xfe", b"hello\n", b'{"index":0}\n', b'{"a":1', b"[[[[[["]
 )

@@ -146,7 +146,20 @@ def _draw(
         drawn = _with_operations(_with_clients(damaged, unit_ms))
     else:
         drawn = _with_operations(of_kafka(changed, raft, unit_ms))
-    return replace(drawn, expectations=expectations_of(drawn))
+    return replace(drawn, expectations=expectations_of(drawn), bounds=_bounds(drawn))
+
+
+def _bounds(plan: Plan) -> Bounds:
+    """Return the plan's bounds; brokers get the time-out of what they asked the controller, too.
+
+    An AlterPartition whose answer a cut lost is sent again after `controller.socket.timeout.ms`.
+    No other is sent meanwhile, so nobody comes back into the ISR.
+    """
+    settings = plan.node_settings
+    if not settings[REGISTRATION]:
+        return plan.bounds
+    more_ms = settings["controller.socket.timeout.ms"]
+    return replace(plan.bounds, liveness_ms=plan.bounds.liveness_ms + more_ms)
 
 
 def _with_clients(plan: Plan, unit_ms: float) -> Plan:

@@ -43,6 +43,23 @@ def test_seeds_visit_different_worlds():
     assert {"register", "log", "topics", "set", "brokers"} <= drawn
 
 
+def test_worlds_of_brokers_may_wait_for_an_answer_of_the_controller_that_was_lost():
+    """Seed 9000006 of 120 s: nobody came back into an ISR until the request was sent again."""
+    seen = set()
+    for seed in range(60):
+        plan = draw(seed)
+        given = plan.node_settings
+        registers = bool(given["kraftprobe.registration"])
+        seen.add(registers)
+        unit_ms = (
+            given["controller.quorum.fetch.timeout.ms"]
+            + 1.5 * given["controller.quorum.election.timeout.ms"]
+        )
+        more_ms = given["controller.socket.timeout.ms"] if registers else 0
+        assert plan.bounds.liveness_ms == round(20_000 + 40 * unit_ms) + more_ms
+    assert seen == {False, True}
+
+
 def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own():
     plans = [draw(seed) for seed in range(60)]
     known = {"register": {"write"}, "log": {"send"}, "topics": {"create", "delete"}}
