@@ -156,7 +156,7 @@ def _bounds(plan: Plan) -> Bounds:
     No other is sent meanwhile, so nobody comes back into the ISR.
     """
     settings = plan.node_settings
-    if not settings[REGISTRATION]:
+    if not settings.get(REGISTRATION):
         return plan.bounds
     more_ms = settings["controller.socket.timeout.ms"]
     return replace(plan.bounds, liveness_ms=plan.bounds.liveness_ms + more_ms)

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cluster.systems.kafka_raft import VERSION as RELEASE
+from harness.campaigns import read_document
 from harness.cli import main
 from harness.commands import bisect as bisect_command
 from harness.sim.findings import Violation
@@ -17,7 +18,8 @@ from tests.harness.sim.kafka_runs import plan_of
 from tests.harness.test_scripts import KEYS
 from tests.kafka_release import VERSION, raft_jars
 
-PLAN = Path(__file__).parent / "kafka" / "stale-voters.json"
+ROOT = Path(__file__).parents[3]
+PLAN = ROOT / "harness/ladder/plans/stale-voters.toml"
 RELEASES = ["3.9.2", "4.0.0", "4.1.2", "4.2.2", "4.3.1", "4.4.0"]
 WANTED = ("one-vote", "")
 
@@ -175,7 +177,7 @@ def test_a_plan_of_another_system_is_refused(tmp_path):
 
 
 def test_a_plan_of_several_releases_is_refused(tmp_path):
-    document = json.loads(PLAN.read_text())
+    document = read_document(PLAN)
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({**document, "system_options": {"version": "4.1.2,4.3.1"}}))
     result = kraftprobe("bisect", path, "--kafka-versions", "4.3.1,4.4.0")
@@ -194,7 +196,7 @@ def test_the_answer_of_the_command(played, monkeypatch):
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found.keys() == KEYS["bisect"]
-    assert found["property"] == json.loads(PLAN.read_text())["found"]["property"]
+    assert found["property"] == "elected-by-majority"
     assert (found["last_without"], found["first_with"], found["first_without"]) == (
         "3.9.2",
         "4.3.1",

@@ -180,7 +180,7 @@ def test_the_nearest_plan_of_a_simulated_run_is_its_own():
 @pytest.mark.slow
 def test_a_run_of_kafkas_raft_is_found_again(tmp_path):
     raft_jars(VERSION)
-    plan = read_plan(Path(__file__).parent / "kafka" / "removed-voter.json")
+    plan = read_plan(Path(__file__).parents[3] / "harness/ladder/plans/removed-voter.toml")
     assert run_stored(plan, tmp_path / "run") == 1
 
     code, output = invoke("reproduce", tmp_path / "run", "--time", "2", "--json")
