@@ -19,14 +19,11 @@ from checkers.verdict import Status
 from cluster.backends.registry import SIM
 from cluster.values import valueclass
 from harness.doctor.impossible_faults import settle
-from harness.plan.plan import Plan, in_simulation
-from harness.plan.stored_document import plan_document
-from harness.plan.system_request import request_of
+from harness.plan.plan import in_simulation
 from harness.run.display import Display
-from harness.run.run_to_verdict import run_cluster, run_name
+from harness.run.run_to_verdict import make_store, run_cluster
 from harness.sim.runner import run_plan
 from results.judge.pipeline import judge
-from results.store.run_store import RunStore
 
 
 @valueclass
@@ -52,7 +49,7 @@ def run_side(document: Mapping[str, Any], runs: Path) -> Outcome:
         failed = {violation.property: violation.explanation for violation in result.violations}
         return Outcome(result.verdict, failed, time.monotonic() - began)
     plan = settle(document, skip=False)
-    store = RunStore.create(runs, _run_document(plan))
+    store = make_store(plan, runs, "kraftprobe ladder", datetime.now(UTC))
     run_cluster(plan, store, Display(Console(quiet=True), plan.campaign, plan.duration_s))
     results = judge(store)
     failed = {
@@ -61,10 +58,3 @@ def run_side(document: Mapping[str, Any], runs: Path) -> Outcome:
         if check.status is Status.FAIL
     }
     return Outcome(results.status, failed, time.monotonic() - began, store.folder)
-
-
-def _run_document(plan: Plan) -> dict[str, Any]:
-    versions = plan.kind.versions(request_of(plan))
-    return plan_document(
-        plan, run_name(datetime.now(UTC), plan.seed), "kraftprobe ladder", versions
-    )

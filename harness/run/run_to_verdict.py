@@ -74,21 +74,30 @@ def run_name(now: datetime, seed: int) -> str:
 def perform(request: Request, now: datetime) -> int:
     """Run, judge and report. Returns the exit code of the verdict.
 
-    Raises PlanError where nodes would not find a folder of that name, StoreError when the run
-    folder cannot be made, BackendError, HarnessError, and KeyboardInterrupt after a signal; by then
-    no node runs any more.
+    Raises what `make_store` does, BackendError, HarnessError, and KeyboardInterrupt after a signal;
+    by then no node runs any more.
     """
-    plan = request.plan
-    folder = request.runs.absolute()
-    if "," in str(folder) and plan.kind.metadata_quorum and plan.backend != SIM.name:
-        raise PlanError(f"{folder}: log.dirs is a list with commas: choose --runs without one")
-    run = run_name(now, plan.seed)
-    started = dict(plan.kind.versions(request_of(plan)))
-    if request.build is not None:
-        started["build"] = request.build
-    store = RunStore.create(request.runs, plan_document(plan, run, request.command, started))
+    store = make_store(request.plan, request.runs, request.command, now, request.build)
     with bugs_kept_in(store.folder):
         return _perform(request, store)
+
+
+def make_store(
+    plan: Plan, runs: Path, command: str, now: datetime, build: str | None = None
+) -> RunStore:
+    """Make the folder of a run that begins now, with its plan.
+
+    Raises PlanError where nodes would not find a folder of that name, and StoreError when it cannot
+    be made.
+    """
+    folder = runs.absolute()
+    if "," in str(folder) and plan.kind.metadata_quorum and plan.backend != SIM.name:
+        raise PlanError(f"{folder}: log.dirs is a list with commas: choose --runs without one")
+    started = dict(plan.kind.versions(request_of(plan)))
+    if build is not None:
+        started["build"] = build
+    document = plan_document(plan, run_name(now, plan.seed), command, started)
+    return RunStore.create(runs, document)
 
 
 def _perform(request: Request, store: RunStore) -> int:

@@ -8,6 +8,7 @@ the standard library only, since `setup.py` runs this file where nothing is inst
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
@@ -49,10 +50,11 @@ def build(target: Path) -> None:
     compile_library(target, files, ["-std=c99", "-O3", f'-DSOURCES="{digest()}"'])
 
 
-def own_compiler() -> list[str] | None:
+@functools.cache
+def own_compiler() -> tuple[str, ...] | None:
     """Return the command of the machine's compiler; None: it has none that makes a library."""
     processor = _PROCESSORS.get(platform.machine().lower())
-    command = ["cc", *_FLAGS, *([f"-march={processor}"] if processor else [])]
+    command = ("cc", *_FLAGS, *([f"-march={processor}"] if processor else []))
     with TemporaryDirectory() as folder:
         trial = Path(folder, "trial.c")
         trial.write_text(_TRIAL)
@@ -64,9 +66,9 @@ def own_compiler() -> list[str] | None:
     return command
 
 
-def _fetched_compiler() -> list[str]:
+def _fetched_compiler() -> tuple[str, ...]:
     processor = _PROCESSORS.get(platform.machine().lower(), "baseline").replace("-", "_")
-    return [sys.executable, "-m", "ziglang", "cc", *_FLAGS, f"-mcpu={processor}"]
+    return (sys.executable, "-m", "ziglang", "cc", *_FLAGS, f"-mcpu={processor}")
 
 
 def compile_library(target: Path, files: Sequence[Path], flags: Sequence[str]) -> None:

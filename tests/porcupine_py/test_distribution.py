@@ -156,7 +156,7 @@ def test_the_wheel_holds_every_module_and_no_other(wheel):
 
 def test_a_machine_without_a_compiler_has_none_that_would_do(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    assert own_compiler() is None
+    assert own_compiler.__wrapped__() is None  # asked anew, not what is kept of an answer
 
 
 @pytest.mark.nightly
