@@ -11,10 +11,7 @@ from typing import Any
 
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
-from tests.gate.bench import Bench, Situation, edit, forge, rejudge_digest
-
-Arguments = list[Path | str]
-Make = Callable[[Bench], Arguments]
+from tests.gate.bench import Arguments, Bench, Make, Rows, edit, forge, rejudge_digest, situations
 
 SIGNER = "release@example.org"
 TRUST = f'[each]\nsigned_by = ["{SIGNER}"]\nallowed_signers = "signers"\n'
@@ -231,411 +228,180 @@ def signature_of_other(bench: Bench) -> Arguments:
     return [*arguments[:-1], other.folder]
 
 
-POLICIES = (
+_ROWS: Rows = {
     # What each run must be.
-    Situation("a policy that asks for nothing", asked("", "good"), 2, "it asks for nothing"),
-    Situation("a list of nobody", asked("[each]\nsigned_by = []", "good"), 2, "a list of at least"),
-    Situation(
-        "a list of no fault",
-        asked("[[require]]\nfaults = []", "good"),
-        2,
-        "faults must be a list of at least one",
-    ),
-    Situation("limits that are none", asked("[each]", "good"), 2, "each asks for nothing"),
-    Situation("requirements that are none", asked("require = []", "good"), 2, "require must be a"),
-    Situation(
-        "a policy that only lets pass", asked("allow_skipped = true", "good"), 2, "asks for nothing"
-    ),
-    Situation("a policy that lost its content", lost_policy(b""), 2, "is empty"),
-    Situation(
-        "a policy without a version",
-        lost_policy(b"[each]\noperations_min = 10\n"),
-        2,
-        "version is missing",
-    ),
-    Situation(
-        "a policy that is nothing at all",
+    "a policy that asks for nothing": (asked("", "good"), 2),
+    "a list of nobody": (asked("[each]\nsigned_by = []", "good"), 2),
+    "a list of no fault": (asked("[[require]]\nfaults = []", "good"), 2),
+    "limits that are none": (asked("[each]", "good"), 2),
+    "requirements that are none": (asked("require = []", "good"), 2),
+    "a policy that only lets pass": (asked("allow_skipped = true", "good"), 2),
+    "a policy that lost its content": (lost_policy(b""), 2),
+    "a policy without a version": (lost_policy(b"[each]\noperations_min = 10\n"), 2),
+    "a policy that is nothing at all": (
         lambda bench: ["--policy", "/dev/null", bench.copy("good").folder],
         2,
-        "/dev/null: a device, not a plain file",
     ),
-    Situation(
-        "a policy that is a pipe", lost_policy(None), 2, "release.toml: a pipe, not a plain file"
-    ),
-    Situation(
-        "a policy that says two things",
+    "a policy that is a pipe": (lost_policy(None), 2),
+    "a policy that says two things": (
         lost_policy(b'{"version": 1, "judge_again": true, "judge_again": false}', "release"),
         2,
-        "'judge_again' is repeated",
     ),
-    Situation(
-        "the build that is asked for",
+    "the build that is asked for": (
         asked('[each]\nbuilds = ["0.1.*"]', "good"),
         0,
         "gate open: 1 of 1 run passes",
     ),
-    Situation(
-        "a build known by its image's digest",
+    "a build known by its image's digest": (
         asked(
             '[each]\nbuilds = ["sha256:89524f20*"]',
             "good",
             change=of_build(lambda v: v.update(kraft=f"0.1.0, image {IMAGE[:31]}", image=IMAGE)),
         ),
         0,
-        "of kraft 0.1.0, image shop/node:7 sha256:89524f20db6e",
     ),
-    Situation(
-        "a build known by its commit",
+    "a build known by its commit": (
         asked(
             '[each]\nbuilds = ["9f3c0d1*"]',
             "good",
             change=of_build(lambda v: v.update(kraft="4.3.1, commit 9f3c0d1a2b3c4d5e")),
         ),
         0,
-        "of kraft 4.3.1, commit 9f3c0d1a2b3c4d5e",
     ),
-    Situation(
-        "an old build",
-        asked('[each]\nbuilds = ["0.2.*"]', "good"),
-        3,
-        "but it ran build 0.1.0, and the policy is about 0.2.*",
-    ),
-    Situation(
-        "a build that nobody wrote down",
+    "an old build": (asked('[each]\nbuilds = ["0.2.*"]', "good"), 3),
+    "a build that nobody wrote down": (
         asked('[each]\nbuilds = ["*"]', "good", change=of_build(dict.clear)),
         3,
-        "but it ran build of no known build",
     ),
-    Situation(
-        "an old run",
-        asked("[each]\nage_max_h = 0.5", "good"),
-        3,
-        " old, at most 0.5 h are allowed: run it again",
-    ),
-    Situation(
-        "a run that is young enough", asked("[each]\nage_max_h = 80_000", "good"), 0, "gate open"
-    ),
-    Situation(
-        "a run of the future",
-        asked("[each]\nage_max_h = 24", "good", change=of_the_future),
-        3,
-        "but its folder is called 20261121T010203Z-seed7",
-    ),
-    Situation(
-        "a run without a date",
-        asked("[each]\nage_max_h = 24", "other"),
-        3,
-        "but its name does not say when it began",
-    ),
-    Situation(
-        "another backend than the policy's",
+    "an old run": (asked("[each]\nage_max_h = 0.5", "good"), 3),
+    "a run that is young enough": (asked("[each]\nage_max_h = 80_000", "good"), 0, "gate open"),
+    "a run of the future": (asked("[each]\nage_max_h = 24", "good", change=of_the_future), 3),
+    "a run without a date": (asked("[each]\nage_max_h = 24", "other"), 3),
+    "another backend than the policy's": (
         asked('[each]\nbackends = ["docker", "netns"]', "good"),
         3,
-        "but its backend is local, and the policy is about docker and netns",
     ),
-    Situation(
-        "another system",
-        asked('[each]\nsystems = ["apache-kafka"]', "good"),
-        3,
-        "but its system is kraft, and the policy is about apache-kafka",
-    ),
-    Situation(
-        "another campaign",
-        asked('[each]\ncampaigns = ["standard"]', "good"),
-        3,
-        "but its campaign is synthetic, and the policy is about standard",
-    ),
-    Situation(
-        "too few operations in a run",
-        asked("[each]\noperations_min = 100_000", "good"),
-        4,
-        "operations were ok, the policy wants 100,000",
-    ),
-    Situation(
-        "too few leader changes in a run",
-        asked("[each]\nleader_changes_min = 9", "good"),
-        4,
-        "but the leader changed 2 times, the policy wants 9",
-    ),
-    Situation(
-        "short enough unavailability and recovery",
+    "another system": (asked('[each]\nsystems = ["apache-kafka"]', "good"), 3),
+    "another campaign": (asked('[each]\ncampaigns = ["standard"]', "good"), 3),
+    "too few operations in a run": (asked("[each]\noperations_min = 100_000", "good"), 4),
+    "too few leader changes in a run": (asked("[each]\nleader_changes_min = 9", "good"), 4),
+    "short enough unavailability and recovery": (
         asked("[each]\nunavailability_max_s = 5\nrecovery_max_s = 5", "good"),
         0,
         "gate open",
     ),
-    Situation(
-        "too long an unavailability",
-        asked("[each]\nunavailability_max_s = 0.2", "good"),
-        1,
-        "but nothing was served for ",
-    ),
-    Situation(
-        "too slow a recovery",
-        asked("[each]\nrecovery_max_s = 0.1", "good"),
-        1,
-        "but after a fault it took ",
-    ),
-    Situation(
-        "two reasons at a time",
+    "too long an unavailability": (asked("[each]\nunavailability_max_s = 0.2", "good"), 1),
+    "too slow a recovery": (asked("[each]\nrecovery_max_s = 0.1", "good"), 1),
+    "two reasons at a time": (
         asked('[each]\nbackends = ["docker"]\nleader_changes_min = 9', "good"),
         3,
-        "; the leader changed 2 times",
     ),
-    Situation("a vacuous run", asked(SOME, "quiet"), 4, "no fault was tried"),
-    Situation(
-        "a vacuous run that the policy allows",
-        asked(f"allow_no_faults = true\n{SOME}", "quiet"),
-        0,
-        "no faults; ",
-    ),
-    Situation(
-        "a loosening option beside a policy", loosened, 2, "with a policy, the policy decides"
-    ),
-    Situation(
-        "a torn journal that was recorded so",
-        asked(SOME, "good", change=torn),
-        3,
-        "of the journal are no whole line",
-    ),
+    "a vacuous run": (asked(SOME, "quiet"), 4),
+    "a vacuous run that the policy allows": (asked(f"allow_no_faults = true\n{SOME}", "quiet"), 0),
+    "a loosening option beside a policy": (loosened, 2),
+    "a torn journal that was recorded so": (asked(SOME, "good", change=torn), 3),
     # What must be among them.
-    Situation(
-        "all that is required",
-        asked(KINDS, "good", "other"),
-        0,
-        "2 runs on 2 seeds, 615 operations",
-    ),
-    Situation(
-        "a seed too few",
-        asked(KINDS, "good"),
-        4,
-        "there are only 1 of 2 seeds, 329 of 500 operations",
-    ),
-    Situation(
-        "a required fault that never bit",
+    "all that is required": (asked(KINDS, "good", "other"), 0, "2 runs on 2 seeds, 615 operations"),
+    "a seed too few": (asked(KINDS, "good"), 4),
+    "a required fault that never bit": (
         asked('[[require]]\nfaults = ["clock-jump", "kill"]', "good"),
         4,
-        "there is no run in which clock-jump bit",
     ),
-    Situation(
-        "a required campaign that is not there",
+    "a required campaign that is not there": (
         asked('[[require]]\ncampaign = "standard"', "good"),
         4,
-        "require campaign standard: UNDER-EXERCISED: there is no such run that passes",
     ),
-    Situation(
-        "a required workload that is not there",
-        asked('[[require]]\nworkload = "append"', "good"),
-        4,
-        "require workload append: UNDER-EXERCISED",
-    ),
-    Situation(
-        "a required backend that is not there",
-        asked('[[require]]\nbackend = "docker"', "good"),
-        4,
-        "require backend docker: UNDER-EXERCISED",
-    ),
-    Situation(
-        "the same run twice for two",
-        asked("[[require]]\nruns = 2", "good", "good-again"),
-        4,
-        "there are only 1 of 2 runs",
-    ),
-    Situation(
-        "a requirement met by a run that failed",
+    "a required workload that is not there": (asked('[[require]]\nworkload = "append"', "good"), 4),
+    "a required backend that is not there": (asked('[[require]]\nbackend = "docker"', "good"), 4),
+    "the same run twice for two": (asked("[[require]]\nruns = 2", "good", "good-again"), 4),
+    "a requirement met by a run that failed": (
         asked("[[require]]\nruns = 1", "bad"),
         1,
         "require any run: UNDER-EXERCISED: there is no such run that passes",
     ),
-    Situation(
-        "unknown, and all that is required beside it",
-        asked(KINDS, "good", "other", "blind"),
-        3,
-        "UNKNOWN",
-    ),
-    Situation(
-        "seeds of a batch",
+    "unknown, and all that is required beside it": (asked(KINDS, "good", "other", "blind"), 3),
+    "seeds of a batch": (
         asked('[[require]]\nbackend = "sim"\nseeds = 3', "batch"),
         0,
         "1 run on 3 seeds",
     ),
     # Whether the alarm works.
-    Situation(
-        "a canary that rang",
+    "a canary that rang": (
         asked(CANARY_BY, "good", "canary"),
         0,
         "canary M15: PASS: linearizable found it in synthetic/canary",
     ),
-    Situation(
-        "a canary that passed",
+    "a canary that passed": (
         asked(CANARY, "good", "mutant"),
         3,
         "PASS, where a run of mutant M15 must FAIL",
     ),
-    Situation(
-        "a canary that is missing",
-        asked(CANARY, "good"),
-        4,
-        "there is no run of mutant M15: make one by kraftprobe run --mutant M15",
-    ),
-    Situation(
-        "a canary of another mutant",
-        asked('[[canary]]\nmutant = "M31"', "good", "canary"),
-        1,
-        "it ran mutant M15: a run of a faulty variant says nothing",
-    ),
-    Situation(
-        "a canary that another check found",
+    "a canary that is missing": (asked(CANARY, "good"), 4),
+    "a canary of another mutant": (asked('[[canary]]\nmutant = "M31"', "good", "canary"), 1),
+    "a canary that another check found": (
         asked(CANARY + 'check = "durability"', "good", "canary"),
         3,
         "it failed, but not by the check durability",
     ),
-    Situation(
-        "a canary in another campaign",
+    "a canary in another campaign": (
         asked(CANARY + 'campaign = "quick"', "good", "canary"),
         4,
         "there is no run of mutant M15: make one by kraftprobe run --mutant M15 --campaign quick",
     ),
-    Situation(
-        "a good node that is called a canary",
-        asked(CANARY, "bad", change=healthy_canary),
-        1,
-        "its nodes do not say that they ran this mutant alone: they say none",
-    ),
-    Situation(
-        "a canary alone", asked(CANARY + KINDS, "canary"), 4, "there is no such run that passes"
-    ),
+    "a good node that is called a canary": (asked(CANARY, "bad", change=healthy_canary), 1),
+    "a canary alone": (asked(CANARY + KINDS, "canary"), 4, "there is no such run that passes"),
     # Whether it got worse.
-    Situation(
-        "slower within noise", against(LATENCIES, SAME, EARLIER), 0, "not worse beyond noise"
-    ),
-    Situation("slower beyond noise", against(LATENCIES, SLOWER, EARLIER), 1, "worse beyond noise"),
-    Situation(
-        "slower, and less than the policy minds",
+    "slower within noise": (against(LATENCIES, SAME, EARLIER), 0, "not worse beyond noise"),
+    "slower beyond noise": (against(LATENCIES, SLOWER, EARLIER), 1),
+    "slower, and less than the policy minds": (
         against(LATENCIES + "tolerance = 9", SLOWER, EARLIER),
         0,
         "not worse beyond noise",
     ),
-    Situation("faster", against(LATENCIES, EARLIER, SLOWER), 0, "not worse beyond noise"),
-    Situation(
-        "too few runs to compare",
-        against(LATENCIES, SAME[:2], EARLIER[:2]),
-        3,
-        "so few runs can show no difference at the level 0.025: 4 of each would",
-    ),
-    Situation("a baseline that failed", a_baseline_that_failed, 3, "does not pass the gate itself"),
-    Situation("runs that are their own baseline", itself_as_baseline, 3, "and in the baseline"),
-    Situation(
-        "a baseline that is not there",
-        against(LATENCIES, SAME[:1], ()),
-        2,
-        "there are no runs in it",
-    ),
-    Situation(
-        "a run that nothing in the baseline is like",
-        against(LATENCIES, ("simulated",), EARLIER),
-        3,
-        "the baseline has none to compare",
-    ),
+    "faster": (against(LATENCIES, EARLIER, SLOWER), 0, "not worse beyond noise"),
+    "too few runs to compare": (against(LATENCIES, SAME[:2], EARLIER[:2]), 3),
+    "a baseline that failed": (a_baseline_that_failed, 3),
+    "runs that are their own baseline": (itself_as_baseline, 3),
+    "a baseline that is not there": (against(LATENCIES, SAME[:1], ()), 2),
+    "a run that nothing in the baseline is like": (against(LATENCIES, ("simulated",), EARLIER), 3),
     # Whose word it is.
-    Situation("signed with a trusted key", signed(TRUST), 0, "gate open"),
-    Situation("unsigned", signed(TRUST, then=lambda s: s.signature_path.unlink()), 3, "not signed"),
-    Situation(
-        "the wrong key",
-        signed(TRUST, key="mine"),
-        3,
-        "but it is signed with a key that the policy does not name",
-    ),
-    Situation(
-        "judged again after it was signed",
-        signed(TRUST, then=judge),
-        3,
-        "but its signature is not one of this run as it is now",
-    ),
-    Situation(
-        "results that were put under a signature",
-        signed(TRUST, then=forged_signature),
-        3,
-        "but its signature is not one of this run as it is now",
-    ),
-    Situation(
-        "a signature that is a pipe",
+    "signed with a trusted key": (signed(TRUST), 0, "gate open"),
+    "unsigned": (signed(TRUST, then=lambda s: s.signature_path.unlink()), 3),
+    "the wrong key": (signed(TRUST, key="mine"), 3),
+    "judged again after it was signed": (signed(TRUST, then=judge), 3),
+    "results that were put under a signature": (signed(TRUST, then=forged_signature), 3),
+    "a signature that is a pipe": (
         signed(TRUST, then=lambda s: [s.signature_path.unlink(), os.mkfifo(s.signature_path)]),
         3,
-        "digests.jsonl.sig: a pipe, not a plain file",
     ),
-    Situation(
-        "runs of another rate than the baseline's",
+    "runs of another rate than the baseline's": (
         against(LATENCIES, tuple(f"busier-{n}" for n in range(5)), EARLIER),
         3,
-        "the baseline has none to compare",
     ),
-    Situation("a signature of another run", signature_of_other, 3, "not one of this run as it is"),
-    Situation(
-        "a damaged signature",
-        signed(TRUST, then=damaged_signature),
-        3,
-        "but its signature is not one of this run as it is now",
-    ),
-    Situation(
-        "a signature of another namespace",
-        signed(TRUST, namespace="file"),
-        3,
-        "but its signature is not one of this run as it is now",
-    ),
-    Situation(
-        "a page that was made anew after the run was signed",
-        signed(TRUST, then=made_page_anew),
-        3,
-        "but its signature is not one of this run as it is now",
-    ),
-    Situation(
-        "a signature without an end",
+    "a signature of another run": (signature_of_other, 3),
+    "a damaged signature": (signed(TRUST, then=damaged_signature), 3),
+    "a signature of another namespace": (signed(TRUST, namespace="file"), 3),
+    "a page that was made anew after the run was signed": (signed(TRUST, then=made_page_anew), 3),
+    "a signature without an end": (
         signed(TRUST, then=lambda s: s.signature_path.write_bytes(b"A" * 70_000)),
         3,
-        "digests.jsonl.sig: more than the 65,536 bytes",
     ),
-    Situation("a key that is not there", no_such_key, 2, "signers: there is no such file"),
-    Situation("a key that is none", no_key, 2, f"signers: it holds no key of '{SIGNER}'"),
-    Situation("a key of another principal", key_of_another, 2, "signers: it holds no key of"),
-    Situation(
-        "a principal without a file of keys",
-        asked(f'[each]\nsigned_by = ["{SIGNER}"]\n', "good"),
-        2,
-        "signed_by and allowed_signers go together",
-    ),
-    Situation("signed seeds", signed_batch(), 0, "gate open"),
-    Situation(
-        "unsigned seeds",
-        signed_batch(lambda f: (f / "digests.sha256.sig").unlink()),
-        3,
-        "not signed",
-    ),
-    Situation(
-        "seeds of which a file was changed after they were signed",
+    "a key that is not there": (no_such_key, 2),
+    "a key that is none": (no_key, 2),
+    "a key of another principal": (key_of_another, 2),
+    "a principal without a file of keys": (asked(f'[each]\nsigned_by = ["{SIGNER}"]\n', "good"), 2),
+    "signed seeds": (signed_batch(), 0, "gate open"),
+    "unsigned seeds": (signed_batch(lambda f: (f / "digests.sha256.sig").unlink()), 3),
+    "seeds of which a file was changed after they were signed": (
         signed_batch(lambda f: (f / "summary.txt").write_text("all well")),
         3,
-        "but its files are not those of digests.sha256",
     ),
     # Policies that are none.
-    Situation(
-        "a misspelt key",
-        asked("[each]\nbuild = ['x']", "good"),
-        2,
-        "each: unknown key 'build'; did you mean 'builds'?",
-    ),
-    Situation(
-        "a number that is none",
-        asked("[each]\noperations_min = -1", "good"),
-        2,
-        "each.operations_min must be a whole number from 0 to 1000000000, not -1",
-    ),
-    Situation(
-        "an unknown fault",
-        asked('[[require]]\nfaults = ["kil"]', "good"),
-        2,
-        "unknown fault 'kil'; did you mean 'kill'?",
-    ),
-    Situation("an unknown mutant", asked('[[canary]]\nmutant = "M999"', "good"), 2, "M999"),
-    Situation("no TOML", asked("each = [", "good"), 2, "cannot be read as a policy"),
-    Situation("a policy of the future", lost_policy(b"version = 2"), 2, "version must be 1, not 2"),
-)
+    "a misspelt key": (asked("[each]\nbuild = ['x']", "good"), 2),
+    "a number that is none": (asked("[each]\noperations_min = -1", "good"), 2),
+    "an unknown fault": (asked('[[require]]\nfaults = ["kil"]', "good"), 2),
+    "an unknown mutant": (asked('[[canary]]\nmutant = "M999"', "good"), 2),
+    "no TOML": (asked("each = [", "good"), 2),
+    "a policy of the future": (lost_policy(b"version = 2"), 2),
+}
+POLICIES = situations(_ROWS)

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +19,30 @@ from harness.sim.batch.chunks import SCHEMA
 from results.judge.pipeline import judge
 from results.store.journal import decode_event, encode_event
 from results.store.run_store import RunStore
-from tests.gate.bench import Bench, Situation, edit, forge, rejudge_digest
+from tests.gate.bench import Arguments, Bench, Make, Rows, edit, forge, rejudge_digest, situations
 
-Arguments = list[Path | str]
 Change = Callable[[RunStore], Any]
 
 
-def tampered(kind: str, change: Change, *options: str) -> Callable[[Bench], Arguments]:
-    """A run of a kind to which something was done."""
+def a_run(kind: str, change: Change | None = None, *options: str) -> Make:
+    """A run of a kind, to which something may be done."""
 
     def make(bench: Bench) -> Arguments:
         store = bench.copy(kind)
-        change(store)
+        if change is not None:
+            change(store)
         return [store.folder, *options]
 
     return make
 
 
-def untouched(kind: str, *options: str) -> Callable[[Bench], Arguments]:
-    return tampered(kind, lambda _: None, *options)
+good, bad, simulated, mutant = (
+    partial(a_run, kind) for kind in ("good", "bad", "simulated", "mutant")
+)
 
 
-def batch(change: Callable[[Path], Any], *options: str) -> Callable[[Bench], Arguments]:
-    return tampered("batch", lambda store: change(store.folder), *options)
+def batch(change: Callable[[Path], Any], *options: str) -> Make:
+    return a_run("batch", lambda store: change(store.folder), *options)
 
 
 def results(change: Callable[[dict[str, Any]], Any], *, digest: bool = False) -> Change:
@@ -154,6 +156,11 @@ def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
+
+
+def cut(path: Path, count: int) -> None:
+    """Cut bytes from the end of a file."""
+    path.write_bytes(path.read_bytes()[:-count])
 
 
 def to_link(path: Path) -> None:
@@ -344,7 +351,7 @@ def other_columns(folder: Path) -> None:
 
 def torn_parquet(folder: Path) -> None:
     (path,) = (folder / "results").glob("*.parquet")
-    path.write_bytes(path.read_bytes()[:-20])
+    cut(path, 20)
 
 
 # -- folders -------------------------------------------------------------------------------------
@@ -410,7 +417,7 @@ def renamed(bench: Bench) -> Arguments:
     return [store.folder.rename(store.folder.with_name("released"))]
 
 
-def nested(*parts: str) -> Callable[[Bench], Arguments]:
+def nested(*parts: str) -> Make:
     """A run that failed, below the folder of one that passes."""
 
     def make(bench: Bench) -> Arguments:
@@ -460,7 +467,7 @@ def beside_a_pipe(bench: Bench) -> Arguments:
     return [store.folder.parent]
 
 
-def remains(*names: str) -> Callable[[Bench], Arguments]:
+def remains(*names: str) -> Make:
     """A good run, and of another what bears these names."""
 
     def make(bench: Bench) -> Arguments:
@@ -503,14 +510,14 @@ def renamed_copy(*, journal: bool, seed: int = 8, run: str = "other-name") -> Ch
     return act
 
 
-def beside_the_first(change: Change) -> Callable[[Bench], Arguments]:
+def beside_the_first(change: Change) -> Make:
     def make(bench: Bench) -> Arguments:
         return [bench.copy("good").folder, *moved(change)(bench)]
 
     return make
 
 
-def moved(change: Change) -> Callable[[Bench], Arguments]:
+def moved(change: Change) -> Make:
     """A run to which something was done, in the folder that its plan names."""
 
     def make(bench: Bench) -> Arguments:
@@ -554,653 +561,246 @@ def one_line(path: Path) -> None:
     path.write_bytes(b'{"index":0,"value":"' + b"x" * (20 << 20) + b'"}\n')
 
 
-SITUATIONS = (
+_ROWS: Rows = {
     # What opens it.
-    Situation("an intact run", untouched("good"), 0, "operations ok ("),
-    Situation("an intact simulated run", untouched("simulated"), 0, "faults that bit: kill 1"),
-    Situation("an intact batch of seeds", untouched("batch"), 0, "3 seeds (3 PASS), "),
-    Situation("a campaign's folder", campaign, 0, "gate open: 2 of 2 runs pass"),
-    Situation("run, simulated run and batch together", mixed, 0, "gate open: 3 of 3 runs pass"),
-    Situation("the same run twice", twice, 0, "counted once)"),
-    Situation("a run and its copy", copied, 0, "gate open: 1 of 1 run passes"),
-    Situation("a link to a run", linked, 0, "gate open: 1 of 1 run passes"),
-    Situation(
-        "a run in a renamed folder",
-        renamed,
-        0,
-        "synthetic/20261121T010203Z-seed7 (in released): PASS",
-    ),
-    Situation(
-        "a run judged three times", tampered("good", lambda s: [judge(s), judge(s)]), 0, "PASS"
-    ),
-    Situation("judged again", untouched("simulated", "--judge-again"), 0, "judged again: the same"),
-    Situation("seeds run again", untouched("batch", "--judge-again"), 0, "judged again: the same"),
-    Situation(
-        "skipped, allowed", untouched("skipped", "--allow-skipped"), 0, "PASS WITHOUT clock-jump"
-    ),
-    Situation("no faults, allowed", untouched("quiet", "--allow-no-faults"), 0, "no faults; "),
+    "an intact run": (good(), 0),
+    "an intact simulated run": (simulated(), 0),
+    "an intact batch of seeds": (a_run("batch"), 0),
+    "a campaign's folder": (campaign, 0, "gate open: 2 of 2 runs pass"),
+    "run, simulated run and batch together": (mixed, 0, "gate open: 3 of 3 runs pass"),
+    "the same run twice": (twice, 0, "counted once)"),
+    "a run and its copy": (copied, 0, "gate open: 1 of 1 run passes"),
+    "a link to a run": (linked, 0, "gate open: 1 of 1 run passes"),
+    "a run in a renamed folder": (renamed, 0),
+    "a run judged three times": (good(lambda s: [judge(s), judge(s)]), 0),
+    "judged again": (simulated(None, "--judge-again"), 0),
+    "seeds run again": (a_run("batch", None, "--judge-again"), 0),
+    "skipped, allowed": (a_run("skipped", None, "--allow-skipped"), 0),
+    "no faults, allowed": (a_run("quiet", None, "--allow-no-faults"), 0),
     # Honest, and not good enough.
-    Situation("FAIL", untouched("bad"), 1, "FAIL: linearizable: "),
-    Situation("FAIL among others", campaign_with_failure, 1, "gate closed: 1 of 2 runs pass"),
-    Situation("a lost write", untouched("lossy"), 1, "FAIL: durability: "),
-    Situation("skipped faults", untouched("skipped"), 4, "(--allow-skipped)"),
-    Situation("no faults", untouched("quiet"), 4, "no fault was tried (--allow-no-faults)"),
-    Situation("a mutant that passed", untouched("mutant"), 3, "it ran mutant M15"),
-    Situation("a mutant's batch", untouched("mutant-batch"), 3, "it ran mutant M35"),
-    Situation("no evidence: UNKNOWN", untouched("blind"), 3, "UNKNOWN"),
-    Situation("a killed harness", untouched("killed"), 3, "its harness was killed or broke off"),
+    "FAIL": (bad(), 1),
+    "FAIL among others": (campaign_with_failure, 1, "gate closed: 1 of 2 runs pass"),
+    "a lost write": (a_run("lossy"), 1),
+    "skipped faults": (a_run("skipped"), 4),
+    "no faults": (a_run("quiet"), 4),
+    "a mutant that passed": (mutant(), 3),
+    "a mutant's batch": (a_run("mutant-batch"), 3),
+    "no evidence: UNKNOWN": (a_run("blind"), 3),
+    "a killed harness": (a_run("killed"), 3),
     # What a PASS needs, taken away.
-    Situation(
-        "a node that ended by itself",
-        tampered("good", journal(ended_by_itself, rejudge=True)),
-        1,
-        "n2 died by",
-    ),
-    Situation(
-        "a kill that neither journal nor plan has",
-        tampered("good", without_kill_and_plan),
-        3,
-        "though no fault in the journal had ended it",
-    ),
-    Situation(
-        "no operation ok in the last phase",
-        tampered("good", not_served),
-        3,
-        "after the last heal no operation was ok",
-    ),
-    Situation(
-        "no read ok",
-        tampered("good", journal(nothing_read, rejudge=True)),
-        3,
-        "0 reads were ok",
-    ),
-    Situation(
-        "a heal that measured no effect",
-        tampered(
-            "good",
-            journal(DEAF, rejudge=True),
-        ),
-        3,
-        "was not healed: n2 hears none",
-    ),
-    Situation(
-        "a heal that raised",
-        tampered("good", journal(RAISED, rejudge=True)),
-        3,
-        "was not healed: OSError: no such device",
-    ),
-    Situation(
-        "a heal that failed, all forged to PASS",
-        tampered(
-            "good",
-            journal(DEAF, rejudge=False),
-        ),
-        3,
-        "was not healed: n2 hears none",
-    ),
-    Situation("an empty folder", lambda bench: [bench.folder()], 2, "there are no runs in it"),
-    Situation("no such folder", lambda bench: [bench.folder() / "x"], 2, "there is no such folder"),
-    Situation("a file", lambda bench: [bench.copy("good").plan_path], 2, "this is a file"),
-    Situation("remains of a run", campaign_with_remains, 3, "not judged"),
-    Situation("report and JUnit of a run", remains("report.html", "junit.xml"), 3, "results.json"),
-    Situation("the report of a run", remains("report.html"), 3, "gate closed: 1 of 2 runs pass"),
-    Situation("the JUnit file of a run", remains("junit.xml"), 3, "gate closed: 1 of 2 runs pass"),
-    Situation("the tables of a run", remains("history.parquet"), 3, "gate closed: 1 of 2"),
-    Situation("a FAIL within a run", nested("more"), 1, "FAIL: linearizable: "),
-    Situation("a FAIL among a run's tables", nested("history.parquet"), 1, "FAIL: linearizable: "),
-    Situation("a FAIL among a run's nodes", nested("nodes", "n4"), 1, "FAIL: linearizable: "),
-    Situation("a FAIL six folders deep", deep_in_artifacts, 1, "FAIL: linearizable: "),
-    Situation("a FAIL behind a link", behind_a_link, 3, "is a link to a folder: not looked into"),
-    Situation("a FAIL in an archive", in_an_archive, 3, "is an archive: not looked into"),
-    Situation("a link to nothing", behind_a_dead_link, 3, "is a dead link: not looked into"),
-    Situation("a link to a run beside it", linked_within, 0, "gate open: 1 of 1 run passes"),
-    Situation("a pipe among the runs", beside_a_pipe, 3, "is a pipe: not looked into"),
-    Situation("a run behind a batch of seeds", run_as_batch, 3, "it holds a run and a batch"),
+    "a node that ended by itself": (good(journal(ended_by_itself, rejudge=True)), 1),
+    "a kill that neither journal nor plan has": (good(without_kill_and_plan), 3),
+    "no operation ok in the last phase": (good(not_served), 3),
+    "no read ok": (good(journal(nothing_read, rejudge=True)), 3),
+    "a heal that measured no effect": (good(journal(DEAF, rejudge=True)), 3),
+    "a heal that raised": (good(journal(RAISED, rejudge=True)), 3),
+    "a heal that failed, all forged to PASS": (good(journal(DEAF, rejudge=False)), 3),
+    "an empty folder": (lambda bench: [bench.folder()], 2),
+    "no such folder": (lambda bench: [bench.folder() / "x"], 2),
+    "a file": (lambda bench: [bench.copy("good").plan_path], 2),
+    "remains of a run": (campaign_with_remains, 3),
+    "report and JUnit of a run": (remains("report.html", "junit.xml"), 3),
+    "the report of a run": (remains("report.html"), 3, "gate closed: 1 of 2 runs pass"),
+    "the JUnit file of a run": (remains("junit.xml"), 3, "gate closed: 1 of 2 runs pass"),
+    "the tables of a run": (remains("history.parquet"), 3, "gate closed: 1 of 2"),
+    "a FAIL within a run": (nested("more"), 1),
+    "a FAIL among a run's tables": (nested("history.parquet"), 1),
+    "a FAIL among a run's nodes": (nested("nodes", "n4"), 1, "FAIL: linearizable: "),
+    "a FAIL six folders deep": (deep_in_artifacts, 1),
+    "a FAIL behind a link": (behind_a_link, 3),
+    "a FAIL in an archive": (in_an_archive, 3),
+    "a link to nothing": (behind_a_dead_link, 3),
+    "a link to a run beside it": (linked_within, 0, "gate open: 1 of 1 run passes"),
+    "a pipe among the runs": (beside_a_pipe, 3),
+    "a run behind a batch of seeds": (run_as_batch, 3),
     # The name of another run.
-    Situation(
-        "a journal under another seed",
-        beside_the_first(renamed_copy(journal=False)),
-        3,
-        "its journal is one of seed 7, its plan of 8",
-    ),
-    Situation(
-        "a journal under another name",
-        beside_the_first(renamed_copy(journal=False, seed=7)),
-        3,
-        "its journal is that of run 20261121T010203Z-seed7",
-    ),
-    Situation(
-        "a journal under another name and seed, which it says itself",
+    "a journal under another seed": (beside_the_first(renamed_copy(journal=False)), 3),
+    "a journal under another name": (beside_the_first(renamed_copy(journal=False, seed=7)), 3),
+    "a journal under another name and seed, which it says itself": (
         beside_the_first(renamed_copy(journal=True)),
         3,
-        "its operations are those of synthetic/20261121T010203Z-seed7",
     ),
-    Situation(
-        "a journal under another name, which it says itself",
+    "a journal under another name, which it says itself": (
         beside_the_first(renamed_copy(journal=True, seed=7)),
         0,
         "counted once)",
     ),
-    Situation(
-        "an old run renamed to now, with logs of its nodes",
+    "an old run renamed to now, with logs of its nodes": (
         moved(lambda s: [with_a_log(s), renamed_copy(journal=True, seed=7, run=NOW)(s)]),
         3,
-        "and its nodes wrote their first records at 2026-11-21 01:02 UTC",
     ),
-    Situation(
-        "a PASS in the folder of another run",
-        in_the_folder_of_another,
-        3,
-        "its folder is called 20261121T020304Z-seed9",
-    ),
+    "a PASS in the folder of another run": (in_the_folder_of_another, 3),
     # What must not be waited for, or read to its end.
-    *(
-        Situation(
-            f"{name} that is a pipe",
-            tampered("simulated", lambda s, name=name: to_pipe(s.folder / name)),  # type: ignore[misc]  # mypy knows no defaults of lambdas
-            3,
-            sentence,
+    **{
+        f"{name} that is a pipe": (simulated(lambda s, name=name: to_pipe(s.folder / name)), 3)
+        for name in (
+            "plan.json",
+            "results.json",
+            "history.jsonl",
+            "digests.jsonl",
+            "certificates.jsonl",
+            "report.html",
+            "nodes/n1/trace.jsonl",
         )
-        for name, sentence in (
-            ("plan.json", "plan.json: a pipe, not a plain file"),
-            ("results.json", "results.json: a pipe, not a plain file"),
-            ("history.jsonl", "history.jsonl is missing or no file"),
-            ("digests.jsonl", "digests.jsonl: a pipe, not a plain file"),
-            ("certificates.jsonl", "certificates.jsonl is not what judging stored"),
-            ("report.html", "report.html is not what judging wrote"),
-            ("nodes/n1/trace.jsonl", "nodes/n1/trace.jsonl is missing or no file"),
-        )
-    ),
-    Situation(
-        "a journal without an end",
-        tampered("good", lambda s: endless(s.journal_path)),
+    },
+    "a journal without an end": (good(lambda s: endless(s.journal_path)), 3),
+    "results without an end": (good(lambda s: endless(s.results_path)), 3),
+    "a journal of holes": (good(lambda s: holes(s.journal_path)), 3),
+    "a journal of holes that was recorded so": (
+        good(lambda s: [holes(s.journal_path), forge(s, rejudge=False)]),
         3,
-        "history.jsonl is missing or no file",
     ),
-    Situation(
-        "results without an end",
-        tampered("good", lambda s: endless(s.results_path)),
+    "a journal of one line": (
+        good(lambda s: [one_line(s.journal_path), forge(s, rejudge=False)]),
         3,
-        "results.json: a symbolic link, not a plain file",
     ),
-    Situation(
-        "a journal of holes",
-        tampered("good", lambda s: holes(s.journal_path)),
-        3,
-        "history.jsonl is not what was recorded",
-    ),
-    Situation(
-        "a journal of holes that was recorded so",
-        tampered("good", lambda s: [holes(s.journal_path), forge(s, rejudge=False)]),
-        3,
-        "history.jsonl",
-    ),
-    Situation(
-        "a journal of one line",
-        tampered("good", lambda s: [one_line(s.journal_path), forge(s, rejudge=False)]),
-        3,
-        "history.jsonl: a line of more than 16,777,216 bytes",
-    ),
-    Situation(
-        "a key twice in the results",
-        tampered("good", lambda s: twice_said(s.results_path)),
-        3,
-        "it is no JSON document",
-    ),
+    "a key twice in the results": (good(lambda s: twice_said(s.results_path)), 3),
     # Pages that say otherwise.
-    Situation(
-        "a report that says otherwise",
-        tampered("simulated", lambda s: s.report_path.write_text("<h1>PASS</h1>")),
+    "a report that says otherwise": (
+        simulated(lambda s: s.report_path.write_text("<h1>PASS</h1>")),
         3,
-        "report.html is not what judging wrote",
     ),
-    Situation(
-        "a JUnit file that says otherwise",
-        tampered("simulated", lambda s: s.junit_path.write_text("<testsuites/>")),
+    "a JUnit file that says otherwise": (
+        simulated(lambda s: s.junit_path.write_text("<testsuites/>")),
         3,
-        "junit.xml is not what judging wrote",
     ),
-    Situation(
-        "a report of an earlier judgement",
-        tampered("simulated", judge),
-        3,
-        "junit.xml is not what judging wrote",
-    ),
-    Situation(
-        "a run without its report",
-        tampered("simulated", lambda s: s.report_path.unlink()),
-        0,
-        "PASS",
-    ),
-    Situation("a copy without results", copied_and_damaged, 3, "gate closed: 1 of 2 runs pass"),
+    "a report of an earlier judgement": (simulated(judge), 3),
+    "a run without its report": (simulated(lambda s: s.report_path.unlink()), 0),
+    "a copy without results": (copied_and_damaged, 3, "gate closed: 1 of 2 runs pass"),
     # Files missing, torn, changed.
-    Situation(
-        "no results",
-        tampered("good", lambda s: s.results_path.unlink()),
+    "no results": (good(lambda s: s.results_path.unlink()), 3),
+    "no plan": (good(lambda s: s.plan_path.unlink()), 3),
+    "no journal": (good(lambda s: s.journal_path.unlink()), 3),
+    "no digests": (good(lambda s: s.digests_path.unlink()), 3),
+    "no certificates": (good(lambda s: s.certificates_path.unlink()), 3),
+    "no evidence of a node": (good(lambda s: shutil.rmtree(s.evidence_path("n1"))), 3),
+    "a node that was not recorded": (good(lambda s: s.write_log("n4", [])), 3),
+    "torn results": (good(lambda s: cut(s.results_path, 50)), 3),
+    "a torn journal": (good(lambda s: cut(s.journal_path, 9)), 3),
+    "a torn journal, judged again": (good(lambda s: [cut(s.journal_path, 9), judge(s)]), 3),
+    "a torn trace": (good(lambda s: cut(s.node_path("n1") / "trace.jsonl", 9)), 3),
+    "a flipped bit in a log": (
+        simulated(lambda s: flip(next(s.nodes_path.glob("n1/metadata/*/*.log")))),
         3,
-        "there is no such file",
     ),
-    Situation(
-        "no plan", tampered("good", lambda s: s.plan_path.unlink()), 3, "plan.json: there is no"
-    ),
-    Situation(
-        "no journal",
-        tampered("good", lambda s: s.journal_path.unlink()),
+    "a log that is a link": (good(lambda s: to_link(s.evidence_path("n1") / "log.jsonl")), 3),
+    "a trace that is a pipe": (good(lambda s: to_pipe(s.evidence_path("n1") / "state.jsonl")), 3),
+    "results that are a folder": (
+        good(lambda s: [s.results_path.unlink(), s.results_path.mkdir()]),
         3,
-        "history.jsonl is missing",
     ),
-    Situation(
-        "no digests",
-        tampered("good", lambda s: s.digests_path.unlink()),
+    "results of the future": (good(results(lambda d: d.update(version=99))), 3),
+    "deep JSON": (good(deep), 3),
+    "rather deep JSON": (good(results(quite_deep, digest=True)), 3),
+    "NaN in the results": (good(nan), 3),
+    "a huge number": (good(huge_number), 3),
+    "terminal escapes": (good(results(escapes, digest=True)), 3),
+    "a list for results": (good(lambda s: s.results_path.write_text("[]")), 3),
+    "anomalies that are text": (
+        good(results(lambda d: d["checks"][0].update(anomalies="none"))),
         3,
-        "digests.jsonl: there is no",
-    ),
-    Situation(
-        "no certificates",
-        tampered("good", lambda s: s.certificates_path.unlink()),
-        3,
-        "certificates.jsonl is not what judging stored",
-    ),
-    Situation(
-        "no evidence of a node",
-        tampered("good", lambda s: shutil.rmtree(s.evidence_path("n1"))),
-        3,
-        "nodes/n1/evidence/log.jsonl is missing",
-    ),
-    Situation(
-        "a node that was not recorded",
-        tampered("good", lambda s: s.write_log("n4", [])),
-        3,
-        "was not there when the run was recorded",
-    ),
-    Situation(
-        "torn results",
-        tampered("good", lambda s: s.results_path.write_bytes(s.results_path.read_bytes()[:-50])),
-        3,
-        "it is no JSON document",
-    ),
-    Situation(
-        "a torn journal",
-        tampered("good", lambda s: s.journal_path.write_bytes(s.journal_path.read_bytes()[:-9])),
-        3,
-        "history.jsonl",
-    ),
-    Situation(
-        "a torn journal, judged again",
-        tampered(
-            "good",
-            lambda s: [s.journal_path.write_bytes(s.journal_path.read_bytes()[:-9]), judge(s)],
-        ),
-        3,
-        "UNKNOWN",
-    ),
-    Situation(
-        "a torn trace",
-        tampered(
-            "good",
-            lambda s: (s.node_path("n1") / "trace.jsonl").write_bytes(
-                (s.node_path("n1") / "trace.jsonl").read_bytes()[:-9]
-            ),
-        ),
-        3,
-        "nodes/n1/trace.jsonl is not what was recorded",
-    ),
-    Situation(
-        "a flipped bit in a log",
-        tampered("simulated", lambda s: flip(next(s.nodes_path.glob("n1/metadata/*/*.log")))),
-        3,
-        ".log is not what was recorded",
-    ),
-    Situation(
-        "a log that is a link",
-        tampered("good", lambda s: to_link(s.evidence_path("n1") / "log.jsonl")),
-        3,
-        "is missing or no file",
-    ),
-    Situation(
-        "a trace that is a pipe",
-        tampered("good", lambda s: to_pipe(s.evidence_path("n1") / "state.jsonl")),
-        3,
-        "is missing or no file",
-    ),
-    Situation(
-        "results that are a folder",
-        tampered("good", lambda s: [s.results_path.unlink(), s.results_path.mkdir()]),
-        3,
-        "results.json: Is a directory",
-    ),
-    Situation(
-        "results of the future",
-        tampered("good", results(lambda d: d.update(version=99))),
-        3,
-        "they are of version 99",
-    ),
-    Situation("deep JSON", tampered("good", deep), 3, "it is nested too deeply"),
-    Situation(
-        "rather deep JSON",
-        tampered("good", results(quite_deep, digest=True)),
-        3,
-        "it was judged by another plan",
-    ),
-    Situation("NaN in the results", tampered("good", nan), 3, "it is no JSON document"),
-    Situation("a huge number", tampered("good", huge_number), 3, "it is no JSON document"),
-    Situation(
-        "terminal escapes",
-        tampered("good", results(escapes, digest=True)),
-        3,
-        "its results are those of run",
-    ),
-    Situation(
-        "a list for results",
-        tampered("good", lambda s: s.results_path.write_text("[]")),
-        3,
-        "it holds no JSON object",
-    ),
-    Situation(
-        "anomalies that are text",
-        tampered("good", results(lambda d: d["checks"][0].update(anomalies="none"))),
-        3,
-        "the results are damaged",
     ),
     # Edited results.
-    Situation(
-        "status turned to PASS",
-        tampered("bad", results(lambda d: d.update(status="PASS"))),
+    "status turned to PASS": (bad(results(lambda d: d.update(status="PASS"))), 3),
+    "all statuses turned, digest redone": (bad(results(all_pass, digest=True)), 3),
+    "all cleaned, no digest": (bad(results(all_clean)), 3),
+    "checks deleted, digest redone": (
+        bad(results(lambda d: [all_pass(d), only("statistics")(d)], digest=True)),
         3,
-        "contradict themselves",
     ),
-    Situation(
-        "all statuses turned, digest redone",
-        tampered("bad", results(all_pass, digest=True)),
+    "one check deleted of a PASS": (good(results(lambda d: d["checks"].pop(2), digest=True)), 3),
+    "a check twice": (good(results(lambda d: d["checks"].append(d["checks"][0]), digest=True)), 3),
+    "more operations claimed": (good(results(more_operations, digest=True)), 3),
+    "more operations counted": (good(results(more_counted, digest=True)), 3),
+    "mutant removed from results": (
+        mutant(results(lambda d: d["plan"].update(mutant=None), digest=True)),
         3,
-        "is a PASS that holds an anomaly",
     ),
-    Situation(
-        "all cleaned, no digest",
-        tampered("bad", results(all_clean)),
-        3,
-        "results.json is not what judging stored",
-    ),
-    Situation(
-        "checks deleted, digest redone",
-        tampered("bad", results(lambda d: [all_pass(d), only("statistics")(d)], digest=True)),
-        3,
-        "the results contradict themselves",
-    ),
-    Situation(
-        "one check deleted of a PASS",
-        tampered("good", results(lambda d: d["checks"].pop(2), digest=True)),
-        3,
-        "its results lack the check log-agreement",
-    ),
-    Situation(
-        "a check twice",
-        tampered("good", results(lambda d: d["checks"].append(d["checks"][0]), digest=True)),
-        3,
-        "more than the plan of the check linearizable",
-    ),
-    Situation(
-        "more operations claimed",
-        tampered("good", results(more_operations, digest=True)),
-        3,
-        "says other than its journal",
-    ),
-    Situation(
-        "more operations counted",
-        tampered("good", results(more_counted, digest=True)),
-        3,
-        "count other operations than its journal",
-    ),
-    Situation(
-        "mutant removed from results",
-        tampered("mutant", results(lambda d: d["plan"].update(mutant=None), digest=True)),
-        3,
-        "it ran mutant M15",
-    ),
-    Situation("results of another run", of_other, 3, "its results are those of run other"),
-    Situation(
-        "plan, chain and results of another run", all_of_other, 3, "is not what was recorded"
-    ),
+    "results of another run": (of_other, 3),
+    "plan, chain and results of another run": (all_of_other, 3),
     # Edited plans.
-    Situation(
-        "plan cut to statistics, judged again",
-        tampered("bad", plan(only("statistics"))),
-        3,
-        "plan.json is not what was recorded",
-    ),
-    Situation(
-        "plan cut, everything forged",
-        tampered("bad", plan(only("statistics"), "forge")),
-        3,
-        "its plan lacks a check that its workload demands",
-    ),
-    Situation(
-        "a weaker check, everything forged",
-        tampered(
-            "bad",
+    "plan cut to statistics, judged again": (bad(plan(only("statistics"))), 3),
+    "plan cut, everything forged": (bad(plan(only("statistics"), "forge")), 3),
+    "a weaker check, everything forged": (
+        bad(
             plan(
                 lambda d: check_of(d, "linearizable")["options"].update(functions=["write"]),
                 "forge",
-            ),
+            )
         ),
         1,
-        "lacks a check that its workload demands: linearizable",
     ),
-    Situation(
-        "a shorter time limit, everything forged",
-        tampered(
-            "good",
-            plan(lambda d: check_of(d, "linearizable")["options"].update(time_limit_s=60), "forge"),
+    "a shorter time limit, everything forged": (
+        good(
+            plan(lambda d: check_of(d, "linearizable")["options"].update(time_limit_s=60), "forge")
         ),
         3,
-        "lacks a check that its workload demands: linearizable",
     ),
-    Situation(
-        "mutant removed from the plan",
-        tampered("mutant", plan(lambda d: d.update(mutant=None))),
+    "mutant removed from the plan": (mutant(plan(lambda d: d.update(mutant=None))), 3),
+    "mutant removed, everything forged": (
+        mutant(plan(lambda d: d.update(mutant=None), "forge")),
         3,
-        "it ran mutant M15",
     ),
-    Situation(
-        "mutant removed, everything forged",
-        tampered("mutant", plan(lambda d: d.update(mutant=None), "forge")),
-        3,
-        "it ran mutant M15",
-    ),
-    Situation(
-        "faults removed from the plan",
-        tampered("good", plan(lambda d: d.update(faults=[], schedule=[]))),
-        3,
-        "plan.json is not what was recorded",
-    ),
-    Situation(
-        "expectations lowered in the check",
-        tampered(
-            "good",
-            plan(lambda d: check_of(d, "exercised").update(options={"expectations": {}}), "forge"),
+    "faults removed from the plan": (good(plan(lambda d: d.update(faults=[], schedule=[]))), 3),
+    "expectations lowered in the check": (
+        good(
+            plan(lambda d: check_of(d, "exercised").update(options={"expectations": {}}), "forge")
         ),
         3,
-        "lacks a check that its workload demands: exercised",
     ),
-    Situation(
-        "expectations lowered",
-        tampered("good", plan(lambda d: d["expectations"].update(min_operations=1))),
+    "expectations lowered": (good(plan(lambda d: d["expectations"].update(min_operations=1))), 3),
+    "another backend": (good(plan(lambda d: d.update(backend="docker"))), 3),
+    "another backend, not judged again": (
+        good(plan(lambda d: d.update(backend="docker"), "leave")),
         3,
-        "plan.json is not what was recorded",
     ),
-    Situation(
-        "another backend",
-        tampered("good", plan(lambda d: d.update(backend="docker"))),
+    "an unknown workload, everything forged": (
+        good(plan(lambda d: d.update(workload="registers"), "forge")),
         3,
-        "plan.json is not what was recorded",
     ),
-    Situation(
-        "another backend, not judged again",
-        tampered("good", plan(lambda d: d.update(backend="docker"), "leave")),
-        3,
-        "plan.json is not what was recorded",
-    ),
-    Situation(
-        "an unknown workload, everything forged",
-        tampered("good", plan(lambda d: d.update(workload="registers"), "forge")),
-        3,
-        "unknown workload",
-    ),
-    Situation(
-        "a strand's fault replaced, forged",
-        tampered("simulated", plan(pause_instead, "forge")),
-        3,
-        "its plan is none that this version runs",
-    ),
-    Situation(
-        "a plan of the future",
-        tampered("good", plan(lambda d: d.update(version=7), "leave")),
-        3,
-        "it is of version 7, not 1",
-    ),
+    "a strand's fault replaced, forged": (simulated(plan(pause_instead, "forge")), 3),
+    "a plan of the future": (good(plan(lambda d: d.update(version=7), "leave")), 3),
     # The chain.
-    Situation(
-        "a chain without its end",
-        tampered("good", cut_ended),
-        3,
-        "its harness was killed or broke off",
-    ),
-    Situation(
-        "a line missing in the chain",
-        tampered("good", lambda s: drop_line(s.digests_path, 3)),
-        3,
-        "the chain is cut",
-    ),
-    Situation(
-        "a chain that points outside",
-        tampered("good", outside),
-        3,
-        "digests.jsonl, line 1: it is no line",
-    ),
-    Situation(
-        "an empty chain",
-        tampered("good", lambda s: s.digests_path.write_text("")),
-        3,
-        "it holds no whole line",
-    ),
-    Situation(
-        "half the journal, chain forged, results kept",
-        tampered("good", forged_history),
-        3,
-        "journal",
-    ),
-    Situation(
-        "a limit: a wrong journal, all forged to PASS",
-        tampered("simulated", forged_clean),
-        0,
-        "PASS",
-    ),
-    Situation(
-        "the same, judged again",
-        tampered("simulated", forged_clean, "--judge-again"),
-        1,
-        "judged again: FAIL: linearizable was PASS, is FAIL",
-    ),
-    Situation(
-        "evidence forged, judged again",
-        tampered("simulated", forged_evidence, "--judge-again"),
-        3,
-        "nodes/n1/evidence/log.jsonl does not follow from the node's log",
-    ),
+    "a chain without its end": (good(cut_ended), 3),
+    "a line missing in the chain": (good(lambda s: drop_line(s.digests_path, 3)), 3),
+    "a chain that points outside": (good(outside), 3),
+    "an empty chain": (good(lambda s: s.digests_path.write_text("")), 3),
+    "half the journal, chain forged, results kept": (good(forged_history), 3),
+    "a limit: a wrong journal, all forged to PASS": (simulated(forged_clean), 0),
+    "the same, judged again": (simulated(forged_clean, "--judge-again"), 1),
+    "evidence forged, judged again": (simulated(forged_evidence, "--judge-again"), 3),
     # Batches.
-    Situation(
-        "a seed missing",
-        batch(lambda f: rows(f, lambda t: t[:2])),
-        3,
-        "only 2 of 3 seeds have finished",
-    ),
-    Situation(
-        "a seed twice",
-        batch(lambda f: rows(f, lambda t: [t[0], t[1], t[1]])),
-        3,
-        "seed 15 is there twice",
-    ),
-    Situation(
-        "a seed of another range",
-        batch(lambda f: rows(f, lambda t: t[2].update(seed=27))),
-        3,
-        "only 2 of 3 seeds",
-    ),
-    Situation("no rows", batch(lambda f: shutil.rmtree(f / "results")), 3, "only 0 of 3 seeds"),
-    Situation("a failed row, summary PASS", batch(lambda f: rows(f, failed_row)), 1, "FAIL, but"),
-    Situation(
-        "a PASS that holds a finding",
-        batch(lambda f: rows(f, whitened_row)),
-        3,
-        "is a PASS that holds a finding",
-    ),
-    Situation(
-        "a PASS of a seed that was quiet",
-        batch(lambda f: rows(f, quiet_row)),
-        3,
-        "seed 14 is a PASS in which too little was tried",
-    ),
-    Situation(
-        "seeds that needed less than nothing",
-        batch(lambda f: rows(f, less_needed)),
-        3,
-        "seed 14 is damaged: it holds an impossible number",
-    ),
-    Situation(
-        "a figure that is no number",
-        batch(lambda f: rows(f, infinite_row)),
-        3,
-        "seed 16 is damaged",
-    ),
-    Situation(
-        "summary FAIL, rows PASS",
+    "a seed missing": (batch(lambda f: rows(f, lambda t: t[:2])), 3),
+    "a seed twice": (batch(lambda f: rows(f, lambda t: [t[0], t[1], t[1]])), 3),
+    "a seed of another range": (batch(lambda f: rows(f, lambda t: t[2].update(seed=27))), 3),
+    "no rows": (batch(lambda f: shutil.rmtree(f / "results")), 3),
+    "a failed row, summary PASS": (batch(lambda f: rows(f, failed_row)), 1),
+    "a PASS that holds a finding": (batch(lambda f: rows(f, whitened_row)), 3),
+    "a PASS of a seed that was quiet": (batch(lambda f: rows(f, quiet_row)), 3),
+    "seeds that needed less than nothing": (batch(lambda f: rows(f, less_needed)), 3),
+    "a figure that is no number": (batch(lambda f: rows(f, infinite_row)), 3),
+    "summary FAIL, rows PASS": (
         batch(lambda f: edit(f / "summary.json", lambda d: d.update(verdict="FAIL"))),
         3,
-        "its summary.json says 'FAIL'",
     ),
-    Situation(
-        "a failure kept, rows PASS",
+    "a failure kept, rows PASS": (
         batch(lambda f: (f / "failures" / "x-1.json").write_text("{}")),
         3,
-        "it keeps 1 failures",
     ),
-    Situation("other columns", batch(other_columns), 3, "its columns are not those of a batch"),
-    Situation(
-        "a batch.json that is a pipe",
-        batch(lambda f: to_pipe(f / "batch.json")),
-        3,
-        "batch.json: a pipe, not a plain file",
-    ),
-    Situation(
-        "rows that are a pipe",
-        batch(lambda f: to_pipe(next((f / "results").glob("*.parquet")))),
-        3,
-        ".parquet: a pipe, not a plain file",
-    ),
-    Situation("a batch and its copy", batch_twice, 0, "gate open: 1 of 1 run passes"),
-    Situation("a torn Parquet file", batch(torn_parquet), 3, "it cannot be read"),
-    Situation(
-        "an edited batch.json",
+    "other columns": (batch(other_columns), 3),
+    "a batch.json that is a pipe": (batch(lambda f: to_pipe(f / "batch.json")), 3),
+    "rows that are a pipe": (batch(lambda f: to_pipe(next((f / "results").glob("*.parquet")))), 3),
+    "a batch and its copy": (batch_twice, 0, "gate open: 1 of 1 run passes"),
+    "a torn Parquet file": (batch(torn_parquet), 3),
+    "an edited batch.json": (
         batch(lambda f: edit(f / "batch.json", lambda d: d.update(last=16))),
         3,
-        "more rows than the batch has seeds",
     ),
-    Situation(
-        "a batch of the future",
+    "a batch of the future": (
         batch(lambda f: edit(f / "batch.json", lambda d: d.update(version=99))),
         3,
-        "it is of version 99",
     ),
-    Situation(
-        "richer rows, run again",
-        batch(richer, "--judge-again"),
-        3,
-        "judged again: 1 of 3 seeds differ: seed 16 is PASS with other figures",
-    ),
-    Situation(
-        "other code, run again",
-        batch(of_other_code, "--judge-again"),
-        3,
-        "its seeds ran with other code",
-    ),
-)
+    "richer rows, run again": (batch(richer, "--judge-again"), 3),
+    "other code, run again": (batch(of_other_code, "--judge-again"), 3),
+}
+SITUATIONS = situations(_ROWS)
