@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from nemeses.at_once import at_once
+from tests.play import play
 
 
 async def acts(done: list[str], name: str, pause_s: float | None = None) -> str:
@@ -26,81 +27,69 @@ def first_step(coroutine) -> bool:
     return False
 
 
-def test_all_have_acted_when_the_first_one_waits():
-    async def body() -> None:
-        done: list[str] = []
-        whole = at_once(acts(done, name, 0.0) for name in "abc")
-        assert not first_step(whole)
-        assert done == ["a", "b", "c"]
-        whole.close()
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_all_have_acted_when_the_first_one_waits():
+    done: list[str] = []
+    whole = at_once(acts(done, name, 0.0) for name in "abc")
+    assert not first_step(whole)
+    assert done == ["a", "b", "c"]
+    whole.close()
 
 
-def test_coroutines_that_do_not_wait_end_without_a_suspension():
-    async def body() -> None:
-        done: list[str] = []
-        assert first_step(at_once(acts(done, name) for name in "abc"))
-        assert done == ["a", "b", "c"]
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_coroutines_that_do_not_wait_end_without_a_suspension():
+    done: list[str] = []
+    assert first_step(at_once(acts(done, name) for name in "abc"))
+    assert done == ["a", "b", "c"]
 
 
-def test_results_come_in_order_whichever_ends_first():
-    async def body() -> None:
-        done: list[str] = []
-        pauses = {"a": 0.02, "b": None, "c": 0.0}
-        names = await at_once(acts(done, name, pause) for name, pause in pauses.items())
-        assert names == ["a", "b", "c"]
-        assert done == ["a", "b", "c", "c again", "a again"]
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_results_come_in_order_whichever_ends_first():
+    done: list[str] = []
+    pauses = {"a": 0.02, "b": None, "c": 0.0}
+    names = await at_once(acts(done, name, pause) for name, pause in pauses.items())
+    assert names == ["a", "b", "c"]
+    assert done == ["a", "b", "c", "c again", "a again"]
 
 
-def test_an_error_of_a_first_step_is_raised():
-    async def body() -> None:
-        async def fails() -> str:
-            raise ValueError("no")
+@play(asyncio.run)
+async def test_an_error_of_a_first_step_is_raised():
+    async def fails() -> str:
+        raise ValueError("no")
 
-        for pause in (None, 0.0):
-            with pytest.raises(ValueError, match="no"):
-                await at_once([acts([], "a", pause), fails()])
-
-    asyncio.run(body())
+    for pause in (None, 0.0):
+        with pytest.raises(ValueError, match="no"):
+            await at_once([acts([], "a", pause), fails()])
 
 
-def test_a_time_out_entered_in_the_first_step_ends_its_own_coroutine_alone():
-    async def body() -> None:
-        async def bounded() -> str:
-            try:
-                async with asyncio.timeout(0.01):
-                    await asyncio.sleep(60)
-            except TimeoutError:
-                return "timed out"
-            return "ended"
-
-        assert await at_once([bounded(), acts([], "a", 0.05)]) == ["timed out", "a"]
-
-    asyncio.run(body())
-
-
-def test_a_cancellation_reaches_all():
-    async def body() -> None:
-        async def noted(ended: list[str], name: str) -> None:
-            try:
+@play(asyncio.run)
+async def test_a_time_out_entered_in_the_first_step_ends_its_own_coroutine_alone():
+    async def bounded() -> str:
+        try:
+            async with asyncio.timeout(0.01):
                 await asyncio.sleep(60)
-            finally:
-                ended.append(name)
+        except TimeoutError:
+            return "timed out"
+        return "ended"
 
-        for settle_s in (None, 0.01):
-            ended: list[str] = []
-            task = asyncio.ensure_future(at_once(noted(ended, name) for name in "ab"))
-            await asyncio.sleep(0)
-            if settle_s is not None:
-                await asyncio.sleep(settle_s)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert sorted(ended) == ["a", "b"]
+    assert await at_once([bounded(), acts([], "a", 0.05)]) == ["timed out", "a"]
 
-    asyncio.run(body())
+
+@play(asyncio.run)
+async def test_a_cancellation_reaches_all():
+    async def noted(ended: list[str], name: str) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(name)
+
+    for settle_s in (None, 0.01):
+        ended: list[str] = []
+        task = asyncio.ensure_future(at_once(noted(ended, name) for name in "ab"))
+        await asyncio.sleep(0)
+        if settle_s is not None:
+            await asyncio.sleep(settle_s)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert sorted(ended) == ["a", "b"]

@@ -15,6 +15,7 @@ from cluster.backends.base import NodeState
 from cluster.backends.sim.hooks import TraceMatch
 from nemeses.base import Injection
 from nemeses.drive import heal, heal_all, inject
+from tests.play import play
 
 TWO = "node:n1,node:n3"
 Hit = Callable[[WorldView, str], bool]
@@ -38,11 +39,7 @@ HITS: list[tuple[str, dict[str, object], Hit]] = [
     ("disk-slow", {"delay_ms": 70}, lambda view, node: disk_of(view, node).sync_ms == 70.0),
     ("disk-full", {}, lambda view, node: disk_of(view, node).full),
     ("disk-error", {}, lambda view, node: disk_of(view, node)._next_error is not None),
-    (
-        "timer-rate",
-        {"rate": 4},
-        lambda view, node: view.backend.world.nodes[node].clock.rate > 3.9,
-    ),
+    ("timer-rate", {"rate": 4}, lambda view, node: view.backend.world.nodes[node].clock.rate > 3.9),
     (
         "clock-jump",
         {"jump_ms": 10**6},
@@ -57,53 +54,45 @@ HITS: list[tuple[str, dict[str, object], Hit]] = [
 
 
 @pytest.mark.parametrize(("fault", "parameters", "hit"), HITS)
-def test_all_targets_are_hit_in_the_first_step(fault: str, parameters: dict[str, object], hit: Hit):
-    async def body(view: WorldView) -> None:
-        assert not any(hit(view, node) for node in ("n1", "n3"))
-        begun(inject(view, fault, {**parameters, "targets": TWO}))
-        assert [hit(view, node) for node in ("n1", "n3")] == [True, True]
-
-    in_world(body, 5)
+@play(in_world, 5)
+async def test_all_targets_are_hit_in_the_first_step(view: WorldView, *, fault, parameters, hit):
+    assert not any(hit(view, node) for node in ("n1", "n3"))
+    begun(inject(view, fault, {**parameters, "targets": TWO}))
+    assert [hit(view, node) for node in ("n1", "n3")] == [True, True]
 
 
-def test_a_node_is_asked_to_stop_in_the_first_step():
-    async def body(view: WorldView) -> None:
-        leader = await view.leader()
-        process = view.backend.world.nodes[leader].process
-        begun(inject(view, "stop", {"targets": "leader"}))
-        assert process.node._stopping != []
-        assert state_of(view, leader) is NodeState.RUNNING, "it hands over first"
-
-    in_world(body)
+@play(in_world)
+async def test_a_node_is_asked_to_stop_in_the_first_step(view: WorldView):
+    leader = await view.leader()
+    process = view.backend.world.nodes[leader].process
+    begun(inject(view, "stop", {"targets": "leader"}))
+    assert process.node._stopping != []
+    assert state_of(view, leader) is NodeState.RUNNING, "it hands over first"
 
 
-def test_a_bit_flip_kills_and_damages_in_the_first_step():
-    async def body(view: WorldView) -> None:
-        disk, path = disk_of(view, "n1"), "__cluster_metadata-0/quorum-state"
-        before = disk.read(path)
-        begun(inject(view, "bit-flip", {"targets": "node:n1", "file": "quorum-state"}))
-        assert disk.read(path) == bytes([before[0] ^ 1]) + before[1:]
-
-    in_world(body)
+@play(in_world)
+async def test_a_bit_flip_kills_and_damages_in_the_first_step(view: WorldView):
+    disk, path = disk_of(view, "n1"), "__cluster_metadata-0/quorum-state"
+    before = disk.read(path)
+    begun(inject(view, "bit-flip", {"targets": "node:n1", "file": "quorum-state"}))
+    assert disk.read(path) == bytes([before[0] ^ 1]) + before[1:]
 
 
 @pytest.mark.slow
-def test_a_kill_within_a_nodes_own_event_ends_it_there():
-    async def body(view: WorldView) -> None:
-        world = view.backend.world
-        done: list[Injection] = []
-        leader = await view.leader()
+@play(in_world, 5)
+async def test_a_kill_within_a_nodes_own_event_ends_it_there(view: WorldView):
+    world = view.backend.world
+    done: list[Injection] = []
+    leader = await view.leader()
 
-        def kill() -> None:
-            done.append(begun(inject(view, "kill", {"targets": "leader,follower"})))
+    def kill() -> None:
+        done.append(begun(inject(view, "kill", {"targets": "leader,follower"})))
 
-        world.on_trace(TraceMatch(event="append", node=leader), kill)
-        await asyncio.sleep(5)
-        (killed,) = done
-        assert (killed.targets[0], len(killed.targets), killed.verified) == (leader, 2, True)
-        assert all(injection.verified for injection in await heal_all(view))
-
-    in_world(body, 5)
+    world.on_trace(TraceMatch(event="append", node=leader), kill)
+    await asyncio.sleep(5)
+    (killed,) = done
+    assert (killed.targets[0], len(killed.targets), killed.verified) == (leader, 2, True)
+    assert all(injection.verified for injection in await heal_all(view))
 
 
 MEASURED_AT_ONCE = [
@@ -118,26 +107,24 @@ MEASURED_AT_ONCE = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fault", "parameters"), MEASURED_AT_ONCE)
-def test_it_is_measured_without_time_or_events_or_draws(fault: str, parameters: dict[str, object]):
-    async def body(view: WorldView) -> None:
-        plain = fault == "hold" or parameters.get("shape") == "bridge"
-        targets = {} if plain else {"targets": TWO}
-        injection = await frozen(view, fault, {**parameters, **targets})
-        assert injection.verified, injection.detail
-        assert (await heal(view, injection)).verified
-
-    in_world(body, 5)
+@play(in_world, 5)
+async def test_it_is_measured_without_time_or_events_or_draws(
+    view: WorldView, *, fault, parameters
+):
+    plain = fault == "hold" or parameters.get("shape") == "bridge"
+    targets = {} if plain else {"targets": TWO}
+    injection = await frozen(view, fault, {**parameters, **targets})
+    assert injection.verified, injection.detail
+    assert (await heal(view, injection)).verified
 
 
 @pytest.mark.parametrize("fault", ["clock-drift", "clock-strobe"])
-def test_a_rate_is_read_and_not_waited_for(fault: str):
-    async def body(view: WorldView) -> None:
-        world = view.backend.world
-        at_ms = world.scheduler.now_ms
-        injection = await inject(view, fault, {"targets": TWO})
-        assert injection.verified, injection.detail
-        healed = await heal(view, injection)
-        assert healed.verified, healed.detail
-        assert world.scheduler.now_ms == at_ms
-
-    in_world(body)
+@play(in_world)
+async def test_a_rate_is_read_and_not_waited_for(view: WorldView, *, fault):
+    world = view.backend.world
+    at_ms = world.scheduler.now_ms
+    injection = await inject(view, fault, {"targets": TWO})
+    assert injection.verified, injection.detail
+    healed = await heal(view, injection)
+    assert healed.verified, healed.detail
+    assert world.scheduler.now_ms == at_ms

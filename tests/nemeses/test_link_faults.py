@@ -10,6 +10,7 @@ from nemeses.base import ParameterError
 from nemeses.drive import heal, heal_all, inject
 from nemeses.links.shaping import LINK_FAULTS
 from nemeses.registry import FAULTS, check_fault
+from tests.play import play
 
 pytestmark = pytest.mark.slow
 
@@ -24,147 +25,127 @@ QUICK = {
 
 
 @pytest.mark.parametrize("name", sorted(LINK_FAULTS))
-def test_a_link_fault_bites_in_its_direction_only_and_heals(with_hosts_view, name):
-    async def body(view) -> None:
-        parameters = {"targets": "leader", "direction": "outgoing", **QUICK[name]}
-        injected = await inject(view, name, parameters)
-        assert injected.verified, injected.detail
-        assert injected.links == (("n2", "n1"), ("n2", "n3"))
-        shaping = view.backend.abilities().shaping
-        assert set(shaping.shapes()) == set(injected.links)
-        other = await shaping.measure(("n1", "n3"))
-        assert (other.lost, other.duplicated) == (0.0, 0.0)
-        healed = await heal(view, injected)
-        assert healed.verified, healed.detail
-        assert "ended_early" not in healed.detail, healed.detail
-        assert shaping.shapes() == {}
-        assert view.active == []
-        assert (await heal(view, injected)).verified, "heal is idempotent"
-
-    with_hosts_view(body)
+@play("with_hosts_view")
+async def test_a_link_fault_bites_in_its_direction_only_and_heals(view, *, name):
+    parameters = {"targets": "leader", "direction": "outgoing", **QUICK[name]}
+    injected = await inject(view, name, parameters)
+    assert injected.verified, injected.detail
+    assert injected.links == (("n2", "n1"), ("n2", "n3"))
+    shaping = view.backend.abilities().shaping
+    assert set(shaping.shapes()) == set(injected.links)
+    other = await shaping.measure(("n1", "n3"))
+    assert (other.lost, other.duplicated) == (0.0, 0.0)
+    healed = await heal(view, injected)
+    assert healed.verified, healed.detail
+    assert "ended_early" not in healed.detail, healed.detail
+    assert shaping.shapes() == {}
+    assert view.active == []
+    assert (await heal(view, injected)).verified, "heal is idempotent"
 
 
-def test_everything_may_be_lost(with_hosts_view):
-    async def body(view) -> None:
-        injected = await inject(view, "loss", {"targets": "leader", "percent": 100})
-        assert injected.verified, injected.detail
-        assert injected.detail["measured"]["n2->n1"]["lost"] == 1.0
-        cut = await inject(view, "partition", {"shape": "links", "links": "n1>n3"})
-        assert cut.verified, cut.detail
-        assert (await heal(view, cut)).verified
-        assert (await heal(view, injected)).verified
-
-    with_hosts_view(body)
+@play("with_hosts_view")
+async def test_everything_may_be_lost(view):
+    injected = await inject(view, "loss", {"targets": "leader", "percent": 100})
+    assert injected.verified, injected.detail
+    assert injected.detail["measured"]["n2->n1"]["lost"] == 1.0
+    cut = await inject(view, "partition", {"shape": "links", "links": "n1>n3"})
+    assert cut.verified, cut.detail
+    assert (await heal(view, cut)).verified
+    assert (await heal(view, injected)).verified
 
 
-def test_a_fault_that_ends_by_itself_is_reported_at_its_heal(with_hosts_view):
-    async def body(view) -> None:
-        injected = await inject(view, "delay", {"targets": "leader", "delay_ms": 80})
-        assert injected.verified
-        for host in view.backend.shaping._hosts.values():
-            await host.call("shape", links={}, queue=0, mark=0, address=host.address)
-        healed = await heal(view, injected)
-        assert healed.verified, healed.detail
-        assert "round trip of 160 ms asked" in healed.detail["ended_early"][0]
-
-    with_hosts_view(body, node_count=2)
+@play("with_hosts_view", node_count=2)
+async def test_a_fault_that_ends_by_itself_is_reported_at_its_heal(view):
+    injected = await inject(view, "delay", {"targets": "leader", "delay_ms": 80})
+    assert injected.verified
+    for host in view.backend.shaping._hosts.values():
+        await host.call("shape", links={}, queue=0, mark=0, address=host.address)
+    healed = await heal(view, injected)
+    assert healed.verified, healed.detail
+    assert "round trip of 160 ms asked" in healed.detail["ended_early"][0]
 
 
-def test_a_shape_that_does_not_take_effect_is_not_verified(with_hosts_view):
-    async def body(view) -> None:
-        shaping = view.backend.shaping
+@play("with_hosts_view", node_count=2)
+async def test_a_shape_that_does_not_take_effect_is_not_verified(view):
+    shaping = view.backend.shaping
 
-        async def nothing(node: str) -> None:
-            """Pretend."""
+    async def nothing(node: str) -> None:
+        """Pretend."""
 
-        shaping.reapply, reapply = nothing, shaping.reapply
-        injected = await inject(view, "loss", {"targets": "all"})
-        assert injected.applied
-        assert not injected.verified
-        assert "loss 20.0% asked, 0.0% seen" in injected.detail["reason"]
-        shaping.reapply = reapply
-        assert (await heal(view, injected)).verified
-
-    with_hosts_view(body, node_count=2)
+    shaping.reapply, reapply = nothing, shaping.reapply
+    injected = await inject(view, "loss", {"targets": "all"})
+    assert injected.applied
+    assert not injected.verified
+    assert "loss 20.0% asked, 0.0% seen" in injected.detail["reason"]
+    shaping.reapply = reapply
+    assert (await heal(view, injected)).verified
 
 
-def test_faults_of_links_compose_with_each_other_and_with_a_cut_and_survive_a_restart(
-    with_hosts_view,
-):
-    async def body(view) -> None:
-        shaping = view.backend.shaping
-        link = ("n1", "n2")
-        loss = await inject(view, "loss", {"targets": "node:n1", "percent": 30})
-        delay = await inject(view, "delay", {"targets": "all", "delay_ms": 50})
-        assert loss.verified, loss.detail
-        assert delay.verified, delay.detail
-        assert shaping.shapes()[link] == LinkShape(loss=0.3, delay_ms=50.0)
-        killed = await inject(view, "kill", {"targets": "node:n1"})
-        assert (await heal(view, killed)).verified
-        cut = await inject(view, "partition", {"shape": "halves"})
-        assert cut.detail["leaking"] == []
-        assert (await heal(view, cut)).verified
-        assert (await heal(view, loss)).verified
-        assert shaping.shapes()[link] == LinkShape(delay_ms=50.0)
-        left = await heal(view, delay)
-        assert left.verified, left.detail
-        assert "ended_early" not in left.detail
-        assert shaping.shapes() == {}
-
-    with_hosts_view(body, node_count=2)
+@play("with_hosts_view", node_count=2)
+async def test_faults_of_links_compose_with_each_other_and_with_a_cut_and_survive_a_restart(view):
+    shaping = view.backend.shaping
+    link = ("n1", "n2")
+    loss = await inject(view, "loss", {"targets": "node:n1", "percent": 30})
+    delay = await inject(view, "delay", {"targets": "all", "delay_ms": 50})
+    assert loss.verified, loss.detail
+    assert delay.verified, delay.detail
+    assert shaping.shapes()[link] == LinkShape(loss=0.3, delay_ms=50.0)
+    killed = await inject(view, "kill", {"targets": "node:n1"})
+    assert (await heal(view, killed)).verified
+    cut = await inject(view, "partition", {"shape": "halves"})
+    assert cut.detail["leaking"] == []
+    assert (await heal(view, cut)).verified
+    assert (await heal(view, loss)).verified
+    assert shaping.shapes()[link] == LinkShape(delay_ms=50.0)
+    left = await heal(view, delay)
+    assert left.verified, left.detail
+    assert "ended_early" not in left.detail
+    assert shaping.shapes() == {}
 
 
-def test_a_sweep_removes_shapes_that_no_injection_accounts_for(with_hosts_view):
-    async def body(view) -> None:
-        shaping = view.backend.shaping
-        await shaping.shape({("n1", "n2"): LinkShape(loss=0.5)})
-        (swept,) = await heal_all(view)
-        assert (swept.fault, swept.targets, swept.verified) == ("sweep", ("n1,n2",), True)
-        assert shaping.shapes() == {}
-        assert (await shaping.measure(("n1", "n2"))).lost == 0.0
-
-    with_hosts_view(body, node_count=2)
+@play("with_hosts_view", node_count=2)
+async def test_a_sweep_removes_shapes_that_no_injection_accounts_for(view):
+    shaping = view.backend.shaping
+    await shaping.shape({("n1", "n2"): LinkShape(loss=0.5)})
+    (swept,) = await heal_all(view)
+    assert (swept.fault, swept.targets, swept.verified) == ("sweep", ("n1,n2",), True)
+    assert shaping.shapes() == {}
+    assert (await shaping.measure(("n1", "n2"))).lost == 0.0
 
 
-def test_a_perfect_shape_changes_nothing(with_hosts_view):
-    async def body(view) -> None:
-        shaping = view.backend.shaping
-        await shaping.shape({("n1", "n2"): PERFECT})
-        assert shaping.shapes() == {}
-
-    with_hosts_view(body, node_count=2)
+@play("with_hosts_view", node_count=2)
+async def test_a_perfect_shape_changes_nothing(view):
+    shaping = view.backend.shaping
+    await shaping.shape({("n1", "n2"): PERFECT})
+    assert shaping.shapes() == {}
 
 
-def test_plain_processes_can_be_delayed(with_view):
-    async def body(view) -> None:
-        assert (await FAULTS["delay"].probe(view)).possible
-        parameters = {"targets": "leader", "direction": "outgoing", "delay_ms": 60, "jitter_ms": 20}
-        injected = await inject(view, "delay", parameters)
-        assert injected.verified, injected.detail
-        for _ in range(50):  # a busy machine delays as well, but not always
-            other = await view.backend.abilities().shaping.measure(("n1", "n3"))
-            if other.round_trip_ms < 30:
-                break
-        assert other.round_trip_ms < 30, "what is delayed takes 40 ms at least"
-        assert (await view.backend.measure_link(("n2", "n1"))).works
-        healed = await heal(view, injected)
-        assert healed.verified, healed.detail
-        assert "ended_early" not in healed.detail, healed.detail
-
-    with_view(body)
+@play("with_view")
+async def test_plain_processes_can_be_delayed(view):
+    assert (await FAULTS["delay"].probe(view)).possible
+    parameters = {"targets": "leader", "direction": "outgoing", "delay_ms": 60, "jitter_ms": 20}
+    injected = await inject(view, "delay", parameters)
+    assert injected.verified, injected.detail
+    for _ in range(50):  # a busy machine delays as well, but not always
+        other = await view.backend.abilities().shaping.measure(("n1", "n3"))
+        if other.round_trip_ms < 30:
+            break
+    assert other.round_trip_ms < 30, "what is delayed takes 40 ms at least"
+    assert (await view.backend.measure_link(("n2", "n1"))).works
+    healed = await heal(view, injected)
+    assert healed.verified, healed.detail
+    assert "ended_early" not in healed.detail, healed.detail
 
 
 @pytest.mark.parametrize("name", sorted(set(LINK_FAULTS) - {"delay"}))
-def test_a_backend_without_packets_refuses_and_names_the_reason(with_view, name):
-    async def body(view) -> None:
-        probe = await FAULTS[name].probe(view)
-        assert not probe.possible
-        assert probe.remedy == "--backend netns"
-        refused = await inject(view, name, {})
-        assert not refused.applied
-        assert probe.reason in refused.detail["reason"]
-
-    with_view(body, node_count=2)
+@play("with_view", node_count=2)
+async def test_a_backend_without_packets_refuses_and_names_the_reason(view, *, name):
+    probe = await FAULTS[name].probe(view)
+    assert not probe.possible
+    assert probe.remedy == "--backend netns"
+    refused = await inject(view, name, {})
+    assert not refused.applied
+    assert probe.reason in refused.detail["reason"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from cluster.backends.machine.programs import Machine
 from nemeses.drive import heal, inject
 from tests.cluster.node.controller.fakes import creatable, create
 from tests.nemeses.simulated import WorldView, in_world
+from tests.play import play
 
 TWO = {"kraftprobe.log.dirs": 2}
 
@@ -34,69 +35,61 @@ async def with_topic(view: WorldView, name: str = "t") -> None:
     assert replies[0].topics[0].error_code.value == 0  # type: ignore[attr-defined]
 
 
-def test_a_directory_that_is_lost_goes_offline_alone_and_comes_back():
-    async def body(view: WorldView) -> None:
-        await with_topic(view)
-        lost = await inject(view, "log-dir-loss", {"targets": "node:n1"})
-        # Nothing is written there: nobody met the loss.
-        assert (lost.applied, lost.verified) == (True, False)
-        assert "did not notice" in lost.detail["reason"]
-        logs(view, "n1").directories[1].save_recovery_points(lambda: None)
-        await asyncio.sleep(1)
-        assert [each.path for each in logs(view, "n1").online] == ["/sim/n1/metadata"]
-        assert await view.backend.state("n1") is NodeState.RUNNING
-        healed = await heal(view, lost)
-        assert healed.verified, healed.detail
-        assert len(logs(view, "n1").online) == 2
-        assert view.backend.incarnation("n1") == 1
-
-    in_world(body, node_settings=TWO)
+@play(in_world, node_settings=TWO)
+async def test_a_directory_that_is_lost_goes_offline_alone_and_comes_back(view: WorldView):
+    await with_topic(view)
+    lost = await inject(view, "log-dir-loss", {"targets": "node:n1"})
+    # Nothing is written there: nobody met the loss.
+    assert (lost.applied, lost.verified) == (True, False)
+    assert "did not notice" in lost.detail["reason"]
+    logs(view, "n1").directories[1].save_recovery_points(lambda: None)
+    await asyncio.sleep(1)
+    assert [each.path for each in logs(view, "n1").online] == ["/sim/n1/metadata"]
+    assert await view.backend.state("n1") is NodeState.RUNNING
+    healed = await heal(view, lost)
+    assert healed.verified, healed.detail
+    assert len(logs(view, "n1").online) == 2
+    assert view.backend.incarnation("n1") == 1
 
 
 @pytest.mark.slow
-def test_a_node_that_starts_without_its_directory_goes_on_without_it():
-    async def body(view: WorldView) -> None:
-        await with_topic(view)
-        detachable = view.backend.abilities().detachable
-        assert await detachable.detach("n1") == "log-2"
-        await view.backend.kill("n1")
-        await view.backend.start("n1")
-        await asyncio.sleep(3)
-        assert logs(view, "n1").offline_paths == ("/sim/n1/log-2",)
-        lost = await inject(view, "log-dir-loss", {"targets": "node:n1"})
-        assert lost.verified, lost.detail
-        assert (await heal(view, lost)).verified
-        assert logs(view, "n1").offline_paths == ()
-
-    in_world(body, node_settings=TWO)
+@play(in_world, node_settings=TWO)
+async def test_a_node_that_starts_without_its_directory_goes_on_without_it(view: WorldView):
+    await with_topic(view)
+    detachable = view.backend.abilities().detachable
+    assert await detachable.detach("n1") == "log-2"
+    await view.backend.kill("n1")
+    await view.backend.start("n1")
+    await asyncio.sleep(3)
+    assert logs(view, "n1").offline_paths == ("/sim/n1/log-2",)
+    lost = await inject(view, "log-dir-loss", {"targets": "node:n1"})
+    assert lost.verified, lost.detail
+    assert (await heal(view, lost)).verified
+    assert logs(view, "n1").offline_paths == ()
 
 
-def test_a_replica_is_moved():
-    async def body(view: WorldView) -> None:
-        await with_topic(view)
-        moved = await inject(view, "log-dir-move", {"targets": "node:n2"})
-        assert moved.verified, moved.detail
-        chosen = moved.detail["chosen"]["n2"]
-        directory = logs(view, "n2").at_path(chosen["to"])
-        assert (chosen["topic"], chosen["partition"]) in [
-            (at.topic, at.partition) for at in directory.logs
-        ]
-        assert (await heal(view, moved)).verified
-
-    in_world(body, node_settings=TWO)
+@play(in_world, node_settings=TWO)
+async def test_a_replica_is_moved(view: WorldView):
+    await with_topic(view)
+    moved = await inject(view, "log-dir-move", {"targets": "node:n2"})
+    assert moved.verified, moved.detail
+    chosen = moved.detail["chosen"]["n2"]
+    directory = logs(view, "n2").at_path(chosen["to"])
+    assert (chosen["topic"], chosen["partition"]) in [
+        (at.topic, at.partition) for at in directory.logs
+    ]
+    assert (await heal(view, moved)).verified
 
 
 @pytest.mark.parametrize("fault", ["log-dir-loss", "log-dir-move"])
-def test_a_node_with_one_directory_is_left_alone(fault: str):
-    async def body(view: WorldView) -> None:
-        await with_topic(view)
-        refused = await inject(view, fault, {"targets": "node:n1"})
-        assert not refused.verified
-        assert "log directory" in refused.detail["reason"]
-        assert (await heal(view, refused)).verified
-        assert await view.backend.state("n1") is NodeState.RUNNING
-
-    in_world(body)
+@play(in_world)
+async def test_a_node_with_one_directory_is_left_alone(view: WorldView, *, fault):
+    await with_topic(view)
+    refused = await inject(view, fault, {"targets": "node:n1"})
+    assert not refused.verified
+    assert "log directory" in refused.detail["reason"]
+    assert (await heal(view, refused)).verified
+    assert await view.backend.state("n1") is NodeState.RUNNING
 
 
 def test_a_directory_on_a_host_is_taken_away_and_given_back(tmp_path: Path):

@@ -13,6 +13,7 @@ from cluster.backends.sim.settings import SimSettings
 from nemeses.drive import heal, heal_all, inject
 from nemeses.queries import leading, until
 from nemeses.registry import FAULTS
+from tests.play import play
 
 QUICK = sorted(set(FAULTS) - {"limit", "bandwidth", "container-kill"})
 
@@ -43,105 +44,88 @@ async def voters(view: WorldView) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
-def test_everything_is_as_before_when_all_is_healed(seed: int):
-    async def body(view: WorldView) -> None:
-        draw = random.Random(seed)
-        before, members = healthy(view), await voters(view)
-        if seed % 2:
-            await heal(view, await inject(view, "voters", {"change": "upgrade"}))
-        running: set[asyncio.Task[object]] = set()
-        healing: set[object] = set()
+@play(in_world, 5, SimSettings(observers=0))
+async def test_everything_is_as_before_when_all_is_healed(view: WorldView, *, seed):
+    draw = random.Random(seed)
+    before, members = healthy(view), await voters(view)
+    if seed % 2:
+        await heal(view, await inject(view, "voters", {"change": "upgrade"}))
+    running: set[asyncio.Task[object]] = set()
+    healing: set[object] = set()
 
-        async def undo(injection) -> None:
-            await heal(view, injection)
-            healing.discard(injection.key)
+    async def undo(injection) -> None:
+        await heal(view, injection)
+        healing.discard(injection.key)
 
-        for _ in range(25):
-            fault = draw.choice(QUICK)
-            parameters = dict(draw.choice(FAULTS[fault].options(view.backend.nodes)))
-            if fault == "disk-wipe" and draw.random() < 0.5:
-                parameters["back_ms"] = draw.choice((0, 300, 3_000))
-            running.add(asyncio.ensure_future(inject(view, fault, parameters)))
-            await asyncio.sleep(draw.uniform(0, 1))
-            idle = [injection for injection in view.active if injection.key not in healing]
-            if len(idle) > 3:
-                injection = draw.choice(idle)
-                healing.add(injection.key)
-                running.add(asyncio.ensure_future(undo(injection)))
-        await asyncio.wait(running)
-        assert [task.exception() for task in running] == [None] * len(running)
-        healed = await heal_all(view)
-        left = [
-            (injection.fault, injection.detail) for injection in healed if not injection.verified
-        ]
-        assert left == []
-        assert view.active == []
-        assert healthy(view) == before
-        assert await voters(view) == members
-
-    in_world(body, 5, SimSettings(observers=0))
+    for _ in range(25):
+        fault = draw.choice(QUICK)
+        parameters = dict(draw.choice(FAULTS[fault].options(view.backend.nodes)))
+        if fault == "disk-wipe" and draw.random() < 0.5:
+            parameters["back_ms"] = draw.choice((0, 300, 3_000))
+        running.add(asyncio.ensure_future(inject(view, fault, parameters)))
+        await asyncio.sleep(draw.uniform(0, 1))
+        idle = [injection for injection in view.active if injection.key not in healing]
+        if len(idle) > 3:
+            injection = draw.choice(idle)
+            healing.add(injection.key)
+            running.add(asyncio.ensure_future(undo(injection)))
+    await asyncio.wait(running)
+    assert [task.exception() for task in running] == [None] * len(running)
+    healed = await heal_all(view)
+    left = [(injection.fault, injection.detail) for injection in healed if not injection.verified]
+    assert left == []
+    assert view.active == []
+    assert healthy(view) == before
+    assert await voters(view) == members
 
 
-def test_of_two_partitions_the_links_of_the_other_stay_cut():
-    async def body(view: WorldView) -> None:
-        first = await inject(view, "partition", {"shape": "links", "links": "n1-n2,n1>n3"})
-        second = await inject(view, "partition", {"shape": "links", "links": "n1>n2,n3>n2"})
-        healed = await heal(view, first)
-        assert healed.verified
-        assert healed.detail["left_to_others"] == ["n1->n2"]
-        assert view.backend.links_cut() == set(second.links)
-        assert (await heal(view, second)).verified
-        assert view.backend.links_cut() == frozenset()
-
-    in_world(body)
+@play(in_world)
+async def test_of_two_partitions_the_links_of_the_other_stay_cut(view: WorldView):
+    first = await inject(view, "partition", {"shape": "links", "links": "n1-n2,n1>n3"})
+    second = await inject(view, "partition", {"shape": "links", "links": "n1>n2,n3>n2"})
+    healed = await heal(view, first)
+    assert healed.verified
+    assert healed.detail["left_to_others"] == ["n1->n2"]
+    assert view.backend.links_cut() == set(second.links)
+    assert (await heal(view, second)).verified
+    assert view.backend.links_cut() == frozenset()
 
 
-def test_a_node_is_stalled_once():
-    async def body(view: WorldView) -> None:
-        first = await inject(view, "disk-stall", {"targets": "node:n1"})
-        again = await inject(view, "disk-stall", {"targets": "node:n1"})
-        assert (again.applied, again.detail["reason"]) == (
-            False,
-            "n1: disk-stall acts on it already",
-        )
-        other = await inject(view, "disk-slow", {"targets": "node:n1"})
-        assert other.applied
-        assert all(injection.verified for injection in await heal_all(view))
-        assert first.verified
-
-    in_world(body)
+@play(in_world)
+async def test_a_node_is_stalled_once(view: WorldView):
+    first = await inject(view, "disk-stall", {"targets": "node:n1"})
+    again = await inject(view, "disk-stall", {"targets": "node:n1"})
+    assert (again.applied, again.detail["reason"]) == (False, "n1: disk-stall acts on it already")
+    other = await inject(view, "disk-slow", {"targets": "node:n1"})
+    assert other.applied
+    assert all(injection.verified for injection in await heal_all(view))
+    assert first.verified
 
 
-def test_a_stall_that_begins_in_a_loss_of_power_outlasts_it():
-    async def body(view: WorldView) -> None:
-        disk = view.backend.world.nodes["n1"].disk
-        lost = asyncio.ensure_future(
-            inject(view, "power-loss", {"targets": "node:n1", "held_ms": 300})
-        )
-        await asyncio.sleep(0.1)
-        stall = await inject(view, "disk-stall", {"targets": "node:n1"})
-        assert stall.verified
-        assert (await lost).verified
-        assert disk.stalled
-        assert all(injection.verified for injection in await heal_all(view))
-        assert not disk.stalled
-
-    in_world(body)
+@play(in_world)
+async def test_a_stall_that_begins_in_a_loss_of_power_outlasts_it(view: WorldView):
+    disk = view.backend.world.nodes["n1"].disk
+    lost = asyncio.ensure_future(inject(view, "power-loss", {"targets": "node:n1", "held_ms": 300}))
+    await asyncio.sleep(0.1)
+    stall = await inject(view, "disk-stall", {"targets": "node:n1"})
+    assert stall.verified
+    assert (await lost).verified
+    assert disk.stalled
+    assert all(injection.verified for injection in await heal_all(view))
+    assert not disk.stalled
 
 
-def test_a_pause_over_a_stall_and_a_kill_over_a_partition():
-    async def body(view: WorldView) -> None:
-        before = healthy(view)
-        for fault, parameters in (
-            ("disk-stall", {"targets": "leader"}),
-            ("pause", {"targets": "leader"}),
-            ("partition", {"targets": "node:n1"}),
-            ("kill", {"targets": "node:n1"}),
-            ("partition", {"shape": "halves"}),
-        ):
-            assert (await inject(view, fault, parameters)).applied
-        assert all(injection.verified for injection in await heal_all(view))
-        assert healthy(view) == before
-        assert NodeState.DEAD not in before["states"]
-
-    in_world(body)
+@play(in_world)
+async def test_a_pause_over_a_stall_and_a_kill_over_a_partition(view: WorldView):
+    before = healthy(view)
+    for fault, parameters in (
+        ("disk-stall", {"targets": "leader"}),
+        ("pause", {"targets": "leader"}),
+        ("partition", {"targets": "node:n1"}),
+        ("kill", {"targets": "node:n1"}),
+        ("partition", {"shape": "halves"}),
+    ):
+        assert (await inject(view, fault, parameters)).applied
+    assert all(injection.verified for injection in await heal_all(view))
+    assert healthy(view) == before
+    assert NodeState.DEAD not in before["states"]

@@ -6,6 +6,7 @@ import pytest
 
 from cluster.backends.base import BackendError, NodeState
 from nemeses.drive import heal, inject
+from tests.play import play
 
 
 async def states(view) -> list[NodeState]:
@@ -15,204 +16,170 @@ async def states(view) -> list[NodeState]:
 R, P, D = NodeState.RUNNING, NodeState.PAUSED, NodeState.DEAD
 
 
-def test_kill_of_the_leader_is_measured_and_heal_starts_another_process(with_view):
-    async def body(view) -> None:
-        before = await view.backend.process("n2")
-        killed = await inject(view, "kill", {"targets": "leader"})
-        assert (killed.targets, killed.verified) == (("n2",), True)
-        assert await states(view) == [R, D, R]
-        assert view.active == [killed]
-        healed = await heal(view, killed)
-        assert healed.verified
-        assert await states(view) == [R, R, R]
-        assert await view.backend.process("n2") != before
-        assert view.active == []
-        assert (await heal(view, killed)).verified, "heal is idempotent"
-
-    with_view(body)
+@play("with_view")
+async def test_kill_of_the_leader_is_measured_and_heal_starts_another_process(view):
+    before = await view.backend.process("n2")
+    killed = await inject(view, "kill", {"targets": "leader"})
+    assert (killed.targets, killed.verified) == (("n2",), True)
+    assert await states(view) == [R, D, R]
+    assert view.active == [killed]
+    healed = await heal(view, killed)
+    assert healed.verified
+    assert await states(view) == [R, R, R]
+    assert await view.backend.process("n2") != before
+    assert view.active == []
+    assert (await heal(view, killed)).verified, "heal is idempotent"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "count"), [("random", 1), ("minority", 2), ("majority", 3), ("all", 5)]
 )
-def test_kill_hits_the_nodes_of_its_target(with_view, target, count):
-    async def body(view) -> None:
-        killed = await inject(view, "kill", {"targets": target})
-        assert killed.verified
-        assert len(killed.targets) == count
-        assert (await states(view)).count(D) == count
-        assert (await heal(view, killed)).verified
-        assert await states(view) == [R] * 5
-
-    with_view(body, node_count=5)
+@play("with_view", node_count=5)
+async def test_kill_hits_the_nodes_of_its_target(view, *, target, count):
+    killed = await inject(view, "kill", {"targets": target})
+    assert killed.verified
+    assert len(killed.targets) == count
+    assert (await states(view)).count(D) == count
+    assert (await heal(view, killed)).verified
+    assert await states(view) == [R] * 5
 
 
-def test_a_named_node_and_the_followers_can_be_hit(with_view):
-    async def body(view) -> None:
-        named = await inject(view, "kill", {"targets": "node:n3"})
-        assert named.targets == ("n3",)
-        rest = await inject(view, "kill", {"targets": "followers"})
-        assert rest.targets == ("n1",), "n2 leads and n3 is dead already"
-
-    with_view(body)
+@play("with_view")
+async def test_a_named_node_and_the_followers_can_be_hit(view):
+    named = await inject(view, "kill", {"targets": "node:n3"})
+    assert named.targets == ("n3",)
+    rest = await inject(view, "kill", {"targets": "followers"})
+    assert rest.targets == ("n1",), "n2 leads and n3 is dead already"
 
 
 @pytest.mark.slow
-def test_pause_is_seen_by_the_kernel_and_heal_resumes(with_view):
-    async def body(view) -> None:
-        paused = await inject(view, "pause", {"targets": "leader"})
-        assert paused.verified
-        assert await states(view) == [R, P, R]
-        before, after = paused.detail["processes_before"], paused.detail["processes_after"]
-        assert before == after, "a paused process stays the same"
-        assert (await heal(view, paused)).verified
-        assert await states(view) == [R, R, R]
-
-    with_view(body)
+@play("with_view")
+async def test_pause_is_seen_by_the_kernel_and_heal_resumes(view):
+    paused = await inject(view, "pause", {"targets": "leader"})
+    assert paused.verified
+    assert await states(view) == [R, P, R]
+    before, after = paused.detail["processes_before"], paused.detail["processes_after"]
+    assert before == after, "a paused process stays the same"
+    assert (await heal(view, paused)).verified
+    assert await states(view) == [R, R, R]
 
 
 @pytest.mark.parametrize("graceful", [False, True])
-def test_restart_brings_another_process(with_view, graceful):
-    async def body(view) -> None:
-        again = await inject(view, "restart", {"targets": "leader", "graceful": graceful})
-        assert again.verified
-        assert again.detail["processes_before"]["n2"] != again.detail["processes_after"]["n2"]
-        assert await states(view) == [R, R, R]
-        assert view.backend.incarnation("n2") == 1
-        assert (await heal(view, again)).verified
-        assert view.backend.incarnation("n2") == 1, "heal had nothing to do"
-        assert view.backend.unexpected_deaths() == ()
-
-    with_view(body)
+@play("with_view")
+async def test_restart_brings_another_process(view, *, graceful):
+    again = await inject(view, "restart", {"targets": "leader", "graceful": graceful})
+    assert again.verified
+    assert again.detail["processes_before"]["n2"] != again.detail["processes_after"]["n2"]
+    assert await states(view) == [R, R, R]
+    assert view.backend.incarnation("n2") == 1
+    assert (await heal(view, again)).verified
+    assert view.backend.incarnation("n2") == 1, "heal had nothing to do"
+    assert view.backend.unexpected_deaths() == ()
 
 
-def test_a_dead_node_is_not_paused_restarted_or_killed_again(with_view):
-    async def body(view) -> None:
-        await inject(view, "kill", {"targets": "node:n2"})
-        for fault in ("pause", "restart", "kill"):
-            refused = await inject(view, fault, {"targets": "node:n2"})
-            assert not refused.applied
-            assert not refused.verified
-            assert refused.targets == ()
-            assert refused.detail["reason"].startswith("n2: it is dead")
-        assert await states(view) == [R, D, R]
-
-    with_view(body)
-
-
-def test_a_majority_is_not_made_of_fewer_nodes_than_that(with_view):
-    async def body(view) -> None:
-        await inject(view, "kill", {"targets": "minority"})
-        await inject(view, "kill", {"targets": "random"})
-        refused = await inject(view, "kill", {"targets": "majority"})
+@play("with_view")
+async def test_a_dead_node_is_not_paused_restarted_or_killed_again(view):
+    await inject(view, "kill", {"targets": "node:n2"})
+    for fault in ("pause", "restart", "kill"):
+        refused = await inject(view, fault, {"targets": "node:n2"})
         assert not refused.applied
-        assert "majority is 2 nodes and 1 can be hit" in refused.detail["reason"]
-        assert (await states(view)).count(D) == 2
-
-    with_view(body)
-
-
-def test_a_paused_node_can_be_killed_and_both_heals_work_in_either_order(with_view):
-    async def body(view) -> None:
-        for first_healed in (0, 1):
-            paused = await inject(view, "pause", {"targets": "leader"})
-            killed = await inject(view, "kill", {"targets": "leader"})
-            assert killed.verified
-            assert await states(view) == [R, D, R]
-            faults = [paused, killed]
-            assert (await heal(view, faults[first_healed])).verified
-            assert (await heal(view, faults[1 - first_healed])).verified
-            assert await states(view) == [R, R, R]
-
-    with_view(body)
+        assert not refused.verified
+        assert refused.targets == ()
+        assert refused.detail["reason"].startswith("n2: it is dead")
+    assert await states(view) == [R, D, R]
 
 
-def test_a_paused_node_does_not_stop_gracefully_and_is_not_paused_twice(with_view):
-    async def body(view) -> None:
-        await inject(view, "pause", {"targets": "node:n1"})
-        graceful = await inject(view, "restart", {"targets": "node:n1", "graceful": True})
-        assert not graceful.applied
-        assert not (await inject(view, "pause", {"targets": "node:n1"})).applied
-        assert (await inject(view, "restart", {"targets": "node:n1"})).verified
+@play("with_view")
+async def test_a_majority_is_not_made_of_fewer_nodes_than_that(view):
+    await inject(view, "kill", {"targets": "minority"})
+    await inject(view, "kill", {"targets": "random"})
+    refused = await inject(view, "kill", {"targets": "majority"})
+    assert not refused.applied
+    assert "majority is 2 nodes and 1 can be hit" in refused.detail["reason"]
+    assert (await states(view)).count(D) == 2
 
-    with_view(body)
 
-
-def test_without_a_leader_a_fault_on_the_leader_is_refused(with_view):
-    async def body(view) -> None:
-        view.leads = None
-        refused = await inject(view, "kill", {"targets": "leader"})
-        assert (refused.applied, refused.detail["reason"]) == (False, "no leader is known")
+@play("with_view")
+async def test_a_paused_node_can_be_killed_and_both_heals_work_in_either_order(view):
+    for first_healed in (0, 1):
+        paused = await inject(view, "pause", {"targets": "leader"})
+        killed = await inject(view, "kill", {"targets": "leader"})
+        assert killed.verified
+        assert await states(view) == [R, D, R]
+        faults = [paused, killed]
+        assert (await heal(view, faults[first_healed])).verified
+        assert (await heal(view, faults[1 - first_healed])).verified
         assert await states(view) == [R, R, R]
 
-    with_view(body)
+
+@play("with_view")
+async def test_a_paused_node_does_not_stop_gracefully_and_is_not_paused_twice(view):
+    await inject(view, "pause", {"targets": "node:n1"})
+    graceful = await inject(view, "restart", {"targets": "node:n1", "graceful": True})
+    assert not graceful.applied
+    assert not (await inject(view, "pause", {"targets": "node:n1"})).applied
+    assert (await inject(view, "restart", {"targets": "node:n1"})).verified
 
 
-def test_a_kill_that_does_not_kill_is_not_verified(with_view):
-    async def body(view) -> None:
-        async def spare(node: str) -> None:
-            """Pretend."""
-
-        view.backend.kill = spare
-        killed = await inject(view, "kill", {"targets": "leader"})
-        assert killed.applied
-        assert not killed.verified
-        assert killed.detail["reason"] == "n2 is running"
-
-    with_view(body)
+@play("with_view")
+async def test_without_a_leader_a_fault_on_the_leader_is_refused(view):
+    view.leads = None
+    refused = await inject(view, "kill", {"targets": "leader"})
+    assert (refused.applied, refused.detail["reason"]) == (False, "no leader is known")
+    assert await states(view) == [R, R, R]
 
 
-def test_a_restart_that_keeps_the_process_is_not_verified(with_view):
-    async def body(view) -> None:
-        async def nothing(node: str) -> None:
-            """Pretend."""
+@play("with_view")
+async def test_a_kill_that_does_not_kill_is_not_verified(view):
+    async def spare(node: str) -> None:
+        """Pretend."""
 
-        view.backend.kill = view.backend.start = nothing
-        again = await inject(view, "restart", {"targets": "leader"})
-        assert not again.verified
-        assert again.detail["reason"] == "n2 is the same process as before"
+    view.backend.kill = spare
+    killed = await inject(view, "kill", {"targets": "leader"})
+    assert killed.applied
+    assert not killed.verified
+    assert killed.detail["reason"] == "n2 is running"
 
-    with_view(body)
+
+@play("with_view")
+async def test_a_restart_that_keeps_the_process_is_not_verified(view):
+    async def nothing(node: str) -> None:
+        """Pretend."""
+
+    view.backend.kill = view.backend.start = nothing
+    again = await inject(view, "restart", {"targets": "leader"})
+    assert not again.verified
+    assert again.detail["reason"] == "n2 is the same process as before"
 
 
-def test_a_node_that_does_not_come_back_makes_the_heal_fail_and_stay_active(with_view):
-    async def body(view) -> None:
-        async def refuse(node: str) -> None:
-            raise BackendError(f"{node} ended with 3 as it started")
+@play("with_view")
+async def test_a_node_that_does_not_come_back_makes_the_heal_fail_and_stay_active(view):
+    async def refuse(node: str) -> None:
+        raise BackendError(f"{node} ended with 3 as it started")
 
-        killed = await inject(view, "kill", {"targets": "leader"})
-        start, view.backend.start = view.backend.start, refuse
-        failed = await heal(view, killed)
-        assert not failed.verified
-        assert failed.detail["reason"] == "n2 ended with 3 as it started"
-        assert view.active == [killed]
-        view.backend.start = start
-        assert (await heal(view, killed)).verified
-        assert view.active == []
-
-    with_view(body)
+    killed = await inject(view, "kill", {"targets": "leader"})
+    start, view.backend.start = view.backend.start, refuse
+    failed = await heal(view, killed)
+    assert not failed.verified
+    assert failed.detail["reason"] == "n2 ended with 3 as it started"
+    assert view.active == [killed]
+    view.backend.start = start
+    assert (await heal(view, killed)).verified
+    assert view.active == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("target", "hit"),
-    [
-        ("minority", 1),
-        ("majority", 2),
-        ("followers", 2),
-        ("all", 5),
-    ],
+    ("target", "hit"), [("minority", 1), ("majority", 2), ("followers", 2), ("all", 5)]
 )
-def test_targets_of_the_quorum_are_nodes_that_can_vote(with_view, target, hit):
-    async def body(view) -> None:
-        view.controllers = ("n1", "n2", "n3")
-        killed = await inject(view, "kill", {"targets": target})
-        assert len(killed.targets) == hit
-        assert target == "all" or set(killed.targets) <= set(view.controllers)
-        view.active.clear()
-        view.controllers = ("n1",)
-        refused = await inject(view, "kill", {"targets": "minority"})
-        assert (refused.applied, "minority is 0 nodes" in refused.detail["reason"]) == (False, True)
-
-    with_view(body, node_count=5)
+@play("with_view", node_count=5)
+async def test_targets_of_the_quorum_are_nodes_that_can_vote(view, *, target, hit):
+    view.controllers = ("n1", "n2", "n3")
+    killed = await inject(view, "kill", {"targets": target})
+    assert len(killed.targets) == hit
+    assert target == "all" or set(killed.targets) <= set(view.controllers)
+    view.active.clear()
+    view.controllers = ("n1",)
+    refused = await inject(view, "kill", {"targets": "minority"})
+    assert (refused.applied, "minority is 0 nodes" in refused.detail["reason"]) == (False, True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 from simulated import in_world
@@ -24,6 +23,7 @@ from nemeses.queries import describe, leading
 from nemeses.quorum import voters
 from nemeses.quorum.membership import is_dynamic
 from nemeses.registry import FAULTS, check_fault
+from tests.play import play
 
 NODES = ("n1", "n2", "n3")
 
@@ -60,93 +60,79 @@ def simulated(body: Callable[[View], Awaitable[None]], nodes: int = 3) -> Watche
 
 
 @pytest.mark.parametrize("parameters", FAULTS["voters"].options(NODES))
-def test_a_voter_is_removed_and_added_again(parameters):
-    async def body(view: View) -> None:
-        gone = await inject(view, "voters", parameters)
-        assert gone.verified, gone.detail
-        expected = 3 if parameters["change"] == "replace" else 2
-        assert len(gone.detail["voters_after"]) == expected
-        healed = await heal(view, gone)
-        assert healed.verified, healed.detail
-        assert healed.detail["voters_healed"] == list(NODES)
-
-    simulated(body)
+@play(simulated)
+async def test_a_voter_is_removed_and_added_again(view: View, *, parameters):
+    gone = await inject(view, "voters", parameters)
+    assert gone.verified, gone.detail
+    expected = 3 if parameters["change"] == "replace" else 2
+    assert len(gone.detail["voters_after"]) == expected
+    healed = await heal(view, gone)
+    assert healed.verified, healed.detail
+    assert healed.detail["voters_healed"] == list(NODES)
 
 
-def test_two_voters_always_stay():
-    async def body(view: View) -> None:
-        first = await inject(view, "voters", {"change": "remove"})
-        second = await inject(view, "voters", {"change": "remove"})
-        assert first.verified
-        assert not second.applied
-        assert "only 2 voters are left" in second.detail["reason"]
-        await heal_all(view)
-
-    simulated(body)
+@play(simulated)
+async def test_two_voters_always_stay(view: View):
+    first = await inject(view, "voters", {"change": "remove"})
+    second = await inject(view, "voters", {"change": "remove"})
+    assert first.verified
+    assert not second.applied
+    assert "only 2 voters are left" in second.detail["reason"]
+    await heal_all(view)
 
 
-def test_a_leader_resigns_and_a_later_epoch_begins():
-    async def body(view: View) -> None:
-        resigned = await inject(view, "resign", {})
-        assert resigned.verified, resigned.detail
-        assert resigned.detail["epoch_after"] > resigned.detail["epoch_before"]
-        assert (await heal(view, resigned)).detail["leader_after"] in NODES
-
-    simulated(body)
+@play(simulated)
+async def test_a_leader_resigns_and_a_later_epoch_begins(view: View):
+    resigned = await inject(view, "resign", {})
+    assert resigned.verified, resigned.detail
+    assert resigned.detail["epoch_after"] > resigned.detail["epoch_before"]
+    assert (await heal(view, resigned)).detail["leader_after"] in NODES
 
 
-def test_a_node_that_does_not_lead_does_not_resign():
-    async def body(view: View) -> None:
-        leader = await view.leader()
-        follower = next(node for node in NODES if node != leader)
-        idle = await inject(view, "resign", {"targets": f"node:{follower}"})
-        assert (idle.applied, idle.detail["reason"]) == (False, f"{follower} does not lead")
-        both = await inject(view, "resign", {"targets": f"node:{follower},node:{leader}"})
-        assert (both.targets, both.verified) == ((leader,), True)
-        assert (await heal(view, both)).verified
-
-    simulated(body)
+@play(simulated)
+async def test_a_node_that_does_not_lead_does_not_resign(view: View):
+    leader = await view.leader()
+    follower = next(node for node in NODES if node != leader)
+    idle = await inject(view, "resign", {"targets": f"node:{follower}"})
+    assert (idle.applied, idle.detail["reason"]) == (False, f"{follower} does not lead")
+    both = await inject(view, "resign", {"targets": f"node:{follower},node:{leader}"})
+    assert (both.targets, both.verified) == ((leader,), True)
+    assert (await heal(view, both)).verified
 
 
-def test_a_resignation_is_not_over_while_no_node_leads():
-    async def body(view: View) -> None:
-        resigned = await inject(view, "resign", {})
-        killed = await inject(view, "kill", {"targets": "majority"})
-        assert resigned.verified
-        assert killed.verified
-        healed = await heal(view, resigned)
-        assert not healed.verified
-        assert healed.detail["leader_after"] is None
-        assert "no node leads in an epoch above" in healed.detail["reason"]
-        assert [injection.fault for injection in view.active] == ["resign", "kill"]
-        first, second = await heal_all(view)
-        assert (first.fault, second.fault) == ("kill", "resign")
-        assert second.verified
-        assert second.detail["leader_after"] in NODES
-
-    simulated(body)
+@play(simulated)
+async def test_a_resignation_is_not_over_while_no_node_leads(view: View):
+    resigned = await inject(view, "resign", {})
+    killed = await inject(view, "kill", {"targets": "majority"})
+    assert resigned.verified
+    assert killed.verified
+    healed = await heal(view, resigned)
+    assert not healed.verified
+    assert healed.detail["leader_after"] is None
+    assert "no node leads in an epoch above" in healed.detail["reason"]
+    assert [injection.fault for injection in view.active] == ["resign", "kill"]
+    first, second = await heal_all(view)
+    assert (first.fault, second.fault) == ("kill", "resign")
+    assert second.verified
+    assert second.detail["leader_after"] in NODES
 
 
-def test_all_nodes_snapshot_when_asked():
-    async def body(view: View) -> None:
-        made = await inject(view, "snapshot", {"targets": "all"})
-        assert made.verified, made.detail
-        assert made.targets == NODES
-        again = await inject(view, "snapshot", {"targets": "leader"})
-        assert again.verified, again.detail
-
-    simulated(body)
+@play(simulated)
+async def test_all_nodes_snapshot_when_asked(view: View):
+    made = await inject(view, "snapshot", {"targets": "all"})
+    assert made.verified, made.detail
+    assert made.targets == NODES
+    again = await inject(view, "snapshot", {"targets": "leader"})
+    assert again.verified, again.detail
 
 
-def test_a_dead_node_is_not_asked():
-    async def body(view: View) -> None:
-        await view.backend.kill("n1")
-        refused = await inject(view, "snapshot", {"targets": "node:n1"})
-        assert not refused.applied
-        assert refused.detail["reason"] == "n1: it is dead"
-        await view.backend.start("n1")
-
-    simulated(body)
+@play(simulated)
+async def test_a_dead_node_is_not_asked(view: View):
+    await view.backend.kill("n1")
+    refused = await inject(view, "snapshot", {"targets": "node:n1"})
+    assert not refused.applied
+    assert refused.detail["reason"] == "n1: it is dead"
+    await view.backend.start("n1")
 
 
 @pytest.mark.parametrize(
@@ -167,47 +153,43 @@ def test_bad_parameters_are_refused(name, parameters, message):
 
 
 @pytest.mark.cluster
-def test_real_nodes_resign_snapshot_and_change_their_voters(tmp_path: Path):
-    async def body() -> None:
-        backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
-        try:
-            await backend.up()
-            view = LiveView(backend)
-            for name, parameters in (
-                ("voters", {"change": "replace", "targets": "leader"}),
-                ("resign", {}),
-                ("snapshot", {"targets": "all"}),
-                ("voters", {"change": "remove", "targets": "random"}),
-            ):
-                done = await inject(view, name, parameters)
-                assert done.verified, (name, done.detail)
-                healed = await heal(view, done)
-                assert healed.verified, (name, healed.detail)
-        finally:
-            await backend.down()
-        assert backend.unexpected_deaths() == ()
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_real_nodes_resign_snapshot_and_change_their_voters(*, tmp_path):
+    backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
+    try:
+        await backend.up()
+        view = LiveView(backend)
+        for name, parameters in (
+            ("voters", {"change": "replace", "targets": "leader"}),
+            ("resign", {}),
+            ("snapshot", {"targets": "all"}),
+            ("voters", {"change": "remove", "targets": "random"}),
+        ):
+            done = await inject(view, name, parameters)
+            assert done.verified, (name, done.detail)
+            healed = await heal(view, done)
+            assert healed.verified, (name, healed.detail)
+    finally:
+        await backend.down()
+    assert backend.unexpected_deaths() == ()
 
 
-def test_a_voter_comes_back_after_the_nodes_without_which_no_change_commits():
-    async def body(view: View) -> None:
-        # The first change upgrades to kraft.version 1, which needs every voter.
-        await heal(view, await inject(view, "voters", {"change": "replace"}))
-        leader = await view.leader()
-        follower = next(node for node in NODES if node != leader)
-        killed = await inject(view, "kill", {"targets": f"node:{follower}"})
-        leaving = await inject(view, "voters", {"change": "remove", "targets": f"node:{leader}"})
-        assert killed.verified
-        assert (leaving.applied, leaving.verified) == (True, False)  # one of the two left is dead
-        healed = await heal_all(view)
-        assert [(injection.fault, injection.verified) for injection in healed] == [
-            ("kill", True),
-            ("voters", True),
-        ]
-        assert view.active == []
-
-    simulated(body)
+@play(simulated)
+async def test_a_voter_comes_back_after_the_nodes_without_which_no_change_commits(view: View):
+    # The first change upgrades to kraft.version 1, which needs every voter.
+    await heal(view, await inject(view, "voters", {"change": "replace"}))
+    leader = await view.leader()
+    follower = next(node for node in NODES if node != leader)
+    killed = await inject(view, "kill", {"targets": f"node:{follower}"})
+    leaving = await inject(view, "voters", {"change": "remove", "targets": f"node:{leader}"})
+    assert killed.verified
+    assert (leaving.applied, leaving.verified) == (True, False)  # one of the two left is dead
+    healed = await heal_all(view)
+    assert [(injection.fault, injection.verified) for injection in healed] == [
+        ("kill", True),
+        ("voters", True),
+    ]
+    assert view.active == []
 
 
 def test_everything_but_voters_is_healed_newest_first():
@@ -225,18 +207,16 @@ def with_observer(body: Callable[[View], Awaitable[None]], nodes: int = 4) -> No
     in_world(body, nodes, SimSettings(observers=1))
 
 
-def test_an_upgrade_lets_the_voters_be_in_the_log_and_leaves_nothing_to_heal():
-    async def body(view: View) -> None:
-        found = await leading(view)
-        assert not is_dynamic(found[1])
-        upgraded = await inject(view, "voters", {"change": "upgrade"})
-        assert (upgraded.applied, upgraded.verified) == (True, True), upgraded.detail
-        healed = await heal(view, upgraded)
-        assert healed.verified
-        found = await leading(view)
-        assert is_dynamic(found[1])
-
-    in_world(body)
+@play(in_world)
+async def test_an_upgrade_lets_the_voters_be_in_the_log_and_leaves_nothing_to_heal(view: View):
+    found = await leading(view)
+    assert not is_dynamic(found[1])
+    upgraded = await inject(view, "voters", {"change": "upgrade"})
+    assert (upgraded.applied, upgraded.verified) == (True, True), upgraded.detail
+    healed = await heal(view, upgraded)
+    assert healed.verified
+    found = await leading(view)
+    assert is_dynamic(found[1])
 
 
 def test_kraft_version_is_asked_for_until_it_is_known_to_be_in_force(monkeypatch):
@@ -259,62 +239,54 @@ def test_kraft_version_is_asked_for_until_it_is_known_to_be_in_force(monkeypatch
     simulated(body)
 
 
-def test_an_observer_becomes_a_voter_and_the_heal_leaves_it():
-    async def body(view: View) -> None:
-        added = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
-        assert added.verified, added.detail
-        assert added.detail["voters_after"] == ["n1", "n2", "n3", "n4"]
-        again = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
-        assert (again.applied, again.detail["reason"]) == (False, "n4: it is a voter")
-        healed = await heal(view, added)
-        assert healed.verified, healed.detail
-        found = await leading(view)
-        assert len(found[1].voters) == 4
-
-    with_observer(body)
+@play(with_observer)
+async def test_an_observer_becomes_a_voter_and_the_heal_leaves_it(view: View):
+    added = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
+    assert added.verified, added.detail
+    assert added.detail["voters_after"] == ["n1", "n2", "n3", "n4"]
+    again = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
+    assert (again.applied, again.detail["reason"]) == (False, "n4: it is a voter")
+    healed = await heal(view, added)
+    assert healed.verified, healed.detail
+    found = await leading(view)
+    assert len(found[1].voters) == 4
 
 
-def test_two_removals_at_once_leave_two_voters():
-    async def body(view: View) -> None:
-        await inject(view, "voters", {"change": "upgrade"})
-        removals = await asyncio.gather(
-            *(inject(view, "voters", {"targets": f"node:{node}"}) for node in NODES)
-        )
-        assert [injection.verified for injection in removals].count(True) == 1
-        found = await leading(view)
-        assert len(found[1].voters) == 2
-        assert all(injection.verified for injection in await heal_all(view))
-        found = await leading(view)
-        assert len(found[1].voters) == 3
-
-    in_world(body)
+@play(in_world)
+async def test_two_removals_at_once_leave_two_voters(view: View):
+    await inject(view, "voters", {"change": "upgrade"})
+    removals = await asyncio.gather(
+        *(inject(view, "voters", {"targets": f"node:{node}"}) for node in NODES)
+    )
+    assert [injection.verified for injection in removals].count(True) == 1
+    found = await leading(view)
+    assert len(found[1].voters) == 2
+    assert all(injection.verified for injection in await heal_all(view))
+    found = await leading(view)
+    assert len(found[1].voters) == 3
 
 
-def test_no_voter_is_removed_while_a_lost_one_counts():
-    async def body(view: View) -> None:
-        await inject(view, "voters", {"change": "upgrade"})
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
-        assert wiped.verified
-        refused = await inject(view, "voters", {"targets": "node:n2"})
-        assert (refused.applied, refused.detail["reason"]) == (
-            False,
-            "n1 lost the disk of a voter that counts still",
-        )
-        assert all(injection.verified for injection in await heal_all(view))
-
-    in_world(body, 5)
+@play(in_world, 5)
+async def test_no_voter_is_removed_while_a_lost_one_counts(view: View):
+    await inject(view, "voters", {"change": "upgrade"})
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
+    assert wiped.verified
+    refused = await inject(view, "voters", {"targets": "node:n2"})
+    assert (refused.applied, refused.detail["reason"]) == (
+        False,
+        "n1 lost the disk of a voter that counts still",
+    )
+    assert all(injection.verified for injection in await heal_all(view))
 
 
-def test_a_change_that_does_not_commit_did_not_bite_and_is_made_later():
-    async def body(view: View) -> None:
-        await heal(view, await inject(view, "voters", {"change": "upgrade"}))
-        cut = await inject(view, "partition", {"targets": "leader,node:n4"})
-        added = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
-        assert (cut.verified, added.applied, added.verified) == (True, True, False)
-        assert added.detail["reason"] == "it is no voter yet"
-        assert [injection.fault for injection in await heal_all(view)] == ["partition", "voters"]
-        assert view.active == []
-        found = await leading(view)
-        assert len(found[1].voters) == 4
-
-    with_observer(body)
+@play(with_observer)
+async def test_a_change_that_does_not_commit_did_not_bite_and_is_made_later(view: View):
+    await heal(view, await inject(view, "voters", {"change": "upgrade"}))
+    cut = await inject(view, "partition", {"targets": "leader,node:n4"})
+    added = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
+    assert (cut.verified, added.applied, added.verified) == (True, True, False)
+    assert added.detail["reason"] == "it is no voter yet"
+    assert [injection.fault for injection in await heal_all(view)] == ["partition", "voters"]
+    assert view.active == []
+    found = await leading(view)
+    assert len(found[1].voters) == 4

@@ -23,6 +23,7 @@ from nemeses.disks.log_files import (
 from nemeses.drive import heal, inject
 from nemeses.registry import check_fault
 from tests.cluster.node.log.data_helpers import batch
+from tests.play import play
 
 DAMAGE = [
     ("bit-flip", {"file": "log"}),
@@ -33,33 +34,27 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("fault", "parameters"), DAMAGE)
-def test_damage_bites_each_time_though_a_kill_is_a_power_loss(
-    fault: str, parameters: dict[str, str]
+@play(simulated)
+async def test_damage_bites_each_time_though_a_kill_is_a_power_loss(
+    view: View, *, fault, parameters
 ):
-    async def body(view: View) -> None:
-        for node in ("n1", "n2", "n3", "n1"):
-            injected = await inject(view, fault, {**parameters, "targets": f"node:{node}"})
-            assert injected.verified, injected.detail
-            healed = await heal(view, injected)
-            assert healed.verified, healed.detail
-            await asyncio.sleep(3)
-
-    simulated(body)
+    for node in ("n1", "n2", "n3", "n1"):
+        injected = await inject(view, fault, {**parameters, "targets": f"node:{node}"})
+        assert injected.verified, injected.detail
+        healed = await heal(view, injected)
+        assert healed.verified, healed.detail
+        await asyncio.sleep(3)
 
 
-def test_a_node_that_cannot_stop_is_killed_before_its_log_is_cut():
-    async def body(view: View) -> None:
-        await view.backend.pause("n1")
-        injected = await inject(view, "truncate-file", {"targets": "node:n1"})
-        detail = injected.detail["nodes"]["n1"]
-        assert injected.applied
-        assert await view.backend.state("n1") is NodeState.DEAD
-        assert injected.verified or "nothing below its recovery point" in str(injected.detail), (
-            detail
-        )
-        assert (await heal(view, injected)).verified
-
-    simulated(body)
+@play(simulated)
+async def test_a_node_that_cannot_stop_is_killed_before_its_log_is_cut(view: View):
+    await view.backend.pause("n1")
+    injected = await inject(view, "truncate-file", {"targets": "node:n1"})
+    detail = injected.detail["nodes"]["n1"]
+    assert injected.applied
+    assert await view.backend.state("n1") is NodeState.DEAD
+    assert injected.verified or "nothing below its recovery point" in str(injected.detail), detail
+    assert (await heal(view, injected)).verified
 
 
 def test_the_metadata_log_and_those_of_partitions_are_distinguished():

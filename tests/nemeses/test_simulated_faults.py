@@ -15,6 +15,7 @@ from nemeses.drive import heal, heal_all, inject
 from nemeses.links.hold import Hold
 from nemeses.queries import epoch_of
 from nemeses.registry import FAULTS, check_fault
+from tests.play import play
 
 NODES = ("n1", "n2", "n3")
 
@@ -29,18 +30,16 @@ R, D = NodeState.RUNNING, NodeState.DEAD
 @pytest.mark.parametrize(
     ("keep", "left"), [("nothing", b"durable"), ("everything", b"durable, written")]
 )
-def test_a_kill_keeps_what_its_parameter_names(keep: str, left: bytes):
-    async def body(view: WorldView) -> None:
-        disk = view.backend.world.nodes["n1"].disk
-        disk.replace({**disk.files(), "mark": b"durable"})
-        disk.append("mark", b", written")
-        killed = await inject(view, "kill", {"targets": "node:n1", "keep": keep})
-        assert killed.verified
-        assert killed.detail["keeps"] == keep
-        assert disk.read("mark") == left
-        assert (await heal(view, killed)).verified
-
-    in_world(body)
+@play(in_world)
+async def test_a_kill_keeps_what_its_parameter_names(view: WorldView, *, keep, left):
+    disk = view.backend.world.nodes["n1"].disk
+    disk.replace({**disk.files(), "mark": b"durable"})
+    disk.append("mark", b", written")
+    killed = await inject(view, "kill", {"targets": "node:n1", "keep": keep})
+    assert killed.verified
+    assert killed.detail["keeps"] == keep
+    assert disk.read("mark") == left
+    assert (await heal(view, killed)).verified
 
 
 @pytest.mark.parametrize("keep", ["any", "everything", "written"])
@@ -53,229 +52,201 @@ def test_a_kill_without_keep_reports_what_the_simulation_keeps(keep):
     in_world(body, settings=SimSettings(power_loss=keep))
 
 
-def test_a_stopped_node_ends_gracefully_and_is_down_until_the_heal():
-    async def body(view: WorldView) -> None:
-        leader = await view.leader()
-        before = await epoch_of(view, leader)
-        stopped = await inject(view, "stop", {"targets": "leader"})
-        assert (stopped.targets, stopped.verified) == ((leader,), True)
-        await asyncio.sleep(5)
-        assert await view.backend.state(leader) is D
-        assert await epoch_of(view, await view.leader()) > before
-        healed = await heal(view, stopped)
-        assert healed.verified, healed.detail
-        assert await states(view) == [R, R, R]
-        incarnation = view.backend.incarnation(leader)
-        assert (await heal(view, stopped)).verified, "heal is idempotent"
-        assert view.backend.incarnation(leader) == incarnation == 1
-
-    in_world(body)
+@play(in_world)
+async def test_a_stopped_node_ends_gracefully_and_is_down_until_the_heal(view: WorldView):
+    leader = await view.leader()
+    before = await epoch_of(view, leader)
+    stopped = await inject(view, "stop", {"targets": "leader"})
+    assert (stopped.targets, stopped.verified) == ((leader,), True)
+    await asyncio.sleep(5)
+    assert await view.backend.state(leader) is D
+    assert await epoch_of(view, await view.leader()) > before
+    healed = await heal(view, stopped)
+    assert healed.verified, healed.detail
+    assert await states(view) == [R, R, R]
+    incarnation = view.backend.incarnation(leader)
+    assert (await heal(view, stopped)).verified, "heal is idempotent"
+    assert view.backend.incarnation(leader) == incarnation == 1
 
 
-def test_a_stop_that_its_disk_holds_up_did_not_bite_and_is_healed_after_the_disk():
-    async def body(view: WorldView) -> None:
-        leader = await view.leader()
-        stalled = await inject(view, "disk-stall", {"targets": "leader"})
-        stopped = await inject(view, "stop", {"targets": f"node:{leader}"})
-        assert (stopped.applied, stopped.verified) == (True, False)
-        assert stopped.detail["reason"] == f"{leader} is running"
-        first, second = await heal_all(view)
-        assert (first.fault, second.fault) == ("disk-stall", "stop")
-        assert (first.verified, second.verified) == (True, True), second.detail
-        assert await states(view) == [R, R, R]
-        assert stalled.verified
+@play(in_world)
+async def test_a_stop_that_its_disk_holds_up_did_not_bite_and_is_healed_after_the_disk(
+    view: WorldView,
+):
+    leader = await view.leader()
+    stalled = await inject(view, "disk-stall", {"targets": "leader"})
+    stopped = await inject(view, "stop", {"targets": f"node:{leader}"})
+    assert (stopped.applied, stopped.verified) == (True, False)
+    assert stopped.detail["reason"] == f"{leader} is running"
+    first, second = await heal_all(view)
+    assert (first.fault, second.fault) == ("disk-stall", "stop")
+    assert (first.verified, second.verified) == (True, True), second.detail
+    assert await states(view) == [R, R, R]
+    assert stalled.verified
 
-    in_world(body)
+
+@play(in_world)
+async def test_a_paused_node_is_not_stopped(view: WorldView):
+    await inject(view, "pause", {"targets": "node:n1"})
+    refused = await inject(view, "stop", {"targets": "node:n1"})
+    assert (refused.applied, refused.detail["reason"]) == (
+        False,
+        "n1: it is paused and cannot stop gracefully",
+    )
+    await heal_all(view)
 
 
-def test_a_paused_node_is_not_stopped():
-    async def body(view: WorldView) -> None:
-        await inject(view, "pause", {"targets": "node:n1"})
-        refused = await inject(view, "stop", {"targets": "node:n1"})
+@play(in_world)
+async def test_a_fault_may_be_healed_while_it_is_measured(view: WorldView):
+    injecting = asyncio.ensure_future(inject(view, "stop", {"targets": "leader"}))
+    await asyncio.sleep(0)
+    (active,) = view.active
+    healed = await heal(view, active)
+    assert healed.verified, healed.detail
+    await injecting
+    assert view.active == []
+    assert await states(view) == [R, R, R]
+
+
+@play(in_world)
+async def test_held_messages_are_delivered_at_the_heal_and_not_before(view: WorldView):
+    leader = await view.leader()
+    follower = next(node for node in NODES if node != leader)
+    link = view.backend.world.mesh.link(follower, leader)
+    held = await inject(view, "hold", {"links": f"{follower}>{leader}", "types": "FetchRequest"})
+    assert held.verified
+    assert held.links == ((follower, leader),)
+    await asyncio.sleep(0.4)
+    passed = link.passed
+    messages = view.backend.abilities().messages
+    count = await messages.count_held(held.detail["hold"])
+    assert count > 0
+    healed = await heal(view, held)
+    assert healed.verified
+    assert healed.detail["delivered"] == count
+    assert link.passed == passed + count
+
+
+@play(in_world)
+async def test_only_messages_of_the_types_are_held(view: WorldView):
+    leader = await view.leader()
+    held = await inject(view, "hold", {"types": "VoteRequest,VoteResponse"})
+    await asyncio.sleep(2)
+    assert await view.leader() == leader, "no fetch was held"
+    resigned = await inject(view, "kill", {"targets": "leader"})
+    await asyncio.sleep(3)
+    assert await view.leader() is None, "no vote passes"
+    assert (await heal(view, held)).verified
+    assert (await heal(view, resigned)).verified
+
+
+@play(in_world)
+async def test_held_messages_may_be_dropped(view: WorldView):
+    held = await inject(view, "hold", {"types": "FetchRequest", "then": "drop"})
+    await asyncio.sleep(0.3)
+    passed = sum(link.passed for link in view.backend.world.mesh._links.values())
+    healed = await heal(view, held)
+    assert healed.detail["dropped"] > 0
+    now = sum(link.passed for link in view.backend.world.mesh._links.values())
+    assert now == passed
+
+
+@play(in_world)
+async def test_a_hold_may_end_on_some_links_first_and_two_holds_are_distinguished(view: WorldView):
+    first = await inject(view, "hold", {"types": "FetchRequest"})
+    second = await inject(view, "hold", {"types": "FetchRequest"})
+    leader = await view.leader()
+    one, _ = (node for node in NODES if node != leader)
+    await asyncio.sleep(0.3)
+    messages = view.backend.abilities().messages
+    count = await messages.count_held(first.detail["hold"])
+    out = await Hold.release(view, first, [(one, leader)])
+    assert 0 < out < count
+    assert await messages.count_held(first.detail["hold"]) == count - out
+    assert (await heal(view, first)).detail["delivered"] == count - out
+    await asyncio.sleep(0.3)
+    assert await messages.count_held(second.detail["hold"]) > 0
+    assert (await heal(view, second)).verified
+    assert await messages.count_held(second.detail["hold"]) is None
+
+
+@play(in_world)
+async def test_held_messages_are_delivered_in_the_order_in_which_they_were_sent(view: WorldView):
+    mesh = view.backend.world.mesh
+    messages = view.backend.abilities().messages
+    name = await messages.hold([("n1", "n2")], [])
+    arrived: list[int] = []
+    link = mesh.link("n1", "n2")
+    link.low_ms, link.span_ms, link.slow_probability = 1.0, 0.0, 0.0
+    for number in range(3):
+        deliver = [lambda number=number: arrived.append(number)] * 2
+        mesh.carry(link, FetchRequest, deliver[0], None, deliver[1], None)
+    assert await messages.release(name) >= 3
+    await asyncio.sleep(0.01)
+    assert arrived == [0, 1, 2]
+
+
+@play(in_world)
+async def test_a_timer_rate_is_beside_the_hosts_own_and_healed_to_it(view: WorldView):
+    clock = view.backend.world.nodes["n1"].clock
+    own = clock.rate
+    assert own != 1.0
+    hurried = await inject(view, "timer-rate", {"targets": "node:n1", "rate": 5})
+    assert hurried.verified
+    assert clock.rate == 5 * own
+    again = await inject(view, "timer-rate", {"targets": "node:n1", "rate": 2})
+    assert again.detail["reason"] == "n1: timer-rate acts on it already"
+    assert (await heal(view, hurried)).verified
+    assert clock.rate == own
+
+
+@play(in_world)
+async def test_a_clock_with_a_rate_does_not_jump_and_runs_faster(view: WorldView):
+    clock = view.backend.world.nodes["n1"].clock
+    own, before_ms = clock.rate, clock.monotonic_ms()
+    await inject(view, "timer-rate", {"targets": "node:n1", "rate": 20})
+    assert clock.monotonic_ms() == pytest.approx(before_ms)
+    await asyncio.sleep(1)
+    assert clock.monotonic_ms() == pytest.approx(before_ms + 20_000 * own)
+    await heal_all(view)
+    assert clock.monotonic_ms() == pytest.approx(before_ms + 20_000 * own)
+
+
+@play("with_view")
+async def test_real_backends_refuse_faults_of_the_simulation(view):
+    probe = await FAULTS["timer-rate"].probe(view)
+    assert not probe.possible
+    assert "try --backend sim" in probe.reason
+    refused = await inject(view, "timer-rate", {})
+    assert not refused.applied or not refused.verified
+    assert probe.reason in refused.detail["reason"]
+
+
+@play("with_view")
+async def test_a_real_kill_keeps_everything_and_cannot_keep_less(view):
+    for keep, way in (("any", ""), ("nothing", "; power-loss does")):
+        refused = await inject(view, "kill", {"targets": "leader", "keep": keep})
         assert (refused.applied, refused.detail["reason"]) == (
             False,
-            "n1: it is paused and cannot stop gracefully",
+            f"a kill on backend local cannot keep {keep} of unsynced writes{way}",
         )
-        await heal_all(view)
-
-    in_world(body)
-
-
-def test_a_fault_may_be_healed_while_it_is_measured():
-    async def body(view: WorldView) -> None:
-        injecting = asyncio.ensure_future(inject(view, "stop", {"targets": "leader"}))
-        await asyncio.sleep(0)
-        (active,) = view.active
-        healed = await heal(view, active)
-        assert healed.verified, healed.detail
-        await injecting
-        assert view.active == []
-        assert await states(view) == [R, R, R]
-
-    in_world(body)
-
-
-def test_held_messages_are_delivered_at_the_heal_and_not_before():
-    async def body(view: WorldView) -> None:
-        leader = await view.leader()
-        follower = next(node for node in NODES if node != leader)
-        link = view.backend.world.mesh.link(follower, leader)
-        held = await inject(
-            view, "hold", {"links": f"{follower}>{leader}", "types": "FetchRequest"}
-        )
-        assert held.verified
-        assert held.links == ((follower, leader),)
-        await asyncio.sleep(0.4)
-        passed = link.passed
-        messages = view.backend.abilities().messages
-        count = await messages.count_held(held.detail["hold"])
-        assert count > 0
-        healed = await heal(view, held)
-        assert healed.verified
-        assert healed.detail["delivered"] == count
-        assert link.passed == passed + count
-
-    in_world(body)
-
-
-def test_only_messages_of_the_types_are_held():
-    async def body(view: WorldView) -> None:
-        leader = await view.leader()
-        held = await inject(view, "hold", {"types": "VoteRequest,VoteResponse"})
-        await asyncio.sleep(2)
-        assert await view.leader() == leader, "no fetch was held"
-        resigned = await inject(view, "kill", {"targets": "leader"})
-        await asyncio.sleep(3)
-        assert await view.leader() is None, "no vote passes"
-        assert (await heal(view, held)).verified
-        assert (await heal(view, resigned)).verified
-
-    in_world(body)
-
-
-def test_held_messages_may_be_dropped():
-    async def body(view: WorldView) -> None:
-        held = await inject(view, "hold", {"types": "FetchRequest", "then": "drop"})
-        await asyncio.sleep(0.3)
-        passed = sum(link.passed for link in view.backend.world.mesh._links.values())
-        healed = await heal(view, held)
-        assert healed.detail["dropped"] > 0
-        now = sum(link.passed for link in view.backend.world.mesh._links.values())
-        assert now == passed
-
-    in_world(body)
-
-
-def test_a_hold_may_end_on_some_links_first_and_two_holds_are_distinguished():
-    async def body(view: WorldView) -> None:
-        first = await inject(view, "hold", {"types": "FetchRequest"})
-        second = await inject(view, "hold", {"types": "FetchRequest"})
-        leader = await view.leader()
-        one, _ = (node for node in NODES if node != leader)
-        await asyncio.sleep(0.3)
-        messages = view.backend.abilities().messages
-        count = await messages.count_held(first.detail["hold"])
-        out = await Hold.release(view, first, [(one, leader)])
-        assert 0 < out < count
-        assert await messages.count_held(first.detail["hold"]) == count - out
-        assert (await heal(view, first)).detail["delivered"] == count - out
-        await asyncio.sleep(0.3)
-        assert await messages.count_held(second.detail["hold"]) > 0
-        assert (await heal(view, second)).verified
-        assert await messages.count_held(second.detail["hold"]) is None
-
-    in_world(body)
-
-
-def test_held_messages_are_delivered_in_the_order_in_which_they_were_sent():
-    async def body(view: WorldView) -> None:
-        mesh = view.backend.world.mesh
-        messages = view.backend.abilities().messages
-        name = await messages.hold([("n1", "n2")], [])
-        arrived: list[int] = []
-        link = mesh.link("n1", "n2")
-        link.low_ms, link.span_ms, link.slow_probability = 1.0, 0.0, 0.0
-        for number in range(3):
-            deliver = [lambda number=number: arrived.append(number)] * 2
-            mesh.carry(link, FetchRequest, deliver[0], None, deliver[1], None)
-        assert await messages.release(name) >= 3
-        await asyncio.sleep(0.01)
-        assert arrived == [0, 1, 2]
-
-    in_world(body)
-
-
-def test_a_timer_rate_is_beside_the_hosts_own_and_healed_to_it():
-    async def body(view: WorldView) -> None:
-        clock = view.backend.world.nodes["n1"].clock
-        own = clock.rate
-        assert own != 1.0
-        hurried = await inject(view, "timer-rate", {"targets": "node:n1", "rate": 5})
-        assert hurried.verified
-        assert clock.rate == 5 * own
-        again = await inject(view, "timer-rate", {"targets": "node:n1", "rate": 2})
-        assert again.detail["reason"] == "n1: timer-rate acts on it already"
-        assert (await heal(view, hurried)).verified
-        assert clock.rate == own
-
-    in_world(body)
-
-
-def test_a_clock_with_a_rate_does_not_jump_and_runs_faster():
-    async def body(view: WorldView) -> None:
-        clock = view.backend.world.nodes["n1"].clock
-        own, before_ms = clock.rate, clock.monotonic_ms()
-        await inject(view, "timer-rate", {"targets": "node:n1", "rate": 20})
-        assert clock.monotonic_ms() == pytest.approx(before_ms)
-        await asyncio.sleep(1)
-        assert clock.monotonic_ms() == pytest.approx(before_ms + 20_000 * own)
-        await heal_all(view)
-        assert clock.monotonic_ms() == pytest.approx(before_ms + 20_000 * own)
-
-    in_world(body)
-
-
-def test_real_backends_refuse_faults_of_the_simulation(with_view):
-    async def body(view) -> None:
-        probe = await FAULTS["timer-rate"].probe(view)
-        assert not probe.possible
-        assert "try --backend sim" in probe.reason
-        refused = await inject(view, "timer-rate", {})
-        assert not refused.applied or not refused.verified
-        assert probe.reason in refused.detail["reason"]
-
-    with_view(body)
-
-
-def test_a_real_kill_keeps_everything_and_cannot_keep_less(with_view):
-    async def body(view) -> None:
-        for keep, way in (("any", ""), ("nothing", "; power-loss does")):
-            refused = await inject(view, "kill", {"targets": "leader", "keep": keep})
-            assert (refused.applied, refused.detail["reason"]) == (
-                False,
-                f"a kill on backend local cannot keep {keep} of unsynced writes{way}",
-            )
-        for parameters in ({}, {"keep": "everything"}):
-            killed = await inject(view, "kill", {"targets": "leader", **parameters})
-            assert killed.detail["keeps"] == "everything"
-            assert (await heal(view, killed)).verified
-
-    with_view(body)
+    for parameters in ({}, {"keep": "everything"}):
+        killed = await inject(view, "kill", {"targets": "leader", **parameters})
+        assert killed.detail["keeps"] == "everything"
+        assert (await heal(view, killed)).verified
 
 
 @pytest.mark.slow
-def test_a_process_that_was_asked_to_stop_is_started_by_the_heal(with_view):
-    async def body(view) -> None:
-        stopped = await inject(view, "stop", {"targets": "leader,node:n1"})
-        assert (stopped.targets, stopped.verified) == (("n2", "n1"), True), stopped.detail
-        assert await states(view) == [D, D, R]
-        assert view.backend.unexpected_deaths() == ()
-        assert (await heal(view, stopped)).verified
-        assert await states(view) == [R, R, R]
-        assert (await heal(view, stopped)).verified, "heal is idempotent"
-        assert view.backend.incarnation("n2") == 1
-
-    with_view(body)
+@play("with_view")
+async def test_a_process_that_was_asked_to_stop_is_started_by_the_heal(view):
+    stopped = await inject(view, "stop", {"targets": "leader,node:n1"})
+    assert (stopped.targets, stopped.verified) == (("n2", "n1"), True), stopped.detail
+    assert await states(view) == [D, D, R]
+    assert view.backend.unexpected_deaths() == ()
+    assert (await heal(view, stopped)).verified
+    assert await states(view) == [R, R, R]
+    assert (await heal(view, stopped)).verified, "heal is idempotent"
+    assert view.backend.incarnation("n2") == 1
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from nemeses.base import ParameterError
 from nemeses.drive import heal, inject
 from nemeses.processes import upgrade
 from nemeses.registry import check_fault
+from tests.play import play
 
 NAMES = ("1.0.0, commit a1", "2.0.0, commit b2", "3.0.0, commit c3")
 PRINTING = """
@@ -84,21 +85,19 @@ async def printed(view):
     return [await releases(view).measure(node) for node in view.backend.nodes]
 
 
-def test_a_node_becomes_the_next_release_and_the_one_before(on_nodes):
-    async def body(view) -> None:
-        before = await view.backend.process("n2")
-        done = await inject(view, "upgrade", {"targets": "leader"})
-        assert (done.targets, done.verified) == (("n2",), True), done.detail
-        assert (done.detail["from"], done.detail["to"]) == ({"n2": NAMES[0]}, {"n2": NAMES[1]})
-        assert await view.backend.process("n2") != before
-        assert await printed(view) == [NAMES[0], NAMES[1], NAMES[0]]
-        assert (await heal(view, done)).verified
-        assert await printed(view) == [NAMES[0], NAMES[1], NAMES[0]], "it is for good"
-        back = await inject(view, "upgrade", {"targets": "node:n2", "to": "previous"})
-        assert back.verified
-        assert await printed(view) == [NAMES[0]] * 3
-
-    on_nodes(body)
+@play("on_nodes")
+async def test_a_node_becomes_the_next_release_and_the_one_before(view):
+    before = await view.backend.process("n2")
+    done = await inject(view, "upgrade", {"targets": "leader"})
+    assert (done.targets, done.verified) == (("n2",), True), done.detail
+    assert (done.detail["from"], done.detail["to"]) == ({"n2": NAMES[0]}, {"n2": NAMES[1]})
+    assert await view.backend.process("n2") != before
+    assert await printed(view) == [NAMES[0], NAMES[1], NAMES[0]]
+    assert (await heal(view, done)).verified
+    assert await printed(view) == [NAMES[0], NAMES[1], NAMES[0]], "it is for good"
+    back = await inject(view, "upgrade", {"targets": "node:n2", "to": "previous"})
+    assert back.verified
+    assert await printed(view) == [NAMES[0]] * 3
 
 
 def test_nodes_follow_each_other_and_go_as_far_as_there_are_releases(on_nodes):
@@ -124,16 +123,14 @@ def test_nodes_follow_each_other_and_go_as_far_as_there_are_releases(on_nodes):
     on_nodes(body)
 
 
-def test_a_killed_node_stays_what_it_became(on_nodes):
-    async def body(view) -> None:
-        assert (await inject(view, "upgrade", {"targets": "node:n1"})).verified
-        killed = await inject(view, "kill", {"targets": "node:n1"})
-        refused = await inject(view, "upgrade", {"targets": "node:n1"})
-        assert not refused.applied, "it is dead"
-        assert (await heal(view, killed)).verified
-        assert await printed(view) == [NAMES[1], NAMES[0], NAMES[0]]
-
-    on_nodes(body)
+@play("on_nodes")
+async def test_a_killed_node_stays_what_it_became(view):
+    assert (await inject(view, "upgrade", {"targets": "node:n1"})).verified
+    killed = await inject(view, "kill", {"targets": "node:n1"})
+    refused = await inject(view, "upgrade", {"targets": "node:n1"})
+    assert not refused.applied, "it is dead"
+    assert (await heal(view, killed)).verified
+    assert await printed(view) == [NAMES[1], NAMES[0], NAMES[0]]
 
 
 def test_an_upgrade_waits_until_its_node_runs(on_nodes, monkeypatch):
@@ -150,14 +147,12 @@ def test_an_upgrade_waits_until_its_node_runs(on_nodes, monkeypatch):
     on_nodes(body)
 
 
-def test_a_node_that_prints_another_release_was_not_upgraded(on_nodes):
-    async def body(view) -> None:
-        done = await inject(view, "upgrade", {"targets": "node:n3"})
-        assert (done.applied, done.verified) == (True, False)
-        assert done.detail["reason"] == f"n3 printed {NAMES[0]}, not {NAMES[1]}"
-        assert await view.backend.state("n3") is NodeState.RUNNING
-
-    on_nodes(body, Printing(stuck="n3"))
+@play("on_nodes", Printing(stuck="n3"))
+async def test_a_node_that_prints_another_release_was_not_upgraded(view):
+    done = await inject(view, "upgrade", {"targets": "node:n3"})
+    assert (done.applied, done.verified) == (True, False)
+    assert done.detail["reason"] == f"n3 printed {NAMES[0]}, not {NAMES[1]}"
+    assert await view.backend.state("n3") is NodeState.RUNNING
 
 
 def test_a_node_that_prints_nothing_is_not_known_to_be_upgraded(on_nodes, monkeypatch):
@@ -171,13 +166,11 @@ def test_a_node_that_prints_nothing_is_not_known_to_be_upgraded(on_nodes, monkey
     on_nodes(body, Printing(silent="n3"))
 
 
-def test_nodes_of_one_release_have_no_upgrade(on_nodes):
-    async def body(view) -> None:
-        refused = await inject(view, "upgrade", {"targets": "random"})
-        assert not refused.applied
-        assert "--kafka-version OLD,NEW" in refused.detail["reason"]
-
-    on_nodes(body, FakeSystem())
+@play("on_nodes", FakeSystem())
+async def test_nodes_of_one_release_have_no_upgrade(view):
+    refused = await inject(view, "upgrade", {"targets": "random"})
+    assert not refused.applied
+    assert "--kafka-version OLD,NEW" in refused.detail["reason"]
 
 
 PLAN = {

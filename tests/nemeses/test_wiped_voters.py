@@ -17,6 +17,7 @@ from nemeses.disks import wipe
 from nemeses.drive import heal, heal_all, inject
 from nemeses.queries import leading, until
 from nemeses.quorum.membership import directories, fetching_directory, is_dynamic, node_id
+from tests.play import play
 
 
 async def voters(view: View) -> dict[int, object]:
@@ -33,106 +34,96 @@ async def upgrade(view: View) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["leader", "node:n1", "minority"])
-def test_a_voter_in_the_log_comes_back_as_another_replica(target: str):
-    async def body(view: View) -> None:
-        await upgrade(view)
-        before = await voters(view)
-        wiped = await inject(view, "disk-wipe", {"targets": target})
-        assert wiped.verified, wiped.detail
-        await asyncio.sleep(3)
-        healed = await heal(view, wiped)
-        assert healed.verified, healed.detail
-        after = await voters(view)
-        assert after.keys() == before.keys()
-        changed = {node for node in after if after[node] != before[node]}
-        assert changed == {node_id(node) for node in wiped.targets}
-        for node in wiped.targets:
-            detail = healed.detail["nodes"][node]
-            assert detail["directory_before"] == str(before[node_id(node)])
-            assert detail["directory_now"] == str(after[node_id(node)])
-        again = await inject(view, "disk-wipe", {"targets": target})
-        assert (again.verified, (await heal(view, again)).verified) == (True, True)
-
-    simulated(body, 5)
+@play(simulated, 5)
+async def test_a_voter_in_the_log_comes_back_as_another_replica(view: View, *, target):
+    await upgrade(view)
+    before = await voters(view)
+    wiped = await inject(view, "disk-wipe", {"targets": target})
+    assert wiped.verified, wiped.detail
+    await asyncio.sleep(3)
+    healed = await heal(view, wiped)
+    assert healed.verified, healed.detail
+    after = await voters(view)
+    assert after.keys() == before.keys()
+    changed = {node for node in after if after[node] != before[node]}
+    assert changed == {node_id(node) for node in wiped.targets}
+    for node in wiped.targets:
+        detail = healed.detail["nodes"][node]
+        assert detail["directory_before"] == str(before[node_id(node)])
+        assert detail["directory_now"] == str(after[node_id(node)])
+    again = await inject(view, "disk-wipe", {"targets": target})
+    assert (again.verified, (await heal(view, again)).verified) == (True, True)
 
 
-def test_a_configured_voter_gets_its_files_back():
-    async def body(view: View) -> None:
-        found = await leading(view)
-        assert found is not None
-        assert not is_dynamic(found[1])
-        files = view.backend.abilities().disks.files
-        before = await files("n1")
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
-        assert wiped.verified
-        healed = await heal(view, wiped)
-        assert healed.verified, healed.detail
-        assert "directory_now" not in healed.detail["nodes"]["n1"]
-        assert before.keys() <= (await files("n1")).keys()
-
-    simulated(body)
+@play(simulated)
+async def test_a_configured_voter_gets_its_files_back(view: View):
+    found = await leading(view)
+    assert found is not None
+    assert not is_dynamic(found[1])
+    files = view.backend.abilities().disks.files
+    before = await files("n1")
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
+    assert wiped.verified
+    healed = await heal(view, wiped)
+    assert healed.verified, healed.detail
+    assert "directory_now" not in healed.detail["nodes"]["n1"]
+    assert before.keys() <= (await files("n1")).keys()
 
 
-def test_a_voter_whose_removal_cannot_commit_gets_its_files_back():
-    async def body(view: View) -> None:
-        await upgrade(view)
-        before = await voters(view)
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
-        killed = await inject(view, "kill", {"targets": "node:n2"})
-        assert (wiped.verified, killed.verified) == (True, True)
-        # One of the three is left, and commits nothing: n1 is given its files and is the voter that
-        # it was. Whether it and n3 elect a leader in time to say so is theirs.
-        healed = await heal(view, wiped)
-        if healed.verified:
-            place = healed.detail["nodes"]["n1"]
-            assert place["directory_now"] == place["directory_before"] == str(before[1])
-            assert view.active == [killed]
-        else:
-            assert "no leader reports n1 as a voter" in healed.detail["reason"]
-            assert view.active == [wiped, killed]
-        assert all(injection.verified for injection in await heal_all(view))
-        assert await voters(view) == before
-        await asyncio.sleep(5)
-        assert await voters(view) == before
-
-    simulated(body)
+@play(simulated)
+async def test_a_voter_whose_removal_cannot_commit_gets_its_files_back(view: View):
+    await upgrade(view)
+    before = await voters(view)
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
+    killed = await inject(view, "kill", {"targets": "node:n2"})
+    assert (wiped.verified, killed.verified) == (True, True)
+    # One of the three is left, and commits nothing: n1 is given its files and is the voter that
+    # it was. Whether it and n3 elect a leader in time to say so is theirs.
+    healed = await heal(view, wiped)
+    if healed.verified:
+        place = healed.detail["nodes"]["n1"]
+        assert place["directory_now"] == place["directory_before"] == str(before[1])
+        assert view.active == [killed]
+    else:
+        assert "no leader reports n1 as a voter" in healed.detail["reason"]
+        assert view.active == [wiped, killed]
+    assert all(injection.verified for injection in await heal_all(view))
+    assert await voters(view) == before
+    await asyncio.sleep(5)
+    assert await voters(view) == before
 
 
 @pytest.mark.slow
-def test_a_voter_is_replaced_beside_another_that_was_removed():
-    async def body(view: View) -> None:
-        await upgrade(view)
-        before = await voters(view)
-        removed = await inject(view, "voters", {"change": "remove", "targets": "node:n1"})
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n2"})
-        assert (removed.verified, wiped.verified) == (True, True)
-        assert all(injection.verified for injection in await heal_all(view))
-        after = await voters(view)
-        assert after.keys() == before.keys()
-        assert {node for node in after if after[node] != before[node]} == {2}
-
-    simulated(body, 5)
+@play(simulated, 5)
+async def test_a_voter_is_replaced_beside_another_that_was_removed(view: View):
+    await upgrade(view)
+    before = await voters(view)
+    removed = await inject(view, "voters", {"change": "remove", "targets": "node:n1"})
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n2"})
+    assert (removed.verified, wiped.verified) == (True, True)
+    assert all(injection.verified for injection in await heal_all(view))
+    after = await voters(view)
+    assert after.keys() == before.keys()
+    assert {node for node in after if after[node] != before[node]} == {2}
 
 
-def test_a_voter_is_not_given_up_while_the_voters_change():
-    async def body(view: View) -> None:
-        await upgrade(view)
-        before = await voters(view)
-        cut = await inject(view, "partition", {"targets": "leader"})
-        changing = asyncio.ensure_future(inject(view, "voters", {"targets": "node:n1"}))
-        await asyncio.sleep(0.2)
-        refused = await inject(view, "disk-wipe", {"targets": "node:n2", "back_ms": 0})
-        assert (refused.applied, refused.detail["reason"]) == (
-            False,
-            "n2 cannot be replaced now, and must not come back empty",
-        )
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n2"})
-        assert (cut.verified, wiped.verified) == (True, True)
-        await changing
-        assert all(injection.verified for injection in await heal_all(view))
-        assert await voters(view) == before
-
-    simulated(body, 5)
+@play(simulated, 5)
+async def test_a_voter_is_not_given_up_while_the_voters_change(view: View):
+    await upgrade(view)
+    before = await voters(view)
+    cut = await inject(view, "partition", {"targets": "leader"})
+    changing = asyncio.ensure_future(inject(view, "voters", {"targets": "node:n1"}))
+    await asyncio.sleep(0.2)
+    refused = await inject(view, "disk-wipe", {"targets": "node:n2", "back_ms": 0})
+    assert (refused.applied, refused.detail["reason"]) == (
+        False,
+        "n2 cannot be replaced now, and must not come back empty",
+    )
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n2"})
+    assert (cut.verified, wiped.verified) == (True, True)
+    await changing
+    assert all(injection.verified for injection in await heal_all(view))
+    assert await voters(view) == before
 
 
 def test_a_node_does_not_become_a_voter_while_its_disk_is_about_to_be_lost(monkeypatch):
@@ -174,30 +165,27 @@ def test_a_node_does_not_become_a_voter_while_its_disk_is_about_to_be_lost(monke
 
 
 @pytest.mark.slow
-def test_what_was_given_up_is_never_added_again():
+@play(simulated, 5)
+async def test_what_was_given_up_is_never_added_again(view: View):
     """Until the new replica fetches, the leader remembers only the one that is lost."""
-
-    async def body(view: View) -> None:
-        await upgrade(view)
-        removed = await inject(view, "voters", {"change": "remove", "targets": "node:n1"})
-        before = await fetching_directory(view, "n1")
-        assert before is not None
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 0})
-        assert (removed.verified, wiped.verified) == (True, True)
-        await view.backend.cut_links({(node, "n1") for node in ("n2", "n3", "n4", "n5")})
-        await view.backend.cut_links({("n1", node) for node in ("n2", "n3", "n4", "n5")})
-        await asyncio.sleep(0.5)
-        found = await leading(view)
-        assert before in {observer.directory_id for observer in found[1].observers}
-        assert await fetching_directory(view, "n1") is None
-        healing = asyncio.ensure_future(heal(view, removed))
-        await asyncio.sleep(3)
-        assert 1 not in await voters(view)
-        await view.backend.restore_links(view.backend.links_cut())
-        assert (await healing).verified
-        assert (await voters(view))[1] != before
-
-    simulated(body, 5)
+    await upgrade(view)
+    removed = await inject(view, "voters", {"change": "remove", "targets": "node:n1"})
+    before = await fetching_directory(view, "n1")
+    assert before is not None
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 0})
+    assert (removed.verified, wiped.verified) == (True, True)
+    await view.backend.cut_links({(node, "n1") for node in ("n2", "n3", "n4", "n5")})
+    await view.backend.cut_links({("n1", node) for node in ("n2", "n3", "n4", "n5")})
+    await asyncio.sleep(0.5)
+    found = await leading(view)
+    assert before in {observer.directory_id for observer in found[1].observers}
+    assert await fetching_directory(view, "n1") is None
+    healing = asyncio.ensure_future(heal(view, removed))
+    await asyncio.sleep(3)
+    assert 1 not in await voters(view)
+    await view.backend.restore_links(view.backend.links_cut())
+    assert (await healing).verified
+    assert (await voters(view))[1] != before
 
 
 @pytest.mark.slow
@@ -241,62 +229,56 @@ def test_what_a_new_leader_had_not_heard_of_is_never_added_again(monkeypatch):
     simulated(body, 5)
 
 
-def test_two_losses_at_once_are_no_more_than_a_minority():
-    async def body(view: View) -> None:
-        await upgrade(view)
-        both = await asyncio.gather(
-            inject(view, "disk-wipe", {"targets": "node:n1"}),
-            inject(view, "bit-flip", {"targets": "node:n2"}),
-        )
-        assert sorted(injection.applied for injection in both) == [False, True]
-        (refused,) = (injection for injection in both if not injection.applied)
-        assert "n1, n2 would be without their disks" in refused.detail["reason"]
-        assert all(injection.verified for injection in await heal_all(view))
-
-    simulated(body)
+@play(simulated)
+async def test_two_losses_at_once_are_no_more_than_a_minority(view: View):
+    await upgrade(view)
+    both = await asyncio.gather(
+        inject(view, "disk-wipe", {"targets": "node:n1"}),
+        inject(view, "bit-flip", {"targets": "node:n2"}),
+    )
+    assert sorted(injection.applied for injection in both) == [False, True]
+    (refused,) = (injection for injection in both if not injection.applied)
+    assert "n1, n2 would be without their disks" in refused.detail["reason"]
+    assert all(injection.verified for injection in await heal_all(view))
 
 
 def files_of(view: View, node: str) -> dict[str, bytes]:
     return view.backend.world.nodes[node].disk.files()
 
 
-def test_a_node_comes_back_empty_while_the_voter_that_it_was_counts_still():
-    async def body(view: View) -> None:
-        await upgrade(view)
-        before = await voters(view)
-        leader = await view.leader()
-        node = next(node for node in view.backend.nodes if node != leader)
-        wiped = await inject(view, "disk-wipe", {"targets": f"node:{node}", "back_ms": 500})
-        assert wiped.verified, wiped.detail
-        assert (await view.backend.state(node), files_of(view, node)) == (NodeState.DEAD, {})
-        await asyncio.sleep(3)
-        assert await view.backend.state(node) is NodeState.RUNNING
-        assert await voters(view) == before
-        now = await fetching_directory(view, node)
-        assert now not in (None, before[node_id(node)])
-        healed = await heal(view, wiped)
-        assert healed.verified, healed.detail
-        assert await voters(view) == {**before, node_id(node): now}
-        assert (await heal(view, wiped)).verified, "heal is idempotent"
-        assert await voters(view) == {**before, node_id(node): now}
-
-    simulated(body)
+@play(simulated)
+async def test_a_node_comes_back_empty_while_the_voter_that_it_was_counts_still(view: View):
+    await upgrade(view)
+    before = await voters(view)
+    leader = await view.leader()
+    node = next(node for node in view.backend.nodes if node != leader)
+    wiped = await inject(view, "disk-wipe", {"targets": f"node:{node}", "back_ms": 500})
+    assert wiped.verified, wiped.detail
+    assert (await view.backend.state(node), files_of(view, node)) == (NodeState.DEAD, {})
+    await asyncio.sleep(3)
+    assert await view.backend.state(node) is NodeState.RUNNING
+    assert await voters(view) == before
+    now = await fetching_directory(view, node)
+    assert now not in (None, before[node_id(node)])
+    healed = await heal(view, wiped)
+    assert healed.verified, healed.detail
+    assert await voters(view) == {**before, node_id(node): now}
+    assert (await heal(view, wiped)).verified, "heal is idempotent"
+    assert await voters(view) == {**before, node_id(node): now}
 
 
 @pytest.mark.slow
-def test_a_node_that_is_healed_before_its_return_is_replaced_once():
-    async def body(view: View) -> None:
-        await upgrade(view)
-        before = await voters(view)
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 60_000})
-        healed = await heal(view, wiped)
-        assert healed.verified, healed.detail
-        after, incarnation = await voters(view), view.backend.incarnation("n1")
-        assert after[1] != before[1]
-        await asyncio.sleep(70)
-        assert (view.backend.incarnation("n1"), await voters(view)) == (incarnation, after)
-
-    simulated(body)
+@play(simulated)
+async def test_a_node_that_is_healed_before_its_return_is_replaced_once(view: View):
+    await upgrade(view)
+    before = await voters(view)
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 60_000})
+    healed = await heal(view, wiped)
+    assert healed.verified, healed.detail
+    after, incarnation = await voters(view), view.backend.incarnation("n1")
+    assert after[1] != before[1]
+    await asyncio.sleep(70)
+    assert (view.backend.incarnation("n1"), await voters(view)) == (incarnation, after)
 
 
 def test_a_heal_that_is_repeated_wipes_no_voter_again(monkeypatch):
@@ -325,86 +307,76 @@ def test_a_heal_that_is_repeated_wipes_no_voter_again(monkeypatch):
     simulated(body, 5)
 
 
-def test_a_node_that_came_back_and_was_killed_is_started_by_the_heal_of_its_kill():
-    async def body(view: View) -> None:
-        await upgrade(view)
-        before = await voters(view)
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 100})
-        await asyncio.sleep(2)
-        killed = await inject(view, "kill", {"targets": "node:n1", "keep": "nothing"})
-        assert (await heal(view, killed)).verified
-        assert await view.backend.state("n1") is NodeState.RUNNING
-        assert (await heal(view, wiped)).verified
-        assert (await voters(view))[1] != before[1]
-
-    simulated(body)
+@play(simulated)
+async def test_a_node_that_came_back_and_was_killed_is_started_by_the_heal_of_its_kill(view: View):
+    await upgrade(view)
+    before = await voters(view)
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 100})
+    await asyncio.sleep(2)
+    killed = await inject(view, "kill", {"targets": "node:n1", "keep": "nothing"})
+    assert (await heal(view, killed)).verified
+    assert await view.backend.state("n1") is NodeState.RUNNING
+    assert (await heal(view, wiped)).verified
+    assert (await voters(view))[1] != before[1]
 
 
-def test_no_other_heal_starts_a_node_on_the_empty_disk_of_the_voter_that_it_was():
-    async def body(view: View) -> None:
-        await upgrade(view)
-        failing = await inject(view, "disk-full", {"targets": "node:n1"})
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
-        assert (failing.applied, wiped.verified) == (True, True)
-        healed = await heal(view, failing)
-        assert healed.verified, healed.detail
-        assert await view.backend.state("n1") is NodeState.DEAD
-        assert (await heal(view, wiped)).verified
-
-    simulated(body, 5)
+@play(simulated, 5)
+async def test_no_other_heal_starts_a_node_on_the_empty_disk_of_the_voter_that_it_was(view: View):
+    await upgrade(view)
+    failing = await inject(view, "disk-full", {"targets": "node:n1"})
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
+    assert (failing.applied, wiped.verified) == (True, True)
+    healed = await heal(view, failing)
+    assert healed.verified, healed.detail
+    assert await view.backend.state("n1") is NodeState.DEAD
+    assert (await heal(view, wiped)).verified
 
 
-def test_a_configured_voter_does_not_come_back_empty():
-    async def body(view: View) -> None:
-        refused = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 0})
-        assert (refused.applied, refused.detail["reason"]) == (
-            False,
-            "n1 cannot be replaced now, and must not come back empty",
-        )
-        assert await view.backend.state("n1") is NodeState.RUNNING
-
-    simulated(body)
+@play(simulated)
+async def test_a_configured_voter_does_not_come_back_empty(view: View):
+    refused = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 0})
+    assert (refused.applied, refused.detail["reason"]) == (
+        False,
+        "n1 cannot be replaced now, and must not come back empty",
+    )
+    assert await view.backend.state("n1") is NodeState.RUNNING
 
 
 @pytest.mark.cluster
-def test_a_real_voter_comes_back_as_another_replica(tmp_path):
-    async def body() -> None:
-        backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
-        try:
-            await backend.up()
-            view = LiveView(backend)
-            await upgrade(view)
-            before = await voters(view)
-            wiped = await inject(view, "disk-wipe", {"targets": "leader"})
-            assert wiped.verified, wiped.detail
-            healed = await heal(view, wiped)
-            assert healed.verified, healed.detail
-            after = await voters(view)
-            changed = {node for node in after if after[node] != before[node]}
-            assert changed == {node_id(node) for node in wiped.targets}
-            (node,) = wiped.targets
-            properties = (backend.node_folder(node) / "server.properties").read_text()
-            assert "controller.quorum.voters" not in properties
-            assert "controller.quorum.bootstrap.servers" in properties
-        finally:
-            await backend.down()
-        assert backend.unexpected_deaths() == ()
-
-    asyncio.run(body())
-
-
-def test_a_node_that_never_votes_comes_back_empty_and_counts_for_no_minority():
-    async def body(view: View) -> None:
-        view.controllers = ("n1", "n2", "n3")
+@play(asyncio.run)
+async def test_a_real_voter_comes_back_as_another_replica(*, tmp_path):
+    backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
+    try:
+        await backend.up()
+        view = LiveView(backend)
         await upgrade(view)
-        removed = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
-        assert (removed.applied, removed.detail["reason"]) == (False, "n4: it never votes")
-        before = await fetching_directory(view, "n4")
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n4"})
-        beside = await inject(view, "disk-wipe", {"targets": "node:n1"})
-        assert (wiped.verified, beside.verified) == (True, True), "one of three voters"
-        assert all(injection.verified for injection in await heal_all(view))
-        assert sorted(await voters(view)) == [1, 2, 3]
-        assert before != await until(lambda: fetching_directory(view, "n4"), 10) is not None
+        before = await voters(view)
+        wiped = await inject(view, "disk-wipe", {"targets": "leader"})
+        assert wiped.verified, wiped.detail
+        healed = await heal(view, wiped)
+        assert healed.verified, healed.detail
+        after = await voters(view)
+        changed = {node for node in after if after[node] != before[node]}
+        assert changed == {node_id(node) for node in wiped.targets}
+        (node,) = wiped.targets
+        properties = (backend.node_folder(node) / "server.properties").read_text()
+        assert "controller.quorum.voters" not in properties
+        assert "controller.quorum.bootstrap.servers" in properties
+    finally:
+        await backend.down()
+    assert backend.unexpected_deaths() == ()
 
-    with_observer(body)
+
+@play(with_observer)
+async def test_a_node_that_never_votes_comes_back_empty_and_counts_for_no_minority(view: View):
+    view.controllers = ("n1", "n2", "n3")
+    await upgrade(view)
+    removed = await inject(view, "voters", {"change": "add", "targets": "node:n4"})
+    assert (removed.applied, removed.detail["reason"]) == (False, "n4: it never votes")
+    before = await fetching_directory(view, "n4")
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n4"})
+    beside = await inject(view, "disk-wipe", {"targets": "node:n1"})
+    assert (wiped.verified, beside.verified) == (True, True), "one of three voters"
+    assert all(injection.verified for injection in await heal_all(view))
+    assert sorted(await voters(view)) == [1, 2, 3]
+    assert before != await until(lambda: fetching_directory(view, "n4"), 10) is not None

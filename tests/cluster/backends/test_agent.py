@@ -17,6 +17,7 @@ from cluster.backends.agent.channel import Channel
 from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError
 from tests.cluster.client.nodes import free_ports
+from tests.play import play
 
 pytestmark = pytest.mark.slow
 
@@ -127,36 +128,32 @@ def test_files_are_written_and_read_from_either_end(tmp_path: Path):
     with_agent(tmp_path, body)
 
 
-def test_a_request_that_is_sent_again_is_done_once_and_answered_twice(tmp_path: Path):
-    async def body() -> None:
-        ours, theirs = socket.socketpair()
-        serving_it = asyncio.ensure_future(serving.serve_socket(str(tmp_path), theirs, None))
-        reader, writer = await asyncio.open_connection(sock=ours)
-        command = ["sh", "-c", "echo x >> done"]
-        request = {"id": 1, "seen": 0, "do": "run", "command": command, "limit_s": 60}
-        for _ in range(2):
-            writer.write(frames.encode(Message(request)))
-            assert (await frames.read(reader)).fields == {"id": 1, "exit_code": 0, "split": 0}
-        assert (tmp_path / "done").read_text() == "x\n"
-        writer.close()
-        await serving_it
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_a_request_that_is_sent_again_is_done_once_and_answered_twice(*, tmp_path):
+    ours, theirs = socket.socketpair()
+    serving_it = asyncio.ensure_future(serving.serve_socket(str(tmp_path), theirs, None))
+    reader, writer = await asyncio.open_connection(sock=ours)
+    command = ["sh", "-c", "echo x >> done"]
+    request = {"id": 1, "seen": 0, "do": "run", "command": command, "limit_s": 60}
+    for _ in range(2):
+        writer.write(frames.encode(Message(request)))
+        assert (await frames.read(reader)).fields == {"id": 1, "exit_code": 0, "split": 0}
+    assert (tmp_path / "done").read_text() == "x\n"
+    writer.close()
+    await serving_it
 
 
-def test_an_agent_ends_with_its_standard_input(tmp_path: Path):
-    async def body() -> None:
-        command = (sys.executable, "-P", "-m", "cluster.backends.agent", "stdio", str(tmp_path))
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(frames.encode(Message({"id": 1, "seen": 1, "do": "ready"})))
-        assert (await frames.read(process.stdout)).fields == {"id": 1}
-        process.stdin.close()
-        assert await process.wait() == 0
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_an_agent_ends_with_its_standard_input(*, tmp_path):
+    command = (sys.executable, "-P", "-m", "cluster.backends.agent", "stdio", str(tmp_path))
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(frames.encode(Message({"id": 1, "seen": 1, "do": "ready"})))
+    assert (await frames.read(process.stdout)).fields == {"id": 1}
+    process.stdin.close()
+    assert await process.wait() == 0
 
 
 def taken_port() -> socket.socket:

@@ -30,6 +30,7 @@ from cluster.backends.machine.mounts import mounts
 from nemeses.base import Injection
 from nemeses.drive import heal, heal_all, inject
 from nemeses.registry import fault_named
+from tests.play import play
 
 pytestmark = pytest.mark.slow
 
@@ -84,53 +85,49 @@ async def ask(backend: HostedBackend, node: str, payload: bytes, listener="CONTR
         return (await loop.sock_recv(connection, 65536))[4:]
 
 
-def test_nodes_live_die_pause_and_stop_as_anywhere(with_containers):
-    async def body(backend: HostedBackend) -> None:
-        for node in backend.nodes:
-            assert await ask(backend, node, b"hi", "CLIENT") == b"hi"
-            assert await ask(backend, node, b"hi") == b"hi"
-        before = await backend.process("n1")
-        inner = await backend.hosts["n1"].pid()
-        assert before is not None
-        assert inner is not None
-        done = await backend.hosts["n1"].run(("cat", f"/proc/{inner}/cmdline"))
-        assert b"fake_node.py" in done.stdout
-        await backend.kill("n1")
-        assert await backend.state("n1") is NodeState.DEAD
-        assert await backend.hosts["n1"].pid() is None
-        await backend.start("n1")
-        assert await backend.process("n1") != before
-        await backend.pause("n2")
-        assert await backend.state("n2") is NodeState.PAUSED
-        await backend.resume("n2")
-        assert await backend.state("n2") is NodeState.RUNNING
-        await backend.stop("n1")
-        assert await backend.state("n1") is NodeState.DEAD
-        assert backend.unexpected_deaths() == ()
-        await ask(backend, "n2", b"exit7")
-        await eventually(backend.unexpected_deaths)
-        assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
-
-    with_containers(body)
+@play("with_containers")
+async def test_nodes_live_die_pause_and_stop_as_anywhere(backend: HostedBackend):
+    for node in backend.nodes:
+        assert await ask(backend, node, b"hi", "CLIENT") == b"hi"
+        assert await ask(backend, node, b"hi") == b"hi"
+    before = await backend.process("n1")
+    inner = await backend.hosts["n1"].pid()
+    assert before is not None
+    assert inner is not None
+    done = await backend.hosts["n1"].run(("cat", f"/proc/{inner}/cmdline"))
+    assert b"fake_node.py" in done.stdout
+    await backend.kill("n1")
+    assert await backend.state("n1") is NodeState.DEAD
+    assert await backend.hosts["n1"].pid() is None
+    await backend.start("n1")
+    assert await backend.process("n1") != before
+    await backend.pause("n2")
+    assert await backend.state("n2") is NodeState.PAUSED
+    await backend.resume("n2")
+    assert await backend.state("n2") is NodeState.RUNNING
+    await backend.stop("n1")
+    assert await backend.state("n1") is NodeState.DEAD
+    assert backend.unexpected_deaths() == ()
+    await ask(backend, "n2", b"exit7")
+    await eventually(backend.unexpected_deaths)
+    assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
 
 
-def test_a_fault_of_a_node_meets_whatever_its_command_started(with_containers):
-    async def body(backend: HostedBackend) -> None:
-        assert await answers(backend)
-        await backend.pause("n1")
-        assert not await answers(backend)
-        await backend.resume("n1")
-        assert await answers(backend)
-        await backend.kill("n1")
-        assert not await answers(backend)
-        await backend.start("n1")
-        shell = await backend.process("n1")
-        assert shell is not None
-        os.kill(shell.pid, signal.SIGKILL)
-        await eventually(backend.unexpected_deaths)
-        assert not await answers(backend)
-
-    with_containers(body, 1, "wrapped")
+@play("with_containers", 1, "wrapped")
+async def test_a_fault_of_a_node_meets_whatever_its_command_started(backend: HostedBackend):
+    assert await answers(backend)
+    await backend.pause("n1")
+    assert not await answers(backend)
+    await backend.resume("n1")
+    assert await answers(backend)
+    await backend.kill("n1")
+    assert not await answers(backend)
+    await backend.start("n1")
+    shell = await backend.process("n1")
+    assert shell is not None
+    os.kill(shell.pid, signal.SIGKILL)
+    await eventually(backend.unexpected_deaths)
+    assert not await answers(backend)
 
 
 async def answers(backend: HostedBackend) -> bool:
@@ -141,58 +138,56 @@ async def answers(backend: HostedBackend) -> bool:
         return False
 
 
-def test_the_exit_code_of_a_signal_from_outside_is_reported_as_waitpid_does(with_containers):
-    async def body(backend: HostedBackend) -> None:
-        inner = await backend.hosts["n1"].pid()
-        assert (await backend.hosts["n1"].run(("kill", "-9", str(inner)))).exit_code == 0
-        await eventually(backend.unexpected_deaths)
-        assert [death.exit_code for death in backend.unexpected_deaths()] == [-9]
-
-    with_containers(body, node_count=1)
-
-
-def test_a_cut_link_is_silent_in_its_own_direction_and_the_harness_passes(with_containers):
-    async def body(backend: HostedBackend) -> None:
-        link, back = ("n1", "n2"), ("n2", "n1")
-        assert (await backend.measure_link(link)).works, (
-            "containers of one network reach each other"
-        )
-        await backend.cut_links([link])
-        assert (await backend.measure_link(link, 0.2)).silent
-        assert (await backend.measure_link(back)).works
-        await backend.cut_links([back])
-        assert await ask(backend, "n2", b"hi") == b"hi"
-        await backend.restore_links([link, back])
-        assert (await backend.measure_link(link)).works
-
-    with_containers(body)
+@play("with_containers", node_count=1)
+async def test_the_exit_code_of_a_signal_from_outside_is_reported_as_waitpid_does(
+    backend: HostedBackend,
+):
+    inner = await backend.hosts["n1"].pid()
+    assert (await backend.hosts["n1"].run(("kill", "-9", str(inner)))).exit_code == 0
+    await eventually(backend.unexpected_deaths)
+    assert [death.exit_code for death in backend.unexpected_deaths()] == [-9]
 
 
-def test_a_container_that_was_killed_comes_back_with_the_rules_that_were_in_force(with_containers):
-    async def body(backend: HostedBackend) -> None:
-        provider = backend.provider
-        assert isinstance(provider, DockerProvider)
-        link = ("n1", "n2")
-        await backend.cut_links([link])
-        table = ("nft", "list", "set", "inet", backend.rules._table, "dropped")
-        rules = (await backend.hosts["n2"].run(table)).stdout
-        assert backend.hosts["n1"].address in rules.decode()
-        backend.expect_kill("n2")
-        await provider.lose("n2")
-        assert not await provider.is_there("n2")
-        await backend.kill("n2")
-        assert await backend.state("n2") is NodeState.DEAD
-        await provider.bring_back("n2")
-        assert (await backend.hosts["n2"].run(table)).exit_code != 0, "its namespace is a new one"
-        await backend.host_returned("n2")
-        assert (await backend.hosts["n2"].run(table)).stdout == rules
-        await backend.start("n2")
-        assert await ask(backend, "n2", b"hi") == b"hi"
-        assert (await backend.measure_link(link, 0.2)).silent
-        assert (await backend.measure_link(("n2", "n1"))).works
-        assert backend.unexpected_deaths() == ()
+@play("with_containers")
+async def test_a_cut_link_is_silent_in_its_own_direction_and_the_harness_passes(
+    backend: HostedBackend,
+):
+    link, back = ("n1", "n2"), ("n2", "n1")
+    assert (await backend.measure_link(link)).works, "containers of one network reach each other"
+    await backend.cut_links([link])
+    assert (await backend.measure_link(link, 0.2)).silent
+    assert (await backend.measure_link(back)).works
+    await backend.cut_links([back])
+    assert await ask(backend, "n2", b"hi") == b"hi"
+    await backend.restore_links([link, back])
+    assert (await backend.measure_link(link)).works
 
-    with_containers(body)
+
+@play("with_containers")
+async def test_a_container_that_was_killed_comes_back_with_the_rules_that_were_in_force(
+    backend: HostedBackend,
+):
+    provider = backend.provider
+    assert isinstance(provider, DockerProvider)
+    link = ("n1", "n2")
+    await backend.cut_links([link])
+    table = ("nft", "list", "set", "inet", backend.rules._table, "dropped")
+    rules = (await backend.hosts["n2"].run(table)).stdout
+    assert backend.hosts["n1"].address in rules.decode()
+    backend.expect_kill("n2")
+    await provider.lose("n2")
+    assert not await provider.is_there("n2")
+    await backend.kill("n2")
+    assert await backend.state("n2") is NodeState.DEAD
+    await provider.bring_back("n2")
+    assert (await backend.hosts["n2"].run(table)).exit_code != 0, "its namespace is a new one"
+    await backend.host_returned("n2")
+    assert (await backend.hosts["n2"].run(table)).stdout == rules
+    await backend.start("n2")
+    assert await ask(backend, "n2", b"hi") == b"hi"
+    assert (await backend.measure_link(link, 0.2)).silent
+    assert (await backend.measure_link(("n2", "n1"))).works
+    assert backend.unexpected_deaths() == ()
 
 
 class View:
@@ -209,56 +204,52 @@ class View:
         return "n2"
 
 
-def test_partitions_and_the_loss_of_a_container_compose(with_containers):
-    async def body(backend: HostedBackend) -> None:
-        view = View(backend)
-        links = {("n1", "n2"), ("n2", "n1")}
-        shaping = backend.abilities().shaping
-        assert shaping is not None
-        await shaping.shape({("n2", "n1"): LinkShape(delay_ms=150)})
-        lost = await inject(view, "container-kill", {"targets": "leader"})
-        assert lost.verified, lost.detail
-        assert lost.detail["containers"] == {"n2": False}
-        assert await backend.state("n2") is NodeState.DEAD
-        cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
-        assert cut.applied, "links may be cut while a host is away"
-        back = await heal(view, lost)
-        assert back.verified, back.detail
-        assert back.detail["still_cut"] == ["n1->n2", "n2->n1"]
-        for link in links:
-            assert (await backend.measure_link(link, 0.2)).silent
+@play("with_containers")
+async def test_partitions_and_the_loss_of_a_container_compose(backend: HostedBackend):
+    view = View(backend)
+    links = {("n1", "n2"), ("n2", "n1")}
+    shaping = backend.abilities().shaping
+    assert shaping is not None
+    await shaping.shape({("n2", "n1"): LinkShape(delay_ms=150)})
+    lost = await inject(view, "container-kill", {"targets": "leader"})
+    assert lost.verified, lost.detail
+    assert lost.detail["containers"] == {"n2": False}
+    assert await backend.state("n2") is NodeState.DEAD
+    cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
+    assert cut.applied, "links may be cut while a host is away"
+    back = await heal(view, lost)
+    assert back.verified, back.detail
+    assert back.detail["still_cut"] == ["n1->n2", "n2->n1"]
+    for link in links:
+        assert (await backend.measure_link(link, 0.2)).silent
 
-        again = await inject(view, "container-kill", {"targets": "leader"})
-        assert again.verified, again.detail
-        assert (await heal(view, cut)).verified
-        assert backend.links_cut() == frozenset()
-        back = await heal(view, again)
-        assert back.verified, back.detail
-        for link in links:
-            assert (await backend.measure_link(link)).works
-        slow = (await shaping.measure(("n2", "n1"))).round_trip_ms
-        assert slow is not None
-        assert slow > 140, "its packets are delayed again"
+    again = await inject(view, "container-kill", {"targets": "leader"})
+    assert again.verified, again.detail
+    assert (await heal(view, cut)).verified
+    assert backend.links_cut() == frozenset()
+    back = await heal(view, again)
+    assert back.verified, back.detail
+    for link in links:
+        assert (await backend.measure_link(link)).works
+    slow = (await shaping.measure(("n2", "n1"))).round_trip_ms
+    assert slow is not None
+    assert slow > 140, "its packets are delayed again"
 
-        await inject(view, "container-kill", {"targets": "leader"})
-        view.active.clear()  # as if it had been cancelled
-        assert [healed.verified for healed in await heal_all(view)] == [True]
-        assert await ask(backend, "n2", b"hi") == b"hi"
-        assert backend.unexpected_deaths() == ()
-
-    with_containers(body)
+    await inject(view, "container-kill", {"targets": "leader"})
+    view.active.clear()  # as if it had been cancelled
+    assert [healed.verified for healed in await heal_all(view)] == [True]
+    assert await ask(backend, "n2", b"hi") == b"hi"
+    assert backend.unexpected_deaths() == ()
 
 
-def test_the_loss_of_a_container_is_probed_on_the_last_node(with_containers):
-    async def body(backend: HostedBackend) -> None:
-        before = await backend.process("n1")
-        probe = await fault_named("container-kill").probe(View(backend))
-        assert probe.possible, probe.reason
-        assert await backend.process("n1") == before
-        assert await backend.state("n2") is NodeState.DEAD
-        assert backend.unexpected_deaths() == ()
-
-    with_containers(body)
+@play("with_containers")
+async def test_the_loss_of_a_container_is_probed_on_the_last_node(backend: HostedBackend):
+    before = await backend.process("n1")
+    probe = await fault_named("container-kill").probe(View(backend))
+    assert probe.possible, probe.reason
+    assert await backend.process("n1") == before
+    assert await backend.state("n2") is NodeState.DEAD
+    assert backend.unexpected_deaths() == ()
 
 
 @pytest.mark.skipif(
@@ -314,33 +305,29 @@ def test_clocks_disks_and_limits_of_a_node_in_a_container(
     assert [mount for mount in mounts() if mount.run_id == run_id] == []
 
 
-def test_a_container_may_filter_packets_and_not_set_the_clock(with_containers):
-    async def body(backend: HostedBackend) -> None:
-        host = backend.hosts["n1"]
-        status = (await host.run(("cat", "/proc/self/status"))).stdout.decode()
-        bounding = next(line for line in status.splitlines() if line.startswith("CapBnd:"))
-        assert int(bounding.split()[1], 16) == OF_ANY_CONTAINER | NET_ADMIN
-        done = await host.run(("date", "-s", "2020-01-01"))
-        assert done.exit_code != 0
-        assert b"not permitted" in done.stderr
-
-    with_containers(body, node_count=1)
+@play("with_containers", node_count=1)
+async def test_a_container_may_filter_packets_and_not_set_the_clock(backend: HostedBackend):
+    host = backend.hosts["n1"]
+    status = (await host.run(("cat", "/proc/self/status"))).stdout.decode()
+    bounding = next(line for line in status.splitlines() if line.startswith("CapBnd:"))
+    assert int(bounding.split()[1], 16) == OF_ANY_CONTAINER | NET_ADMIN
+    done = await host.run(("date", "-s", "2020-01-01"))
+    assert done.exit_code != 0
+    assert b"not permitted" in done.stderr
 
 
-def test_commands_run_beside_each_other_and_end_in_time(with_containers):
-    async def body(backend: HostedBackend) -> None:
-        host = backend.hosts["n1"]
-        slow = asyncio.create_task(host.run(("sleep", "60"), timeout_s=1.0))
-        done = await host.run(("cat",), stdin=b"through a pipe")
-        assert (done.exit_code, done.stdout) == (0, b"through a pipe")
-        assert (await host.run(("sh", "-c", "echo no >&2; exit 3"))).exit_code == 3
-        with pytest.raises(BackendError, match="n1: sleep 60: no end within 1 s"):
-            await slow
-        with pytest.raises(BackendError, match="n1: nonsense: No such file"):
-            await host.run(("nonsense",))
-        assert b"sleep\x0060" not in (await host.run(("sh", "-c", "cat /proc/*/cmdline"))).stdout
-
-    with_containers(body, node_count=1)
+@play("with_containers", node_count=1)
+async def test_commands_run_beside_each_other_and_end_in_time(backend: HostedBackend):
+    host = backend.hosts["n1"]
+    slow = asyncio.create_task(host.run(("sleep", "60"), timeout_s=1.0))
+    done = await host.run(("cat",), stdin=b"through a pipe")
+    assert (done.exit_code, done.stdout) == (0, b"through a pipe")
+    assert (await host.run(("sh", "-c", "echo no >&2; exit 3"))).exit_code == 3
+    with pytest.raises(BackendError, match="n1: sleep 60: no end within 1 s"):
+        await slow
+    with pytest.raises(BackendError, match="n1: nonsense: No such file"):
+        await host.run(("nonsense",))
+    assert b"sleep\x0060" not in (await host.run(("sh", "-c", "cat /proc/*/cmdline"))).stdout
 
 
 def clean_up(runs: Path) -> str:
@@ -422,10 +409,8 @@ def test_the_image_is_made_once_and_another_base_is_another_image(
         client.images.remove(other)
 
 
-def test_every_ability_works_on_this_machine(with_containers):
-    async def body(backend: HostedBackend) -> None:
-        for ability in Ability:
-            probe = await backend.probe(ability)
-            assert probe.possible, probe.reason
-
-    with_containers(body)
+@play("with_containers")
+async def test_every_ability_works_on_this_machine(backend: HostedBackend):
+    for ability in Ability:
+        probe = await backend.probe(ability)
+        assert probe.possible, probe.reason

@@ -20,6 +20,7 @@ from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.security.connecting import ClientSecurity
+from tests.play import play
 
 pytestmark = pytest.mark.slow
 
@@ -88,263 +89,233 @@ def in_world(body: Callable[[World], Awaitable[None]]) -> None:
     assert errors == [], "no callback of a proxy fails"
 
 
-def test_messages_behind_a_held_one_pass_and_it_is_delivered_on_its_connection():
-    async def body(world: World) -> None:
-        reader, writer = await world.dial("n1", "n2")
-        name = await world.messages.hold([A_TO_B], ["VoteRequest"])
-        writer.write(VERSIONS + VOTE + FETCH)
-        passed = response(0) + response(2)
-        assert await reader.readexactly(len(passed)) == passed
-        assert await world.messages.count_held(name) == 1
-        assert world.nodes["n2"].heard == [VERSIONS, FETCH]
-        assert await world.messages.release(name) == 1
+@play(in_world)
+async def test_messages_behind_a_held_one_pass_and_it_is_delivered_on_its_connection(world: World):
+    reader, writer = await world.dial("n1", "n2")
+    name = await world.messages.hold([A_TO_B], ["VoteRequest"])
+    writer.write(VERSIONS + VOTE + FETCH)
+    passed = response(0) + response(2)
+    assert await reader.readexactly(len(passed)) == passed
+    assert await world.messages.count_held(name) == 1
+    assert world.nodes["n2"].heard == [VERSIONS, FETCH]
+    assert await world.messages.release(name) == 1
+    assert await reader.readexactly(len(response(1))) == response(1)
+    assert world.nodes["n2"].heard == [VERSIONS, FETCH, VOTE]
+    assert world.nodes["n2"].connections == 1
+    assert await world.messages.count_held(name) is None
+    assert await world.messages.release(name) == 0
+    writer.close()
+
+
+@play(in_world)
+async def test_a_response_is_held_and_delivered_behind_later_ones(world: World):
+    reader, writer = await world.dial("n1", "n2")
+    name = await world.messages.hold([B_TO_A], ["VoteResponse"])
+    writer.write(VOTE + FETCH)
+    assert await reader.readexactly(len(response(2))) == response(2)
+    assert world.nodes["n2"].heard == [VOTE, FETCH]
+    assert await world.messages.release(name) == 1
+    assert await reader.readexactly(len(response(1))) == response(1)
+    writer.close()
+
+
+@play(in_world)
+async def test_a_hold_is_of_its_directed_links_only(world: World):
+    await world.messages.hold([A_TO_B], ["VoteRequest"])
+    for source, target in ((*B_TO_A,), ("n1", "n3")):
+        reader, writer = await world.dial(source, target)
+        writer.write(VOTE)
         assert await reader.readexactly(len(response(1))) == response(1)
-        assert world.nodes["n2"].heard == [VERSIONS, FETCH, VOTE]
-        assert world.nodes["n2"].connections == 1
-        assert await world.messages.count_held(name) is None
-        assert await world.messages.release(name) == 0
         writer.close()
 
-    in_world(body)
+
+@play(in_world)
+async def test_requests_whose_connection_is_gone_come_in_order_on_a_new_one(world: World):
+    target = world.nodes["n2"]
+    reader, writer = await world.dial("n1", "n2")
+    name = await world.messages.hold([A_TO_B], [])
+    again = request(ApiKey.VOTE, 9)
+    writer.write(VERSIONS + VOTE + FETCH + again)
+    await reader.readexactly(len(response(0)))
+    writer.close()
+    await eventually(lambda: not world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
+    assert target.heard == [VERSIONS]
+    assert await world.messages.release(name) == 3
+    await eventually(lambda: len(target.heard) == 4)
+    assert target.heard == [VERSIONS, VOTE, FETCH, again]
+    assert target.connections == 2
+    await eventually(lambda: not world.proxies._proxies[A_TO_B, "CONTROLLER"].connections)
 
 
-def test_a_response_is_held_and_delivered_behind_later_ones():
-    async def body(world: World) -> None:
-        reader, writer = await world.dial("n1", "n2")
-        name = await world.messages.hold([B_TO_A], ["VoteResponse"])
-        writer.write(VOTE + FETCH)
-        assert await reader.readexactly(len(response(2))) == response(2)
-        assert world.nodes["n2"].heard == [VOTE, FETCH]
-        assert await world.messages.release(name) == 1
-        assert await reader.readexactly(len(response(1))) == response(1)
+@play(in_world)
+async def test_a_fetch_between_brokers_is_no_voters_fetch(world: World):
+    reader, writer = await world.dial("n1", "n2", "CLIENT")
+    name = await world.messages.hold([A_TO_B, B_TO_A], ["FetchRequest", "FetchResponse"])
+    writer.write(FETCH)
+    assert await reader.readexactly(len(response(2))) == response(2)
+    assert await world.messages.count_held(name) == 0
+    writer.close()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@play(in_world)
+async def test_a_hold_of_all_messages_keeps_those_between_brokers(world: World, *, closed):
+    target = world.nodes["n2"]
+    _, writer = await world.dial("n1", "n2", "CLIENT")
+    name = await world.messages.hold([A_TO_B], [])
+    writer.write(FETCH)
+    await eventually(lambda: world.messages._holds[name].held)
+    assert target.heard == []
+    if closed:
+        writer.close()
+        await eventually(lambda: not world.proxies.sieves[A_TO_B, "CLIENT"].streams)
+    assert await world.messages.release(name) == 1
+    await eventually(lambda: target.heard == [FETCH])
+    assert target.connections == 1 + closed
+    writer.close()
+
+
+@play(in_world)
+async def test_a_response_whose_connection_is_gone_is_lost(world: World):
+    _, writer = await world.dial("n1", "n2")
+    name = await world.messages.hold([B_TO_A], [])
+    writer.write(VOTE)
+    await eventually(lambda: world.messages._holds[name].held)
+    writer.close()
+    await eventually(lambda: not world.proxies.sieves[B_TO_A, "CONTROLLER"].streams)
+    assert await world.messages.count_held(name) == 1
+    assert await world.messages.release(name) == 0
+
+
+@play(in_world)
+async def test_held_messages_may_be_dropped(world: World):
+    reader, writer = await world.dial("n1", "n2")
+    name = await world.messages.hold([A_TO_B], ["VoteRequest"])
+    writer.write(VOTE + FETCH)
+    await reader.readexactly(len(response(2)))
+    assert await world.messages.release(name, deliver=False) == 1
+    await asyncio.sleep(SILENCE_S)
+    assert world.nodes["n2"].heard == [FETCH]
+    writer.close()
+
+
+@play(in_world)
+async def test_a_hold_may_end_on_some_links_first(world: World):
+    name = await world.messages.hold([A_TO_B, ("n1", "n3")], [])
+    writers = [(await world.dial("n1", target))[1] for target in ("n2", "n3")]
+    for writer in writers:
+        writer.write(VOTE)
+    await eventually(lambda: len(world.messages._holds[name].held) == 2)
+    assert await world.messages.release(name, [A_TO_B]) == 1
+    await eventually(lambda: world.nodes["n2"].heard == [VOTE])
+    writers[0].write(FETCH)
+    await eventually(lambda: world.nodes["n2"].heard == [VOTE, FETCH])
+    assert await world.messages.count_held(name) == 1
+    assert world.nodes["n3"].heard == []
+    assert await world.messages.release(name) == 1
+    await eventually(lambda: world.nodes["n3"].heard == [VOTE])
+    for writer in writers:
         writer.close()
 
-    in_world(body)
 
-
-def test_a_hold_is_of_its_directed_links_only():
-    async def body(world: World) -> None:
-        await world.messages.hold([A_TO_B], ["VoteRequest"])
-        for source, target in ((*B_TO_A,), ("n1", "n3")):
-            reader, writer = await world.dial(source, target)
-            writer.write(VOTE)
-            assert await reader.readexactly(len(response(1))) == response(1)
-            writer.close()
-
-    in_world(body)
-
-
-def test_requests_whose_connection_is_gone_come_in_order_on_a_new_one():
-    async def body(world: World) -> None:
-        target = world.nodes["n2"]
-        reader, writer = await world.dial("n1", "n2")
-        name = await world.messages.hold([A_TO_B], [])
-        again = request(ApiKey.VOTE, 9)
-        writer.write(VERSIONS + VOTE + FETCH + again)
-        await reader.readexactly(len(response(0)))
+@pytest.mark.parametrize("closed", [False, True])
+@play(in_world)
+async def test_what_is_released_over_a_cut_link_comes_when_that_is_restored(
+    world: World, *, closed
+):
+    target = world.nodes["n2"]
+    _, writer = await world.dial("n1", "n2")
+    name = await world.messages.hold([A_TO_B], [])
+    writer.write(VOTE)
+    await eventually(lambda: world.messages._holds[name].held)
+    if closed:
         writer.close()
         await eventually(lambda: not world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
-        assert target.heard == [VERSIONS]
-        assert await world.messages.release(name) == 3
-        await eventually(lambda: len(target.heard) == 4)
-        assert target.heard == [VERSIONS, VOTE, FETCH, again]
-        assert target.connections == 2
-        await eventually(lambda: not world.proxies._proxies[A_TO_B, "CONTROLLER"].connections)
-
-    in_world(body)
-
-
-def test_a_fetch_between_brokers_is_no_voters_fetch():
-    async def body(world: World) -> None:
-        reader, writer = await world.dial("n1", "n2", "CLIENT")
-        name = await world.messages.hold([A_TO_B, B_TO_A], ["FetchRequest", "FetchResponse"])
-        writer.write(FETCH)
-        assert await reader.readexactly(len(response(2))) == response(2)
-        assert await world.messages.count_held(name) == 0
-        writer.close()
-
-    in_world(body)
-
-
-@pytest.mark.parametrize("closed", [False, True])
-def test_a_hold_of_all_messages_keeps_those_between_brokers(closed):
-    async def body(world: World) -> None:
-        target = world.nodes["n2"]
-        _, writer = await world.dial("n1", "n2", "CLIENT")
-        name = await world.messages.hold([A_TO_B], [])
-        writer.write(FETCH)
-        await eventually(lambda: world.messages._holds[name].held)
-        assert target.heard == []
-        if closed:
-            writer.close()
-            await eventually(lambda: not world.proxies.sieves[A_TO_B, "CLIENT"].streams)
-        assert await world.messages.release(name) == 1
-        await eventually(lambda: target.heard == [FETCH])
-        assert target.connections == 1 + closed
-        writer.close()
-
-    in_world(body)
-
-
-def test_a_response_whose_connection_is_gone_is_lost():
-    async def body(world: World) -> None:
-        _, writer = await world.dial("n1", "n2")
-        name = await world.messages.hold([B_TO_A], [])
-        writer.write(VOTE)
-        await eventually(lambda: world.messages._holds[name].held)
-        writer.close()
-        await eventually(lambda: not world.proxies.sieves[B_TO_A, "CONTROLLER"].streams)
-        assert await world.messages.count_held(name) == 1
-        assert await world.messages.release(name) == 0
-
-    in_world(body)
-
-
-def test_held_messages_may_be_dropped():
-    async def body(world: World) -> None:
-        reader, writer = await world.dial("n1", "n2")
-        name = await world.messages.hold([A_TO_B], ["VoteRequest"])
-        writer.write(VOTE + FETCH)
-        await reader.readexactly(len(response(2)))
-        assert await world.messages.release(name, deliver=False) == 1
-        await asyncio.sleep(SILENCE_S)
-        assert world.nodes["n2"].heard == [FETCH]
-        writer.close()
-
-    in_world(body)
-
-
-def test_a_hold_may_end_on_some_links_first():
-    async def body(world: World) -> None:
-        name = await world.messages.hold([A_TO_B, ("n1", "n3")], [])
-        writers = [(await world.dial("n1", target))[1] for target in ("n2", "n3")]
-        for writer in writers:
-            writer.write(VOTE)
-        await eventually(lambda: len(world.messages._holds[name].held) == 2)
-        assert await world.messages.release(name, [A_TO_B]) == 1
-        await eventually(lambda: world.nodes["n2"].heard == [VOTE])
-        writers[0].write(FETCH)
-        await eventually(lambda: world.nodes["n2"].heard == [VOTE, FETCH])
-        assert await world.messages.count_held(name) == 1
-        assert world.nodes["n3"].heard == []
-        assert await world.messages.release(name) == 1
-        await eventually(lambda: world.nodes["n3"].heard == [VOTE])
-        for writer in writers:
-            writer.close()
-
-    in_world(body)
-
-
-@pytest.mark.parametrize("closed", [False, True])
-def test_what_is_released_over_a_cut_link_comes_when_that_is_restored(closed):
-    async def body(world: World) -> None:
-        target = world.nodes["n2"]
-        _, writer = await world.dial("n1", "n2")
-        name = await world.messages.hold([A_TO_B], [])
-        writer.write(VOTE)
-        await eventually(lambda: world.messages._holds[name].held)
-        if closed:
-            writer.close()
-            await eventually(lambda: not world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
-        world.proxies.cut([A_TO_B])
-        assert await world.messages.release(name) == 1
-        await asyncio.sleep(SILENCE_S)
-        assert target.heard == []
-        world.proxies.restore([A_TO_B])
-        await eventually(lambda: target.heard == [VOTE])
-        writer.close()
-
-    in_world(body)
+    world.proxies.cut([A_TO_B])
+    assert await world.messages.release(name) == 1
+    await asyncio.sleep(SILENCE_S)
+    assert target.heard == []
+    world.proxies.restore([A_TO_B])
+    await eventually(lambda: target.heard == [VOTE])
+    writer.close()
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_what_is_released_over_a_slow_link_takes_its_time(cut):
-    async def body(world: World) -> None:
-        target = world.nodes["n2"]
-        _, writer = await world.dial("n1", "n2")
-        name = await world.messages.hold([A_TO_B], ["VoteRequest"])
-        world.proxies.slow_down(A_TO_B, 200, 0)
-        writer.write(VOTE + FETCH)
-        await eventually(lambda: world.messages._holds[name].held)
-        if cut:
-            world.proxies.cut([A_TO_B])
-        assert await world.messages.release(name) == 1
-        await asyncio.sleep(SILENCE_S)
-        assert target.heard == []
-        world.proxies.restore([A_TO_B])
-        await eventually(lambda: target.heard == [FETCH, VOTE])
-        writer.close()
-
-    in_world(body)
+@play(in_world)
+async def test_what_is_released_over_a_slow_link_takes_its_time(world: World, *, cut):
+    target = world.nodes["n2"]
+    _, writer = await world.dial("n1", "n2")
+    name = await world.messages.hold([A_TO_B], ["VoteRequest"])
+    world.proxies.slow_down(A_TO_B, 200, 0)
+    writer.write(VOTE + FETCH)
+    await eventually(lambda: world.messages._holds[name].held)
+    if cut:
+        world.proxies.cut([A_TO_B])
+    assert await world.messages.release(name) == 1
+    await asyncio.sleep(SILENCE_S)
+    assert target.heard == []
+    world.proxies.restore([A_TO_B])
+    await eventually(lambda: target.heard == [FETCH, VOTE])
+    writer.close()
 
 
-def test_what_is_not_kafkas_protocol_passes_and_is_reported():
-    async def body(world: World) -> None:
-        world.nodes["n2"].answers = False
-        _, writer = await world.dial("n1", "n2")
+@play(in_world)
+async def test_what_is_not_kafkas_protocol_passes_and_is_reported(world: World):
+    world.nodes["n2"].answers = False
+    _, writer = await world.dial("n1", "n2")
+    name = await world.messages.hold([A_TO_B, B_TO_A], [])
+    writer.write(VOTE + b"GET / HTTP/1.1\r\n\r\n")
+    await eventually(lambda: world.messages._holds[name].undecoded)
+    reason = "messages on n1>n2 cannot be told apart: not Kafka's protocol"
+    with pytest.raises(BackendError, match=f"^{reason}$"):
+        await world.messages.count_held(name)
+    with pytest.raises(BackendError, match=f"^{reason}$"):
+        await world.messages.release(name)
+    assert await world.messages.count_held(name) is None, "it is over all the same"
+    writer.close()
+
+
+@play(in_world)
+async def test_a_hold_is_refused_on_a_link_that_carries_another_protocol(world: World):
+    _, writer = await world.dial("n1", "n2")
+    writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    await eventually(
+        lambda: any(s.undecodable for s in world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
+    )
+    with pytest.raises(BackendError, match="messages on n1>n2 cannot be told apart"):
+        await world.messages.hold([("n1", "n3"), A_TO_B], [])
+    assert not any(sieve.holds for sieve in world.proxies.sieves.values())
+    writer.close()
+
+
+@play(in_world)
+async def test_released_messages_for_a_node_that_does_not_run_are_lost(world: World):
+    _, writer = await world.dial("n1", "n2")
+    name = await world.messages.hold([A_TO_B], [])
+    writer.write(VOTE)
+    await eventually(lambda: world.messages._holds[name].held)
+    writer.close()
+    await eventually(lambda: not world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
+    world.nodes["n2"].port = 1
+    assert await world.messages.release(name) == 1
+    await eventually(lambda: not world.proxies._saying)
+
+
+@play(in_world)
+async def test_all_holds_end_when_the_nodes_are_to_stop(world: World):
+    for _ in range(2):
         name = await world.messages.hold([A_TO_B, B_TO_A], [])
-        writer.write(VOTE + b"GET / HTTP/1.1\r\n\r\n")
-        await eventually(lambda: world.messages._holds[name].undecoded)
-        reason = "messages on n1>n2 cannot be told apart: not Kafka's protocol"
-        with pytest.raises(BackendError, match=f"^{reason}$"):
-            await world.messages.count_held(name)
-        with pytest.raises(BackendError, match=f"^{reason}$"):
-            await world.messages.release(name)
-        assert await world.messages.count_held(name) is None, "it is over all the same"
-        writer.close()
-
-    in_world(body)
+    world.messages.forget()
+    assert await world.messages.count_held(name) is None
+    reader, writer = await world.dial("n1", "n2")
+    writer.write(VOTE)
+    assert await reader.readexactly(len(response(1))) == response(1)
+    writer.close()
 
 
-def test_a_hold_is_refused_on_a_link_that_carries_another_protocol():
-    async def body(world: World) -> None:
-        _, writer = await world.dial("n1", "n2")
-        writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        await eventually(
-            lambda: any(s.undecodable for s in world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
-        )
-        with pytest.raises(BackendError, match="messages on n1>n2 cannot be told apart"):
-            await world.messages.hold([("n1", "n3"), A_TO_B], [])
-        assert not any(sieve.holds for sieve in world.proxies.sieves.values())
-        writer.close()
-
-    in_world(body)
-
-
-def test_released_messages_for_a_node_that_does_not_run_are_lost():
-    async def body(world: World) -> None:
-        _, writer = await world.dial("n1", "n2")
-        name = await world.messages.hold([A_TO_B], [])
-        writer.write(VOTE)
-        await eventually(lambda: world.messages._holds[name].held)
-        writer.close()
-        await eventually(lambda: not world.proxies.sieves[A_TO_B, "CONTROLLER"].streams)
-        world.nodes["n2"].port = 1
-        assert await world.messages.release(name) == 1
-        await eventually(lambda: not world.proxies._saying)
-
-    in_world(body)
-
-
-def test_all_holds_end_when_the_nodes_are_to_stop():
-    async def body(world: World) -> None:
-        for _ in range(2):
-            name = await world.messages.hold([A_TO_B, B_TO_A], [])
-        world.messages.forget()
-        assert await world.messages.count_held(name) is None
-        reader, writer = await world.dial("n1", "n2")
-        writer.write(VOTE)
-        assert await reader.readexactly(len(response(1))) == response(1)
-        writer.close()
-
-    in_world(body)
-
-
-def test_a_probe_holds_a_message_for_itself():
-    async def body(_: World) -> None:
-        assert (await probe_messages()).possible
-
-    in_world(body)
+@play(in_world)
+async def test_a_probe_holds_a_message_for_itself(world: World):
+    assert (await probe_messages()).possible
 
 
 def test_secured_listeners_leave_no_message_to_hold(tmp_path):

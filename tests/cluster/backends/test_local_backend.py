@@ -20,6 +20,7 @@ from waiting import eventually
 from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.processes.records import identify, last_lines, read_recorded
+from tests.play import play
 
 pytestmark = pytest.mark.slow
 
@@ -37,128 +38,108 @@ async def ask(endpoint, payload: bytes) -> bytes:
         writer.close()
 
 
-def test_every_node_answers_on_both_listeners_once_it_is_up(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        assert backend.nodes == ("n1", "n2", "n3")
-        for node in backend.nodes:
-            assert await ask(backend.endpoint(node, "CLIENT"), b"hi") == b"hi"
-            assert await ask(backend.endpoint(node, "CONTROLLER"), b"hi") == b"hi"
-            assert await backend.state(node) is NodeState.RUNNING
-            assert backend.incarnation(node) == 0
-
-    with_cluster(body)
+@play("with_cluster")
+async def test_every_node_answers_on_both_listeners_once_it_is_up(backend: LocalBackend):
+    assert backend.nodes == ("n1", "n2", "n3")
+    for node in backend.nodes:
+        assert await ask(backend.endpoint(node, "CLIENT"), b"hi") == b"hi"
+        assert await ask(backend.endpoint(node, "CONTROLLER"), b"hi") == b"hi"
+        assert await backend.state(node) is NodeState.RUNNING
+        assert backend.incarnation(node) == 0
 
 
-def test_nodes_reach_each_other_through_their_routes(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        routes = [backend.route("n1", "n2", listener) for listener in ("CONTROLLER", "CLIENT")]
-        for route in routes:
-            assert await ask(route, b"hi") == b"hi"
-        placement = backend._placement("n1")
-        assert [placement.routes[0], placement.broker_routes[0]] == routes
-        assert (await backend.measure_link(("n1", "n2"))).works
-        await backend.cut_links([("n1", "n2")])
-        assert backend.links_cut() == {("n1", "n2")}
-        assert (await backend.measure_link(("n1", "n2"), 0.1)).silent
-        assert (await backend.measure_link(("n2", "n1"))).works
-        await backend.restore_links([("n1", "n2")])
-        assert (await backend.measure_link(("n1", "n2"))).works
-
-    with_cluster(body)
+@play("with_cluster")
+async def test_nodes_reach_each_other_through_their_routes(backend: LocalBackend):
+    routes = [backend.route("n1", "n2", listener) for listener in ("CONTROLLER", "CLIENT")]
+    for route in routes:
+        assert await ask(route, b"hi") == b"hi"
+    placement = backend._placement("n1")
+    assert [placement.routes[0], placement.broker_routes[0]] == routes
+    assert (await backend.measure_link(("n1", "n2"))).works
+    await backend.cut_links([("n1", "n2")])
+    assert backend.links_cut() == {("n1", "n2")}
+    assert (await backend.measure_link(("n1", "n2"), 0.1)).silent
+    assert (await backend.measure_link(("n2", "n1"))).works
+    await backend.restore_links([("n1", "n2")])
+    assert (await backend.measure_link(("n1", "n2"))).works
 
 
-def test_a_killed_node_is_gone_and_starts_again_as_another_process(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        before = await backend.process("n1")
-        assert before is not None
-        await backend.kill("n1")
-        assert await backend.state("n1") is NodeState.DEAD
-        assert is_gone(before.pid)
-        await backend.kill("n1")
+@play("with_cluster")
+async def test_a_killed_node_is_gone_and_starts_again_as_another_process(backend: LocalBackend):
+    before = await backend.process("n1")
+    assert before is not None
+    await backend.kill("n1")
+    assert await backend.state("n1") is NodeState.DEAD
+    assert is_gone(before.pid)
+    await backend.kill("n1")
+    await backend.start("n1")
+    after = await backend.process("n1")
+    assert after is not None
+    assert after != before
+    assert backend.incarnation("n1") == 1
+    assert await ask(backend.endpoint("n1"), b"hi") == b"hi"
+    assert backend.unexpected_deaths() == ()
+
+
+@play("with_cluster")
+async def test_a_paused_node_is_stopped_by_the_kernel_until_it_is_resumed(backend: LocalBackend):
+    await backend.pause("n2")
+    assert await backend.state("n2") is NodeState.PAUSED
+    assert not (await backend.measure_link(("n1", "n2"), 0.1)).works
+    await backend.resume("n2")
+    assert await backend.state("n2") is NodeState.RUNNING
+    assert (await backend.measure_link(("n1", "n2"))).works
+
+
+@play("with_cluster")
+async def test_kill_works_on_a_paused_node(backend: LocalBackend):
+    await backend.pause("n2")
+    await backend.kill("n2")
+    assert await backend.state("n2") is NodeState.DEAD
+
+
+@play("with_cluster")
+async def test_stop_ends_a_node_gracefully_and_expects_its_end(backend: LocalBackend):
+    await backend.stop("n3")
+    assert await backend.state("n3") is NodeState.DEAD
+    assert backend.unexpected_deaths() == ()
+
+
+@play("with_cluster")
+async def test_what_cannot_be_is_refused(backend: LocalBackend):
+    with pytest.raises(BackendError, match="n1 cannot start: it is running"):
         await backend.start("n1")
-        after = await backend.process("n1")
-        assert after is not None
-        assert after != before
-        assert backend.incarnation("n1") == 1
-        assert await ask(backend.endpoint("n1"), b"hi") == b"hi"
-        assert backend.unexpected_deaths() == ()
-
-    with_cluster(body)
-
-
-def test_a_paused_node_is_stopped_by_the_kernel_until_it_is_resumed(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        await backend.pause("n2")
-        assert await backend.state("n2") is NodeState.PAUSED
-        assert not (await backend.measure_link(("n1", "n2"), 0.1)).works
-        await backend.resume("n2")
-        assert await backend.state("n2") is NodeState.RUNNING
-        assert (await backend.measure_link(("n1", "n2"))).works
-
-    with_cluster(body)
-
-
-def test_kill_works_on_a_paused_node(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        await backend.pause("n2")
-        await backend.kill("n2")
-        assert await backend.state("n2") is NodeState.DEAD
-
-    with_cluster(body)
-
-
-def test_stop_ends_a_node_gracefully_and_expects_its_end(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        await backend.stop("n3")
-        assert await backend.state("n3") is NodeState.DEAD
-        assert backend.unexpected_deaths() == ()
-
-    with_cluster(body)
-
-
-def test_what_cannot_be_is_refused(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        with pytest.raises(BackendError, match="n1 cannot start: it is running"):
-            await backend.start("n1")
+    await backend.pause("n1")
+    with pytest.raises(BackendError, match="n1 cannot stop gracefully: it is paused"):
+        await backend.stop("n1")
+    await backend.kill("n1")
+    with pytest.raises(BackendError, match="n1 is dead: no SIGSTOP can reach it"):
         await backend.pause("n1")
-        with pytest.raises(BackendError, match="n1 cannot stop gracefully: it is paused"):
-            await backend.stop("n1")
-        await backend.kill("n1")
-        with pytest.raises(BackendError, match="n1 is dead: no SIGSTOP can reach it"):
-            await backend.pause("n1")
-
-    with_cluster(body)
 
 
-def test_a_node_that_ends_by_itself_is_reported_with_its_last_words(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        await ask(backend.endpoint("n2"), b"exit7")
-        await eventually(backend.unexpected_deaths)
-        await backend.kill("n2")
-        await backend.start("n2")
-        assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
-
-    with_cluster(body)
+@play("with_cluster")
+async def test_a_node_that_ends_by_itself_is_reported_with_its_last_words(backend: LocalBackend):
+    await ask(backend.endpoint("n2"), b"exit7")
+    await eventually(backend.unexpected_deaths)
+    await backend.kill("n2")
+    await backend.start("n2")
+    assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
 
 
-def test_deaths_are_listed_oldest_first_so_that_news_is_at_the_end(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        for dead, node in enumerate(("n3", "n1", "n2"), start=1):
-            await ask(backend.endpoint(node), b"exit1")
-            await eventually(lambda dead=dead: len(backend.unexpected_deaths()) == dead)
-            assert backend.unexpected_deaths()[-1].node == node
-
-    with_cluster(body)
+@play("with_cluster")
+async def test_deaths_are_listed_oldest_first_so_that_news_is_at_the_end(backend: LocalBackend):
+    for dead, node in enumerate(("n3", "n1", "n2"), start=1):
+        await ask(backend.endpoint(node), b"exit1")
+        await eventually(lambda dead=dead: len(backend.unexpected_deaths()) == dead)
+        assert backend.unexpected_deaths()[-1].node == node
 
 
-def test_a_node_that_another_program_kills_is_reported(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        process = await backend.process("n1")
-        os.kill(process.pid, 9)
-        await eventually(backend.unexpected_deaths)
-        assert backend.unexpected_deaths() == (Death("n1", 0, -9, ()),)
-
-    with_cluster(body)
+@play("with_cluster")
+async def test_a_node_that_another_program_kills_is_reported(backend: LocalBackend):
+    process = await backend.process("n1")
+    os.kill(process.pid, 9)
+    await eventually(backend.unexpected_deaths)
+    assert backend.unexpected_deaths() == (Death("n1", 0, -9, ()),)
 
 
 def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(tmp_path: Path):
@@ -231,15 +212,13 @@ def test_down_ends_running_paused_and_unresponsive_nodes_and_can_be_called_again
     assert all(is_gone(pid) for pid in asyncio.run(body()))
 
 
-def test_down_lets_a_paused_node_end_gracefully(tmp_path: Path):
-    async def body() -> None:
-        backend = LocalBackend(FakeSystem(), tmp_path, 1, "run-1")
-        await backend.up()
-        await backend.pause("n1")
-        await backend.down()
-        assert backend._incarnations["n1"][0].exit_code == 0
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_down_lets_a_paused_node_end_gracefully(*, tmp_path):
+    backend = LocalBackend(FakeSystem(), tmp_path, 1, "run-1")
+    await backend.up()
+    await backend.pause("n1")
+    await backend.down()
+    assert backend._incarnations["n1"][0].exit_code == 0
 
 
 def test_down_before_up_does_nothing(tmp_path: Path):
@@ -265,84 +244,72 @@ def test_a_cancelled_up_leaves_nothing(tmp_path: Path):
     )
 
 
-def test_a_node_that_does_not_answer_is_reported_with_the_address_that_was_asked(tmp_path: Path):
-    async def body() -> None:
-        system = FakeSystem()
-        system.ping = b"\0"  # not a whole request: no answer comes
-        system.ready_timeout_s = 1.0
-        backend = LocalBackend(system, tmp_path, 1, "run-1")
-        try:
-            with pytest.raises(BackendError) as refused:
-                await backend.up()
-        finally:
-            await backend.down()
-        asked = {backend.endpoint("n1", at).port for at in system.ready_listeners}
-        found = re.search(
-            r"n1 did not answer at 127\.\d+\.\d+\.\d+:(\d+) within", str(refused.value)
-        )
-        assert found is not None, refused.value
-        assert int(found[1]) in asked
-
-    asyncio.run(body())
-
-
-def test_a_cancelled_down_kills_at_once(tmp_path: Path):
-    async def body() -> None:
-        system = FakeSystem("deaf")
-        system.stop_timeout_s = 600.0
-        backend = LocalBackend(system, tmp_path, 2, "run-1")
-        await backend.up()
-        task = asyncio.create_task(backend.down())
-        await asyncio.sleep(0.02)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert [await backend.state(node) for node in backend.nodes] == [NodeState.DEAD] * 2
+@play(asyncio.run)
+async def test_a_node_that_does_not_answer_is_reported_with_the_address_that_was_asked(*, tmp_path):
+    system = FakeSystem()
+    system.ping = b"\0"  # not a whole request: no answer comes
+    system.ready_timeout_s = 1.0
+    backend = LocalBackend(system, tmp_path, 1, "run-1")
+    try:
+        with pytest.raises(BackendError) as refused:
+            await backend.up()
+    finally:
         await backend.down()
-
-    asyncio.run(body())
-
-
-def test_two_clusters_at_once_do_not_meet(tmp_path: Path):
-    async def body() -> None:
-        first, others = (
-            LocalBackend(FakeSystem(), tmp_path / name, 3, name) for name in ("one", "other")
-        )
-        try:
-            await asyncio.gather(first.up(), others.up())
-            await first.cut_links([("n1", "n2")])
-            await first.kill("n3")
-            assert (await others.measure_link(("n1", "n2"))).works
-            assert [await others.state(node) for node in others.nodes] == [NodeState.RUNNING] * 3
-            await first.down()
-            assert [await others.state(node) for node in others.nodes] == [NodeState.RUNNING] * 3
-        finally:
-            await first.down()
-            await others.down()
-
-    asyncio.run(body())
+    asked = {backend.endpoint("n1", at).port for at in system.ready_listeners}
+    found = re.search(r"n1 did not answer at 127\.\d+\.\d+\.\d+:(\d+) within", str(refused.value))
+    assert found is not None, refused.value
+    assert int(found[1]) in asked
 
 
-def test_no_program_gets_the_port_of_a_dead_node(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        port = backend.endpoint("n1").port
-        await backend.kill("n1")
-        with socket.socket() as thief, pytest.raises(OSError, match="in use"):
-            thief.bind(("127.0.0.1", port))
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", port)
-        await backend.start("n1")
+@play(asyncio.run)
+async def test_a_cancelled_down_kills_at_once(*, tmp_path):
+    system = FakeSystem("deaf")
+    system.stop_timeout_s = 600.0
+    backend = LocalBackend(system, tmp_path, 2, "run-1")
+    await backend.up()
+    task = asyncio.create_task(backend.down())
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [await backend.state(node) for node in backend.nodes] == [NodeState.DEAD] * 2
+    await backend.down()
 
-    with_cluster(body, node_count=1)
+
+@play(asyncio.run)
+async def test_two_clusters_at_once_do_not_meet(*, tmp_path):
+    first, others = (
+        LocalBackend(FakeSystem(), tmp_path / name, 3, name) for name in ("one", "other")
+    )
+    try:
+        await asyncio.gather(first.up(), others.up())
+        await first.cut_links([("n1", "n2")])
+        await first.kill("n3")
+        assert (await others.measure_link(("n1", "n2"))).works
+        assert [await others.state(node) for node in others.nodes] == [NodeState.RUNNING] * 3
+        await first.down()
+        assert [await others.state(node) for node in others.nodes] == [NodeState.RUNNING] * 3
+    finally:
+        await first.down()
+        await others.down()
+
+
+@play("with_cluster", node_count=1)
+async def test_no_program_gets_the_port_of_a_dead_node(backend: LocalBackend):
+    port = backend.endpoint("n1").port
+    await backend.kill("n1")
+    with socket.socket() as thief, pytest.raises(OSError, match="in use"):
+        thief.bind(("127.0.0.1", port))
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    await backend.start("n1")
 
 
 @pytest.mark.parametrize("ability", list(Ability))
-def test_every_ability_works_on_this_machine(tmp_path: Path, ability: Ability):
-    async def body() -> None:
-        probe = await LocalBackend(FakeSystem(), tmp_path, 3, "run-1").probe(ability)
-        assert probe.possible, probe.reason
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_every_ability_works_on_this_machine(*, tmp_path, ability):
+    probe = await LocalBackend(FakeSystem(), tmp_path, 3, "run-1").probe(ability)
+    assert probe.possible, probe.reason
 
 
 class HalfSystem(FakeSystem):
@@ -358,29 +325,29 @@ class HalfSystem(FakeSystem):
         return {"config.json": json.dumps(config)}
 
 
-def test_a_node_is_waited_for_where_it_listens_and_later_only_where_no_quorum_is_needed(tmp_path):
-    async def body() -> None:
-        backend = LocalBackend(HalfSystem(), tmp_path, 1, "run-1")
-        answers = []
-        own = backend._answers
+@play(asyncio.run)
+async def test_a_node_is_waited_for_where_it_listens_and_later_only_where_no_quorum_is_needed(
+    *, tmp_path
+):
+    backend = LocalBackend(HalfSystem(), tmp_path, 1, "run-1")
+    answers = []
+    own = backend._answers
 
-        async def noted(endpoint):
-            answers.append((endpoint == backend.endpoint("n1", "CLIENT"), await own(endpoint)))
-            return answers[-1][1]
+    async def noted(endpoint):
+        answers.append((endpoint == backend.endpoint("n1", "CLIENT"), await own(endpoint)))
+        return answers[-1][1]
 
-        backend._answers = noted
-        try:
-            await backend.up()
-            assert answers[-1] == (True, True)
-            assert {client for client, _ in answers} == {True}
-            answers.clear()
-            await backend.kill("n1")
-            await backend.start("n1")
-            assert answers == [], "its quorum may be gone"
-        finally:
-            await backend.down()
-
-    asyncio.run(body())
+    backend._answers = noted
+    try:
+        await backend.up()
+        assert answers[-1] == (True, True)
+        assert {client for client, _ in answers} == {True}
+        answers.clear()
+        await backend.kill("n1")
+        await backend.start("n1")
+        assert answers == [], "its quorum may be gone"
+    finally:
+        await backend.down()
 
 
 def test_the_last_lines_of_a_java_program_name_the_error_and_not_its_frames():
@@ -409,22 +376,20 @@ class ElectingSystem(FakeSystem):
         return True
 
 
-def test_a_system_asks_a_node_at_any_of_its_ports_whether_it_is_up(tmp_path: Path):
-    async def body() -> None:
-        backend = LocalBackend(ElectingSystem(), tmp_path, 2, "run-1")
-        try:
-            await backend.up()
-            ends = [backend._placement(node).ports["ELECTION"] for node in backend.nodes]
-            assert ends[0] == ends[1]
-            assert [end.node_id for end in ends[0]] == [1, 2]
-            assert await ask(ends[0][1], b"hi") == b"hi"
-            await backend.kill("n1")
-            await backend.start("n1")
-            assert await ask(ends[0][0], b"hi") == b"hi", "asked at every start"
-        finally:
-            await backend.down()
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_a_system_asks_a_node_at_any_of_its_ports_whether_it_is_up(*, tmp_path):
+    backend = LocalBackend(ElectingSystem(), tmp_path, 2, "run-1")
+    try:
+        await backend.up()
+        ends = [backend._placement(node).ports["ELECTION"] for node in backend.nodes]
+        assert ends[0] == ends[1]
+        assert [end.node_id for end in ends[0]] == [1, 2]
+        assert await ask(ends[0][1], b"hi") == b"hi"
+        await backend.kill("n1")
+        await backend.start("n1")
+        assert await ask(ends[0][0], b"hi") == b"hi", "asked at every start"
+    finally:
+        await backend.down()
 
 
 async def answers(endpoint) -> bool:
@@ -435,44 +400,38 @@ async def answers(endpoint) -> bool:
         return False
 
 
-def test_a_fault_of_a_node_meets_whatever_its_command_started(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        end = backend.endpoint("n1", "CLIENT")
-        assert await answers(end)
-        await backend.pause("n1")
-        assert not await answers(end)
-        await backend.resume("n1")
-        assert await answers(end)
-        await backend.kill("n1")
-        assert not await answers(end)
-        await backend.start("n1")
-        await backend.stop("n1")
-        assert not await answers(end)
-
-    with_cluster(body, 1, "wrapped")
+@play("with_cluster", 1, "wrapped")
+async def test_a_fault_of_a_node_meets_whatever_its_command_started(backend: LocalBackend):
+    end = backend.endpoint("n1", "CLIENT")
+    assert await answers(end)
+    await backend.pause("n1")
+    assert not await answers(end)
+    await backend.resume("n1")
+    assert await answers(end)
+    await backend.kill("n1")
+    assert not await answers(end)
+    await backend.start("n1")
+    await backend.stop("n1")
+    assert not await answers(end)
 
 
-def test_what_a_node_that_ended_by_itself_left_is_ended_with_it(with_cluster):
-    async def body(backend: LocalBackend) -> None:
-        shell = await backend.process("n1")
-        os.kill(shell.pid, signal.SIGKILL)
-        await eventually(lambda: len(backend.unexpected_deaths()) == 1)
-        assert not await answers(backend.endpoint("n1", "CLIENT"))
-        await backend.start("n1")  # its ports are free
-
-    with_cluster(body, 1, "wrapped")
+@play("with_cluster", 1, "wrapped")
+async def test_what_a_node_that_ended_by_itself_left_is_ended_with_it(backend: LocalBackend):
+    shell = await backend.process("n1")
+    os.kill(shell.pid, signal.SIGKILL)
+    await eventually(lambda: len(backend.unexpected_deaths()) == 1)
+    assert not await answers(backend.endpoint("n1", "CLIENT"))
+    await backend.start("n1")  # its ports are free
 
 
 @pytest.mark.parametrize("mode", ["wrapped", "escaped"])
-def test_a_run_leaves_nothing_that_its_nodes_started(tmp_path, mode):
-    async def body() -> None:
-        backend = LocalBackend(FakeSystem(mode), tmp_path, 2, f"run-{mode}-{os.getpid()}")
-        await backend.up()
-        assert labelled(backend.run_id)
-        await backend.down()
-        await eventually(lambda: not labelled(backend.run_id))
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_a_run_leaves_nothing_that_its_nodes_started(*, tmp_path, mode):
+    backend = LocalBackend(FakeSystem(mode), tmp_path, 2, f"run-{mode}-{os.getpid()}")
+    await backend.up()
+    assert labelled(backend.run_id)
+    await backend.down()
+    await eventually(lambda: not labelled(backend.run_id))
 
 
 def labelled(run: str) -> list[Path]:

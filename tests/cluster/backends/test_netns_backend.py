@@ -24,6 +24,7 @@ from cluster.backends.hosted import HostedBackend
 from cluster.backends.netns import netns_hosts as netns
 from cluster.backends.netns.netns_hosts import NetnsProvider
 from cluster.backends.processes.records import identify, read_recorded
+from tests.play import play
 
 pytestmark = pytest.mark.slow
 
@@ -79,49 +80,45 @@ def machine_network() -> str:
     return "\n".join(ours)
 
 
-def test_nodes_live_die_pause_and_stop_as_anywhere(with_hosts):
-    async def body(backend: HostedBackend) -> None:
-        for node in backend.nodes:
-            assert await ask(backend, node, b"hi", "CLIENT") == b"hi"
-            assert await ask(backend, node, b"hi") == b"hi"
-        before = await backend.process("n1")
-        assert before is not None
-        assert await backend.hosts["n1"].pid() == before.pid
-        await backend.kill("n1")
-        assert await backend.state("n1") is NodeState.DEAD
-        assert await backend.hosts["n1"].pid() is None
-        await backend.start("n1")
-        assert await backend.process("n1") != before
-        await backend.pause("n2")
-        assert await backend.state("n2") is NodeState.PAUSED
-        await backend.resume("n2")
-        await backend.stop("n3")
-        assert await backend.state("n3") is NodeState.DEAD
-        assert backend.unexpected_deaths() == ()
-        await ask(backend, "n2", b"exit7")
-        await eventually(backend.unexpected_deaths)
-        assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
-
-    with_hosts(body)
+@play("with_hosts")
+async def test_nodes_live_die_pause_and_stop_as_anywhere(backend: HostedBackend):
+    for node in backend.nodes:
+        assert await ask(backend, node, b"hi", "CLIENT") == b"hi"
+        assert await ask(backend, node, b"hi") == b"hi"
+    before = await backend.process("n1")
+    assert before is not None
+    assert await backend.hosts["n1"].pid() == before.pid
+    await backend.kill("n1")
+    assert await backend.state("n1") is NodeState.DEAD
+    assert await backend.hosts["n1"].pid() is None
+    await backend.start("n1")
+    assert await backend.process("n1") != before
+    await backend.pause("n2")
+    assert await backend.state("n2") is NodeState.PAUSED
+    await backend.resume("n2")
+    await backend.stop("n3")
+    assert await backend.state("n3") is NodeState.DEAD
+    assert backend.unexpected_deaths() == ()
+    await ask(backend, "n2", b"exit7")
+    await eventually(backend.unexpected_deaths)
+    assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
 
 
-def test_a_fault_of_a_node_meets_whatever_its_command_started(with_hosts):
-    async def body(backend: HostedBackend) -> None:
-        assert await answers(backend)
-        await backend.pause("n1")
-        assert not await answers(backend)
-        await backend.resume("n1")
-        assert await answers(backend)
-        await backend.kill("n1")
-        assert not await answers(backend)
-        await backend.start("n1")
-        shell = await backend.process("n1")
-        assert shell is not None
-        os.kill(shell.pid, signal.SIGKILL)
-        await eventually(backend.unexpected_deaths)
-        assert not await answers(backend)
-
-    with_hosts(body, 1, "wrapped")
+@play("with_hosts", 1, "wrapped")
+async def test_a_fault_of_a_node_meets_whatever_its_command_started(backend: HostedBackend):
+    assert await answers(backend)
+    await backend.pause("n1")
+    assert not await answers(backend)
+    await backend.resume("n1")
+    assert await answers(backend)
+    await backend.kill("n1")
+    assert not await answers(backend)
+    await backend.start("n1")
+    shell = await backend.process("n1")
+    assert shell is not None
+    os.kill(shell.pid, signal.SIGKILL)
+    await eventually(backend.unexpected_deaths)
+    assert not await answers(backend)
 
 
 async def answers(backend: HostedBackend) -> bool:
@@ -132,61 +129,53 @@ async def answers(backend: HostedBackend) -> bool:
         return False
 
 
-def test_a_cut_link_is_silent_in_its_own_direction_only(with_hosts):
-    async def body(backend: HostedBackend) -> None:
-        link, back = ("n1", "n2"), ("n2", "n1")
-        assert (await backend.measure_link(link)).works
-        await backend.cut_links([link])
-        measure = await backend.measure_link(link, 0.2)
-        assert measure.silent
-        assert measure.bytes_since_cut == 0
-        assert (await backend.measure_link(back)).works
-        assert (await backend.measure_link(("n1", "n3"))).works
-        assert backend.links_cut() == {link}
-        await backend.restore_links([link])
-        assert (await backend.measure_link(link)).works
-        assert backend.links_cut() == frozenset()
-
-    with_hosts(body)
+@play("with_hosts")
+async def test_a_cut_link_is_silent_in_its_own_direction_only(backend: HostedBackend):
+    link, back = ("n1", "n2"), ("n2", "n1")
+    assert (await backend.measure_link(link)).works
+    await backend.cut_links([link])
+    measure = await backend.measure_link(link, 0.2)
+    assert measure.silent
+    assert measure.bytes_since_cut == 0
+    assert (await backend.measure_link(back)).works
+    assert (await backend.measure_link(("n1", "n3"))).works
+    assert backend.links_cut() == {link}
+    await backend.restore_links([link])
+    assert (await backend.measure_link(link)).works
+    assert backend.links_cut() == frozenset()
 
 
-def test_bytes_that_pass_a_cut_are_counted(with_hosts):
-    async def body(backend: HostedBackend) -> None:
-        link = ("n1", "n2")
-        await backend.cut_links([link])
-        table = backend.rules._table
-        hole = ("nft", "flush", "set", "inet", table, "dropped")
-        assert (await backend.hosts["n2"].run(hole)).exit_code == 0
-        measure = await backend.measure_link(link, 0.2)
-        assert measure.by_source
-        assert measure.by_target
-        assert measure.bytes_since_cut is not None
-        assert measure.bytes_since_cut > 0
-        assert not measure.silent
-
-    with_hosts(body, node_count=2)
+@play("with_hosts", node_count=2)
+async def test_bytes_that_pass_a_cut_are_counted(backend: HostedBackend):
+    link = ("n1", "n2")
+    await backend.cut_links([link])
+    table = backend.rules._table
+    hole = ("nft", "flush", "set", "inet", table, "dropped")
+    assert (await backend.hosts["n2"].run(hole)).exit_code == 0
+    measure = await backend.measure_link(link, 0.2)
+    assert measure.by_source
+    assert measure.by_target
+    assert measure.bytes_since_cut is not None
+    assert measure.bytes_since_cut > 0
+    assert not measure.silent
 
 
-def test_the_harness_reaches_a_node_that_is_cut_off_from_all_others(with_hosts):
-    async def body(backend: HostedBackend) -> None:
-        await backend.cut_links([("n1", "n2"), ("n2", "n1")])
-        assert await ask(backend, "n2", b"hi") == b"hi"
-
-    with_hosts(body, node_count=2)
+@play("with_hosts", node_count=2)
+async def test_the_harness_reaches_a_node_that_is_cut_off_from_all_others(backend: HostedBackend):
+    await backend.cut_links([("n1", "n2"), ("n2", "n1")])
+    assert await ask(backend, "n2", b"hi") == b"hi"
 
 
-def test_rules_that_a_host_lost_are_there_again_when_its_node_starts(with_hosts):
-    async def body(backend: HostedBackend) -> None:
-        link = ("n1", "n2")
-        await backend.cut_links([link])
-        gone = ("nft", "delete", "table", "inet", backend.rules._table)
-        assert (await backend.hosts["n2"].run(gone)).exit_code == 0
-        await backend.kill("n2")
-        await backend.start("n2")
-        assert (await backend.measure_link(link, 0.2)).silent
-        assert (await backend.measure_link(("n2", "n1"))).works
-
-    with_hosts(body, node_count=2)
+@play("with_hosts", node_count=2)
+async def test_rules_that_a_host_lost_are_there_again_when_its_node_starts(backend: HostedBackend):
+    link = ("n1", "n2")
+    await backend.cut_links([link])
+    gone = ("nft", "delete", "table", "inet", backend.rules._table)
+    assert (await backend.hosts["n2"].run(gone)).exit_code == 0
+    await backend.kill("n2")
+    await backend.start("n2")
+    assert (await backend.measure_link(link, 0.2)).silent
+    assert (await backend.measure_link(("n2", "n1"))).works
 
 
 def test_nothing_shows_in_the_machines_own_network_and_nothing_is_left(tmp_path: Path):
@@ -341,13 +330,11 @@ def test_a_missing_tool_is_one_clear_line_with_its_package(
     asyncio.run(body())
 
 
-def test_every_ability_works_on_this_machine(with_hosts):
-    async def body(backend: HostedBackend) -> None:
-        for ability in Ability:
-            probe = await backend.probe(ability)
-            assert probe.possible, probe.reason
-
-    with_hosts(body, node_count=2)
+@play("with_hosts", node_count=2)
+async def test_every_ability_works_on_this_machine(backend: HostedBackend):
+    for ability in Ability:
+        probe = await backend.probe(ability)
+        assert probe.possible, probe.reason
 
 
 def test_a_host_that_lost_its_agent_is_reported_and_nothing_is_left(tmp_path: Path):

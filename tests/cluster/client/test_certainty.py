@@ -21,6 +21,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import messages as m
+from tests.play import play
 
 NODE = Endpoint(1, "127.0.0.1", 9092)
 ERRORS = [e for e in ErrorCode if e is not ErrorCode.none]
@@ -265,11 +266,7 @@ def test_an_answer_without_sense_is_never_an_exception(operation, reply):
 @pytest.mark.parametrize(
     ("operation", "reply", "what"),
     [
-        (
-            "create_topic",
-            replace(created(ErrorCode.none), topics=()),
-            "0 results for one question",
-        ),
+        ("create_topic", replace(created(ErrorCode.none), topics=()), "0 results for one question"),
         (
             "read_config",
             replace(described(ErrorCode.none), results=2 * described(ErrorCode.none).results),
@@ -339,37 +336,31 @@ def test_a_network_that_answers_twice_is_survived():
     assert outcome(response(ErrorCode.none), call, times=3) == Outcome("ok", "v")
 
 
-def test_a_call_without_an_answer_says_how_certain_that_is():
-    async def body():
-        client = Client(CannedNetwork(Failure.NOT_SENT, Failure.TIMED_OUT), ImpatientClock())
-        for definite in (True, False):
-            with pytest.raises(CallFailed) as failed:
-                await client.describe_quorum(NODE)
-            assert failed.value.definite is definite
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_a_call_without_an_answer_says_how_certain_that_is():
+    client = Client(CannedNetwork(Failure.NOT_SENT, Failure.TIMED_OUT), ImpatientClock())
+    for definite in (True, False):
+        with pytest.raises(CallFailed) as failed:
+            await client.describe_quorum(NODE)
+        assert failed.value.definite is definite
 
 
-def test_one_operation_is_one_request():
-    async def body():
-        network = CannedNetwork(Failure.DISCONNECTED)
-        client = Client(network, ImpatientClock(), timeout_ms=1234)
-        await client.create_topic(NODE, "t", 5)
-        ((destination, request, timeout_ms),) = network.requests
-        assert (destination, timeout_ms) == (NODE, 1234)
-        assert request.timeout.total_seconds() == 1.234
-        assert [(t.name, t.num_partitions) for t in request.topics] == [("t", 5)]
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_one_operation_is_one_request():
+    network = CannedNetwork(Failure.DISCONNECTED)
+    client = Client(network, ImpatientClock(), timeout_ms=1234)
+    await client.create_topic(NODE, "t", 5)
+    ((destination, request, timeout_ms),) = network.requests
+    assert (destination, timeout_ms) == (NODE, 1234)
+    assert request.timeout.total_seconds() == 1.234
+    assert [(t.name, t.num_partitions) for t in request.topics] == [("t", 5)]
 
 
-def test_a_final_read_that_is_refused_is_no_final_read():
-    async def body():
-        network = CannedNetwork(metadata(-1), described(ErrorCode.not_controller))
-        with pytest.raises(FinalReadRefused, match="not_controller"):
-            await Client(network, ImpatientClock()).final_read(NODE)
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_a_final_read_that_is_refused_is_no_final_read():
+    network = CannedNetwork(metadata(-1), described(ErrorCode.not_controller))
+    with pytest.raises(FinalReadRefused, match="not_controller"):
+        await Client(network, ImpatientClock()).final_read(NODE)
 
 
 def test_describe_quorum_returns_the_leaders_answer():

@@ -23,6 +23,7 @@ from cluster.node.runtime.network import TcpNetwork
 from cluster.node.runtime.server import Binding, TcpServer
 from tests.cluster.client.data_samples import NAME, TOPIC_ID, sample
 from tests.cluster.node.protocol.data_service import DATA_TABLE, data_listener
+from tests.play import play
 
 FETCHED = FetchResponse(
     ErrorCode.none, (FetchResult(TOPIC_ID, 0, ErrorCode.none, 7, 7, 0, records=b"records"),), 4
@@ -68,77 +69,65 @@ def run(body):
     asyncio.run(bounded())
 
 
-def test_a_broker_fetches_data_from_another(monkeypatch):
-    async def body():
-        async with a_broker(monkeypatch, FETCHED) as (handler, _, ask):
-            assert await ask(FETCH) == FETCHED
-            assert handler.asked == [FETCH]
-
-    run(body)
+@play(run)
+async def test_a_broker_fetches_data_from_another(*, monkeypatch):
+    async with a_broker(monkeypatch, FETCHED) as (handler, _, ask):
+        assert await ask(FETCH) == FETCHED
+        assert handler.asked == [FETCH]
 
 
-def test_a_broker_asks_another_where_an_epoch_ends(monkeypatch):
-    async def body():
-        answer = OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=())
-        async with a_broker(monkeypatch, answer) as (handler, _, ask):
-            asked = sample(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4)
-            assert await ask(asked) == answer
-            assert handler.asked == [asked]
-
-    run(body)
+@play(run)
+async def test_a_broker_asks_another_where_an_epoch_ends(*, monkeypatch):
+    answer = OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=())
+    async with a_broker(monkeypatch, answer) as (handler, _, ask):
+        asked = sample(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4)
+        assert await ask(asked) == answer
+        assert handler.asked == [asked]
 
 
-def test_a_produce_with_acks_0_is_done_when_it_is_sent_and_the_connection_goes_on(monkeypatch):
-    async def body():
-        async with a_broker(monkeypatch, appended()) as (handler, server, ask):
-            for _ in range(3):
-                assert await ask(produced(0)) is UNANSWERED
-            assert await ask(produced(1)) == appended()
-            assert [request.acks for request in handler.asked] == [0, 0, 0, 1]
-            assert server.connection_count == 1
-
-    run(body)
-
-
-def test_an_error_of_a_produce_with_acks_0_ends_the_connection(monkeypatch):
-    async def body():
-        failed = appended(ErrorCode.not_leader_or_follower)
-        async with a_broker(monkeypatch, failed) as (handler, server, ask):
-            lost = asyncio.ensure_future(ask(produced(0)))
-            behind = asyncio.ensure_future(ask(produced(1)))
-            assert await lost is UNANSWERED
-            assert await behind is Failure.DISCONNECTED
-            assert await ask(produced(1)) == failed
-            assert [request.acks for request in handler.asked] == [0, 1]
-            assert server.connection_count == 1
-
-    run(body)
+@play(run)
+async def test_a_produce_with_acks_0_is_done_when_it_is_sent_and_the_connection_goes_on(
+    *, monkeypatch
+):
+    async with a_broker(monkeypatch, appended()) as (handler, server, ask):
+        for _ in range(3):
+            assert await ask(produced(0)) is UNANSWERED
+        assert await ask(produced(1)) == appended()
+        assert [request.acks for request in handler.asked] == [0, 0, 0, 1]
+        assert server.connection_count == 1
 
 
-def test_a_topic_by_name_is_asked_for_in_a_version_that_has_names(monkeypatch):
-    async def body():
-        async with a_broker(monkeypatch, appended(topic=NAME)) as (handler, _, ask):
-            assert await ask(produced(1, NAME)) == appended(topic=NAME)
-            assert handler.asked == [produced(1, NAME)]
-
-    run(body)
-
-
-def test_a_topic_by_id_is_not_asked_for_where_only_names_are_known(monkeypatch):
-    async def body():
-        async with a_broker(monkeypatch, appended()) as (handler, _, ask):
-            old = {**DATA_TABLE, int(ApiKey.PRODUCE): VersionRange(3, 12)}
-            monkeypatch.setitem(LISTENER_APIS, ListenerType.BROKER, old)
-            assert await ask(produced(-1)) is Failure.UNSUPPORTED_VERSION
-            assert handler.asked == []
-
-    run(body)
+@play(run)
+async def test_an_error_of_a_produce_with_acks_0_ends_the_connection(*, monkeypatch):
+    failed = appended(ErrorCode.not_leader_or_follower)
+    async with a_broker(monkeypatch, failed) as (handler, server, ask):
+        lost = asyncio.ensure_future(ask(produced(0)))
+        behind = asyncio.ensure_future(ask(produced(1)))
+        assert await lost is UNANSWERED
+        assert await behind is Failure.DISCONNECTED
+        assert await ask(produced(1)) == failed
+        assert [request.acks for request in handler.asked] == [0, 1]
+        assert server.connection_count == 1
 
 
-def test_a_client_that_fetches_does_not_pass_for_a_peer(monkeypatch):
-    async def body():
-        async with a_broker(monkeypatch, FETCHED) as (_, server, ask):
-            assert await ask(FETCH) == FETCHED
-            assert [connection.is_of_peer for connection in server._connections] == [False]
+@play(run)
+async def test_a_topic_by_name_is_asked_for_in_a_version_that_has_names(*, monkeypatch):
+    async with a_broker(monkeypatch, appended(topic=NAME)) as (handler, _, ask):
+        assert await ask(produced(1, NAME)) == appended(topic=NAME)
+        assert handler.asked == [produced(1, NAME)]
 
-    run(body)
+
+@play(run)
+async def test_a_topic_by_id_is_not_asked_for_where_only_names_are_known(*, monkeypatch):
+    async with a_broker(monkeypatch, appended()) as (handler, _, ask):
+        old = {**DATA_TABLE, int(ApiKey.PRODUCE): VersionRange(3, 12)}
+        monkeypatch.setitem(LISTENER_APIS, ListenerType.BROKER, old)
+        assert await ask(produced(-1)) is Failure.UNSUPPORTED_VERSION
+        assert handler.asked == []
+
+
+@play(run)
+async def test_a_client_that_fetches_does_not_pass_for_a_peer(*, monkeypatch):
+    async with a_broker(monkeypatch, FETCHED) as (_, server, ask):
+        assert await ask(FETCH) == FETCHED
+        assert [connection.is_of_peer for connection in server._connections] == [False]

@@ -21,6 +21,7 @@ from cluster.node.runtime.trace import no_trace
 from cluster.node.runtime.window import QUANTILES, RESERVOIR_SIZE, Reservoir, Window
 from tests.cluster.client.nodes import Nodes, free_ports
 from tests.cluster.node.runtime.test_server import run, until
+from tests.play import play
 
 
 class Now:
@@ -134,27 +135,25 @@ def test_an_event_that_goes_on_later_is_timed_in_its_turns_and_others_wait_for_i
     assert list(times.processing_ms.values) == [250.0, 500.0, 0.0]
 
 
-def test_time_in_the_loops_select_is_idle_and_time_in_callbacks_is_not():
-    async def body():
-        now = Now()
-        loop = asyncio.get_running_loop()
-        selector = loop._selector
-        original = selector.select
+@play(run)
+async def test_time_in_the_loops_select_is_idle_and_time_in_callbacks_is_not():
+    now = Now()
+    loop = asyncio.get_running_loop()
+    selector = loop._selector
+    original = selector.select
 
-        def wait_3_s(timeout):
-            now.s += 3.0
-            return original(0)
+    def wait_3_s(timeout):
+        now.s += 3.0
+        return original(0)
 
-        selector.select = wait_3_s
-        try:
-            idle = IdleTime(loop, now)
-            await asyncio.sleep(0)
-            now.s += 1.0
-            assert idle.ratio() == 0.75
-        finally:
-            selector.select = original
-
-    run(body)
+    selector.select = wait_3_s
+    try:
+        idle = IdleTime(loop, now)
+        await asyncio.sleep(0)
+        now.s += 1.0
+        assert idle.ratio() == 0.75
+    finally:
+        selector.select = original
 
 
 async def exchange(port, request):
@@ -176,16 +175,14 @@ async def exchange(port, request):
         (b"\xff\xfe", b"405 Method Not Allowed", b""),
     ],
 )
-def test_the_page_is_one_and_nothing_else_is_served(request_line, status, body):
-    async def test():
-        endpoint = MetricsEndpoint(lambda: b"all 1\n")
-        port = await endpoint.start("127.0.0.1", 0)
-        head, _, got = (await exchange(port, request_line + b"\r\n\r\n")).partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 " + status + b"\r\n")
-        assert got == body
-        endpoint.close()
-
-    run(test)
+@play(run)
+async def test_the_page_is_one_and_nothing_else_is_served(*, request_line, status, body):
+    endpoint = MetricsEndpoint(lambda: b"all 1\n")
+    port = await endpoint.start("127.0.0.1", 0)
+    head, _, got = (await exchange(port, request_line + b"\r\n\r\n")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 " + status + b"\r\n")
+    assert got == body
+    endpoint.close()
 
 
 def test_scrapers_are_few_short_and_quick(monkeypatch):

@@ -20,6 +20,7 @@ from cluster.node.protocol.messages import (
 from cluster.node.runtime import network as network_module
 from cluster.node.runtime.network import TcpNetwork
 from tests.cluster.node.runtime.peers import QUESTION, Peer, peer, silence
+from tests.play import play
 
 ANSWER = DescribeQuorumResponse(ErrorCode.none, 1, 3, 17)
 
@@ -55,16 +56,14 @@ def answers(value=17):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 65536), ("127.0.0.1", -1), ("\0", 9)])
-def test_an_address_that_nobody_can_have_is_not_sent_and_breaks_nothing(host, port):
-    async def body():
-        broken = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
-        async with a_network() as network:
-            assert await ask(network, Endpoint(1, host, port)) is Failure.NOT_SENT
-        gc.collect()  # what asyncio reports of a task that nobody waited for
-        assert broken == []
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_an_address_that_nobody_can_have_is_not_sent_and_breaks_nothing(*, host, port):
+    broken = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
+    async with a_network() as network:
+        assert await ask(network, Endpoint(1, host, port)) is Failure.NOT_SENT
+    gc.collect()  # what asyncio reports of a task that nobody waited for
+    assert broken == []
 
 
 def closed_port() -> int:
@@ -73,12 +72,10 @@ def closed_port() -> int:
         return s.getsockname()[1]
 
 
-def test_a_request_gets_its_answer():
-    async def body():
-        async with peer(answers()) as (endpoint, _), a_network() as network:
-            assert await ask(network, endpoint) == ANSWER
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_a_request_gets_its_answer():
+    async with peer(answers()) as (endpoint, _), a_network() as network:
+        assert await ask(network, endpoint) == ANSWER
 
 
 def test_requests_to_one_destination_share_a_connection_and_keep_their_order():
@@ -99,33 +96,27 @@ def test_requests_to_one_destination_share_a_connection_and_keep_their_order():
     asyncio.run(body())
 
 
-def test_a_route_replaces_the_address():
-    async def body():
-        async with peer(answers()) as (endpoint, _):
-            elsewhere = Endpoint(7, "192.0.2.1", 1)
-            async with a_network({7: (endpoint.host, endpoint.port)}) as network:
-                assert await ask(network, elsewhere) == ANSWER
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_a_route_replaces_the_address():
+    async with peer(answers()) as (endpoint, _):
+        elsewhere = Endpoint(7, "192.0.2.1", 1)
+        async with a_network({7: (endpoint.host, endpoint.port)}) as network:
+            assert await ask(network, elsewhere) == ANSWER
 
 
-def test_a_refused_connection_is_not_sent():
-    async def body():
-        async with a_network() as network:
-            refused = Endpoint(1, "127.0.0.1", closed_port())
-            assert await ask(network, refused) is Failure.NOT_SENT
-            assert await ask(network, refused) is Failure.NOT_SENT  # after the back-off
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_a_refused_connection_is_not_sent():
+    async with a_network() as network:
+        refused = Endpoint(1, "127.0.0.1", closed_port())
+        assert await ask(network, refused) is Failure.NOT_SENT
+        assert await ask(network, refused) is Failure.NOT_SENT  # after the back-off
 
 
-def test_an_unknown_host_is_not_sent():
-    async def body():
-        async with a_network() as network:
-            for host in ("no-such-host.invalid", "a..b", "x" * 300):
-                assert await ask(network, Endpoint(1, host, 9)) is Failure.NOT_SENT
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_an_unknown_host_is_not_sent():
+    async with a_network() as network:
+        for host in ("no-such-host.invalid", "a..b", "x" * 300):
+            assert await ask(network, Endpoint(1, host, 9)) is Failure.NOT_SENT
 
 
 def test_a_peer_that_hangs_up_before_it_names_its_versions_was_sent_nothing():
@@ -139,16 +130,14 @@ def test_a_peer_that_hangs_up_before_it_names_its_versions_was_sent_nothing():
     asyncio.run(body())
 
 
-def test_a_peer_that_never_names_its_versions_was_sent_nothing():
-    async def body():
-        async with peer(silence) as (endpoint, connections), a_network() as network:
-            assert await ask(network, endpoint, 100) is Failure.NOT_SENT
-            (connection,) = connections
-            await connection.frame()  # the question for versions
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(connection.frame(), 0.1)
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_a_peer_that_never_names_its_versions_was_sent_nothing():
+    async with peer(silence) as (endpoint, connections), a_network() as network:
+        assert await ask(network, endpoint, 100) is Failure.NOT_SENT
+        (connection,) = connections
+        await connection.frame()  # the question for versions
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(connection.frame(), 0.1)
 
 
 def test_a_peer_that_hangs_up_on_a_request_is_disconnected():
@@ -375,18 +364,16 @@ def test_closing_answers_every_caller():
     asyncio.run(body())
 
 
-def test_an_exception_of_a_callback_reaches_the_loops_handler():
-    async def body():
-        caught = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: caught.set_result(context["exception"])
-        )
+@play(asyncio.run)
+async def test_an_exception_of_a_callback_reaches_the_loops_handler():
+    caught = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: caught.set_result(context["exception"])
+    )
 
-        def broken(_):
-            raise OSError("the disk of the node")
+    def broken(_):
+        raise OSError("the disk of the node")
 
-        async with peer(answers()) as (endpoint, _), a_network() as network:
-            network.request(endpoint, QUESTION, 5000, broken)
-            assert str(await caught) == "the disk of the node"
-
-    asyncio.run(body())
+    async with peer(answers()) as (endpoint, _), a_network() as network:
+        network.request(endpoint, QUESTION, 5000, broken)
+        assert str(await caught) == "the disk of the node"

@@ -30,6 +30,7 @@ from cluster.node.protocol.messages import (
 from cluster.node.protocol.origin import Origin
 from cluster.node.protocol.server import ListenerService
 from cluster.node.runtime.server import Binding, ServerLimits, TcpServer
+from tests.play import play
 
 ANSWER = DescribeQuorumResponse(ErrorCode.none, 1, 3, 17)
 QUESTION = DescribeQuorumRequest()
@@ -120,98 +121,86 @@ def run(test):
     asyncio.run(body())
 
 
-def test_a_request_is_handled_with_its_listeners_name():
-    async def body():
-        handler = Handler()
-        async with a_server(handler) as (_, port), a_caller(port) as caller:
-            caller.send(9)
-            listener, message, reply = await handler.next()
-            assert (listener, message) == ("LISTENER", DescribeQuorumRequest())
-            assert handler.origin == Origin("User", "ANONYMOUS", "127.0.0.1", "caller")
+@play(run)
+async def test_a_request_is_handled_with_its_listeners_name():
+    handler = Handler()
+    async with a_server(handler) as (_, port), a_caller(port) as caller:
+        caller.send(9)
+        listener, message, reply = await handler.next()
+        assert (listener, message) == ("LISTENER", DescribeQuorumRequest())
+        assert handler.origin == Origin("User", "ANONYMOUS", "127.0.0.1", "caller")
+        reply(ANSWER)
+        frame = await caller.receive()
+        assert read_response(frame, ApiKey.DESCRIBE_QUORUM, 2) == ANSWER
+
+
+@play(run)
+async def test_pipelined_requests_are_served_one_at_a_time_and_in_order():
+    handler = Handler()
+    async with a_server(handler) as (_, port), a_caller(port) as caller:
+        for i in range(5):
+            caller.send(i)
+        for i in range(5):
+            _, _, reply = await handler.next()
+            await asyncio.sleep(0.01)
+            assert handler.asked == []
             reply(ANSWER)
-            frame = await caller.receive()
-            assert read_response(frame, ApiKey.DESCRIBE_QUORUM, 2) == ANSWER
-
-    run(body)
-
-
-def test_pipelined_requests_are_served_one_at_a_time_and_in_order():
-    async def body():
-        handler = Handler()
-        async with a_server(handler) as (_, port), a_caller(port) as caller:
-            for i in range(5):
-                caller.send(i)
-            for i in range(5):
-                _, _, reply = await handler.next()
-                await asyncio.sleep(0.01)
-                assert handler.asked == []
-                reply(ANSWER)
-                assert await caller.correlation_id() == i
-
-    run(body)
+            assert await caller.correlation_id() == i
 
 
 @pytest.mark.slow
-def test_many_immediate_answers_do_not_nest():
-    async def body():
-        async with a_server(Echo()) as (_, port), a_caller(port) as caller:
-            for i in range(5000):
-                caller.send(i)
-            for i in range(5000):
-                assert await caller.correlation_id() == i
-
-    run(body)
+@play(run)
+async def test_many_immediate_answers_do_not_nest():
+    async with a_server(Echo()) as (_, port), a_caller(port) as caller:
+        for i in range(5000):
+            caller.send(i)
+        for i in range(5000):
+            assert await caller.correlation_id() == i
 
 
-def test_a_request_that_is_never_answered_stalls_no_other_connection():
-    async def body():
-        handler = Handler()
-        async with a_server(handler) as (_, port), a_caller(port) as first, a_caller(port) as other:
-            first.send(1)
-            await handler.next()
-            other.send(2)
+@play(run)
+async def test_a_request_that_is_never_answered_stalls_no_other_connection():
+    handler = Handler()
+    async with a_server(handler) as (_, port), a_caller(port) as first, a_caller(port) as other:
+        first.send(1)
+        await handler.next()
+        other.send(2)
+        _, _, reply = await handler.next()
+        reply(ANSWER)
+        assert await other.correlation_id() == 2
+
+
+@play(run)
+async def test_an_answer_after_the_peer_left_is_dropped():
+    handler = Handler()
+    async with a_server(handler) as (server, port):
+        async with a_caller(port) as caller:
+            caller.send()
+            _, _, reply = await handler.next()
+        await until(lambda: server.connection_count == 0)
+        reply(ANSWER)
+        async with a_caller(port) as other:
+            other.send(correlation_id=2)
             _, _, reply = await handler.next()
             reply(ANSWER)
-            assert await other.correlation_id() == 2
-
-    run(body)
-
-
-def test_an_answer_after_the_peer_left_is_dropped():
-    async def body():
-        handler = Handler()
-        async with a_server(handler) as (server, port):
-            async with a_caller(port) as caller:
-                caller.send()
-                _, _, reply = await handler.next()
-            await until(lambda: server.connection_count == 0)
-            reply(ANSWER)
-            async with a_caller(port) as other:
-                other.send(correlation_id=2)
-                _, _, reply = await handler.next()
-                reply(ANSWER)
-                assert await other.correlation_id() == 2, "the server goes on"
-
-    run(body)
+            assert await other.correlation_id() == 2, "the server goes on"
 
 
 @pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="this system has no POLLRDHUP")
-def test_a_question_whose_asker_has_left_is_not_worked_off_but_a_change_is():
-    async def body():
-        handler = Handler()
-        async with a_server(handler) as (server, port):
-            for message, version in ((QUESTION, 2), (VOTE, 2)):
-                async with a_caller(port) as caller:
-                    caller.send(1, VOTE)
-                    _, _, reply = await handler.next()
-                    caller.send(2, message, version)
-                    caller.writer.close()
-                    await caller.writer.wait_closed()
-                reply(VOTED)
-                await until(lambda: server.connection_count == 0)
-            assert [message for _, message, _ in handler.asked] == [VOTE]
-
-    run(body)
+@play(run)
+async def test_a_question_whose_asker_has_left_is_not_worked_off_but_a_change_is():
+    handler = Handler()
+    async with a_server(handler) as (server, port):
+        for message, version in ((QUESTION, 2), (VOTE, 2)):
+            async with a_caller(port) as caller:
+                caller.send(1, VOTE)
+                _, _, reply = await handler.next()
+                caller.send(2, message, version)
+                caller.writer.close()
+                await caller.writer.wait_closed()
+            reply(VOTED)
+            await until(lambda: server.connection_count == 0)
+        assert [message for _, message, _ in handler.asked] == [VOTE]
 
 
 def test_a_long_pipeline_of_one_peer_gives_way_to_others():
@@ -255,29 +244,25 @@ def test_a_long_pipeline_of_one_peer_gives_way_to_others():
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
-def test_what_cannot_be_read_is_hung_up_on_and_others_are_served(data):
-    async def body():
-        async with (
-            a_server(Echo(), max_frame_bytes=2**20) as (_, port),
-            a_caller(port) as bad,
-            a_caller(port) as good,
-        ):
-            bad.writer.write(data)
-            assert await bad.is_hung_up()
-            good.send(3)
-            assert await good.correlation_id() == 3
-
-    run(body)
+@play(run)
+async def test_what_cannot_be_read_is_hung_up_on_and_others_are_served(*, data):
+    async with (
+        a_server(Echo(), max_frame_bytes=2**20) as (_, port),
+        a_caller(port) as bad,
+        a_caller(port) as good,
+    ):
+        bad.writer.write(data)
+        assert await bad.is_hung_up()
+        good.send(3)
+        assert await good.correlation_id() == 3
 
 
 @pytest.mark.parametrize("key", [ApiKey.VOTE, ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT])
-def test_a_broker_listener_hides_the_requests_of_controllers(key):
-    async def body():
-        async with a_server(Echo(), ListenerType.BROKER) as (_, port), a_caller(port) as caller:
-            caller.writer.write(b"\0\0\0\x0a" + struct.pack(">hhih", key, 1, 1, -1))
-            assert await caller.is_hung_up()
-
-    run(body)
+@play(run)
+async def test_a_broker_listener_hides_the_requests_of_controllers(*, key):
+    async with a_server(Echo(), ListenerType.BROKER) as (_, port), a_caller(port) as caller:
+        caller.writer.write(b"\0\0\0\x0a" + struct.pack(">hhih", key, 1, 1, -1))
+        assert await caller.is_hung_up()
 
 
 def test_a_broker_listener_serves_metadata_and_a_controller_listener_does_not():
@@ -286,17 +271,15 @@ def test_a_broker_listener_serves_metadata_and_a_controller_listener_does_not():
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
-def test_api_versions_names_what_the_listener_serves(version):
-    async def body():
-        async with a_server(Echo(), ListenerType.BROKER) as (_, port), a_caller(port) as caller:
-            caller.send(1, VERSIONS, version)
-            answer = read_response(await caller.receive(), ApiKey.API_VERSIONS, version)
-            assert answer.error_code is ErrorCode.none
-            served = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
-            listed = listed_apis(ListenerType.BROKER)
-            assert served == {k: (v.lowest, v.highest) for k, v in listed.items()}
-
-    run(body)
+@play(run)
+async def test_api_versions_names_what_the_listener_serves(*, version):
+    async with a_server(Echo(), ListenerType.BROKER) as (_, port), a_caller(port) as caller:
+        caller.send(1, VERSIONS, version)
+        answer = read_response(await caller.receive(), ApiKey.API_VERSIONS, version)
+        assert answer.error_code is ErrorCode.none
+        served = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
+        listed = listed_apis(ListenerType.BROKER)
+        assert served == {k: (v.lowest, v.highest) for k, v in listed.items()}
 
 
 @pytest.mark.parametrize(
@@ -335,43 +318,35 @@ def test_api_versions_names_features_but_before_version_4_none_that_begins_at_0(
     assert answer.finalized_features_epoch == (17 if version >= 3 else -1)
 
 
-def test_bytes_after_a_request_are_ignored_because_librdkafka_sends_some():
-    async def body():
-        async with a_server(Echo()) as (_, port), a_caller(port) as caller:
-            head = struct.pack(">hhih", ApiKey.API_VERSIONS, 0, 6, -1)
-            caller.writer.write(struct.pack(">i", len(head) + 3) + head + b"\1\0\0")
-            answer = read_response(await caller.receive(), ApiKey.API_VERSIONS, 0)
-            assert answer.error_code is ErrorCode.none
-
-    run(body)
+@play(run)
+async def test_bytes_after_a_request_are_ignored_because_librdkafka_sends_some():
+    async with a_server(Echo()) as (_, port), a_caller(port) as caller:
+        head = struct.pack(">hhih", ApiKey.API_VERSIONS, 0, 6, -1)
+        caller.writer.write(struct.pack(">i", len(head) + 3) + head + b"\1\0\0")
+        answer = read_response(await caller.receive(), ApiKey.API_VERSIONS, 0)
+        assert answer.error_code is ErrorCode.none
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
-def test_an_unknown_api_versions_version_is_answered_in_version_0_with_the_list(version):
-    async def body():
-        async with a_server(Echo()) as (_, port), a_caller(port) as caller:
-            head = struct.pack(">hhih", 18, version, 6, -1)
-            caller.writer.write(struct.pack(">i", len(head) + 3) + head + b"abc")
-            frame = await caller.receive()
-            answer = read_response(frame, ApiKey.API_VERSIONS, 0)
-            assert struct.unpack_from(">i", frame) == (6,)
-            assert answer.error_code is ErrorCode.unsupported_version
-            assert len(answer.api_keys) == len(LISTENER_APIS[ListenerType.CONTROLLER])
-
-    run(body)
+@play(run)
+async def test_an_unknown_api_versions_version_is_answered_in_version_0_with_the_list(*, version):
+    async with a_server(Echo()) as (_, port), a_caller(port) as caller:
+        head = struct.pack(">hhih", 18, version, 6, -1)
+        caller.writer.write(struct.pack(">i", len(head) + 3) + head + b"abc")
+        frame = await caller.receive()
+        answer = read_response(frame, ApiKey.API_VERSIONS, 0)
+        assert struct.unpack_from(">i", frame) == (6,)
+        assert answer.error_code is ErrorCode.unsupported_version
+        assert len(answer.api_keys) == len(LISTENER_APIS[ListenerType.CONTROLLER])
 
 
-def test_an_impossible_software_name_is_an_invalid_request():
-    async def body():
-        async with a_server(Echo()) as (_, port), a_caller(port) as caller:
-            strange = ApiVersionsRequest(
-                client_software_name="<script>", client_software_version="1"
-            )
-            caller.send(1, strange, 3)
-            answer = read_response(await caller.receive(), ApiKey.API_VERSIONS, 3)
-            assert answer.error_code is ErrorCode.invalid_request
-
-    run(body)
+@play(run)
+async def test_an_impossible_software_name_is_an_invalid_request():
+    async with a_server(Echo()) as (_, port), a_caller(port) as caller:
+        strange = ApiVersionsRequest(client_software_name="<script>", client_software_version="1")
+        caller.send(1, strange, 3)
+        answer = read_response(await caller.receive(), ApiKey.API_VERSIONS, 3)
+        assert answer.error_code is ErrorCode.invalid_request
 
 
 def test_an_answer_without_a_form_in_the_old_version_ends_the_connection_only():
@@ -406,59 +381,53 @@ def test_an_answer_without_a_form_in_the_old_version_ends_the_connection_only():
     run(body)
 
 
-def test_a_peer_that_announces_much_and_sends_little_costs_what_it_sent():
-    async def body():
-        async with a_server(Echo()) as (server, port), a_caller(port) as caller:
-            caller.writer.write(struct.pack(">i", 100 * 1024 * 1024) + b"x" * 1000)
-            await until(lambda: server.buffered_bytes > 0)
-            assert server.buffered_bytes == 1004
-
-    run(body)
+@play(run)
+async def test_a_peer_that_announces_much_and_sends_little_costs_what_it_sent():
+    async with a_server(Echo()) as (server, port), a_caller(port) as caller:
+        caller.writer.write(struct.pack(">i", 100 * 1024 * 1024) + b"x" * 1000)
+        await until(lambda: server.buffered_bytes > 0)
+        assert server.buffered_bytes == 1004
 
 
 @pytest.mark.parametrize("greedy_comes_first", [True, False])
-def test_the_connection_that_holds_most_is_closed_when_all_together_hold_too_much(
-    greedy_comes_first,
+@play(run)
+async def test_the_connection_that_holds_most_is_closed_when_all_together_hold_too_much(
+    *, greedy_comes_first
 ):
-    async def body():
-        limits = {"max_frame_bytes": 10_000, "max_buffered_bytes": 15_000}
-        async with (
-            a_server(Echo(), **limits) as (server, port),
-            a_caller(port) as greedy,
-            a_caller(port) as modest,
-            a_caller(port) as good,
-        ):
-            sent = [(greedy, 9000), (modest, 7000)]
-            for caller, size in sent if greedy_comes_first else reversed(sent):
-                caller.writer.write(struct.pack(">i", 9500) + b"x" * size)
-                await until(lambda: server.connection_count == 3 and server.buffered_bytes >= 7000)
-            assert await greedy.is_hung_up()
-            good.send(1)
-            assert await good.correlation_id() == 1
-            assert server.connection_count == 2
-            assert server.buffered_bytes == 7004
-
-    run(body)
+    limits = {"max_frame_bytes": 10_000, "max_buffered_bytes": 15_000}
+    async with (
+        a_server(Echo(), **limits) as (server, port),
+        a_caller(port) as greedy,
+        a_caller(port) as modest,
+        a_caller(port) as good,
+    ):
+        sent = [(greedy, 9000), (modest, 7000)]
+        for caller, size in sent if greedy_comes_first else reversed(sent):
+            caller.writer.write(struct.pack(">i", 9500) + b"x" * size)
+            await until(lambda: server.connection_count == 3 and server.buffered_bytes >= 7000)
+        assert await greedy.is_hung_up()
+        good.send(1)
+        assert await good.correlation_id() == 1
+        assert server.connection_count == 2
+        assert server.buffered_bytes == 7004
 
 
-def test_buffered_bytes_return_to_nothing():
-    async def body():
-        handler = Handler()
-        async with a_server(handler) as (server, port):
-            async with a_caller(port) as caller:
-                for i in range(50):
-                    caller.send(i)
-                for i in range(50):
-                    _, _, reply = await handler.next()
-                    reply(ANSWER)
-                    assert await caller.correlation_id() == i
-                assert server.buffered_bytes == 0
-                caller.writer.write(b"\0\0\1\0rest")
-                await until(lambda: server.buffered_bytes > 0)
-            await until(lambda: server.connection_count == 0)
+@play(run)
+async def test_buffered_bytes_return_to_nothing():
+    handler = Handler()
+    async with a_server(handler) as (server, port):
+        async with a_caller(port) as caller:
+            for i in range(50):
+                caller.send(i)
+            for i in range(50):
+                _, _, reply = await handler.next()
+                reply(ANSWER)
+                assert await caller.correlation_id() == i
             assert server.buffered_bytes == 0
-
-    run(body)
+            caller.writer.write(b"\0\0\1\0rest")
+            await until(lambda: server.buffered_bytes > 0)
+        await until(lambda: server.connection_count == 0)
+        assert server.buffered_bytes == 0
 
 
 @pytest.mark.slow
@@ -490,106 +459,94 @@ def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
     run(body)
 
 
-def test_the_idlest_connection_makes_room_for_a_new_one():
-    async def body():
-        async with (
-            a_server(Echo(), max_connections=2) as (server, port),
-            a_caller(port) as one,
-            a_caller(port) as two,
-        ):
-            for caller in (one, two, one):
-                caller.send(1)
-                assert await caller.correlation_id() == 1
-                await asyncio.sleep(0.01)
-            async with a_caller(port) as three:
-                three.send(3)
-                assert await three.correlation_id() == 3
-                assert await two.is_hung_up()
-                one.send(4)
-                assert await one.correlation_id() == 4
-                assert (server.connection_count, server.evicted_count) == (2, 1)
-
-    run(body)
-
-
-def test_a_connection_with_a_request_under_way_does_not_make_room():
-    async def body():
-        handler = Handler()
-        async with a_server(handler, max_connections=1) as (server, port), a_caller(port) as one:
-            one.send(1)
-            _, _, reply = await handler.next()
-            async with a_caller(port) as two:
-                assert await two.is_hung_up()
-            reply(ANSWER)
-            assert await one.correlation_id() == 1
-            assert (server.connection_count, server.refused_count) == (1, 1)
-
-    run(body)
-
-
-def test_another_nodes_connection_is_the_last_to_make_room():
-    async def body():
-        async with (
-            a_server(Echo(), max_connections=2) as (server, port),
-            a_caller(port) as node,
-            a_caller(port) as client,
-        ):
-            node.send(1, VoteRequest("c", 1, 2, NO_DIRECTORY, 1, NO_DIRECTORY, 0, 0, False), 2)
-            assert await node.correlation_id() == 1
-            client.send(1)
-            assert await client.correlation_id() == 1
-            async with a_caller(port):
-                assert await client.is_hung_up()
-                assert [c.is_of_peer for c in server._connections].count(True) == 1
-
-    run(body)
-
-
-def test_a_silent_peer_is_disconnected_and_a_busy_peer_is_not():
-    async def body():
-        async with (
-            a_server(Echo(), max_idle_ms=400) as (_, port),
-            a_caller(port) as silent,
-            a_caller(port) as busy,
-        ):
-            hung_up = asyncio.create_task(silent.is_hung_up())
-            while not hung_up.done():
-                busy.send(1)
-                assert await busy.correlation_id() == 1
-                await asyncio.sleep(0.02)
-            assert hung_up.result()
-            busy.send(2)
-            assert await busy.correlation_id() == 2
-
-    run(body)
-
-
-def test_a_port_that_is_taken_is_an_error_and_nothing_listens():
-    async def body():
-        async with a_server(Echo()) as (_, port):
-            second = TcpServer()
-            service = ListenerService("L", ListenerType.CONTROLLER, Echo())
-            bindings = [Binding(service, "127.0.0.1", 0), Binding(service, "127.0.0.1", port)]
-            with pytest.raises(OSError, match="address already in use"):
-                await second.bind(bindings)
-
-    run(body)
-
-
-def test_no_client_can_connect_before_the_node_serves():
-    async def body():
-        server = TcpServer()
-        service = ListenerService("L", ListenerType.CONTROLLER, Echo())
-        (port,) = await server.bind([Binding(service, "127.0.0.1", 0)])
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", port)
-        await server.serve()
-        async with a_caller(port) as caller:
+@play(run)
+async def test_the_idlest_connection_makes_room_for_a_new_one():
+    async with (
+        a_server(Echo(), max_connections=2) as (server, port),
+        a_caller(port) as one,
+        a_caller(port) as two,
+    ):
+        for caller in (one, two, one):
             caller.send(1)
             assert await caller.correlation_id() == 1
-        server.close()
+            await asyncio.sleep(0.01)
+        async with a_caller(port) as three:
+            three.send(3)
+            assert await three.correlation_id() == 3
+            assert await two.is_hung_up()
+            one.send(4)
+            assert await one.correlation_id() == 4
+            assert (server.connection_count, server.evicted_count) == (2, 1)
 
-    run(body)
+
+@play(run)
+async def test_a_connection_with_a_request_under_way_does_not_make_room():
+    handler = Handler()
+    async with a_server(handler, max_connections=1) as (server, port), a_caller(port) as one:
+        one.send(1)
+        _, _, reply = await handler.next()
+        async with a_caller(port) as two:
+            assert await two.is_hung_up()
+        reply(ANSWER)
+        assert await one.correlation_id() == 1
+        assert (server.connection_count, server.refused_count) == (1, 1)
+
+
+@play(run)
+async def test_another_nodes_connection_is_the_last_to_make_room():
+    async with (
+        a_server(Echo(), max_connections=2) as (server, port),
+        a_caller(port) as node,
+        a_caller(port) as client,
+    ):
+        node.send(1, VoteRequest("c", 1, 2, NO_DIRECTORY, 1, NO_DIRECTORY, 0, 0, False), 2)
+        assert await node.correlation_id() == 1
+        client.send(1)
+        assert await client.correlation_id() == 1
+        async with a_caller(port):
+            assert await client.is_hung_up()
+            assert [c.is_of_peer for c in server._connections].count(True) == 1
+
+
+@play(run)
+async def test_a_silent_peer_is_disconnected_and_a_busy_peer_is_not():
+    async with (
+        a_server(Echo(), max_idle_ms=400) as (_, port),
+        a_caller(port) as silent,
+        a_caller(port) as busy,
+    ):
+        hung_up = asyncio.create_task(silent.is_hung_up())
+        while not hung_up.done():
+            busy.send(1)
+            assert await busy.correlation_id() == 1
+            await asyncio.sleep(0.02)
+        assert hung_up.result()
+        busy.send(2)
+        assert await busy.correlation_id() == 2
+
+
+@play(run)
+async def test_a_port_that_is_taken_is_an_error_and_nothing_listens():
+    async with a_server(Echo()) as (_, port):
+        second = TcpServer()
+        service = ListenerService("L", ListenerType.CONTROLLER, Echo())
+        bindings = [Binding(service, "127.0.0.1", 0), Binding(service, "127.0.0.1", port)]
+        with pytest.raises(OSError, match="address already in use"):
+            await second.bind(bindings)
+
+
+@play(run)
+async def test_no_client_can_connect_before_the_node_serves():
+    server = TcpServer()
+    service = ListenerService("L", ListenerType.CONTROLLER, Echo())
+    (port,) = await server.bind([Binding(service, "127.0.0.1", 0)])
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    await server.serve()
+    async with a_caller(port) as caller:
+        caller.send(1)
+        assert await caller.correlation_id() == 1
+    server.close()
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), AssertionError("invariant")])
