@@ -28,8 +28,7 @@ from harness.errors import (
     one_line,
 )
 from harness.signals.interrupt import signals_interrupt
-from harness.terminal import colours
-from harness.terminal.output import EXIT_UNREAD, Output, UnreadError, current, guard
+from harness.terminal.output import EXIT_UNREAD, Output, UnreadError, current, guard, wants_colour
 
 _COMMANDS = {
     "bisect": ("bisect:bisect", "Find the releases of Kafka's raft that have a plan's violation."),
@@ -172,4 +171,4 @@ def _report_of(error: BaseException) -> tuple[int, *tuple[str, ...]]:
 @click.version_option(package_name="kraftprobe", prog_name="kraftprobe")
 def main() -> None:
     """Put a KRaft metadata quorum through faults and prove whether it kept its promises."""
-    click.get_current_context().color = colours.wants_colour()
+    click.get_current_context().color = wants_colour()

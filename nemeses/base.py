@@ -10,14 +10,16 @@ an injection may have come after a part of it acted, and counts as that.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from cluster.backends.base import Backend, BackendError, Link, NodeState, Probe
+from cluster.backends.abilities import Abilities
+from cluster.backends.base import Backend, BackendError, Link, Probe
 from cluster.values import valueclass
 
+T = TypeVar("T")
 Parameters = Mapping[str, Any]
 """What a plan says of one fault, JSON-able: {"targets": "leader"}, {"shape": "halves"}, ..."""
 
@@ -154,6 +156,18 @@ def refusal(fault: str, parameters: Parameters, reason: str, **detail: Any) -> I
     return Injection(fault, dict(parameters), (), verified=False, detail=found)
 
 
+def application(
+    fault: str,
+    parameters: Parameters,
+    targets: Sequence[str],
+    detail: Mapping[str, Any],
+    links: tuple[Link, ...] = (),
+) -> Injection:
+    """Report an injection that was applied, and is to be verified."""
+    targets, own = tuple(targets), dict(parameters)
+    return Injection(fault, own, targets, verified=False, detail=detail, links=links, applied=True)
+
+
 def add_measurement(
     injection: Injection, found: Mapping[str, Any], reasons: Sequence[str] = ()
 ) -> Injection:
@@ -163,19 +177,37 @@ def add_measurement(
     return replace(injection, verified=not reasons, detail=detail)
 
 
-__all__ = [
-    "Backend",
-    "Fault",
-    "Injection",
-    "Link",
-    "NodeState",
-    "ParameterError",
-    "Parameters",
-    "Probe",
-    "Refusal",
-    "View",
-    "add_measurement",
-    "before_acting",
-    "others",
-    "refusal",
-]
+_REASONS = {
+    "timers": "time-outs of a real process follow the host's monotonic clock: try --backend sim",
+    "releases": "its nodes are of one release: --kafka-version OLD,NEW",
+    "messages": "no message by itself can be held on its links: try --backend local or sim",
+}
+"""Why abilities are missing that most places lack."""
+
+
+def lacking(view: View, ability: str) -> Probe:
+    """Say why the backend has no such ability."""
+    reason = view.backend.abilities().missing.get(ability, "") or _REASONS.get(ability, "")
+    reason = reason or f"backend {view.backend.name} has no {ability} that faults can act on"
+    return Probe(possible=False, reason=reason)
+
+
+def _require(ability: str, find: Callable[[Abilities], T | None]) -> Callable[[View], T]:
+    """Return a function that finds an ability; it raises BackendError where there is none."""
+
+    def find_or_raise(view: View) -> T:
+        found = find(view.backend.abilities())
+        if found is None:
+            raise BackendError(lacking(view, ability).reason)
+        return found
+
+    return find_or_raise
+
+
+clocks_of = _require("clocks", lambda abilities: abilities.clocks)
+disks_of = _require("disks", lambda abilities: abilities.disks)
+detachable_of = _require("log directories", lambda abilities: abilities.detachable)
+releases_of = _require("releases", lambda abilities: abilities.releases)
+timers_of = _require("timers", lambda abilities: abilities.timers)
+messages_of = _require("messages", lambda abilities: abilities.messages)
+limits_of = _require("limits", lambda abilities: abilities.limits)

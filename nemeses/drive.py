@@ -30,6 +30,7 @@ from cluster.backends.abilities import LinkShape
 from cluster.backends.base import Backend, NodeState
 from extensions import ExtensionError
 from nemeses.active_faults import held_down, is_damaged
+from nemeses.at_once import OutOfTimeError, do_at_once, not_cancelled
 from nemeses.base import (
     Injection,
     ParameterError,
@@ -45,7 +46,6 @@ from nemeses.processes.signals import Stop
 from nemeses.quorum.requests import Resign
 from nemeses.quorum.voters import Voters
 from nemeses.registry import fault_named
-from nemeses.time_bound import OutOfTimeError, do_at_once, not_cancelled
 
 T = TypeVar("T")
 

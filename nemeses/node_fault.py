@@ -15,7 +15,15 @@ from cluster.backends.base import BackendError, NodeState
 from cluster.values import valueclass
 from nemeses.active_faults import applying, hit, keeper
 from nemeses.at_once import at_once
-from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refusal
+from nemeses.base import (
+    Injection,
+    ParameterError,
+    Parameters,
+    View,
+    application,
+    before_acting,
+    refusal,
+)
 from nemeses.legality import refusals
 from nemeses.queries import until
 from nemeses.targets import check_keys, check_target, choose
@@ -46,8 +54,10 @@ class NodeFault:
     family: ClassVar[str] = ""
     """Faults of one family cannot act on one node at once: they would undo each other. Not given:
     its name."""
+    numbers: ClassVar[Mapping[str, tuple[float, float, float]]] = {}
+    """Parameters that are numbers -> (default, least, most)."""
     keys: ClassVar[tuple[str, ...]] = ()
-    """Parameters beside `targets`."""
+    """Parameters beside these and `targets`."""
     favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority")
     """Targets that a random schedule chooses from."""
     variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
@@ -61,12 +71,18 @@ class NodeFault:
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`."""
-        check_keys(self.name, parameters, ("targets", *self.keys))
+        check_keys(self.name, parameters, ("targets", *self.numbers, *self.keys))
         check_target(parameters.get("targets", "random"), nodes)
-        self.check_own(parameters)
+        for name, (default, low, high) in self.numbers.items():
+            value = parameters.get(name, default)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not low <= value <= high:
+                bounds = f"a number from {low:g} to {high:g}"
+                raise ParameterError(f"{name} of {self.name} must be {bounds}, not {value!r}")
 
-    def check_own(self, parameters: Parameters) -> None:
-        """Raise ParameterError for wrong parameters other than `targets`."""
+    def number(self, chosen: Mapping[str, Any], name: str) -> float:
+        """Read a number of the parameters, or of what was chosen for a node."""
+        return float(chosen.get(name, self.numbers[name][0]))
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
         """See `Fault.options`."""
@@ -95,21 +111,15 @@ class NodeFault:
         detail: dict[str, Any] = {"nodes": _details(seen), "chosen": chosen}
         if self.may_end_node:
             detail["may_end_node"] = True
-        return _judge(
-            Injection(self.name, dict(parameters), nodes, verified=False, applied=True),
-            detail,
-            seen,
-        )
+        return _judge(application(self.name, parameters, nodes, {}), detail, seen)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """See `Fault.verify`."""
-        chosen = injection.detail["chosen"]
-        reason = injection.detail.get("reason")
-        seen = await on_each(
-            injection.targets, lambda node: self.bites(view, node, chosen[node], injection)
-        )
-        detail = {**injection.detail, "nodes": _merge(injection.detail["nodes"], _details(seen))}
-        return _judge(injection, detail, seen, reason)
+        seen = await on_each(injection.targets, lambda node: self.bites(view, node, injection))
+        before, now = injection.detail["nodes"], _details(seen)
+        nodes = {node: {**before.get(node, {}), **detail} for node, detail in now.items()}
+        detail = {**injection.detail, "nodes": nodes}
+        return _judge(injection, detail, seen, injection.detail.get("reason"))
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`."""
@@ -145,9 +155,7 @@ class NodeFault:
         """Hit one node."""
         raise NotImplementedError
 
-    async def bites(
-        self, view: View, node: str, chosen: Mapping[str, Any], injection: Injection
-    ) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure whether it bites there."""
         raise NotImplementedError
 
@@ -210,26 +218,8 @@ async def ended_itself(view: View, node: str, incarnation: int, timeout_s: float
     return await until(notices, timeout_s) is True
 
 
-def number_of(
-    parameters: Parameters, fault: str, name: str, default: float, low: float, high: float
-) -> float:
-    """Read a number of a plan within bounds: ParameterError."""
-    value = parameters.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ParameterError(
-            f"{name} of {fault} must be a number from {low:g} to {high:g}, not {value!r}"
-        )
-    return value
-
-
 def _details(seen: Mapping[str, Seen]) -> dict[str, dict[str, Any]]:
     return {node: dict(measured.detail) for node, measured in seen.items()}
-
-
-def _merge(
-    before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    return {node: {**before.get(node, {}), **detail} for node, detail in now.items()}
 
 
 def _judge(

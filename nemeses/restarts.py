@@ -9,8 +9,7 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from cluster.backends.base import Backend, BackendError
-from nemeses.base import View
-from nemeses.required_abilities import disks_of
+from nemeses.base import View, disks_of
 
 
 class Return:

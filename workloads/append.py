@@ -23,11 +23,9 @@ from cluster.node.errors import ErrorCode
 from cluster.systems.cells import LIST_PREFIX
 from cluster.values import valueclass
 from workloads.base import (
-    ClientContext,
     Completion,
     Op,
     Option,
-    WorkloadClient,
     WorkloadKind,
 )
 from workloads.keyed import Keyed, TargetClient
@@ -40,31 +38,6 @@ OPTIONS = {
 }
 
 
-@valueclass
-class Append(Keyed):
-    """The workload with its options."""
-
-    name: str = "append"
-    letter = "l"
-    write = "append"
-
-    def cells(self) -> Sequence[str]:
-        """All lists."""
-        return tuple(LIST_PREFIX + self.key(number) for number in range(self.keys))
-
-    def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
-        return AppendClient(context)
-
-    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
-        """Every key is a linearizable list, or one that only grows; and is whole on every node."""
-        reads = "growth" if reads_lag else "linearizable"
-        return (
-            CheckSpec(reads, {"model": "list-append"}),
-            CheckSpec("durability", {"workload": self.name, "config_prefix": LIST_PREFIX}),
-        )
-
-
 class AppendClient(TargetClient):
     """One process's client."""
 
@@ -74,36 +47,48 @@ class AppendClient(TargetClient):
         context = self._context
         node = self._target.choose(context.reads_at if op.f == "read" else "CONTROLLER")
         cell = context.cell(LIST_PREFIX + op.key)
-        controller = context.endpoint(node, "CONTROLLER")
         if op.f == "append":
             assert isinstance(op.value, str)
             assert "," not in op.value, "one element"
-            outcome = await context.client.alter_config(
-                controller,
-                cell.resource,
-                cell.key,
-                "append",
-                cell.encode(op.value),
-                timeout_ms=context.timeout_ms,
-            )
+            outcome = await self._alter_cell(node, cell, "append", cell.encode(op.value))
             if outcome.type == "ok":
                 outcome = Outcome("ok", op.value)
             elif outcome.error == _NO_TOPIC:
-                topic = cell.resource[1]
-                await context.client.create_topic(controller, topic, timeout_ms=context.timeout_ms)
+                await context.client.create_topic(
+                    context.endpoint(node, "CONTROLLER"),
+                    cell.resource[1],
+                    timeout_ms=context.timeout_ms,
+                )
         else:
             assert op.f == "read", f"lists know no {op.f}"
-            outcome = await context.client.read_config(
-                context.endpoint(node, context.reads_at),
-                cell.resource,
-                cell.key,
-                timeout_ms=context.timeout_ms,
-            )
+            outcome = await self._read_cell(node, cell)
             if outcome.type == "ok":
                 outcome = Outcome("ok", elements(cell.decode(outcome.value or "")))
             elif outcome.error == _NO_TOPIC:
                 outcome = Outcome("ok", [])
         return self._completion(node, outcome, op.value)
+
+
+@valueclass
+class Append(Keyed):
+    """The workload with its options."""
+
+    makes = AppendClient
+    name: str = "append"
+    letter = "l"
+    write = "append"
+
+    def cells(self) -> Sequence[str]:
+        """All lists."""
+        return tuple(LIST_PREFIX + self.key(number) for number in range(self.keys))
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """Every key is a linearizable list, or one that only grows; and is whole on every node."""
+        reads = "growth" if reads_lag else "linearizable"
+        return (
+            CheckSpec(reads, {"model": "list-append"}),
+            CheckSpec("durability", {"workload": self.name, "config_prefix": LIST_PREFIX}),
+        )
 
 
 def elements(value: str) -> list[str]:

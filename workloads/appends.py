@@ -35,13 +35,11 @@ from workloads.base import (
     Op,
     Option,
     Role,
-    WorkloadClient,
     WorkloadKind,
     completion,
 )
-from workloads.keyed import Plain
+from workloads.keyed import Plain, Target
 from workloads.log_client import AtReplica
-from workloads.target import Target
 
 T = TypeVar("T")
 
@@ -53,39 +51,6 @@ OPTIONS: Final = {
 }
 _PAUSE_S: Final = 0.02
 """Between two looks at a node that has not replayed the last record yet."""
-
-
-@valueclass
-class Appends(Plain):
-    """The workload with its options."""
-
-    append_fraction: float
-    nodes: int
-    name: str = "appends"
-
-    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        """Append and poll."""
-        share = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.append_fraction}[role]
-        count = 0
-        while True:
-            if random.random() < share:
-                yield Op(SEND, KEY, f"w{worker}.{count}")
-                count += 1
-            else:
-                yield Op(POLL, KEY)
-
-    def final_operations(self) -> Sequence[Op]:
-        """Read the log of each node whole."""
-        return tuple(AtReplica(POLL_ALL, KEY, replica=number) for number in range(self.nodes))
-
-    def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
-        return AppendsClient(context)
-
-    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
-        """The log keeps what was acknowledged, in order."""
-        del reads_lag
-        return (CheckSpec("log", {"acks": "all"}),)
 
 
 class AppendsClient:
@@ -175,6 +140,36 @@ class AppendsClient:
         context = self._context
         endpoint = context.endpoint(node, "CONTROLLER")
         return await context.client.ask(endpoint, request, read, timeout_ms)
+
+
+@valueclass
+class Appends(Plain):
+    """The workload with its options."""
+
+    makes = AppendsClient
+    append_fraction: float
+    nodes: int
+    name: str = "appends"
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Append and poll."""
+        share = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.append_fraction}[role]
+        count = 0
+        while True:
+            if random.random() < share:
+                yield Op(SEND, KEY, f"w{worker}.{count}")
+                count += 1
+            else:
+                yield Op(POLL, KEY)
+
+    def final_operations(self) -> Sequence[Op]:
+        """Read the log of each node whole."""
+        return tuple(AtReplica(POLL_ALL, KEY, replica=number) for number in range(self.nodes))
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """The log keeps what was acknowledged, in order."""
+        del reads_lag
+        return (CheckSpec("log", {"acks": "all"}),)
 
 
 def _answer(read: ReadResponse) -> Mapping[str, Any]:

@@ -24,7 +24,37 @@ from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import Connect
 from cluster.systems.cells import CellOf
 from cluster.values import valueclass
-from workloads.leader import LeaderTracker
+
+
+class LeaderTracker:
+    """The node that is believed to lead, and the epoch of that belief.
+
+    Beliefs come from the quorum's own descriptions (`learn`); a node that refused or did not
+    answer is left for the next in order (`suspect`), so that clients find a leader by themselves
+    where nothing names it.
+    """
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        """`nodes`: those that may lead."""
+        assert nodes, "a cluster has nodes"
+        self.nodes = tuple(nodes)
+        self.guess = self.nodes[0]
+        """The node to ask next."""
+        self.epoch = -1
+        """Latest epoch in which a leader was seen; -1 before."""
+
+    def learn(self, node: str, epoch: int) -> None:
+        """Believe that `node` leads `epoch`; what is older than the belief is ignored."""
+        assert node in self.nodes, f"unknown node {node}"
+        if epoch >= self.epoch:
+            self.guess, self.epoch = node, epoch
+
+    def suspect(self, node: str) -> None:
+        """`node` was asked and does not lead; ignored when the belief has moved on since."""
+        if node == self.guess:
+            position = self.nodes.index(node)
+            self.guess = self.nodes[(position + 1) % len(self.nodes)]
+
 
 EVERY_NODE = "*"
 """As the node of a final operation: it is performed once at each node that serves clients."""

@@ -32,7 +32,6 @@ from workloads.base import (
     Op,
     Option,
     Role,
-    WorkloadClient,
     WorkloadKind,
 )
 from workloads.keyed import Plain, TargetClient
@@ -49,65 +48,6 @@ OPTIONS = {
     "stage": Option(30, "how many operations a worker stays with a group", 1, 100_000),
     "read_fraction": Option(0.3, "share of operations that are reads", 0.01, 0.99),
 }
-
-
-@valueclass
-class Brokers(Plain):
-    """The workload with its options."""
-
-    brokers: int
-    group: int
-    stage: int
-    read_fraction: float
-    name: str = "brokers"
-
-    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        """Register, keep alive, fence and look; `w<worker>.<n>` names an incarnation."""
-        fractions = {Role.READER: 1.0, Role.WRITER: 0.0, Role.MIXED: self.read_fraction}
-        incarnations: dict[int, int] = {}
-        count = 0
-        while True:
-            first = (worker + count // self.stage) * self.group
-            if count % self.stage == 0:
-                for offset in range(self.group):
-                    broker = (first + offset) % self.brokers
-                    known = incarnations.get(broker, 0)
-                    incarnations[broker] = known + (random.random() < 0.3)
-            broker = (first + random.randrange(self.group)) % self.brokers
-            number = incarnations[broker]
-            if number and random.random() < 0.25:
-                number -= 1
-            incarnation = f"w{worker}.{number}"
-            count += 1
-            if random.random() < fractions[role]:
-                yield Op("read", str(broker))
-            else:
-                yield _operation(random, str(broker), incarnation)
-
-    def final_operations(self) -> Sequence[Op]:
-        """Look at every broker once more."""
-        return tuple(Op("read", str(broker)) for broker in range(self.brokers))
-
-    def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
-        return BrokersClient(context)
-
-    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
-        """Every broker id is a linearizable registration; or its epochs are, and only grow."""
-        registrations = {"functions": ["register"]} if reads_lag else {}
-        return (
-            CheckSpec("linearizable", {"model": "broker", **registrations}),
-            *([CheckSpec("growth", {"model": "broker"})] if reads_lag else []),
-        )
-
-
-def _operation(random: Random, broker: str, incarnation: str) -> Op:
-    choice = random.random()
-    if choice < 0.3:
-        return Op("register", broker, {"incarnation": incarnation})
-    behind = random.random() < 0.3
-    f = "fence" if choice < 0.45 else "heartbeat"
-    return Op(f, broker, {"incarnation": incarnation, "behind": behind})
 
 
 class BrokersClient(TargetClient):
@@ -160,6 +100,62 @@ class BrokersClient(TargetClient):
         if outcome.type == "ok":
             return Outcome("ok", {"epoch": epoch, "fenced": outcome.value["fenced"]})
         return outcome
+
+
+@valueclass
+class Brokers(Plain):
+    """The workload with its options."""
+
+    makes = BrokersClient
+    brokers: int
+    group: int
+    stage: int
+    read_fraction: float
+    name: str = "brokers"
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Register, keep alive, fence and look; `w<worker>.<n>` names an incarnation."""
+        fractions = {Role.READER: 1.0, Role.WRITER: 0.0, Role.MIXED: self.read_fraction}
+        incarnations: dict[int, int] = {}
+        count = 0
+        while True:
+            first = (worker + count // self.stage) * self.group
+            if count % self.stage == 0:
+                for offset in range(self.group):
+                    broker = (first + offset) % self.brokers
+                    known = incarnations.get(broker, 0)
+                    incarnations[broker] = known + (random.random() < 0.3)
+            broker = (first + random.randrange(self.group)) % self.brokers
+            number = incarnations[broker]
+            if number and random.random() < 0.25:
+                number -= 1
+            incarnation = f"w{worker}.{number}"
+            count += 1
+            if random.random() < fractions[role]:
+                yield Op("read", str(broker))
+            else:
+                yield _operation(random, str(broker), incarnation)
+
+    def final_operations(self) -> Sequence[Op]:
+        """Look at every broker once more."""
+        return tuple(Op("read", str(broker)) for broker in range(self.brokers))
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """Every broker id is a linearizable registration; or its epochs are, and only grow."""
+        registrations = {"functions": ["register"]} if reads_lag else {}
+        return (
+            CheckSpec("linearizable", {"model": "broker", **registrations}),
+            *([CheckSpec("growth", {"model": "broker"})] if reads_lag else []),
+        )
+
+
+def _operation(random: Random, broker: str, incarnation: str) -> Op:
+    choice = random.random()
+    if choice < 0.3:
+        return Op("register", broker, {"incarnation": incarnation})
+    behind = random.random() < 0.3
+    f = "fence" if choice < 0.45 else "heartbeat"
+    return Op(f, broker, {"incarnation": incarnation, "behind": behind})
 
 
 def create(options: Mapping[str, Any]) -> Brokers:

@@ -21,7 +21,6 @@ from checkers.history import Value
 from checkers.registry import CheckSpec
 from checkers.runs.answers import WRONG_ANSWER
 from cluster.client.admin_client import Outcome
-from cluster.systems.base import Listener
 from cluster.values import valueclass
 from workloads import register
 from workloads.base import (
@@ -68,24 +67,18 @@ Open = Callable[[ClientContext, str], Awaitable[Driver]]
 operations need in the system, where that is not there yet."""
 
 
-def set_kind(
-    name: str, title: str, open_driver: Open, listener: Listener = "CLIENT"
-) -> WorkloadKind:
+def set_kind(name: str, title: str, open_driver: Open) -> WorkloadKind:
     """Return a workload that adds elements, and in the end reads the set at every node."""
-    return WorkloadKind(
-        name, title, {}, lambda _: DrivenSet(open_driver, listener, name), speaks_kafka=False
-    )
+    return WorkloadKind(name, title, {}, lambda _: DrivenSet(open_driver, name), speaks_kafka=False)
 
 
-def register_kind(
-    name: str, title: str, open_driver: Open, listener: Listener = "CLIENT"
-) -> WorkloadKind:
+def register_kind(name: str, title: str, open_driver: Open) -> WorkloadKind:
     """Return a workload of registers that are written and read, each linearizable."""
     return WorkloadKind(
         name,
         title,
         register.OPTIONS,
-        lambda options: DrivenRegisters(**options, opens=open_driver, listener=listener, name=name),
+        lambda options: DrivenRegisters(**options, opens=open_driver, name=name),
         speaks_kafka=False,
     )
 
@@ -95,7 +88,6 @@ class DrivenSet(Plain):
     """A set."""
 
     opens: Open
-    listener: Listener
     name: str
 
     def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
@@ -116,7 +108,7 @@ class DrivenSet(Plain):
 
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
-        return DrivenClient(context, self.opens, self.listener)
+        return DrivenClient(context, self.opens)
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
         """What was acknowledged is at every node."""
@@ -128,7 +120,6 @@ class DrivenRegisters(Keyed):
     """Registers, without cells that final reads could show."""
 
     opens: Open
-    listener: Listener
     name: str
     letter = "k"
     write = "write"
@@ -139,7 +130,7 @@ class DrivenRegisters(Keyed):
 
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
-        return DrivenClient(context, self.opens, self.listener)
+        return DrivenClient(context, self.opens)
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
         """Every key is linearizable."""
@@ -149,10 +140,10 @@ class DrivenRegisters(Keyed):
 class DrivenClient:
     """One process's client: a driver at one node, a new one at the next node after any failure."""
 
-    def __init__(self, context: ClientContext, opens: Open, listener: Listener) -> None:
+    def __init__(self, context: ClientContext, opens: Open) -> None:
         self._context = context
         self._opens = opens
-        self._nodes = context.nodes_at(listener)
+        self._nodes = context.nodes_at("CLIENT")
         self._turn = context.worker
         self._driver: Driver | None = None
         self._node = ""

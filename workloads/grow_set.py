@@ -13,12 +13,10 @@ from random import Random
 from checkers.registry import CheckSpec
 from cluster.values import valueclass
 from workloads.base import (
-    ClientContext,
     Completion,
     Op,
     Option,
     Role,
-    WorkloadClient,
     WorkloadKind,
 )
 from workloads.keyed import Plain, TargetClient
@@ -26,31 +24,6 @@ from workloads.keyed import Plain, TargetClient
 OPTIONS = {
     "partitions_max": Option(1, "most partitions of a topic", 1, 100),
 }
-
-
-@valueclass
-class Set(Plain):
-    """The workload with its options."""
-
-    partitions_max: int
-    name: str = "set"
-
-    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        """Add `s<worker>-<count>`; the name is both key and element."""
-        del role  # there is nothing to read
-        count = 0
-        while True:
-            name = f"s{worker}-{count}"
-            yield Op("add", name, {"partitions": random.randint(1, self.partitions_max)})
-            count += 1
-
-    def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
-        return SetClient(context)
-
-    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
-        """Acknowledged names are on every node, refused ones on none."""
-        return (CheckSpec("durability", {"workload": self.name}),)
 
 
 class SetClient(TargetClient):
@@ -68,6 +41,28 @@ class SetClient(TargetClient):
             timeout_ms=self._context.timeout_ms,
         )
         return self._completion(node, outcome, op.value)
+
+
+@valueclass
+class Set(Plain):
+    """The workload with its options."""
+
+    makes = SetClient
+    partitions_max: int
+    name: str = "set"
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Add `s<worker>-<count>`; the name is both key and element."""
+        del role  # there is nothing to read
+        count = 0
+        while True:
+            name = f"s{worker}-{count}"
+            yield Op("add", name, {"partitions": random.randint(1, self.partitions_max)})
+            count += 1
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
+        """Acknowledged names are on every node, refused ones on none."""
+        return (CheckSpec("durability", {"workload": self.name}),)
 
 
 KIND = WorkloadKind(

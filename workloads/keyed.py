@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 from checkers.history import Value
+from cluster.backends.base import Listener
 from cluster.client.admin_client import Outcome
+from cluster.systems.cells import Cell
 from cluster.values import valueclass
-from workloads.base import ClientContext, Completion, Op, Role, completion
-from workloads.target import Target
+from workloads.base import ClientContext, Completion, Op, Role, WorkloadClient, completion
 
 
 class Plain:
     """A workload that writes no cells, so that its writes show by other means."""
+
+    makes: ClassVar[type[Any]]
+    """Class of its clients, made of a ClientContext."""
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        made: WorkloadClient = self.makes(context)
+        return made
 
     def setup_operations(self) -> Sequence[Op]:
         """Return nothing: a node that is up can be written to."""
@@ -65,6 +76,43 @@ class Keyed(Plain):
         return tuple(Op("read", self.key(number)) for number in range(self.keys))
 
 
+LEADS_NOT = frozenset({"not_controller", "not_leader_or_follower", "not-sent"})
+"""Errors that say at once that this node is not the one to ask."""
+
+
+class Target:
+    """Which node a client asks: the one that it is pinned to, or the one believed to lead.
+
+    Where these have no listener for what it asks, as controllers have none for what brokers answer,
+    it asks all that have it in turn.
+
+    Both kinds are needed. Followers of the leader make the load and notice a new leader quickly.
+    A pinned client goes on asking a leader that was cut off or deposed, and so sees a stale
+    read or an acknowledgement that must not be.
+    """
+
+    def __init__(self, context: ClientContext) -> None:
+        self._pinned_to = context.pinned_to
+        self._leader = context.leader
+        self._nodes_at = functools.cache(context.nodes_at)
+        self._turns = itertools.count(context.worker)
+
+    def choose(self, listener: Listener = "CONTROLLER") -> str:
+        """Name the node to ask now at this listener."""
+        nodes = self._nodes_at(listener)
+        for node in (self._pinned_to, self._leader.guess):
+            if node is not None and node in nodes:
+                return node
+        return nodes[next(self._turns) % len(nodes)]
+
+    def learn(self, node: str, outcome: Outcome) -> None:
+        """Use how `node` answered for the next choice."""
+        if node == self._pinned_to or outcome.type == "ok":
+            return
+        if outcome.type == "info" or outcome.error in LEADS_NOT:
+            self._leader.suspect(node)
+
+
 class TargetClient:
     """One process's client, which holds nothing but what it learned about the leader."""
 
@@ -76,6 +124,22 @@ class TargetClient:
         """Learn from how `node` answered, and render it; see `workloads.base.completion`."""
         self._target.learn(node, outcome)
         return completion(outcome, node, value)
+
+    async def _alter_cell(
+        self, node: str, cell: Cell, how: Literal["set", "append"], value: Value
+    ) -> Outcome:
+        """Change a cell by a node's CONTROLLER listener."""
+        context, where = self._context, self._context.endpoint(node, "CONTROLLER")
+        return await context.client.alter_config(
+            where, cell.resource, cell.key, how, value, timeout_ms=context.timeout_ms
+        )
+
+    async def _read_cell(self, node: str, cell: Cell) -> Outcome:
+        """Read a cell at a node, by the listener at which the system's cells are read."""
+        context, where = self._context, self._context.endpoint(node, self._context.reads_at)
+        return await context.client.read_config(
+            where, cell.resource, cell.key, timeout_ms=context.timeout_ms
+        )
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -28,7 +28,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.values import valueclass
 from workloads.base import ClientContext
-from workloads.target import Target
+from workloads.keyed import Target
 
 _UNKNOWN_TOPIC: Final = ErrorCode.unknown_topic_or_partition.name
 

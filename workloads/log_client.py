@@ -26,7 +26,6 @@ from cluster.client.data_client import (
     TopicPartition,
 )
 from cluster.client.placement_client import PlacementClient
-from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import NOBODY, SEQUENCE_MAX, Sequenced
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, completion
@@ -41,7 +40,6 @@ _LOOK_SHARE: Final = 0.25
 """Share of the time that is left for one look for a leader: the last one may not answer."""
 _PAUSE_S: Final = 0.02
 """Between two looks at a log whose end is not committed yet, or for a leader."""
-_UNKNOWN_TOPIC: Final = ErrorCode.unknown_topic_or_partition.name
 
 
 @valueclass

@@ -21,7 +21,6 @@ from workloads.base import (
     Completion,
     Op,
     Option,
-    WorkloadClient,
     WorkloadKind,
 )
 from workloads.keyed import Keyed, TargetClient
@@ -30,30 +29,6 @@ OPTIONS = {
     "topics": Option(16, "how many topics there are", 1, 10_000),
     "growth_fraction": Option(0.5, "share of operations that are increments", 0.01, 0.99),
 }
-
-
-@valueclass
-class Partitions(Keyed):
-    """The workload with its options."""
-
-    name: str = "partitions"
-    letter = "p"
-    write = "increment"
-
-    def value(self, worker: int, count: int) -> None:
-        """Nothing: an increment has no value."""
-
-    def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
-        return PartitionsClient(context)
-
-    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
-        """Every topic is a linearizable counter; or one that grows, to the same everywhere."""
-        reads = "growth" if reads_lag else "linearizable"
-        return (
-            CheckSpec(reads, {"model": "counter"}),
-            CheckSpec("durability", {"workload": self.name}),
-        )
 
 
 class PartitionsClient(TargetClient):
@@ -115,6 +90,27 @@ class PartitionsClient(TargetClient):
         if outcome.type == "ok":
             self._counts[topic] = count + 1
         return node, outcome
+
+
+@valueclass
+class Partitions(Keyed):
+    """The workload with its options."""
+
+    makes = PartitionsClient
+    name: str = "partitions"
+    letter = "p"
+    write = "increment"
+
+    def value(self, worker: int, count: int) -> None:
+        """Nothing: an increment has no value."""
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """Every topic is a linearizable counter; or one that grows, to the same everywhere."""
+        reads = "growth" if reads_lag else "linearizable"
+        return (
+            CheckSpec(reads, {"model": "counter"}),
+            CheckSpec("durability", {"workload": self.name}),
+        )
 
 
 KIND = WorkloadKind(

@@ -40,8 +40,8 @@ from cluster.node.protocol.messages import (
 )
 from cluster.values import valueclass
 from workloads import register
-from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadClient, WorkloadKind
-from workloads.keyed import TargetClient
+from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadKind
+from workloads.keyed import Plain, TargetClient
 
 CHANGE: Final = "change-voters"
 REMOVE_ONLY: Final = {"change": "remove"}
@@ -64,51 +64,6 @@ _DEFINITE: Final = frozenset(
     }
 )
 """Errors that a leader decides before it appends anything."""
-
-
-@valueclass
-class Reconfig:
-    """The workload with its options."""
-
-    registers: register.Register
-    change_fraction: float
-    return_fraction: float
-    name: str = "reconfig"
-
-    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        """Those of `register`, with changes of the voters among them."""
-        changes = Random(random.getrandbits(64))
-        for op in self.registers.operations(worker, random, role):
-            if role is Role.MIXED and changes.random() < self.change_fraction:
-                returns = self.return_fraction >= 1 or changes.random() < self.return_fraction
-                yield Op(CHANGE, value=None if returns else REMOVE_ONLY)
-            yield op
-
-    def setup_operations(self) -> Sequence[Op]:
-        """Return nothing."""
-        return ()
-
-    def final_operations(self) -> Sequence[Op]:
-        """Read every register once more."""
-        return self.registers.final_operations()
-
-    def cells(self) -> Sequence[str]:
-        """Those of its registers."""
-        return self.registers.cells()
-
-    def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
-        return ReconfigClient(context)
-
-    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
-        """As `register`, for reads and writes; and the voter sets follow one another."""
-        reads, *plain = self.registers.checks(reads_lag=reads_lag)
-        functions = {"functions": ["read", "write"]}
-        return (
-            CheckSpec(reads.name, {**reads.options, **functions}),
-            *plain,
-            CheckSpec("voter-changes"),
-        )
 
 
 class ReconfigClient(TargetClient):
@@ -202,6 +157,44 @@ class ReconfigClient(TargetClient):
         except CallFailed as failed:
             return failed.outcome if failed.failure is Failure.WRONG_ANSWER else None
         return None
+
+
+@valueclass
+class Reconfig(Plain):
+    """The workload with its options."""
+
+    makes = ReconfigClient
+    registers: register.Register
+    change_fraction: float
+    return_fraction: float
+    name: str = "reconfig"
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Those of `register`, with changes of the voters among them."""
+        changes = Random(random.getrandbits(64))
+        for op in self.registers.operations(worker, random, role):
+            if role is Role.MIXED and changes.random() < self.change_fraction:
+                returns = self.return_fraction >= 1 or changes.random() < self.return_fraction
+                yield Op(CHANGE, value=None if returns else REMOVE_ONLY)
+            yield op
+
+    def final_operations(self) -> Sequence[Op]:
+        """Read every register once more."""
+        return self.registers.final_operations()
+
+    def cells(self) -> Sequence[str]:
+        """Those of its registers."""
+        return self.registers.cells()
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """As `register`, for reads and writes; and the voter sets follow one another."""
+        reads, *plain = self.registers.checks(reads_lag=reads_lag)
+        functions = {"functions": ["read", "write"]}
+        return (
+            CheckSpec(reads.name, {**reads.options, **functions}),
+            *plain,
+            CheckSpec("voter-changes"),
+        )
 
 
 def create(options: Mapping[str, Any]) -> Reconfig:

@@ -19,11 +19,9 @@ from collections.abc import Sequence
 from checkers.registry import CheckSpec
 from cluster.values import valueclass
 from workloads.base import (
-    ClientContext,
     Completion,
     Op,
     Option,
-    WorkloadClient,
     WorkloadKind,
     lagging_reads,
 )
@@ -37,10 +35,28 @@ OPTIONS = {
 }
 
 
+class RegisterClient(TargetClient):
+    """One process's client."""
+
+    async def invoke(self, op: Op) -> Completion:
+        """Perform a read or a write."""
+        assert op.key is not None, "registers have names"
+        cell = self._context.cell(CONFIG_PREFIX + op.key)
+        if op.f == "write":
+            node = self._target.choose()
+            outcome = await self._alter_cell(node, cell, "set", op.value)
+        else:
+            assert op.f == "read", f"registers know no {op.f}"
+            node = self._target.choose(self._context.reads_at)
+            outcome = await self._read_cell(node, cell)
+        return self._completion(node, outcome, op.value)
+
+
 @valueclass
 class Register(Keyed):
     """The workload with its options."""
 
+    makes = RegisterClient
     name: str = "register"
     letter = "k"
     write = "write"
@@ -49,46 +65,12 @@ class Register(Keyed):
         """All registers."""
         return tuple(CONFIG_PREFIX + self.key(number) for number in range(self.keys))
 
-    def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
-        return RegisterClient(context)
-
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """Every key is linearizable, and every node ends with what was acknowledged last."""
         return (
             lagging_reads() if reads_lag else CheckSpec("linearizable", {"model": "register"}),
             CheckSpec("durability", {"workload": self.name, "config_prefix": CONFIG_PREFIX}),
         )
-
-
-class RegisterClient(TargetClient):
-    """One process's client."""
-
-    async def invoke(self, op: Op) -> Completion:
-        """Perform a read or a write."""
-        assert op.key is not None, "registers have names"
-        context = self._context
-        cell = context.cell(CONFIG_PREFIX + op.key)
-        if op.f == "write":
-            node = self._target.choose()
-            outcome = await context.client.alter_config(
-                context.endpoint(node, "CONTROLLER"),
-                cell.resource,
-                cell.key,
-                "set",
-                op.value,
-                timeout_ms=context.timeout_ms,
-            )
-        else:
-            assert op.f == "read", f"registers know no {op.f}"
-            node = self._target.choose(context.reads_at)
-            outcome = await context.client.read_config(
-                context.endpoint(node, context.reads_at),
-                cell.resource,
-                cell.key,
-                timeout_ms=context.timeout_ms,
-            )
-        return self._completion(node, outcome, op.value)
 
 
 KIND = WorkloadKind(

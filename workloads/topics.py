@@ -21,12 +21,10 @@ from random import Random
 from checkers.registry import CheckSpec
 from cluster.values import valueclass
 from workloads.base import (
-    ClientContext,
     Completion,
     Op,
     Option,
     Role,
-    WorkloadClient,
     WorkloadKind,
     lagging_reads,
 )
@@ -36,48 +34,6 @@ OPTIONS = {
     "names": Option(12, "how many topic names there are", 1, 10_000),
     "partitions_max": Option(3, "most partitions of a topic", 1, 100),
 }
-
-
-@valueclass
-class Topics(Plain):
-    """The workload with its options."""
-
-    names: int
-    partitions_max: int
-    name: str = "topics"
-
-    def topic(self, number: int) -> str:
-        """Name of a topic, e.g. `t03`."""
-        return f"t{number:0{len(str(self.names - 1))}}"
-
-    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        """Create and delete random names and, as often as both together, describe them."""
-        reads, writes = ("describe", "describe"), ("create", "delete")
-        choices = {Role.READER: reads, Role.WRITER: writes, Role.MIXED: reads + writes}[role]
-        del worker  # nothing that a worker sends carries its number
-        while True:
-            topic = self.topic(random.randrange(self.names))
-            f = random.choice(choices)
-            partitions = random.randint(1, self.partitions_max)
-            yield Op(f, topic, {"partitions": partitions} if f == "create" else None)
-
-    def final_operations(self) -> Sequence[Op]:
-        """Describe every name once more."""
-        return tuple(Op("describe", self.topic(number)) for number in range(self.names))
-
-    def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
-        return TopicsClient(context)
-
-    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
-        """Every name is linearizable, and every node ends with what was acknowledged last."""
-        # Kafka looks the name of a deletion up in the asked node's image: a refusal lags, too.
-        writes = {"functions": ["create", "delete"], "refusals": False} if reads_lag else {}
-        return (
-            CheckSpec("linearizable", {"model": "topics", **writes}),
-            *([lagging_reads(model=self.name)] if reads_lag else []),
-            CheckSpec("durability", {"workload": self.name, **writes}),
-        )
 
 
 class TopicsClient(TargetClient):
@@ -102,6 +58,45 @@ class TopicsClient(TargetClient):
                 broker, op.key, lags=self._context.reads_lag, timeout_ms=timeout_ms
             )
         return self._completion(node, outcome, op.value)
+
+
+@valueclass
+class Topics(Plain):
+    """The workload with its options."""
+
+    makes = TopicsClient
+    names: int
+    partitions_max: int
+    name: str = "topics"
+
+    def topic(self, number: int) -> str:
+        """Name of a topic, e.g. `t03`."""
+        return f"t{number:0{len(str(self.names - 1))}}"
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Create and delete random names and, as often as both together, describe them."""
+        reads, writes = ("describe", "describe"), ("create", "delete")
+        choices = {Role.READER: reads, Role.WRITER: writes, Role.MIXED: reads + writes}[role]
+        del worker  # nothing that a worker sends carries its number
+        while True:
+            topic = self.topic(random.randrange(self.names))
+            f = random.choice(choices)
+            partitions = random.randint(1, self.partitions_max)
+            yield Op(f, topic, {"partitions": partitions} if f == "create" else None)
+
+    def final_operations(self) -> Sequence[Op]:
+        """Describe every name once more."""
+        return tuple(Op("describe", self.topic(number)) for number in range(self.names))
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """Every name is linearizable, and every node ends with what was acknowledged last."""
+        # Kafka looks the name of a deletion up in the asked node's image: a refusal lags, too.
+        writes = {"functions": ["create", "delete"], "refusals": False} if reads_lag else {}
+        return (
+            CheckSpec("linearizable", {"model": "topics", **writes}),
+            *([lagging_reads(model=self.name)] if reads_lag else []),
+            CheckSpec("durability", {"workload": self.name, **writes}),
+        )
 
 
 KIND = WorkloadKind(

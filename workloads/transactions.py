@@ -144,15 +144,10 @@ def _reads(keys: Sequence[str]) -> list[Any]:
     return [["r", key, None] for key in keys]
 
 
-def create(options: Mapping[str, Any]) -> Transactions:
-    """Make the workload from validated options."""
-    return Transactions(**options)
-
-
 KIND = WorkloadKind(
     "transactions",
     "transactions append to partitions, abort, and are fenced; atomic for read_committed",
     OPTIONS,
-    create,
+    lambda options: Transactions(**options),
     needs_transactions=True,
 )

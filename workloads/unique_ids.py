@@ -25,7 +25,6 @@ from workloads.base import (
     Op,
     Option,
     Role,
-    WorkloadClient,
     WorkloadKind,
 )
 from workloads.keyed import Plain, TargetClient
@@ -34,31 +33,6 @@ KEY = "producer-ids"
 FIRST_BROKER_ID = 1_000
 """Fake brokers are numbered from here, so that no node is taken for one."""
 OPTIONS: dict[str, Option] = {}
-
-
-@valueclass
-class UniqueIds(Plain):
-    """The workload; it has no options."""
-
-    name: str = "unique-ids"
-
-    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
-        """Ask for one block after another, whatever the role."""
-        del worker, random, role
-        while True:
-            yield Op("allocate", KEY)
-
-    def final_operations(self) -> Sequence[Op]:
-        """Ask for one more: it must lie above all."""
-        return (Op("allocate", KEY),)
-
-    def client(self, context: ClientContext) -> WorkloadClient:
-        """Make a client for one process."""
-        return UniqueIdsClient(context)
-
-    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
-        """Blocks do not overlap and grow in real time."""
-        return (CheckSpec("linearizable", {"model": "producer-ids"}),)
 
 
 class UniqueIdsClient(TargetClient):
@@ -88,6 +62,28 @@ class UniqueIdsClient(TargetClient):
         if outcome.error == "stale_broker_epoch":
             self._epoch = None
         return outcome
+
+
+@valueclass
+class UniqueIds(Plain):
+    """The workload; it has no options."""
+
+    makes = UniqueIdsClient
+    name: str = "unique-ids"
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Ask for one block after another, whatever the role."""
+        del worker, random, role
+        while True:
+            yield Op("allocate", KEY)
+
+    def final_operations(self) -> Sequence[Op]:
+        """Ask for one more: it must lie above all."""
+        return (Op("allocate", KEY),)
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:  # noqa: ARG002
+        """Blocks do not overlap and grow in real time."""
+        return (CheckSpec("linearizable", {"model": "producer-ids"}),)
 
 
 KIND = WorkloadKind(

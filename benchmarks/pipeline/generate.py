@@ -18,7 +18,7 @@ from benchmarks.pipeline.nodes import CLOCK, NODES, PREFIX, Effect, write_nodes
 from checkers.evidence import FINAL_READS, PHASE
 from checkers.evidence.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
-from checkers.history.sealed import seal
+from checkers.history.json_text import seal
 from results.store.journal import encode_event
 from results.store.run_store import RunStore
 

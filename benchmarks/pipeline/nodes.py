@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkers.evidence import FinalRead
-from checkers.history.sealed import seal
+from checkers.history.json_text import seal
 from results.store.run_store import RunStore
 
 NODES = ("n1", "n2", "n3")

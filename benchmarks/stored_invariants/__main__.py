@@ -20,8 +20,8 @@ import click
 from rich.console import Console
 
 from benchmarks.mutants.__main__ import FOLDER
-from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.stored import LEFT_OUT, NAME
+from checkers.invariants.watcher import INVARIANTS
 from checkers.verdict import Status
 from harness.campaigns import read_document
 from harness.plan.plan import from_document

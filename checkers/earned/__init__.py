@@ -20,11 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.earned.base import Floor, Judged, Outcome
-from checkers.earned.faults import faults_healed, faults_wanted
-from checkers.earned.inputs import checks_ran, exercise, whole_input
-from checkers.earned.observed import observations, service_share
+from checkers.earned.observed import checks_ran, exercise, observations, service_share, whole_input
 from checkers.earned.outages import writes_served
-from checkers.earned.phases import final_reads, last_phase, load_phase
+from checkers.earned.phases import faults_healed, faults_wanted, final_reads, last_phase, load_phase
 from checkers.earned.processes import deaths_meant, restarts_meant
 from checkers.earned.releases import releases_run
 from checkers.verdict import CheckResult, Status, worst

@@ -25,8 +25,7 @@ from typing import Any, BinaryIO, TypeGuard
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, HistoryError, pair
 from checkers.history.edn import EdnSet, Keyword, read_all, write
 from checkers.history.foreign import History, history_of
-from checkers.history.json_text import JsonError, parse, parse_all, render
-from checkers.history.sealed import FIELD, is_changed
+from checkers.history.json_text import FIELD, JsonError, is_changed, parse, parse_all, render
 from checkers.history.sources import TEXT_BYTES_MAX, open_history
 from checkers.history.text_lines import are_text_lines, operations_of
 from extensions.plain_files import read_bounded

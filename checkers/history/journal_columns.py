@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from checkers.history import HistoryError
 from checkers.history.edn_lines import MARK, NotPlainError
 from checkers.history.formats import event_from_json
-from checkers.history.json_text import JsonError, parse
-from checkers.history.sealed import FIELD, is_changed
+from checkers.history.json_text import FIELD, JsonError, is_changed, parse
 from porcupine_py.columns import Bools, Int64s
 
 _NUMBER = r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?"

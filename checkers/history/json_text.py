@@ -12,6 +12,7 @@ import json
 import math
 import re
 import sys
+import zlib
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -134,3 +135,42 @@ def _check_pairs(value: Any) -> None:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise JsonError("half a surrogate pair") from None
+
+
+FIELD = "crc"
+_SEAL = re.compile(rb',"crc":(\d{1,10})\}\Z')
+_WHOLE = re.compile(rb"crc.?:.?\d+\D")
+"""A seal with what ends it; one bit of it may be wrong."""
+_CUT_OFF = re.compile(rb"(?:t|tr|tru|f|fa|fal|fals|n|nu|nul|-|[.eE][-+]?|\\?u?[0-9a-fA-F]{0,4})?")
+"""What the decoder may stop at in a text that is all right but for its missing end."""
+
+
+def seal(text: str) -> bytes:
+    """Return the line of an ASCII JSON object that is not empty: sealed, with its newline."""
+    body = text[:-1].encode("ascii")
+    return b'%s,"crc":%d}\n' % (body, zlib.crc32(body))
+
+
+def is_changed(line: bytes) -> bool:
+    """Whether a line (without its newline) has a seal, and it is that of other bytes."""
+    found = _SEAL.search(line)
+    return found is not None and zlib.crc32(line[: found.start()]) != int(found[1])
+
+
+def may_be_torn(line: bytes, beginning: bytes) -> bool:
+    """Whether a line that is no JSON can be what a kill left of one that began with `beginning`.
+
+    The part that a `write` got done is a proper prefix of a sealed line: the decoder finds nothing
+    wrong with it but that it ends, and it holds no whole seal. One that is wrong elsewhere was
+    changed afterwards.
+    """
+    if not beginning.startswith(line[: len(beginning)]) or _WHOLE.search(line):
+        return False
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as error:
+        rest = line[error.pos :]  # the text is ASCII, or the decoder stops before what is not
+        return error.msg.startswith("Unterminated string") or _CUT_OFF.fullmatch(rest) is not None
+    except (ValueError, RecursionError):
+        return False
+    return False

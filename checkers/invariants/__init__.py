@@ -60,8 +60,7 @@ Of brokers and partitions, on the metadata images of a simulated world's nodes (
 | `fold.py` | what an invariant is |
 | `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py` | the invariants |
 | `traces.py` | what traces, logs and files of a stored run owe each other; for stored runs alone |
-| `registry.py` | all of the others |
-| `watcher.py` | feeds each event to them |
+| `watcher.py` | all of the others, and feeds each event to them |
 | `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |
 """
 

@@ -62,7 +62,6 @@ class Image:
 
 
 class _OfImages(Invariant):
-    needs = "the metadata images of nodes"
     unstored = _UNSTORED
 
 
@@ -74,7 +73,6 @@ class ValidBrokers(_OfImages):
     """
 
     name = "valid-brokers"
-    says = "ISR, ELR, leaders and fencing fit each other"
     source = "KIP-966's TLA+ specification"
     order = Order.NONE
 
@@ -91,7 +89,6 @@ class ImageAgreement(_OfImages):
     """An image is the replay of a prefix of the log, whichever node's it is."""
 
     name = "image-agreement"
-    says = "images at one offset hold the same brokers and partitions"
     source = "KIP-630: a snapshot is the replay of a prefix of the log"
     order = Order.NONE
 
@@ -116,7 +113,6 @@ class BrokerView(_OfImages):
     """The state published to a broker, on which it acts, is that of its image."""
 
     name = "broker-view"
-    says = "what a broker was published is what its image holds"
     source = "Kafka's MetadataPublisher"
     order = Order.NONE
 
@@ -152,7 +148,6 @@ class BrokerEpoch(_OfNewestImages):
     """A broker's epoch grows with each incarnation, and with nothing else."""
 
     name = "broker-epoch"
-    says = "a broker's epoch grows with each incarnation, and with nothing else"
     source = "KIP-631"
 
     def __init__(self, quorum: Quorum) -> None:
@@ -173,7 +168,6 @@ class PartitionEpochs(_OfNewestImages):
     """Leader and partition epochs never decrease; a new leader epoch is a new partition epoch."""
 
     name = "partition-epochs"
-    says = "leader and partition epochs never decrease, and a change of leader is one of both"
     source = "KIP-841"
 
     def __init__(self, quorum: Quorum) -> None:

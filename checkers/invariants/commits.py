@@ -21,9 +21,7 @@ class MajorityDurable(Invariant):
     """
 
     name = "majority-durable"
-    says = "what commits is on the disks of a majority"
     source = "RaftEventSimulationTest, MajorityReachedHighWatermark; RaftFsync"
-    needs = "`voters`, `flush`, `fetch`, `truncate-fully` and `hw` of all nodes"
     reads = frozenset({"voters", "flush", "fetch", "hw"})
     order = Order.CAUSE
 
@@ -60,9 +58,7 @@ class MajorityCounted(Invariant):
     """A leader's high watermark is at most what a majority of its voters had by its own count."""
 
     name = "majority-counted"
-    says = "a high watermark is at most the offset that the leader counted on a majority"
     source = "Raft 5.3; KIP-595, high watermark"
-    needs = "`hw` of the leader, with `replicas`"
     reads = frozenset({"hw", "hw.replicas"})
     own = True
     order = Order.NONE
@@ -90,9 +86,7 @@ class MonotonicHighWatermark(Invariant):
     """
 
     name = "monotonic-high-watermark"
-    says = "the high watermarks of leaders never decrease"
     source = "RaftEventSimulationTest, MonotonicHighWatermark; Raft 5.4"
-    needs = "`hw` of leaders"
     reads = frozenset({"hw"})
 
     def __init__(self, quorum: Quorum) -> None:
@@ -143,9 +137,7 @@ class LeaderCompleteness(Invariant):
     """
 
     name = "leader-completeness"
-    says = "a new leader holds all that was committed before its epoch"
     source = "Raft 5.4, Leader Completeness; LeaderHasAllAckedValues"
-    needs = "`epoch-start` and `hw` of leaders; the batches' headers at each append where seen"
     reads = frozenset({"epoch-start", "hw"})
     order = Order.NONE
 
@@ -195,9 +187,7 @@ class DurableFetch(Invariant):
     """
 
     name = "durable-fetch"
-    says = "a voter fetches no further than it has fsynced"
     source = "KIP-595; RaftFsync, FollowerFsyncBeforeReply"
-    needs = "`fetch` of the node, with `durable_end_offset`; its disk where it is seen"
     reads = frozenset({"fetch"})
     own = True
     order = Order.NONE
@@ -219,9 +209,7 @@ class AckCommitted(Invariant):
     """A write is acknowledged once the node knows that it is committed."""
 
     name = "ack-committed"
-    says = "an acknowledged write is below the high watermark of the node that answers"
     source = "KIP-595; KIP-631"
-    needs = "`start`, `hw` and `ack` of the node"
     reads = frozenset({"hw", "ack"})
     own = True
 
@@ -244,9 +232,7 @@ class ReadConfirmed(Invariant):
     """
 
     name = "read-confirmed"
-    says = "a linearizable read is answered after leadership was confirmed"
     source = "Raft 8, read-only operations"
-    needs = "`read`, with `confirmed`"
     reads = frozenset({"read"})
     own = True
     order = Order.NONE
@@ -269,9 +255,7 @@ class ClaimAfterReplay(Invariant):
     """
 
     name = "claim-after-replay"
-    says = "a controller claims only past its epoch's start"
     source = "KAFKA-17333; KIP-595"
-    needs = "`state`, `epoch-start` and `claim` of the node"
     reads = frozenset({"state", "epoch-start", "claim"})
     own = True
 

@@ -11,12 +11,7 @@ class ElectionSafety(Invariant):
     """At most one leader an epoch, by the events of all nodes, and one LeaderChange."""
 
     name = "election-safety"
-    says = "one leader an epoch, whichever node believes in it"
     source = "Raft 5.2, Election Safety; NeverTwoLeadersInSameEpoch"
-    needs = (
-        "`state`, `epoch-start`, `claim`, `contradiction`; afterwards the quorum-state files and "
-        "the LeaderChange records of the logs"
-    )
     reads = frozenset({"state"})
     order = Order.NONE
 
@@ -78,9 +73,7 @@ class NoContradiction(Invariant):
     """
 
     name = "no-contradiction"
-    says = "no node is sent what contradicts what it knows"
     source = "KRaft.tla, NoIllegalState; KafkaRaftClient, IllegalStateException"
-    needs = "`contradiction`"
     reads = frozenset({"contradiction"})
     own = True
     order = Order.NONE
@@ -95,9 +88,7 @@ class ElectedByMajority(Invariant):
     """A leader has the votes of a majority of the voters that are in force in its log."""
 
     name = "elected-by-majority"
-    says = "a node leads with the votes of a majority of its voters"
     source = "Raft 5.2"
-    needs = "`start`, `voters`, `vote` and `state` of all nodes"
     reads = frozenset({"start", "voters", "vote", "state"})
     order = Order.CAUSE
 
@@ -127,9 +118,7 @@ class OneVote(Invariant):
     """
 
     name = "one-vote"
-    says = "a voter votes for one candidate an epoch, over its restarts"
     source = "Raft 5.2; KIP-595"
-    needs = "`start`, `vote` and `state` of the voter, and its quorum-state file afterwards"
     reads = frozenset({"state"})
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
@@ -157,9 +146,7 @@ class MonotonicEpoch(Invariant):
     """No replica's epoch decreases, over its restarts and into its quorum-state file."""
 
     name = "monotonic-epoch"
-    says = "no node's epoch decreases"
     source = "RaftEventSimulationTest, MonotonicEpoch"
-    needs = "`start` and `state` of the node, and its quorum-state file afterwards"
     reads = frozenset({"state"})
 
     def on_state(self, node: str, fields: Fields) -> Broken | None:
@@ -178,9 +165,7 @@ class DurableVote(Invariant):
     """
 
     name = "durable-vote"
-    says = "a vote, an epoch, a leader is on the disk before another node hears of it"
     source = "KIP-595, quorum-state; Raft figure 2, persistent state"
-    needs = "`state`, `vote`, and the bytes that a power loss would leave at that instruction"
     reads = frozenset({"state", "vote"})
     unstored = "it needs the bytes on a node's disk at the moment of a vote"
 

@@ -52,12 +52,8 @@ class Invariant:
     """See the module. One object follows one run."""
 
     name: ClassVar[str]
-    says: ClassVar[str]
-    """The statement, as one clause."""
     source: ClassVar[str]
     """Theorem, paper, KIP or specification."""
-    needs: ClassVar[str]
-    """The events and fields that it reads, and whatever else it must see."""
     reads: ClassVar[frozenset[str]] = frozenset()
     """The events without which nothing of it can be judged; it uses others where there are any."""
     order: ClassVar[Order] = Order.NODE

@@ -32,9 +32,7 @@ class LedAlone(Invariant):
     """
 
     name = leader_age.NAME
-    says = "no leader goes on without a majority that fetches"
     source = "KIP-595, check quorum; KAFKA-15489"
-    needs = "`start` with `check_quorum_timeout_ms`, `voters`, `state`, `append`; arriving Fetches"
     reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state", "append"})
     unstored = _UNSTORED
 
@@ -103,9 +101,7 @@ class Succession(Invariant):
     """
 
     name = "succession"
-    says = "a leader that has heard of a later epoch leads no longer"
     source = "Raft 5.1, terms; KIP-595, BeginQuorumEpoch"
-    needs = "`start` and `state`; arriving messages, and whether the disk is idle"
     reads = frozenset({"state"})
     unstored = _UNSTORED
 

@@ -12,12 +12,7 @@ class LogMatching(Invariant):
     """(offset, epoch) stands for one batch on all nodes at all times, and logs have no gaps."""
 
     name = "log-matching"
-    says = "(offset, epoch) stands for one batch on all nodes at all times"
     source = "Raft 5.3, Log Matching"
-    needs = (
-        "`recovered`, `append`, `truncate`, `truncate-fully`; the batches' headers at each append, "
-        "or else the records of the logs when the run is over"
-    )
 
     def on_append(self, node: str, fields: Fields) -> Broken | None:
         """Judge where batches are appended, and their headers where these are known."""
@@ -52,12 +47,7 @@ class CommittedPrefix(Invariant):
     """What lies below any high watermark never changes."""
 
     name = "committed-prefix"
-    says = "what lies below any high watermark never changes, and is never taken back"
     source = "Raft 5.4.3, State Machine Safety; NoLogDivergence; ConsistentCommittedData"
-    needs = (
-        "`recovered`, `append`, `truncate`, `truncate-fully`, `hw`; the batches' headers at each "
-        "append, or else the records of the logs when the run is over"
-    )
     reads = frozenset({"hw"})
 
     def on_hw(self, node: str, fields: Fields) -> Broken | None:
@@ -107,9 +97,7 @@ class CommittedTruncated(Invariant):
     """
 
     name = "committed-truncated"
-    says = "no replica gives up a committed record that it held"
     source = "Raft 5.4.3; KIP-595: a follower never truncates below its high watermark"
-    needs = "`start`, `recovered`, `append`, `flush`, `truncate`, `truncate-fully`, `hw`"
     reads = frozenset({"recovered", "append", "flush", "truncate", "hw"})
     own = True
 
@@ -140,12 +128,7 @@ class Recovery(Invariant):
     """
 
     name = "recovery"
-    says = "what was fsynced is there again after a restart"
     source = "the contract of fsync; RaftFsync of the TLA+ specifications"
-    needs = (
-        "`start`, `flush`, `truncate`, `fetch-snapshot`, `truncate-fully`, `recovered`; `state` "
-        "and the quorum-state file where disks are seen"
-    )
     reads = frozenset({"flush", "recovered"})
     own = True
 

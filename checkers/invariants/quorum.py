@@ -137,12 +137,6 @@ class Quorum:
         """Return the highest high watermark that a node announced since it started."""
         return self.marks.get(node, 0)
 
-    def distrust(self, node: str) -> None:
-        """Stop expecting what a node's disk held: a fault damaged it."""
-        log = self.logs[node]
-        log.durable = log.flushed = 0
-        self.elections.pop(node, None)
-
     def unseen_of(
         self, voters: Collection[str], holders: Collection[str], lacking: int
     ) -> tuple[str, ...]:

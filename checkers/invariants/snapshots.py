@@ -15,9 +15,7 @@ class SnapshotCommitted(Invariant):
     """
 
     name = "snapshot-committed"
-    says = "a snapshot ends where a committed batch of its epoch does"
     source = "KIP-630; RaftEventSimulationTest, SnapshotAtLogStart"
-    needs = "`snapshot`, `truncate-fully`, `recovered` and `hw` of all nodes; batches where seen"
     reads = frozenset({"snapshot"})
     order = Order.CAUSE
 
@@ -61,9 +59,7 @@ class SnapshotDurable(Invariant):
     """A snapshot that is announced is on the disk, whole."""
 
     name = "snapshot-durable"
-    says = "a snapshot that is announced is on the disk, whole"
     source = "KIP-630; KAFKA-15312"
-    needs = "`snapshot`, and the bytes that a power loss would leave of the file"
     reads = frozenset({"snapshot"})
     unstored = "it needs the bytes on a node's disk at the moment of a snapshot"
 
@@ -78,9 +74,7 @@ class SnapshotAgreement(Invariant):
     """Snapshots with equal ids have equal bytes: each is the replay of the log up to its id."""
 
     name = "snapshot-agreement"
-    says = "snapshots of one id have equal bytes on all nodes"
     source = "KIP-630: a snapshot is the replay of a prefix of the log"
-    needs = "`snapshot`, and the bytes of the file"
     reads = frozenset({"snapshot"})
     unstored = "it needs the bytes of snapshots that the nodes have deleted since"
 

@@ -46,10 +46,9 @@ from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Invariant, Order
 from checkers.invariants.logs import CommittedPrefix, LogMatching, Recovery
 from checkers.invariants.merge import by_causes, by_clock, one_clock
-from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.sight import Fields
 from checkers.invariants.traces import TRACES, Appended, GrantedVotes, KeptState, SnapshotsKept
-from checkers.invariants.watcher import Violation, Watcher
+from checkers.invariants.watcher import INVARIANTS, Violation, Watcher
 from checkers.nodes import leader_age
 from checkers.nodes.agreement import hit_by_ending_fault
 from checkers.nodes.starts import unlike_starts

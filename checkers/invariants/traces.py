@@ -25,9 +25,7 @@ class TracedFlush(Invariant):
     """
 
     name = "traced-flush"
-    says = "a node flushes what it appended, and has durable what it flushed"
     source = "docs/evidence.md: a line is written before what it says can be observed"
-    needs = "`recovered`, `append`, `flush`, `truncate`, `truncate-fully` and `fetch` of the node"
     reads = frozenset({"recovered", "append", "flush", "fetch", "truncate"})
     own = True
 
@@ -78,9 +76,7 @@ class Appended(Invariant):
     """
 
     name = "appended"
-    says = "a log holds what was appended to it, and is torn only where a crash may have torn it"
     source = "docs/evidence.md; docs/node.md, recovery"
-    needs = "`recovered`, `append`, `flush`, `truncate-fully` of the node; its log when all is over"
     reads = frozenset({"recovered", "append", "flush"})
     own = True
 
@@ -138,9 +134,7 @@ class CountedFetched(Invariant):
     """A leader counts of each voter what that voter fetched, and counts all its voters."""
 
     name = "counted-fetched"
-    says = "a leader counts its voters, each with what it had fsynced"
     source = "KIP-595: the fetch offset is the acknowledgement"
-    needs = "`voters`, `flush`, `fetch` of all nodes and `hw` of leaders, with `replicas`"
     reads = frozenset({"voters", "flush", "fetch", "hw", "hw.replicas"})
     order = Order.CAUSE
 
@@ -168,9 +162,7 @@ class HeardOf(Invariant):
     """A node learns leaders, votes, epochs and high watermarks from those that have them."""
 
     name = "heard-of"
-    says = "leaders, candidates and high watermarks that are heard of are there"
     source = "KIP-595: a leader, or a candidate, knows first; docs/evidence.md"
-    needs = "`state` and `hw` of all nodes; quorum-state files"
     reads = frozenset({"state", "vote", "hw", "hw.replicas"})
     order = Order.CAUSE
 
@@ -219,9 +211,7 @@ class KeptState(Invariant):
     """A quorum-state file holds what its node traced last, or what it was about to trace."""
 
     name = "kept-state"
-    says = "a quorum-state file forgets nothing that its node knew"
     source = "KIP-595: a vote is kept; docs/evidence.md: a state is traced once it is persisted"
-    needs = "`start`, `recovered`, `voters` and `state` of the node, and its quorum-state file"
     reads = frozenset({"state", "recovered"})
     own = True
 
@@ -274,9 +264,7 @@ class VotersAgree(Invariant):
     """All nodes have the voters of one offset from one record, and the configured ones alike."""
 
     name = "voters-agree"
-    says = "voters of one offset are the same on all nodes"
     source = "KIP-595, KIP-853: voters are configured alike, or replicated in the log"
-    needs = "`voters` and `voter-change` of all nodes"
     reads = frozenset({"voters", "voter-change"})
     order = Order.NONE
 
@@ -315,9 +303,7 @@ class AnsweredInClaim(Invariant):
     """Answers are given in the epoch that a controller claims, and of what the logs still hold."""
 
     name = "answered-in-claim"
-    says = "a controller answers in the epoch that it claims, from committed records"
     source = "KIP-631; docs/node.md"
-    needs = "`claim`, `renounce`, `hw`, `ack` and `read` of the node; the logs when all is over"
     reads = frozenset({"claim", "renounce", "hw", "ack", "read"})
     own = True
 
@@ -398,9 +384,7 @@ class GrantedVotes(Invariant):
     """
 
     name = "granted-votes"
-    says = "the votes that a LeaderChange names were granted"
     source = "KIP-595, LeaderChangeMessage; docs/evidence.md"
-    needs = "`vote` and `state` of all nodes; the LeaderChange records of the logs"
     reads = frozenset({"vote", "state"})
     order = Order.NONE
 
@@ -438,9 +422,7 @@ class CommitBelowMark(Invariant):
     """A leader reports batches as committed that lie below its high watermark."""
 
     name = "commit-below-mark"
-    says = "what is reported as committed is below the high watermark"
     source = "docs/evidence.md: `commit` follows the `hw` that covers it"
-    needs = "`start`, `hw` and `commit` of the node"
     reads = frozenset({"hw", "commit"})
     own = True
 
@@ -458,9 +440,7 @@ class SnapshotsKept(Invariant):
     """The newest snapshot that a node announced is on its disk: only older ones are deleted."""
 
     name = "snapshots-kept"
-    says = "the newest snapshot of a node is kept"
     source = "KIP-630; cluster/node/kraft/log_cleaner.py"
-    needs = "`start` and `snapshot` of the node, and the snapshots on its disk when all is over"
     reads = frozenset({"snapshot"})
     own = True
 

@@ -18,9 +18,7 @@ class OneVoterChange(Invariant):
     """
 
     name = "one-voter-change"
-    says = "voter sets that follow each other differ by one voter"
     source = "Ongaro's thesis, 4.1"
-    needs = "`voters` and `voter-change` of the leader; afterwards the VotersRecords of the logs"
     reads = frozenset({"voters", "voter-change"})
     own = True
 
@@ -58,9 +56,7 @@ class ChangeAfterCommit(Invariant):
     """
 
     name = "change-after-commit"
-    says = "voters change once the epoch's start and the last change are committed"
     source = "Ongaro 2015, bug in single-server membership changes; KIP-853"
-    needs = "`voters`, `epoch-start`, `hw` and `voter-change` of the leader"
     reads = frozenset({"voters", "epoch-start", "hw", "voter-change"})
     own = True
 
@@ -79,9 +75,7 @@ class CommittedVoters(Invariant):
     """No node reverts to voters older than a set that it knows to be committed, while it runs."""
 
     name = "committed-voters"
-    says = "no node goes back behind voters that it knows to be committed"
     source = "KIP-853: the newest of the log count, and committed records are not truncated"
-    needs = "`start`, `voters` and `hw` of the node"
     reads = frozenset({"voters", "hw"})
     own = True
 

@@ -8,10 +8,58 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from checkers.invariants.commits import (
+    AckCommitted,
+    ClaimAfterReplay,
+    DurableFetch,
+    LeaderCompleteness,
+    MajorityCounted,
+    MajorityDurable,
+    MonotonicHighWatermark,
+    ReadConfirmed,
+)
+from checkers.invariants.elections import (
+    DurableVote,
+    ElectedByMajority,
+    ElectionSafety,
+    MonotonicEpoch,
+    NoContradiction,
+    OneVote,
+)
 from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
+from checkers.invariants.logs import CommittedPrefix, CommittedTruncated, LogMatching, Recovery
 from checkers.invariants.quorum import Quorum
-from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.sight import Fields, Sight
+from checkers.invariants.snapshots import SnapshotAgreement, SnapshotCommitted, SnapshotDurable
+from checkers.invariants.voters import ChangeAfterCommit, CommittedVoters, OneVoterChange
+
+INVARIANTS: tuple[type[Invariant], ...] = (
+    MonotonicEpoch,
+    ElectionSafety,
+    OneVote,
+    ElectedByMajority,
+    DurableVote,
+    NoContradiction,
+    OneVoterChange,
+    ChangeAfterCommit,
+    CommittedVoters,
+    Recovery,
+    LogMatching,
+    CommittedPrefix,
+    CommittedTruncated,
+    MajorityDurable,
+    MajorityCounted,
+    MonotonicHighWatermark,
+    LeaderCompleteness,
+    DurableFetch,
+    SnapshotCommitted,
+    SnapshotDurable,
+    SnapshotAgreement,
+    ClaimAfterReplay,
+    AckCommitted,
+    ReadConfirmed,
+)
+
 
 VIOLATIONS_MAX = 20
 _LEADER_HW = "leader-hw"
@@ -99,10 +147,6 @@ class Watcher:
             self.violations.append(violation)
         if self._on_violation is not None:
             self._on_violation(violation)
-
-    def distrust(self, node: str) -> None:
-        """Stop expecting what a node's disk held: a fault damaged it."""
-        self.quorum.distrust(node)
 
     def _open(self, node: str, sight: Sight) -> None:
         """Judge and take up the log of a new process, as soon as it can be seen."""

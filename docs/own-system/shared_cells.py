@@ -11,7 +11,7 @@ from cluster.systems.plain import PlainLayout, PlainSystem
 from cluster.values import valueclass
 from workloads import register
 from workloads.base import WorkloadKind, completion
-from workloads.target import Target
+from workloads.keyed import Target
 
 PROGRAM = Path(__file__).with_name("shared_cells_node.py")
 READS = ("majority", "local")

@@ -14,7 +14,7 @@ from cluster.backends.sim.kafka.classes import java_command
 from cluster.systems import kafka_raft
 from cluster.systems.kinds import SystemRequest
 from harness.campaigns import error_origin, read_document
-from harness.commands.options import Command, shown_options
+from harness.commands.options import FILE, Command, number_option, shown_options
 from harness.commands.shrink import time_option
 from harness.commands.sim import simulated_plan
 from harness.errors import UsageError
@@ -28,7 +28,7 @@ from harness.terminal.progress import progress_bar
 
 
 @click.command(cls=Command)
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @click.option(
     "--kafka-versions",
     "versions",
@@ -36,13 +36,12 @@ from harness.terminal.progress import progress_bar
     metavar="V,V,...",
     help="The releases to look at; that of the plan is one of them anyway.",
 )
-@click.option(
+@number_option(
     "--error",
-    type=click.FloatRange(1e-6, 0.5),
-    default=0.01,
-    show_default=True,
-    metavar="P",
-    help="Most probability of an answer that is wrong by chance.",
+    click.FloatRange(1e-6, 0.5),
+    0.01,
+    "P",
+    "Most probability of an answer that is wrong by chance.",
 )
 @time_option(600.0, "Seconds after which the search ends, whatever is known.")
 @shown_options(

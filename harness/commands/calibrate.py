@@ -10,7 +10,14 @@ import click
 from checkers.verdict import EXIT_CODES, Status
 from cluster.mutants import MUTANTS, UnknownMutantError, find
 from cluster.mutants.mechanical import sample
-from harness.commands.options import Command, shown_options
+from harness.commands.options import (
+    FILE,
+    SEED_MAX,
+    Command,
+    number_option,
+    path_option,
+    shown_options,
+)
 from harness.errors import UsageError
 from harness.full_disk import full_disk_of
 from harness.signals.interrupt import interruptible
@@ -19,8 +26,6 @@ from harness.sim.calibration.calibration import Calibration, CalibrationPlan, re
 from harness.terminal.answers import Shown, answer
 from harness.terminal.progress import progress_bar
 
-_SEED_MAX = 2**31
-
 
 @click.command(cls=Command)
 @click.option(
@@ -28,55 +33,43 @@ _SEED_MAX = 2**31
     metavar="M,M,...",
     help="Faulty nodes to try (`list mutants`).  [default: the whole catalogue]",
 )
-@click.option(
-    "--mechanical",
-    "per_layer",
-    type=click.IntRange(0, 10_000),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Try as many mechanical changes of each layer of the node, too.",
+@number_option(
+    "--mechanical per_layer",
+    click.IntRange(0, 10_000),
+    0,
+    "N",
+    "Try as many mechanical changes of each layer of the node, too.",
 )
-@click.option(
-    "--seed",
-    "first_seed",
-    type=click.IntRange(0, _SEED_MAX),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="The first world of each; draws the mechanical changes as well.",
+@number_option(
+    "--seed first_seed",
+    click.IntRange(0, SEED_MAX),
+    0,
+    "N",
+    "The first world of each; draws the mechanical changes as well.",
 )
-@click.option(
-    "--budget",
-    "budget_s",
-    type=click.FloatRange(0.1, 86_400),
-    default=60.0,
-    show_default=True,
-    metavar="S",
-    help="Processor seconds for each search.",
+@number_option(
+    "--budget budget_s",
+    click.FloatRange(0.1, 86_400),
+    60.0,
+    "S",
+    "Processor seconds for each search.",
 )
-@click.option(
-    "--clean",
-    "clean_seeds",
-    type=click.IntRange(0, 1_000_000),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Worlds in which the true node is judged.",
+@number_option(
+    "--clean clean_seeds",
+    click.IntRange(0, 1_000_000),
+    100,
+    "N",
+    "Worlds in which the true node is judged.",
 )
-@click.option(
+@path_option(
     "--against",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="An earlier calibration.json: what it found in half the budget must be found again.",
+    "An earlier calibration.json: what it found in half the budget must be found again.",
+    FILE,
 )
-@click.option(
+@path_option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    "Where the results go; the same command goes on there.",
     default=Path("runs/calibration"),
-    show_default=True,
-    metavar="DIR",
-    help="Where the results go; the same command goes on there.",
 )
 @shown_options(json="Print the results as one document.", quiet="Print the page's file.")
 def calibrate(

@@ -22,8 +22,7 @@ from cluster.node.log.metadata.snapshot import (
 )
 from harness.commands.options import Group, shown_options
 from harness.errors import EXIT_USAGE, UsageError
-from harness.evidence.json_names import camel_case
-from harness.evidence.node_disks import batch_records
+from harness.evidence.node_disks import batch_records, camel_case
 from harness.evidence.partition_logs import data_records, partition_in, segments_in
 from harness.judge.run_targets import for_each
 from harness.terminal.answers import Shown

@@ -8,22 +8,17 @@ from pathlib import Path
 
 import click
 
-from harness.commands.options import Command, shown_options
+from harness.commands.options import FILE, Command, path_option, shown_options
 from harness.errors import UsageError
 from harness.terminal.answers import Shown, answer
 
 _FOLDER = click.Path(path_type=Path)
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(cls=Command)
 @click.argument("run_folders", type=_FOLDER, metavar="RUN...", nargs=-1, required=True)
-@click.option(
-    "--policy",
-    "policy_file",
-    type=_FILE,
-    metavar="FILE",
-    help="What the release asks of its runs, in TOML (docs/gate.md).",
+@path_option(
+    "--policy policy_file", "What the release asks of its runs, in TOML (docs/gate.md).", FILE
 )
 @click.option(
     "--allow-skipped",
@@ -38,10 +33,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @shown_options(json="Print one JSON document.", quiet="Print the decision alone.")
 @click.option("--github", is_flag=True, help="Print annotations for GitHub as well.")
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write one JUnit file over all runs.")
-@click.option(
-    "--summary", type=_FILE, metavar="FILE", help="Append a section in Markdown to a file."
-)
+@path_option("--junit", "Write one JUnit file over all runs.", FILE)
+@path_option("--summary", "Append a section in Markdown to a file.", FILE)
 def gate(
     run_folders: tuple[Path, ...],
     policy_file: Path | None,

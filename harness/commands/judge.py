@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from checkers.history import HistoryError
 from checkers.history.edn import read_all
 from checkers.history.foreign import Reading
 from checkers.history.json_text import JsonError, parse
-from checkers.linearizability import linearizable
 from checkers.registry import CheckSpec
 from harness.commands.options import Command, shown_options, spark_option
 from harness.errors import UsageError
@@ -33,11 +32,13 @@ from results.store.run_store import RunStore
 _TRANSACTIONS = "transactions-"
 _OWN_CHECKS = ("sessions", "bank", "long-fork", "set-full", "total-queue")
 _MODEL = "register"
-_TIME = f"  [default: {linearizable.TIME_LIMIT_S:g}]"
-_MEMORY = f"  [default: {linearizable.MEMORY_LIMIT_MB:g}]"
 _SOME_MODELS = "cas-register, list-append, set, queue or counter"
 _PATH = click.Path(path_type=Path)
-_LEAST = click.IntRange(min=1)
+
+
+def _least(what: str, meaning: str) -> Callable[[Any], Any]:
+    text = f"For a file: {meaning}.  [default: 1]"
+    return click.option(f"--min-{what}", type=click.IntRange(min=1), metavar="N", help=text)
 
 
 @click.command(cls=Command)
@@ -51,18 +52,6 @@ _LEAST = click.IntRange(min=1)
     "--algorithm",
     metavar="A",
     help="For a file: the algorithm that judges.  [default: the cheapest sound one]",
-)
-@click.option(
-    "--time-limit",
-    type=float,
-    metavar="S",
-    help=f"For a file: seconds for each key; beyond them it is UNKNOWN.{_TIME}",
-)
-@click.option(
-    "--memory-limit",
-    type=float,
-    metavar="MB",
-    help=f"For a file: MB for each key; beyond them it is UNKNOWN.{_MEMORY}",
 )
 @click.option(
     "--certificate",
@@ -98,36 +87,16 @@ _LEAST = click.IntRange(min=1)
     help="For a file of transactions: what they must keep.  [default: strict-serializable]",
 )
 @click.option(
-    "--linearizable-keys",
-    is_flag=True,
-    default=None,
-    help="For a file of transactions on registers: each key by itself is linearizable.",
-)
-@click.option(
     "--option",
     "more",
     metavar="NAME=VALUE",
     multiple=True,
-    help="For a file: an option of the check, its value in EDN or JSON, such as total-amount=100.",
+    help="For a file: an option of the check, its value in EDN or JSON, such as total-amount=100 "
+    "or time-limit-s=9.",
 )
-@click.option(
-    "--min-ok",
-    type=_LEAST,
-    metavar="N",
-    help="For a file: with fewer operations that were ok it is UNDER-EXERCISED.  [default: 1]",
-)
-@click.option(
-    "--min-reads",
-    type=_LEAST,
-    metavar="N",
-    help="For a file: the same for those of them that observed something.  [default: 1]",
-)
-@click.option(
-    "--min-keys",
-    type=_LEAST,
-    metavar="N",
-    help="For a file: the same for the keys that were observed.  [default: 1]",
-)
+@_least("ok", "with fewer operations that were ok it is UNDER-EXERCISED")
+@_least("reads", "the same for those of them that observed something")
+@_least("keys", "the same for the keys that were observed")
 @spark_option
 @shown_options(
     json="Print a JSON document a line, for each.",
@@ -137,15 +106,12 @@ def check(
     targets: tuple[Path, ...],
     model: str | None,
     algorithm: str | None,
-    time_limit: float | None,
-    memory_limit: float | None,
     certificate: Path | None,
     initial: str | None,
     independent: bool,  # noqa: FBT001  (click passes options by name)
     refusals: bool | None,  # noqa: FBT001  (as above)
     nil_reads: bool | None,  # noqa: FBT001  (as above)
     consistency: str | None,
-    linearizable_keys: bool | None,  # noqa: FBT001  (as above)
     more: tuple[str, ...],
     spark_master: str | None,
     shown: Shown,
@@ -165,11 +131,8 @@ def check(
     given: dict[str, Any] = {
         "model": model,
         "algorithm": algorithm,
-        "time_limit_s": time_limit,
-        "memory_limit_mb": memory_limit,
         "initial": None if initial is None else _value("--initial", initial),
         "consistency": consistency,
-        "linearizable_keys": linearizable_keys,
     }
     for name, value in named:
         if given.get(name) is not None:

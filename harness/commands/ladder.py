@@ -10,7 +10,7 @@ import click
 
 from checkers.verdict import EXIT_CODES, Status, worst
 from cluster.names import unknown
-from harness.commands.options import RUNS, Command, shown_options
+from harness.commands.options import RUNS, Command, number_option, path_option, shown_options
 from harness.errors import UsageError, is_expected, one_line
 from harness.ladder.climb import Climb, climb, other_outcomes
 from harness.ladder.rungs import label, rungs
@@ -21,28 +21,14 @@ from harness.terminal.progress import progress_bar
 
 @click.command(cls=Command)
 @click.option("--rung", "names", multiple=True, metavar="ID", help="A rung; may be repeated.")
-@click.option(
-    "--repeats",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Runs of each side, with the seeds 1 to N.",
+@number_option(
+    "--repeats", click.IntRange(1, 1000), 1, "N", "Runs of each side, with the seeds 1 to N."
 )
-@click.option(
-    "--runs",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RUNS / "ladder",
-    show_default=True,
-    metavar="DIR",
-    help="Folder of the runs of real processes.",
-)
-@click.option(
-    "--write",
-    "page",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="FILE",
-    help="Put what was run into the table of this page (benchmarks/RESULTS.md).",
+@path_option("--runs", "Folder of the runs of real processes.", default=RUNS / "ladder")
+@path_option(
+    "--write page",
+    "Put what was run into the table of this page (benchmarks/RESULTS.md).",
+    click.Path(path_type=Path, dir_okay=False, exists=True),
 )
 @shown_options(json="Print the table as one document.", quiet="Print the verdict alone.")
 def ladder(

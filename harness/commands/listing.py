@@ -9,7 +9,7 @@ import click
 
 from cluster.mutants import MUTANTS
 from harness.campaigns import campaign_names, load, text_of
-from harness.commands.options import Command, json_option
+from harness.commands.options import FILE, Command, json_option, path_option
 from harness.errors import UsageError
 from harness.terminal.answers import print_document
 from nemeses.registry import FAULTS
@@ -41,12 +41,10 @@ def list_(kind: str, *, as_json: bool) -> int:
 
 @click.command(cls=Command)
 @click.argument("name", metavar="NAME")
-@click.option(
-    "--copy",
-    "target",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write it there instead, to be changed and run; a file that exists is left as it is.",
+@path_option(
+    "--copy target",
+    "Write it there instead, to be changed and run; a file that exists is left as it is.",
+    FILE,
 )
 def campaign(name: str, target: Path | None) -> int:
     """Print a named campaign: a plan in TOML."""

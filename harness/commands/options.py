@@ -48,17 +48,33 @@ class Group(click.Group):
     command_class = Command
 
 
+_Option = Callable[[Any], Any]
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+SEED_MAX = 2**31
 RUNS = Path("runs")
 """Default folder of runs, below the working folder."""
 
-runs_option = click.option(
-    "--runs",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RUNS,
-    show_default=True,
-    metavar="DIR",
-    help="Folder of all runs.",
-)
+
+def path_option(
+    names: str, text: str, kind: click.Path = FOLDER, default: Path | None = None
+) -> _Option:
+    """Make the option of a path; `names`: its own, and its variable's where that is another."""
+    shown: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}
+    metavar = "FILE" if kind.file_okay else "DIR"
+    return click.option(*names.split(), type=kind, metavar=metavar, help=text, **shown)
+
+
+def number_option(
+    names: str, kind: click.ParamType[Any], default: float, metavar: str, text: str
+) -> _Option:
+    """Make the option of a number that has a default; `names`: as of `path_option`."""
+    return click.option(
+        *names.split(), type=kind, default=default, show_default=True, metavar=metavar, help=text
+    )
+
+
+runs_option = path_option("--runs", "Folder of all runs.", default=RUNS)
 
 
 def _master(_: click.Context, __: click.Parameter, url: str | None) -> str | None:

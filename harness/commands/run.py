@@ -15,12 +15,19 @@ import click
 
 from cluster.backends.registry import BACKENDS
 from harness.campaigns import error_origin, load, read_schedule
-from harness.commands.options import Command, runs_option, shown_options, spark_option
+from harness.commands.options import (
+    FILE,
+    SEED_MAX,
+    Command,
+    path_option,
+    runs_option,
+    shown_options,
+    spark_option,
+)
 from harness.errors import UsageError
 from harness.terminal.answers import Shown
 
 DEFAULT_CAMPAIGN = "smoke"
-_SEED_MAX = 2**31
 _BUILD_MAX = 200
 _SYSTEM_OPTIONS = {"kafka_version": "version", "kafka_home": "home", "image": "image"}
 """Options of the command line that are options of the system."""
@@ -50,12 +57,7 @@ _OF_PLAN = "  [default: the campaign's]"
     help="A release of Apache Kafka that was fetched (`kafka fetch`), for system apache-kafka. "
     "OLD,NEW: of an upgrade; each may be the folder of an unpacked release.",
 )
-@click.option(
-    "--kafka-home",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="An unpacked release of Apache Kafka, for system apache-kafka.",
-)
+@path_option("--kafka-home", "An unpacked release of Apache Kafka, for system apache-kafka.")
 @click.option(
     "--image",
     metavar="NAME",
@@ -98,11 +100,8 @@ _OF_PLAN = "  [default: the campaign's]"
     metavar="A,B",
     help=f"Kinds of fault that must come (`list faults`), or 'none'.{_OF_PLAN}",
 )
-@click.option(
-    "--schedule",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Scripted schedule: a file of [[schedule]] entries and nothing else.",
+@path_option(
+    "--schedule", "Scripted schedule: a file of [[schedule]] entries and nothing else.", FILE
 )
 @click.option(
     "--skip-impossible",
@@ -187,7 +186,7 @@ def compose(asked: Mapping[str, Any]) -> dict[str, Any]:
     _schedule(asked, document)
     if isinstance(document.get("expectations"), dict):
         document["expectations"] = _rescale(given, document)
-    document.setdefault("seed", random.randrange(_SEED_MAX))
+    document.setdefault("seed", random.randrange(SEED_MAX))
     document["campaign"] = campaign
     return document
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,12 +18,19 @@ from rich.text import Text
 
 from checkers.verdict import Status
 from cluster.names import unknown
-from harness.commands.options import Group, json_option, runs_option, shown_options
+from harness.commands.options import (
+    FILE,
+    Group,
+    json_option,
+    number_option,
+    runs_option,
+    shown_options,
+)
 from harness.errors import EXIT_USAGE, UsageError
 from harness.judge.run_targets import report_unread
 from harness.terminal.answers import Shown, print_document
 from results.catalogue.rows import DAMAGED, NOT_JUDGED, Entry, Filter, Row, catalogue, entry_of
-from results.catalogue.trends import BY, roll_up, trends
+from results.catalogue.trends import BY, LEVEL, TOLERANCE, roll_up, trends
 from results.store.folders import Walk, is_run, walk
 from results.store.pruning import Removal, remove
 from results.store.run_store import RunStore
@@ -64,7 +71,7 @@ def runs() -> None:
 def list_(runs: Path, uri: str | None, *, shown: Shown, **wanted: Any) -> int:
     """List runs: what ran, on which build, and with which verdict."""
     if uri is not None:
-        from harness.commands.object_store import exported_runs  # noqa: PLC0415  (imports object stores)
+        from harness.commands.exports import exported_runs  # noqa: PLC0415  (imports object stores)
 
         _, found = exported_runs(uri, Filter(**wanted))
         rows = [(run.row, f"{run.row.campaign}/{run.row.run}") for run in found]
@@ -93,13 +100,10 @@ def _print_list(rows: Sequence[tuple[Row, str]], where: str, *, as_json: bool) -
     if not rows:
         click.echo(f"no runs in {where}")
         return
-    columns = ("run", "workload", "system", "build", "backend", "nodes", "seed", "mutant")
-    table = Table(*columns, "ok", "verdict", box=None)
-    for row, name in rows:
-        known: list[Any] = [name, *(getattr(row, column) for column in (*columns[1:], "ok"))]
-        cells = [*("" if value is None else str(value) for value in known), row.verdict]
-        table.add_row(*(Text(cell) for cell in cells))
-    Console(width=_WIDTH, soft_wrap=True).print(table)
+    columns = ("workload", "system", "build", "backend", "nodes", "seed", "mutant", "ok", "verdict")
+    cells = [[name, *(getattr(row, column) for column in columns)] for row, name in rows]
+    texts = [["" if value is None else str(value) for value in of_run] for of_run in cells]
+    _print_table(("run", *columns), texts)
 
 
 @runs.command()
@@ -212,7 +216,7 @@ def _megabytes(size_bytes: int) -> str:
 @runs.command()
 @click.argument(
     "target",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="[FILE]",
     required=False,
 )
@@ -237,13 +241,13 @@ def export(
     FILE ends in .parquet, .csv or .json (a list of objects). With --to, a run that is there already
     is replaced.
     """
-    from harness.commands.table_export import FORMATS, write_table  # noqa: PLC0415  (imports pyarrow's formats)
+    from harness.commands.exports import FORMATS, write_table  # noqa: PLC0415  (imports pyarrow's formats)
     from results.catalogue.rows import checks_table, runs_table  # noqa: PLC0415
 
     if (target is None) == (uri is None) or (uri is not None and table is not None):
         raise UsageError("give a FILE, with --table or without, or --to URI")
     if uri is not None:
-        from harness.commands.object_store import export_runs  # noqa: PLC0415  (imports object stores)
+        from harness.commands.exports import export_runs  # noqa: PLC0415  (imports object stores)
 
         click.echo(export_runs(_list_entries(runs, wanted), uri))
         return 0
@@ -268,11 +272,11 @@ def query(sql: str, runs: Path, uri: str | None, *, as_json: bool, **wanted: Any
 
     It runs in this process, by DuckDB (pip install duckdb), and needs no JVM.
     """
-    from harness.commands.table_export import rows_of  # noqa: PLC0415
+    from harness.commands.exports import rows_of  # noqa: PLC0415
     from results.catalogue.query import query as answer  # noqa: PLC0415
 
     if uri is not None:
-        from harness.commands.object_store import query_exported  # noqa: PLC0415  (imports object stores)
+        from harness.commands.exports import query_exported  # noqa: PLC0415  (imports object stores)
 
         found = query_exported(sql, uri, Filter(**wanted))
     else:
@@ -281,10 +285,7 @@ def query(sql: str, runs: Path, uri: str | None, *, as_json: bool, **wanted: Any
     if as_json:
         print_document(rows)
         return 0
-    table = Table(*(escape(_render(name)) for name in found.column_names), box=None)
-    for row in rows:
-        table.add_row(*(Text(_render(row[name])) for name in found.column_names))
-    Console(width=_WIDTH, soft_wrap=True).print(table)
+    _print_table(found.column_names, [list(map(_render, row.values())) for row in rows])
     return 0
 
 
@@ -320,35 +321,23 @@ def figures(runs: Path, by: tuple[str, ...], *, as_json: bool, **wanted: Any) ->
     metavar="DIR",
     help="Folder of the runs to compare with.",
 )
-@click.option(
-    "--level",
-    type=click.FloatRange(0, 1),
-    default=0.05,
-    show_default=True,
-    help="Probability of a false alarm, over all comparisons together.",
-)
-@click.option(
+@number_option(
     "--tolerance",
-    type=click.FloatRange(0),
-    default=0.1,
-    show_default=True,
-    help="A shift by less than this share is of no interest.",
+    click.FloatRange(0),
+    TOLERANCE,
+    "SHARE",
+    "A shift by less than this share is of no interest.",
 )
 @_filters
 @json_option
 @runs_option
-def trend(
-    runs: Path, baseline: Path, level: float, tolerance: float, *, as_json: bool, **wanted: Any
-) -> int:
+def trend(runs: Path, baseline: Path, tolerance: float, *, as_json: bool, **wanted: Any) -> int:
     """Compare figures with those of a baseline's runs, and say which are worse beyond noise.
 
     By the rank-sum test of the gate, with a run as one observation. Exit code 1 where one is worse.
     """
-    found = trends(
-        *(_list_entries(folder, wanted) for folder in (runs, baseline)),
-        level=level,
-        tolerance=tolerance,
-    )
+    sides = (_list_entries(folder, wanted) for folder in (runs, baseline))
+    found = trends(*sides, level=LEVEL, tolerance=tolerance)
     _show([asdict(each) for each in found], as_json=as_json)
     return int(any(each.verdict == "worse" for each in found))
 
@@ -361,9 +350,13 @@ def _show(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     if not rows:
         click.echo("no runs with figures")
         return
-    table = Table(*(escape(name) for name in rows[0]), box=None)
+    _print_table(list(rows[0]), [list(map(_render, row.values())) for row in rows])
+
+
+def _print_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = Table(*(escape(_render(name)) for name in names), box=None)
     for row in rows:
-        table.add_row(*(Text(_render(value)) for value in row.values()))
+        table.add_row(*map(Text, row))
     Console(width=_WIDTH, soft_wrap=True).print(table)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from harness.campaigns import error_origin, read_document
-from harness.commands.options import Command, shown_options
+from harness.commands.options import FILE, Command, number_option, path_option, shown_options
 from harness.commands.sim import simulated_plan
 from harness.errors import UsageError
 from harness.full_disk import full_disk_of
@@ -26,29 +26,16 @@ from harness.terminal.progress import progress_bar
 
 def out_option(default: str) -> Callable[[Any], Any]:
     """Make the option of the file for the small plan."""
-    return click.option(
-        "--out",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help=f"Where the small plan goes.  [default: {default}]",
-    )
+    return path_option("--out", f"Where the small plan goes.  [default: {default}]", FILE)
 
 
 def time_option(default_s: float, bounded: str) -> Callable[[Any], Any]:
     """Make the option of the time limit."""
-    return click.option(
-        "--time",
-        "limit_s",
-        type=click.FloatRange(1, 86_400),
-        default=default_s,
-        show_default=True,
-        metavar="S",
-        help=bounded,
-    )
+    return number_option("--time limit_s", click.FloatRange(1, 86_400), default_s, "S", bounded)
 
 
 @click.command(cls=Command)
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @out_option("<file>-small.json beside the given one")
 @time_option(300.0, "Seconds after which the smallest plan so far is kept.")
 @shown_options(

@@ -19,7 +19,14 @@ from cluster.systems.kinds import SystemRequest
 from cluster.systems.registry import system_named
 from cluster.values import whole_number
 from harness.campaigns import error_origin, load, read_document
-from harness.commands.options import Command, shown_options, spark_option
+from harness.commands.options import (
+    FILE,
+    SEED_MAX,
+    Command,
+    path_option,
+    shown_options,
+    spark_option,
+)
 from harness.errors import UsageError
 from harness.full_disk import full_disk_of
 from harness.plan.plan import Plan, in_simulation
@@ -41,15 +48,13 @@ from harness.terminal.answers import Shown, answer
 from harness.terminal.progress import progress_bar
 from results.judge.session import Spark, SparkError
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _SPARK_FROM = 400
 """Fewer seeds than this run in this process: starting Spark would take longer."""
-_SEED_MAX = 2**31
 _ORIGINS = {"duration_s": "--duration"}
 
 
 @click.command(cls=Command)
-@click.option("--seed", type=click.IntRange(0, _SEED_MAX), metavar="N", help="Run one seed.")
+@click.option("--seed", type=click.IntRange(0, SEED_MAX), metavar="N", help="Run one seed.")
 @click.option("--seeds", metavar="A..B", help="Run the seeds A to B - 1.")
 @click.option(
     "--campaign",
@@ -75,11 +80,9 @@ _ORIGINS = {"duration_s": "--duration"}
     metavar="S",
     help="Simulated seconds of a drawn world, or of a campaign's seeds.  [default: its own]",
 )
-@click.option(
+@path_option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Folder of the run or batch.  [default: runs/sim/seeds-A-B for --seeds, else none]",
+    "Folder of the run or batch.  [default: runs/sim/seeds-A-B for --seeds, else none]",
 )
 @click.option("--stop-at-first", is_flag=True, help="End a batch with the first seed that fails.")
 @spark_option
@@ -145,13 +148,8 @@ def sim(
 
 
 @click.command(cls=Command)
-@click.argument("file", type=_FILE)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Keep the run there, with its report.  [default: keep nothing]",
-)
+@click.argument("file", type=FILE)
+@path_option("--out", "Keep the run there, with its report.  [default: keep nothing]")
 @shown_options(
     json="Print the verdict as one JSON document.",
     quiet="Print the verdict alone, of a run that is kept its file.",
@@ -289,7 +287,7 @@ def _run_seeds(batch: Batch, total: int, spark_master: str | None, shown: Shown)
 
 def _range(text: str) -> tuple[int, int]:
     first, last = map(whole_number, text.partition("..")[::2])
-    if first is None or last is None or not first < last <= _SEED_MAX:
+    if first is None or last is None or not first < last <= SEED_MAX:
         raise UsageError(f"--seeds is a range such as 0..1000, not {quoted(text)}")
     return first, last
 
@@ -341,7 +339,7 @@ def _fetch_releases(first: Plan, asked: Mapping[str, Any] | None) -> None:
 
 def simulated_plan(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
     """Make a plan of a document, with backend `sim`. Raises PlanError."""
-    return in_simulation({"seed": random.randrange(_SEED_MAX), **document}, mutant)
+    return in_simulation({"seed": random.randrange(SEED_MAX), **document}, mutant)
 
 
 def _recorded_violation(document: Mapping[str, Any]) -> Mapping[str, Any] | None:

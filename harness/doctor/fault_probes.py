@@ -29,13 +29,13 @@ from cluster.values import valueclass
 from harness.plan.plan import Plan, parameters_in
 from harness.run.plan_backend import place_of
 from harness.terminal.progress import Steps
+from nemeses.at_once import OutOfTimeError, in_time
 from nemeses.base import Injection, Parameters, View
 from nemeses.links.partition import Partition
 from nemeses.links.shaping import LINK_FAULTS
 from nemeses.processes.containers import ContainerKill
 from nemeses.processes.signals import ProcessFault
 from nemeses.registry import fault_named, needs_of
-from nemeses.time_bound import OutOfTimeError, in_time
 
 _Act = Callable[[Backend], Awaitable[None]]
 

@@ -50,7 +50,6 @@ from cluster.systems.kinds import SystemKind
 from cluster.systems.registry import system_named
 from cluster.values import valueclass
 from extensions.plain_files import read_plain
-from harness.evidence.json_names import camel_case
 from harness.evidence.partition_logs import SEGMENT_BYTES_MAX, decode_partitions, intact_batch_in
 from harness.full_disk import lack_of_room
 from results.store.run_store import RunStore
@@ -292,3 +291,17 @@ def _metadata(record: Record) -> tuple[str, dict[str, Any]]:
     except MetadataRecordError as error:
         return "undecodable", {"error": str(error), "hex": (record.value or b"")[:64].hex()}
     return type(decoded).__name__, record_to_json(decoded)
+
+
+def camel_case(value: Any) -> Any:
+    """Rename the keys of all objects in a JSON value from snake_case to camelCase."""
+    if isinstance(value, dict):
+        return {_camel(key): camel_case(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [camel_case(part) for part in value]
+    return value
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)

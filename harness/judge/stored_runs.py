@@ -15,7 +15,9 @@ from pathlib import Path
 
 import click
 
-from harness.errors import BatchError
+from cluster.backends.cleanup import find_leftovers
+from harness.errors import BatchError, UsageError
+from harness.evidence import node_disks
 from harness.judge.run_targets import act_on
 from harness.judge.verdict_output import judge_and_report
 from harness.source_digest import source_digest
@@ -81,7 +83,20 @@ def _complete_evidence(store: RunStore, prefix: str) -> None:
     missing = tuple(n for n in store.node_names(store.plan()) if not store.has_log(n))
     if not missing:
         return
-    from harness.evidence.completion import complete  # noqa: PLC0415  (imports what nodes are made of)
 
     for problem in complete(store, missing):
         click.echo(f"{prefix}evidence: {problem}", err=True)
+
+
+def complete(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
+    """Store these nodes' evidence; returns one line for each node without any or with damage.
+
+    Raises UsageError while nodes of the run are alive: their logs still grow.
+    """
+    run = store.folder.resolve().name
+    if find_leftovers(run_id=run):
+        raise UsageError(
+            f"nodes of {run} still run; end them first: kraftprobe cleanup --run {run}"
+        )
+    node_disks.conceal(store, nodes)
+    return node_disks.collect(store, nodes)

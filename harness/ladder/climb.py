@@ -11,13 +11,25 @@ and none FAILed. Otherwise it is one of two things, which differ for whoever gat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
 
 from checkers.verdict import Status
+from cluster.backends.registry import SIM
 from cluster.values import valueclass
+from harness.doctor.impossible_faults import settle
 from harness.ladder.rungs import Rung
-from harness.ladder.trial import Outcome, run_side
+from harness.plan.plan import in_simulation
+from harness.run.display import Display
+from harness.run.run_to_verdict import make_store, run_cluster
+from harness.sim.runner import run_plan
+from results.judge.pipeline import judge
 
 
 @valueclass
@@ -89,3 +101,37 @@ def other_outcomes(climbed: Climb) -> Sequence[str]:
                     f"{' by ' + by if by else ''}{where}"
                 )
     return lines
+
+
+@valueclass
+class Outcome:
+    """What a run came to."""
+
+    status: Status
+    failed: Mapping[str, str]
+    """Check that FAILed, in the simulated world the property -> its explanation."""
+    seconds: float
+    folder: Path | None = None
+    """Of a run of real processes; its report: `kraftprobe report`."""
+
+
+def run_side(document: Mapping[str, Any], runs: Path) -> Outcome:
+    """Run and judge a plan; real runs are stored below `runs`.
+
+    Raises PlanError, SettingError, BackendError and ImpossibleError where it cannot be run here.
+    """
+    began = time.monotonic()
+    if document.get("backend") == SIM.name:
+        result = run_plan(in_simulation(document))
+        failed = {violation.property: violation.explanation for violation in result.violations}
+        return Outcome(result.verdict, failed, time.monotonic() - began)
+    plan = settle(document, skip=False)
+    store = make_store(plan, runs, "kraftprobe ladder", datetime.now(UTC))
+    run_cluster(plan, store, Display(Console(quiet=True), plan.campaign, plan.duration_s))
+    results = judge(store)
+    failed = {
+        check.checker: f"{check.summary} {json.dumps(check.anomalies)}"
+        for check in results.checks
+        if check.status is Status.FAIL
+    }
+    return Outcome(results.status, failed, time.monotonic() - began, store.folder)

@@ -1,7 +1,7 @@
 """The rungs: a plan, a side of it that must FAIL, one that must PASS, and the check that names it.
 
 The table is `rungs.toml`. A side changes keys of the plan, such as the release that is run. What
-plays a side is given the document of that side alone (`harness.ladder.trial`), not what is
+plays a side is given the document of that side alone (`harness.ladder.climb`), not what is
 expected of it.
 """
 

@@ -68,8 +68,15 @@ from cluster.systems.secured import SecuritySettings
 from cluster.values import valueclass
 from harness.errors import PlanError
 from harness.plan.field_types import Mutant, Nodes, Seed, Version, node_names
-from harness.plan.schedule import Entry, FaultName, RandomSchedule, ScheduleError, draw
-from harness.plan.schedule_rows import read_rows, strand_of
+from harness.plan.schedule import (
+    Entry,
+    FaultName,
+    RandomSchedule,
+    ScheduleError,
+    draw,
+    read_rows,
+    strand_of,
+)
 from harness.plan.step_verbs import is_fault
 from harness.plan.strands import SILENT, ScriptedOp, Strand, operation_to_json, strand_to_json
 from nemeses.base import ParameterError, Parameters

@@ -20,17 +20,20 @@ targets the leader, where the kind can, since that exercises the most of the pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from random import Random
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from cluster.schemas import rising
+from cluster.schemas import Place, Schema, rising, where_of
 from cluster.values import valueclass
+from harness.errors import PlanError
 from harness.plan import shapes
-from nemeses.registry import fault_named
+from harness.plan.strands import Step, Strand, check_strand
+from nemeses.base import ParameterError
+from nemeses.registry import check_fault, fault_named
 
 LEAD_IN_S = 2.0
 """Quiet time before the first fault, so that acknowledged writes exist by then."""
@@ -209,7 +212,7 @@ def _is_at_leader(parameters: Mapping[str, Any]) -> bool:
 
 
 @valueclass
-class Step:
+class Turn:
     """One moment of a schedule: entry number `entry` is injected or healed."""
 
     at_s: float
@@ -217,14 +220,14 @@ class Step:
     entry: int
 
 
-def steps(entries: Sequence[Entry]) -> list[Step]:
+def steps(entries: Sequence[Entry]) -> list[Turn]:
     """Order all injections and heals by time; at the same moment heals come first."""
     both = [
         step
         for number, entry in enumerate(entries)
         for step in (
-            Step(entry.at_s, "inject", number),
-            Step(entry.at_s + entry.for_s, "heal", number),
+            Turn(entry.at_s, "inject", number),
+            Turn(entry.at_s + entry.for_s, "heal", number),
         )
     ]
     # But a fault of length 0 is injected before it is healed.
@@ -237,3 +240,58 @@ def steps(entries: Sequence[Entry]) -> list[Step]:
             step.entry,
         ),
     )
+
+
+ROWS_MAX = 10_000
+ENTRY = Schema(Entry, PlanError)
+STRAND = Schema(Strand, PlanError)
+
+
+def read_rows(
+    rows: Sequence[object],
+    nodes: tuple[str, ...],
+    duration_s: float,
+    traced: Collection[str] | None,
+) -> tuple[tuple[Entry, ...], tuple[Strand, ...]]:
+    """Read and check all rows, for a run of these nodes and this length. Raises PlanError.
+
+    `traced`: the events of the nodes that steps can wait for; None: all.
+    """
+    if len(rows) > ROWS_MAX:
+        raise PlanError(f"schedule must be a list of at most {ROWS_MAX} entries")
+    entries: list[Entry] = []
+    strands: list[Strand] = []
+    for number, row in enumerate(rows):
+        place: Place = ("schedule", number)
+        if isinstance(row, dict) and "steps" in row:
+            strands.append(STRAND.read(row, place=place))
+            check_strand(strands[-1], nodes, traced, place)
+        else:
+            entries.append(ENTRY.read(row, place=place))
+            _check_entry(entries[-1], nodes, duration_s, place)
+    return tuple(entries), tuple(strands)
+
+
+def _check_entry(entry: Entry, nodes: tuple[str, ...], duration_s: float, place: Place) -> None:
+    where = where_of(place)
+    for key, moment_s in (("at_s", entry.at_s), ("for_s", entry.for_s)):
+        if moment_s > duration_s:
+            most = f"from 0 to {duration_s:g}, the plan's duration_s"
+            raise PlanError(f"{where}: {key} must be a number {most}, not {moment_s:g}")
+    try:
+        for parameters in (entry.parameters, *entry.alternatives):
+            check_fault(entry.fault, parameters, nodes)
+    except ParameterError as error:
+        raise PlanError(f"{where}: {error}") from error
+
+
+def strand_of(entry: Entry) -> Strand:
+    """Rewrite a timed fault as a strand of one step; a strand does not retry a refused fault."""
+    parameters = dict(entry.parameters)
+    step = Step(
+        entry.fault,
+        targets=str(parameters.pop("targets", "")),
+        for_ms=entry.for_s * 1000.0,
+        options=parameters,
+    )
+    return Strand(entry.at_s * 1000.0, (step,))

@@ -1,7 +1,7 @@
 """Figures of the runs against those of a baseline: whether they are worse beyond noise.
 
 Runs are compared with runs of the baseline that did the same: by the same plan, but for name
-and seed (`results.store.strata`). `results.catalogue.comparison` has the test. The level of the
+and seed (`results.store.facts`). `results.catalogue.comparison` has the test. The level of the
 policy is that of all comparisons together: each is tested at its share (Bonferroni), so that five
 figures of four campaigns do not raise an alarm twenty times as often.
 """
@@ -17,7 +17,7 @@ from harness.policy.requirements import each_once
 from results.catalogue.comparison import Compared, Comparison, compare_all
 from results.gate.policy_gate import GateEntry, Requirement
 from results.gate.refusals import one_line
-from results.store.strata import Stratum, by_stratum
+from results.store.facts import Stratum, by_stratum
 
 
 def comparisons_of(

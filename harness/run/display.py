@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.run.live_figures import Figures, LiveFigures
-from harness.terminal.colours import can_redraw
+from harness.terminal.output import can_redraw
 
 _REFRESH_S = 0.25
 _LINE_EVERY_S = 5.0

@@ -29,7 +29,7 @@ from cluster.client.admin_client import (
 from cluster.systems.cells import CellOf
 from cluster.values import valueclass
 from harness.run.observer import Observer
-from nemeses.time_bound import OutOfTimeError, in_time
+from nemeses.at_once import OutOfTimeError, in_time
 
 SENTINEL_PREFIX = "kraftprobe.sentinel."
 _PAUSE_S = 0.1

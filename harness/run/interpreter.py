@@ -31,7 +31,7 @@ from checkers.history import Event, EventType
 from checkers.runs.answers import HUNG
 from harness.run.generators.base import NANOSECONDS, NEMESIS, Context, Done, Generator, Next, Worker
 from harness.run.recorder import Recorder
-from nemeses.time_bound import CLOSE_BOUND_S, OutOfTimeError, in_time, not_cancelled
+from nemeses.at_once import CLOSE_BOUND_S, OutOfTimeError, in_time, not_cancelled
 from workloads.base import Completion, Op, WorkloadClient
 
 ClientFactory = Callable[[Worker, int | str], WorkloadClient]

@@ -19,7 +19,7 @@ from cluster.node.runtime.network import Connect
 from cluster.systems.kinds import AskLeader
 from cluster.values import valueclass
 from harness.run.recorder import Recorder
-from workloads.leader import LeaderTracker
+from workloads.base import LeaderTracker
 
 POLL_INTERVAL_S = 0.2
 ASK_TIMEOUT_MS = 400.0

@@ -16,6 +16,8 @@ import click
 from checkers.evidence import WORLD_CLOCK
 from cluster.backends.base import Backend
 from cluster.backends.registry import BACKENDS, SIM, BackendRequest
+from cluster.backends.sim.incarnation import Incarnation
+from cluster.backends.sim.world import SimWorld
 from cluster.backends.terms import Need
 from cluster.mutants import apply_mutant
 from cluster.node.ports import Clock
@@ -101,7 +103,6 @@ def _simulation(plan: Plan, run_folder: Path) -> Iterator[Place]:
     from cluster.backends.sim.programs import program_of  # noqa: PLC0415
     from cluster.backends.sim.scheduler import Scheduler  # noqa: PLC0415
     from cluster.backends.sim.sim_backend import SimBackend  # noqa: PLC0415
-    from harness.run.world_standings import Watch  # noqa: PLC0415
 
     scheduler = Scheduler()
     backend = SimBackend(
@@ -128,3 +129,31 @@ def _simulation(plan: Plan, run_folder: Path) -> Iterator[Place]:
         if plan.mutant is not None:
             stack.enter_context(apply_mutant(plan.mutant))
         yield Place(backend, lambda: backend.clock, lambda: Watch(backend.world), WORLD_CLOCK, run)
+
+
+Noted = tuple[float, int, str, dict[str, Any]]
+"""(world's ms, incarnation, event, fields)"""
+
+_EVERYDAY = frozenset({"fetch", "flush", "commit", "read", "start"})
+
+
+class Watch(Followed):
+    """Follows the nodes' trace events, each at the instruction that writes it."""
+
+    def __init__(self, world: SimWorld) -> None:
+        super().__init__(world.names)
+        self.world = world
+        self.noted: dict[str, list[Noted]] = {name: [] for name in world.names}
+        """Node -> its trace events except the everyday ones."""
+        world.on_start.append(lambda process: self.note_start(process.name))
+        world.on_end.append(lambda process: self.note_end(process.name))
+        world.observers.append(self._on_event)
+
+    async def follow(self) -> None:
+        """Do nothing: the world calls the observers."""
+
+    def _on_event(self, process: Incarnation, event: str, fields: dict[str, Any]) -> None:
+        if event not in _EVERYDAY:
+            now_ms = self.world.scheduler.now_ms
+            self.noted[process.name].append((now_ms, process.incarnation, event, fields))
+        self.take_event(process.name, event, fields)

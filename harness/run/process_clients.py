@@ -13,9 +13,8 @@ from harness.errors import WrongAnswerError
 from harness.plan.plan import Plan
 from harness.run.generators import BackOff, EachWorker, Of, Rate
 from harness.run.generators.base import Worker
-from workloads.base import ClientContext, Completion, Op, Role, Workload
-from workloads.leader import LeaderTracker
-from workloads.target import LEADS_NOT
+from workloads.base import ClientContext, Completion, LeaderTracker, Op, Role, Workload
+from workloads.keyed import LEADS_NOT
 
 BACK_OFF_S = 0.1
 """Pause of a worker after a node refused because it does not lead; then it asks another node."""

@@ -19,8 +19,7 @@ from harness.plan.strands import ScriptedOp
 from harness.run.generators import TimeLimit
 from harness.run.generators.base import NEMESIS, Answer, Context, Done, Next, Wait
 from harness.run.process_clients import ProcessClient, client_stream
-from workloads.base import Completion, Op, Role, Workload
-from workloads.leader import LeaderTracker
+from workloads.base import Completion, LeaderTracker, Op, Role, Workload
 
 STRAND_WORKERS = 4
 """Workers for the operations of strands; further operations wait for a free worker."""

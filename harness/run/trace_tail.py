@@ -17,7 +17,7 @@ from checkers.evidence.standings import DEAD, Standings
 from checkers.evidence.trace_fields import wrong_field
 from cluster.backends.base import Backend, BackendError, NodeState
 from cluster.systems.base import Layout, TraceReader
-from nemeses.time_bound import OutOfTimeError, in_time
+from nemeses.at_once import OutOfTimeError, in_time
 
 POLL_S = 0.02
 STATES_S = 0.2

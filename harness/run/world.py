@@ -23,7 +23,7 @@ from harness.run.strands.progress import LoopTimers, Timers
 from harness.run.trace_tail import Followed, TraceTail
 from nemeses import drive
 from nemeses.base import Injection, View
-from workloads.leader import LeaderTracker
+from workloads.base import LeaderTracker
 
 HUNG_AFTER = 5
 """Time-outs of an operation after which a client that has not returned is replaced ..."""

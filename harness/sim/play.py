@@ -31,16 +31,15 @@ from harness.plan.system_request import request_of
 from harness.run.final_reads import FinalReads
 from harness.run.observer import Leadership, Observer
 from harness.run.phases import NO_READS, Run, conduct
+from harness.run.plan_backend import Watch
 from harness.run.recorder import Journal, Recorder
 from harness.run.strands.player import Player
-from harness.run.strands.step_record import Act
-from harness.run.world_standings import Watch
-from harness.sim.findings import Violation, generalise
+from harness.run.strands.progress import Act
+from harness.sim.findings import Violation, Violations, generalise
 from harness.sim.image_sight import ImageWatch
-from harness.sim.violations import Violations
 from harness.sim.world_sight import watch
 from nemeses.base import Injection
-from workloads.leader import LeaderTracker
+from workloads.base import LeaderTracker
 
 _RESTART_MS = 100.0
 _COLLECT_AFTER = 100_000

@@ -22,7 +22,7 @@ from harness.evidence import node_disks
 from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
 from harness.plan.stored_document import plan_document
-from harness.run.strands.step_record import coverage
+from harness.run.strands.progress import coverage
 from harness.sim.findings import SimResult, of_check
 from harness.sim.play import MemoryJournal, Played, play
 from results.store.run_store import RunStore

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from checkers.history import NEMESIS, Event, EventType
 from harness.plan.plan import Plan
 from harness.plan.system_request import system_unlike_real
-from harness.run.strands.step_record import Act
+from harness.run.strands.progress import Act
 from harness.sim.findings import Violation
 from harness.sim.play import Played
 from results.report.narration import (

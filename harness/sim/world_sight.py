@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection
 
 from checkers.invariants.brokers import BROKER_INVARIANTS
 from checkers.invariants.leading import LEADING
-from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.sight import Batch, Election, node_name
-from checkers.invariants.watcher import Violation, Watcher
+from checkers.invariants.watcher import INVARIANTS, Violation, Watcher
 from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.incarnation import Incarnation, Replica
 from cluster.backends.sim.world import SimWorld

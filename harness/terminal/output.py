@@ -22,7 +22,10 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 EXIT_UNREAD = 141
 """128 + SIGPIPE: the shell's exit code of a program whose output has no reader."""
@@ -166,3 +169,18 @@ def _open_descriptors() -> None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+def wants_colour() -> bool | None:
+    """Return whether click may colour; None: where the stream is a terminal."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown"):
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
+
+
+def can_redraw(console: Console) -> bool:
+    """Whether a panel or bar can be drawn over itself there: a real terminal that moves its cursor.
+
+    `FORCE_COLOR` makes rich take any file for a terminal, and a log is none.
+    """
+    return console.is_terminal and not console.is_dumb_terminal and console.file.isatty()

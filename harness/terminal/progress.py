@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.status import Status
 
 from harness.terminal.answers import Shown
-from harness.terminal.colours import can_redraw
+from harness.terminal.output import can_redraw
 
 LINE_EVERY_S = 30.0
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from cluster.backends.base import Probe
-from nemeses.base import Injection, Parameters, View
-from nemeses.node_fault import NodeFault, Seen, number_of
-from nemeses.required_abilities import lacking, timers_of
-
-DEFAULT_RATE = 2.0
+from nemeses.base import Injection, View, lacking, timers_of
+from nemeses.node_fault import NodeFault, Seen
 
 
 class TimerRate(NodeFault):
@@ -25,12 +22,8 @@ class TimerRate(NodeFault):
     """
 
     name = "timer-rate"
-    keys = ("rate",)
+    numbers: ClassVar = {"rate": (2.0, 0.05, 20)}
     variants = tuple({"rate": rate} for rate in (0.2, 0.5, 2.0, 5.0))
-
-    def check_own(self, parameters: Parameters) -> None:
-        """See `NodeFault.check_own`."""
-        number_of(parameters, self.name, "rate", DEFAULT_RATE, 0.05, 20)
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
@@ -39,18 +32,12 @@ class TimerRate(NodeFault):
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Set the rate."""
-        await timers_of(view).set(node, _rate(chosen))
+        await timers_of(view).set(node, self.number(chosen, "rate"))
         return Seen()
 
-    async def bites(
-        self,
-        view: View,
-        node: str,
-        chosen: Mapping[str, Any],
-        injection: Injection,  # noqa: ARG002  (contract)
-    ) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure the rate."""
-        return await _measure(view, node, _rate(chosen))
+        return await _measure(view, node, self.number(injection.detail["chosen"][node], "rate"))
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
         """Let it run with its host's own clock again."""
@@ -59,10 +46,6 @@ class TimerRate(NodeFault):
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
         """Measure that it does."""
         return await _measure(view, node, 1.0)
-
-
-def _rate(chosen: Mapping[str, Any]) -> float:
-    return float(chosen.get("rate", DEFAULT_RATE))
 
 
 async def _measure(view: View, node: str, asked: float) -> Seen:

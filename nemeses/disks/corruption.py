@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import BackendError
-from cluster.names import unknown
 from cluster.node.log.storage.checkpoint import (
     RECOVERY_POINT_FILE,
     decode_offsets,
     decode_recovery_point,
     partition_of,
 )
-from nemeses.base import ParameterError, Parameters, View
+from nemeses.base import View
 from nemeses.disks.data_damage import INDEX, LOG, PARTITION, DataDamage
 from nemeses.disks.log_files import (
     index_of,
@@ -25,7 +24,6 @@ from nemeses.disks.log_files import (
     misleading_flip,
     name_of,
 )
-from nemeses.node_fault import number_of
 
 QUORUM_STATE = "quorum-state"
 CHECKED_FROM = 21
@@ -45,14 +43,10 @@ class BitFlip(DataDamage):
 
     name = "bit-flip"
     kind = Damage.BIT_FLIP
-    keys = ("file", "at")
+    numbers: ClassVar = {"at": (0.5, 0, 1)}
+    keys = ("file",)
     files = (LOG, QUORUM_STATE, PARTITION, INDEX)
     variants = ({"file": LOG}, {"file": QUORUM_STATE})
-
-    def check_own(self, parameters: Parameters) -> None:
-        """See `NodeFault.check_own`."""
-        _check_file(parameters, self.name, self.files)
-        number_of(parameters, self.name, "at", 0.5, 0, 1)
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """See `DamageFault.hurt`."""
@@ -83,14 +77,9 @@ class TruncateFile(DataDamage):
 
     name = "truncate-file"
     kind = Damage.TRUNCATE
-    keys = ("file", "keep")
+    numbers: ClassVar = {"keep": (0.5, 0, 1)}
+    keys = ("file",)
     files = (LOG, PARTITION)
-
-    def check_own(self, parameters: Parameters) -> None:
-        """See `NodeFault.check_own`."""
-        _check_file(parameters, self.name, self.files)
-        if "keep" in parameters:
-            number_of(parameters, self.name, "keep", 0.5, 0, 1)
 
     async def end(self, view: View, node: str) -> None:
         """Stop it, and kill it only if it does not end.
@@ -149,11 +138,6 @@ async def _recovery_point(disks: Disks, files: Mapping[str, int], node: str, pat
         return decode_offsets(await disks.read(node, point)).get(partition_of(name), 0)
     except ValueError as error:
         raise BackendError(f"{node}: {point}: {error}") from error
-
-
-def _check_file(parameters: Parameters, fault: str, files: tuple[str, ...]) -> None:
-    if parameters.get("file", LOG) not in files:
-        raise ParameterError(unknown(f"file of {fault}", str(parameters["file"]), files))
 
 
 def _quorum_state(files: Mapping[str, int], node: str) -> str:

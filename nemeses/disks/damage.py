@@ -17,9 +17,8 @@ from typing import Any, ClassVar
 from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import BackendError, Probe
 from nemeses.active_faults import DAMAGES, hit
-from nemeses.base import Injection, ParameterError, Parameters, View
+from nemeses.base import Injection, ParameterError, Parameters, View, disks_of, lacking
 from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, start_if_dead
-from nemeses.required_abilities import disks_of, lacking
 from nemeses.targets import words_of
 
 NOTICED_S = 2.0
@@ -84,13 +83,7 @@ class DamageFault(NodeFault):
         """Do the damage and describe it. BackendError where there is nothing to damage yet."""
         raise NotImplementedError
 
-    async def bites(
-        self,
-        view: View,
-        node: str,
-        chosen: Mapping[str, Any],  # noqa: ARG002  (contract)
-        injection: Injection,
-    ) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Start it: it must refuse."""
         if "damage" not in injection.detail["nodes"].get(node, {}):
             return Seen({"damage": None})  # there was nothing to damage, as was noted

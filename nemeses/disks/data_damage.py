@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from cluster.backends.abilities import Disks
-from nemeses.base import Injection, View
+from cluster.names import unknown
+from nemeses.base import Injection, ParameterError, Parameters, View, disks_of
 from nemeses.disks.damage import DamageFault
 from nemeses.disks.log_files import is_damaged
 from nemeses.node_fault import Seen, start_if_dead
-from nemeses.required_abilities import disks_of
 
 LOG = "log"
 """The metadata log, of which the base takes care, as of every other file."""
@@ -33,6 +33,15 @@ _LOOK_EVERY_S = 0.25
 
 class DataDamage(DamageFault):
     """Damage whose parameter `file` may name what is of a partition."""
+
+    files: ClassVar[tuple[str, ...]]
+
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        super().check(parameters, nodes)
+        file = parameters.get("file", LOG)
+        if file not in self.files:
+            raise ParameterError(unknown(f"file of {self.name}", str(file), self.files))
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Of a partition: as nothing of it was fsynced, nothing of it may be lost by the kill.
@@ -49,12 +58,10 @@ class DataDamage(DamageFault):
             await view.backend.kill(node)  # which loses nothing here
         return await super().apply(view, node, chosen)
 
-    async def bites(
-        self, view: View, node: str, chosen: Mapping[str, Any], injection: Injection
-    ) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Start it: with damage to a partition it lives."""
-        if chosen.get("file", LOG) not in _OF_DATA:
-            return await super().bites(view, node, chosen, injection)
+        if injection.parameters.get("file", LOG) not in _OF_DATA:
+            return await super().bites(view, node, injection)
         detail = injection.detail["nodes"].get(node, {})
         if "damage" in detail:
             await disks_of(view).give_up(node)

@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 
 from cluster.backends.abilities import DiskFault, DiskMeasure
 from cluster.backends.base import NodeState, Probe
-from nemeses.base import Injection, ParameterError, Parameters, View, others
-from nemeses.node_fault import NodeFault, Seen, number_of, start_if_dead
-from nemeses.required_abilities import disks_of, lacking
+from nemeses.base import Injection, ParameterError, Parameters, View, disks_of, lacking, others
+from nemeses.node_fault import NodeFault, Seen, start_if_dead
 
 WELL_MS = 5_000.0
 """What a write or an fsync on a healthy disk of a busy machine may take."""
@@ -54,14 +53,9 @@ class DiskFaultOf(NodeFault):
         await disks_of(view).set(node, self.kind(chosen), self.parameters(chosen))
         return Seen()
 
-    async def bites(
-        self,
-        view: View,
-        node: str,
-        chosen: Mapping[str, Any],
-        injection: Injection,  # noqa: ARG002  (contract)
-    ) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure with a write and an fsync of the toolkit's own."""
+        chosen = injection.detail["chosen"][node]
         measure = await disks_of(view).measure(node, self.patience_s(chosen))
         detail = detail_of(measure)
         wrong = self.complaint(measure, chosen)
@@ -116,16 +110,12 @@ class DiskSlow(DiskFaultOf):
 
     name = "disk-slow"
     fault = DiskFault.SLOW
-    keys = ("delay_ms",)
+    numbers: ClassVar = {"delay_ms": (200, 1, 60_000)}
     variants = tuple({"delay_ms": ms} for ms in (20, 100, 500))
-
-    def check_own(self, parameters: Parameters) -> None:
-        """See `NodeFault.check_own`."""
-        number_of(parameters, self.name, "delay_ms", 200, 1, 60_000)
 
     def parameters(self, chosen: Mapping[str, Any]) -> dict[str, float]:
         """See `DiskFaultOf.parameters`."""
-        return {"delay_ms": float(chosen.get("delay_ms", 200))}
+        return {"delay_ms": self.number(chosen, "delay_ms")}
 
     def patience_s(self, chosen: Mapping[str, Any]) -> float:
         """See `DiskFaultOf.patience_s`."""
@@ -165,16 +155,17 @@ class DiskError(DiskFaultOf):
 
     name = "disk-error"
     fault = DiskFault.FSYNC_ERROR
-    keys = ("on", "count")
+    numbers: ClassVar = {"count": (1, 1, 1_000_000)}
+    keys = ("on",)
     variants = ({"on": "fsync"}, {"on": "write"})
     may_end_node = True
     restarts = True
 
-    def check_own(self, parameters: Parameters) -> None:
-        """See `NodeFault.check_own`."""
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        super().check(parameters, nodes)
         if parameters.get("on", "fsync") not in ("fsync", "write"):
             raise ParameterError(f"on of {self.name} must be 'fsync' or 'write'")
-        number_of(parameters, self.name, "count", 1, 1, 1_000_000)
 
     def kind(self, chosen: Mapping[str, Any]) -> DiskFault:
         """See `DiskFaultOf.kind`."""
@@ -183,7 +174,7 @@ class DiskError(DiskFaultOf):
 
     def parameters(self, chosen: Mapping[str, Any]) -> dict[str, float]:
         """See `DiskFaultOf.parameters`."""
-        return {"count": int(chosen.get("count", 1))}
+        return {"count": int(self.number(chosen, "count"))}
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Let the disk fail, and note which life of the node is the first to meet it."""
@@ -191,11 +182,9 @@ class DiskError(DiskFaultOf):
         await super().apply(view, node, chosen)
         return Seen({"incarnation": incarnation})
 
-    async def bites(
-        self, view: View, node: str, chosen: Mapping[str, Any], injection: Injection
-    ) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Wait until the node met the error, and for what it does about it."""
-        kind = self.kind(chosen)
+        kind = self.kind(injection.detail["chosen"][node])
         detail = dict(injection.detail["nodes"].get(node, {}))
         if "incarnation" not in detail:
             return Seen(detail)  # it was not set, as was noted

@@ -29,10 +29,9 @@ from cluster.node.protocol.messages import (
     i32,
 )
 from nemeses.active_faults import keeper
-from nemeses.base import Injection, Parameters, View
+from nemeses.base import Injection, Parameters, View, detachable_of, lacking
 from nemeses.node_fault import NodeFault, Seen, start_if_dead
 from nemeses.queries import ask, until
-from nemeses.required_abilities import detachable_of, lacking
 
 NOTICED_S = 15.0
 """How long a broker may take until it meets the loss; it saves high watermarks every 5 s."""
@@ -65,13 +64,7 @@ class LogDirLoss(NodeFault):
         name = await detachable_of(view).detach(node)
         return Seen({"directory": name, "incarnation": incarnation})
 
-    async def bites(
-        self,
-        view: View,
-        node: str,
-        chosen: Mapping[str, Any],  # noqa: ARG002  (contract)
-        injection: Injection,
-    ) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Wait until the broker says that a directory is offline."""
         detail = dict(injection.detail["nodes"].get(node, {}))
         if "directory" not in detail:
@@ -153,10 +146,9 @@ class LogDirMove(NodeFault):
         wrong = "" if error is ErrorCode.none else f"{node} refused to move it: {error.name}"
         return Seen({"incarnation": incarnation}, wrong)
 
-    async def bites(
-        self, view: View, node: str, chosen: Mapping[str, Any], injection: Injection
-    ) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Wait until the replica is there."""
+        chosen = injection.detail["chosen"][node]
         detail = dict(injection.detail["nodes"].get(node, {}))
         replica = (chosen["topic"], chosen["partition"])
 

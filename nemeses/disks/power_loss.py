@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from cluster.backends.base import NodeState, Probe
-from nemeses.base import Injection, Parameters, View
-from nemeses.node_fault import NodeFault, Seen, alive, number_of, start_if_dead
-from nemeses.required_abilities import disks_of, lacking
+from nemeses.base import Injection, View, disks_of, lacking
+from nemeses.node_fault import NodeFault, Seen, alive, start_if_dead
 
 
 class PowerLoss(NodeFault):
@@ -24,14 +23,10 @@ class PowerLoss(NodeFault):
 
     name = "power-loss"
     family = "process"
-    keys: ClassVar[tuple[str, ...]] = ("held_ms",)
+    numbers: ClassVar = {"held_ms": (200, 0, 60_000)}
     favourites = ("leader", "random", "minority", "majority", "all")
     variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({"held_ms": 0}, {"held_ms": 300})
     torn: ClassVar[bool] = False
-
-    def check_own(self, parameters: Parameters) -> None:
-        """See `NodeFault.check_own`."""
-        number_of(parameters, self.name, "held_ms", 200, 0, 60_000)
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
@@ -40,17 +35,11 @@ class PowerLoss(NodeFault):
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Take the power, and note what was lost."""
-        held_ms = float(chosen.get("held_ms", 200))
+        held_ms = self.number(chosen, "held_ms")
         lost = await disks_of(view).power_loss(node, held_ms=held_ms, torn=self.torn)
         return Seen({"lost": dict(lost)})
 
-    async def bites(
-        self,
-        view: View,
-        node: str,
-        chosen: Mapping[str, Any],  # noqa: ARG002  (contract)
-        injection: Injection,
-    ) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it is dead; that its disk lost what it should, `apply` has checked."""
         state = await view.backend.state(node)
         lost = injection.detail["nodes"].get(node, {}).get("lost", {})

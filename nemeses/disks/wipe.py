@@ -22,7 +22,7 @@ twice.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from cluster.backends.abilities import Damage, Disks
@@ -31,9 +31,9 @@ from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.node.meta_properties import FILE_NAME as META_PROPERTIES
 from cluster.node.meta_properties import MetaPropertiesError, directory_id_of
 from nemeses.active_faults import DISK_WIPE
-from nemeses.base import Injection, ParameterError, View
+from nemeses.base import Injection, ParameterError, Parameters, View, disks_of
 from nemeses.disks.damage import DamageFault
-from nemeses.node_fault import Seen, number_of, start_if_dead
+from nemeses.node_fault import Seen, start_if_dead
 from nemeses.queries import leading, until
 from nemeses.quorum.membership import (
     CHANGE_TIMEOUT_S,
@@ -50,7 +50,6 @@ from nemeses.quorum.membership import (
     remove_voter,
 )
 from nemeses.quorum.voters import Voters
-from nemeses.required_abilities import disks_of
 from nemeses.restarts import lose, return_of
 
 CATCH_UP_S = 1.0
@@ -69,11 +68,12 @@ class DiskWipe(DamageFault):
 
     name = DISK_WIPE
     kind = Damage.WIPE
-    keys = ("back_ms", "empty")
+    numbers: ClassVar = {"back_ms": (0, 0, 600_000)}
+    keys = ("empty",)
 
-    def check_own(self, parameters: Mapping[str, Any]) -> None:
-        """See `NodeFault.check_own`."""
-        number_of(parameters, self.name, "back_ms", 0, 0, 600_000)
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        super().check(parameters, nodes)
         if not isinstance(parameters.get("empty", False), bool):
             raise ParameterError(f"empty of {self.name} must be true or false")
         if parameters.get("empty") and "back_ms" in parameters:
@@ -125,17 +125,11 @@ class DiskWipe(DamageFault):
         await disks.damage(node, self.kind)
         return {"files": len(files), "bytes": sum(files.values()), "was": was}
 
-    async def bites(
-        self,
-        view: View,
-        node: str,
-        chosen: Mapping[str, Any],
-        injection: Injection,
-    ) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Check that it is dead and its disk empty, unless it has come back already."""
         state, left = await view.backend.state(node), await disks_of(view).files(node)
         detail = {**injection.detail["nodes"].get(node, {}), "state": str(state), "left": len(left)}
-        gone = "back_ms" in chosen if state is not NodeState.DEAD else not left
+        gone = "back_ms" in injection.parameters if state is not NodeState.DEAD else not left
         return Seen(detail, "" if gone else f"{node} is {state} with {len(left)} files")
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:

@@ -8,14 +8,23 @@ on backends `sim` and `local`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from cluster.backends.base import Link, Probe
 from cluster.names import unknown
-from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refusal
+from nemeses.base import (
+    Injection,
+    ParameterError,
+    Parameters,
+    View,
+    add_measurement,
+    application,
+    before_acting,
+    lacking,
+    messages_of,
+    refusal,
+)
 from nemeses.links.grudges import links_of
-from nemeses.required_abilities import lacking, messages_of
 from nemeses.targets import check_keys
 
 MESSAGE_TYPES = (
@@ -80,34 +89,21 @@ class Hold:
         with before_acting():  # of an error it undoes what it has done
             hold = await messages.hold(links, types)
         ends = dict.fromkeys(end for link in links for end in link)
-        return Injection(
-            self.name,
-            dict(parameters),
-            tuple(ends),
-            verified=False,
-            detail={"hold": hold},
-            links=links,
-            applied=True,
-        )
+        return application(self.name, parameters, tuple(ends), {"hold": hold}, links)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """See `Fault.verify`: the hold is in force, whether or not a message came yet."""
         held = await messages_of(view).count_held(injection.detail["hold"])
-        if held is None:
-            detail = {**injection.detail, "reason": "nothing is held"}
-            return replace(injection, verified=False, detail=detail)
-        return replace(injection, verified=True)
+        return add_measurement(injection, {}, ["nothing is held"] if held is None else [])
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`."""
         deliver = injection.parameters.get("then", THEN[0]) == THEN[0]
         messages, hold = messages_of(view), injection.detail["hold"]
         count = await messages.release(hold, deliver=deliver)
-        detail = {"hold": hold, "delivered" if deliver else "dropped": count}
         over = await messages.count_held(hold) is None
-        if not over:
-            detail["reason"] = "messages are held still"
-        return replace(injection, verified=over, detail=detail)
+        found = {"delivered" if deliver else "dropped": count}
+        return add_measurement(injection, found, [] if over else ["messages are held still"])
 
     @staticmethod
     async def release(view: View, injection: Injection, links: Sequence[Link]) -> int:

@@ -25,6 +25,7 @@ from nemeses.base import (
     Parameters,
     View,
     add_measurement,
+    application,
     before_acting,
     others,
     refusal,
@@ -136,15 +137,7 @@ class Partition:
             await view.backend.cut_links(cut.links)
         except BackendError as error:  # some may be cut
             detail["error"] = str(error)
-        return Injection(
-            self.name,
-            dict(parameters),
-            cut.targets,
-            verified=False,
-            detail=detail,
-            links=links,
-            applied=True,
-        )
+        return application(self.name, parameters, cut.targets, detail, links)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """Measure that the links are silent, and that those that nobody cut still work."""

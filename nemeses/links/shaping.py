@@ -25,10 +25,12 @@ from nemeses.base import (
     Refusal,
     View,
     add_measurement,
+    application,
     before_acting,
     others,
     refusal,
 )
+from nemeses.links.grudges import one_way
 from nemeses.targets import check_keys, check_target, choose
 
 DIRECTIONS = ("both", "outgoing", "incoming")
@@ -108,16 +110,10 @@ class LinkFault:
         if not choice.nodes:
             return refusal(self.name, parameters, choice.reason)
         direction = parameters.get("direction", "both")
-        links = _links(backend.nodes, choice.nodes, direction)
-        injection = Injection(
-            self.name,
-            dict(parameters),
-            choice.nodes,
-            verified=False,
-            detail={"links": _names(links)},
-            links=links,
-            applied=True,
-        )
+        out, into = one_way(choice.nodes, backend.nodes), one_way(backend.nodes, choice.nodes)
+        links = tuple(sorted({"both": out | into, "outgoing": out, "incoming": into}[direction]))
+        detail: dict[str, Any] = {"links": _names(links)}
+        injection = application(self.name, parameters, choice.nodes, detail, links)
         shapes = {
             link: combine([self.shape(parameters), *_others(view, injection, link)])
             for link in links
@@ -128,7 +124,7 @@ class LinkFault:
         except BackendError as error:
             if shaping.shapes() == before:  # what a host refused is remembered (`Shaping.shape`)
                 raise Refusal(str(error)) from error
-            injection = replace(injection, detail={**injection.detail, "error": str(error)})
+            injection = replace(injection, detail={**detail, "error": str(error)})
         return injection
 
     async def verify(self, view: View, injection: Injection) -> Injection:
@@ -243,12 +239,6 @@ class Bandwidth(LinkFault):
 LINK_FAULTS: Mapping[str, LinkFault] = {
     fault.name: fault for fault in (Loss(), Delay(), Reorder(), Duplicate(), Bandwidth())
 }
-
-
-def _links(nodes: Sequence[str], targets: Sequence[str], direction: str) -> tuple[Link, ...]:
-    out = {(a, b) for a in targets for b in nodes if a != b}
-    into = {(b, a) for a, b in out}
-    return tuple(sorted({"both": out | into, "outgoing": out, "incoming": into}[direction]))
 
 
 def _others(view: View, injection: Injection, link: Link) -> list[LinkShape]:

@@ -7,11 +7,10 @@ why the heal measures that links which others have cut are silent again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from cluster.backends.abilities import HostLoss
 from cluster.backends.base import Backend, BackendError, NodeState, Probe
-from nemeses.base import Injection, Parameters, View
+from nemeses.base import Injection, Parameters, View, add_measurement
 from nemeses.processes.signals import ProcessFault
 
 SILENCE_S = 0.3
@@ -85,7 +84,4 @@ def _hosts(backend: Backend) -> HostLoss:
 
 def _with(injection: Injection, found: Mapping[str, object], wrong: list[str]) -> Injection:
     reasons = [str(injection.detail["reason"])] if "reason" in injection.detail else []
-    detail = {**injection.detail, **found}
-    if reasons or wrong:
-        detail["reason"] = "; ".join([*reasons, *wrong])
-    return replace(injection, verified=injection.verified and not wrong, detail=detail)
+    return add_measurement(injection, found, [*reasons, *wrong])

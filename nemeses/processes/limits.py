@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from cluster.backends.base import BackendError, ClientNetwork, NodeState, Probe
 from cluster.node.kraft.messages import DescribeQuorumRequest
 from cluster.node.ports import Failure
-from nemeses.base import Injection, ParameterError, Parameters, View
-from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, number_of, start_if_dead
+from nemeses.base import Injection, ParameterError, Parameters, View, lacking, limits_of
+from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, start_if_dead
 from nemeses.queries import request
-from nemeses.required_abilities import lacking, limits_of
 
 LIMITS = ("descriptors", "file-size")
 DEFAULTS = {"descriptors": 16, "file-size": 4096}
@@ -31,15 +30,16 @@ class Limit(NodeFault):
 
     name = "limit"
     family = "limit"
-    keys = ("limit", "value")
+    numbers: ClassVar = {"value": (16, 0, 2**40)}
+    keys = ("limit",)
     variants = tuple({"limit": limit} for limit in LIMITS)
     may_end_node = True
 
-    def check_own(self, parameters: Parameters) -> None:
-        """See `NodeFault.check_own`."""
+    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
+        """See `Fault.check`."""
+        super().check(parameters, nodes)
         if parameters.get("limit", LIMITS[0]) not in LIMITS:
             raise ParameterError(f"limit of {self.name} must be one of {', '.join(LIMITS)}")
-        number_of(parameters, self.name, "value", 16, 0, 2**40)
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
@@ -65,16 +65,10 @@ class Limit(NodeFault):
                 raise
         return Seen(detail)
 
-    async def bites(
-        self,
-        view: View,
-        node: str,
-        chosen: Mapping[str, Any],
-        injection: Injection,
-    ) -> Seen:
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure the effect of the limit: that it is in force does not show an effect."""
         detail = dict(injection.detail["nodes"].get(node, {}))
-        name, value = _requested_limit(chosen)
+        name, value = _requested_limit(injection.detail["chosen"][node])
         if "incarnation" not in detail:
             return Seen(detail)  # it was not set, as was noted
         try:

@@ -6,7 +6,7 @@ are measured by what the operating system says of the processes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, get_args
 
@@ -15,7 +15,16 @@ from cluster.backends.base import Ability, Backend, BackendError, NodeState, Pro
 from cluster.names import unknown
 from nemeses.active_faults import keeper
 from nemeses.at_once import at_once
-from nemeses.base import Injection, ParameterError, Parameters, View, before_acting, refusal
+from nemeses.base import (
+    Injection,
+    ParameterError,
+    Parameters,
+    View,
+    add_measurement,
+    application,
+    before_acting,
+    refusal,
+)
 from nemeses.legality import GRACEFUL_RESTART, refusals
 from nemeses.targets import check_keys, check_target, choose
 
@@ -70,9 +79,7 @@ class ProcessFault:
         detail = {"processes_before": before, **self.extra_detail(backend, parameters)}
         if errors:
             detail["errors"] = errors
-        return Injection(
-            self.name, dict(parameters), choice.nodes, verified=False, detail=detail, applied=True
-        )
+        return application(self.name, parameters, choice.nodes, detail)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """See `Fault.verify`."""
@@ -302,13 +309,9 @@ async def _for_each(nodes: Iterable[str], act: Callable[[str], Awaitable[None]])
     return dict(result for result in results if result is not None)
 
 
-def _measure(injection: Injection, states: dict[str, NodeState], wrong: Iterable[str]) -> Injection:
-    detail = {key: value for key, value in injection.detail.items() if key != "reason"}
-    detail["states"] = {node: str(state) for node, state in states.items()}
-    reason = "; ".join(wrong)
-    if reason:
-        detail["reason"] = reason
-    return replace(injection, verified=not reason, detail=detail)
+def _measure(injection: Injection, states: dict[str, NodeState], wrong: Sequence[str]) -> Injection:
+    found = {"states": {node: str(state) for node, state in states.items()}}
+    return add_measurement(injection, found, wrong)
 
 
 def _name(process: ProcessIdentity | None) -> str | None:

@@ -11,10 +11,9 @@ from weakref import WeakKeyDictionary
 
 from cluster.backends.base import Ability, Backend, NodeState, Probe
 from cluster.names import unknown
-from nemeses.base import Injection, ParameterError, Parameters, View
+from nemeses.base import Injection, ParameterError, Parameters, View, lacking, releases_of
 from nemeses.processes.signals import ProcessFault
 from nemeses.queries import until
-from nemeses.required_abilities import lacking, releases_of
 
 UPGRADE: Final = "upgrade"
 STEPS: Final[Mapping[str, int]] = {"next": 1, "previous": -1}

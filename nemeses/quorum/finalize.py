@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from cluster.backends.base import Probe
 from cluster.names import unknown
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Failure
-from cluster.node.protocol.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-    i8,
-    i16,
-    milliseconds,
-)
+from cluster.node.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from nemeses.base import (
     Injection,
     ParameterError,
     Parameters,
     View,
     add_measurement,
+    application,
     refusal,
 )
-from nemeses.queries import ask, until
-from nemeses.quorum.membership import REQUEST_TIMEOUT_MS
+from nemeses.queries import until
+from nemeses.quorum.membership import ask_leader, finalize
 from nemeses.targets import check_keys
 
 METADATA: Final = "metadata.version"
-KRAFT: Final = "kraft.version"
 CHANGES: Final[Mapping[str, int]] = {"upgrade": 1, "safe-downgrade": 2, "unsafe-downgrade": 3}
 """Kafka's `upgrade_type`."""
 LEVELS: Final = ("latest", "lower")
@@ -103,7 +92,7 @@ class Finalize:
             level = {"latest": most, "lower": before - 1}.get(str(level), level)
             detail.setdefault("before", before)
             detail["level"] = level
-            error = await _update(view, feature, level, CHANGES[change])
+            error = await finalize(view, feature, level, CHANGES[change])
             answers.append(error.name if isinstance(error, ErrorCode) else str(error))
             is_done = error in _CERTAIN if refused else error is ErrorCode.none
             return True if is_done or (refused and error is ErrorCode.none) else None
@@ -111,9 +100,7 @@ class Finalize:
         await until(attempt, DONE_WITHIN_S)
         if not answers:
             return refusal(self.name, parameters, "no leader says which levels it supports")
-        return Injection(
-            self.name, dict(parameters), (), verified=False, detail=detail, applied=True
-        )
+        return application(self.name, parameters, (), detail)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """See `Fault.verify`: the answer is the wanted one, and the leader shows the level."""
@@ -137,8 +124,7 @@ class Finalize:
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`: a level is for good."""
         del view
-        kept = {key: value for key, value in injection.detail.items() if key != "reason"}
-        return replace(injection, verified=True, detail=kept)
+        return add_measurement(injection, {})
 
 
 async def _ask_levels(view: View, feature: str) -> tuple[int, int] | None:
@@ -146,31 +132,10 @@ async def _ask_levels(view: View, feature: str) -> tuple[int, int] | None:
 
     None where no leader answers, or it knows no such feature.
     """
-    leader = await view.leader()
-    if leader is None:
-        return None
     request = ApiVersionsRequest(client_software_name="kraftprobe", client_software_version="1")
-    answer = await ask(view, view.backend.endpoint(leader, "CONTROLLER"), request)
+    answer = await ask_leader(view, request)
     if not isinstance(answer, ApiVersionsResponse):
         return None
     most = [key.max_version for key in answer.supported_features if key.name == feature]
     now = [key.max_version_level for key in answer.finalized_features if key.name == feature]
     return (max(now, default=0), most[0]) if most else None
-
-
-async def _update(view: View, feature: str, level: int, change: int) -> ErrorCode | Failure | None:
-    """Ask the leader for a level; None when none is known, or it answered something else."""
-    leader = await view.leader()
-    if leader is None:
-        return None
-    update = FeatureUpdateKey(
-        feature=feature, max_version_level=i16(level), upgrade_type=i8(change)
-    )
-    request = UpdateFeaturesRequest(
-        timeout=milliseconds(REQUEST_TIMEOUT_MS), feature_updates=(update,), validate_only=False
-    )
-    endpoint = view.backend.endpoint(leader, "CONTROLLER")
-    answer = await ask(view, endpoint, request, REQUEST_TIMEOUT_MS)
-    if isinstance(answer, UpdateFeaturesResponse):
-        return answer.error_code
-    return answer if isinstance(answer, Failure) else None

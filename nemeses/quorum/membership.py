@@ -23,6 +23,15 @@ from cluster.node.kraft.voter_messages import (
     RemoveVoterResponse,
 )
 from cluster.node.log.batch.control import VoterListener
+from cluster.node.ports import Failure
+from cluster.node.protocol.messages import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+    i8,
+    i16,
+    milliseconds,
+)
 from nemeses.active_faults import DISK_WIPE, hit
 from nemeses.base import View
 from nemeses.queries import ask, leading
@@ -166,3 +175,20 @@ async def ask_leader(view: View, request: object) -> object:
     if leader is None:
         return None
     return await ask(view, view.backend.endpoint(leader, "CONTROLLER"), request, REQUEST_TIMEOUT_MS)
+
+
+async def finalize(view: View, feature: str, level: int, change: int) -> ErrorCode | Failure | None:
+    """Ask the leader for a level of a feature; `change`: Kafka's `upgrade_type`.
+
+    None when no leader is known, or it answered something else.
+    """
+    update = FeatureUpdateKey(
+        feature=feature, max_version_level=i16(level), upgrade_type=i8(change)
+    )
+    request = UpdateFeaturesRequest(
+        timeout=milliseconds(REQUEST_TIMEOUT_MS), feature_updates=(update,), validate_only=False
+    )
+    answer = await ask_leader(view, request)
+    if isinstance(answer, UpdateFeaturesResponse):
+        return answer.error_code
+    return answer if isinstance(answer, Failure) else None

@@ -6,11 +6,19 @@ undo; the heal of a resignation measures that the quorum went on.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
+from cluster.backends.abilities import Requests
 from cluster.backends.base import NodeState, Probe
-from nemeses.base import Injection, Parameters, View, before_acting, refusal
+from nemeses.base import (
+    Injection,
+    Parameters,
+    View,
+    add_measurement,
+    application,
+    before_acting,
+    refusal,
+)
 from nemeses.queries import describe, epoch_of, leading, until
 from nemeses.targets import check_keys, check_target, choose
 
@@ -18,61 +26,74 @@ EFFECT_TIMEOUT_S = 8.0
 """How long an effect may take: an election, or a snapshot on a slow disk."""
 
 
-def _unable(view: View) -> Probe:
-    missing = view.backend.abilities().missing.get("requests", "nodes take no signals here")
-    return Probe(possible=False, reason=missing)
+class _Request:
+    """What the two have in common: a signal to nodes that run."""
 
-
-async def _not_running(view: View) -> dict[str, str]:
-    states = {node: await view.backend.state(node) for node in view.backend.nodes}
-    return {n: f"it is {state}" for n, state in states.items() if state is not NodeState.RUNNING}
-
-
-class Resign:
-    """Leaders give up leading (SIGUSR1), as one does when it loses touch with the others.
-
-    Parameters: targets (default leader). A target that does not lead does nothing. It bit when an
-    epoch above theirs begins.
-    """
-
-    name: ClassVar[str] = "resign"
+    name: ClassVar[str]
+    target: ClassVar[str]
+    """The default of `targets`."""
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`."""
         check_keys(self.name, parameters, ("targets",))
-        check_target(parameters.get("targets", "leader"), nodes)
-
-    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, object], ...]:
-        """See `Fault.options`."""
-        del nodes
-        return ({},)
+        check_target(parameters.get("targets", self.target), nodes)
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
-        return _unable(view) if view.backend.abilities().requests is None else Probe(possible=True)
+        if view.backend.abilities().requests is not None:
+            return Probe(possible=True)
+        missing = view.backend.abilities().missing.get("requests", "nodes take no signals here")
+        return Probe(possible=False, reason=missing)
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`."""
         self.check(parameters, view.backend.nodes)
         requests = view.backend.abilities().requests
         if requests is None:
-            return refusal(self.name, parameters, _unable(view).reason or "impossible here")
+            return refusal(self.name, parameters, (await self.probe(view)).reason)
         with before_acting():
-            unable = await _not_running(view)
-            choice = await choose(view, parameters.get("targets", "leader"), unable)
+            states = {node: await view.backend.state(node) for node in view.backend.nodes}
+            unable = {n: f"it is {s}" for n, s in states.items() if s is not NodeState.RUNNING}
+            choice = await choose(view, parameters.get("targets", self.target), unable)
         if not choice.nodes:
             return refusal(self.name, parameters, choice.reason)
-        asked = {node: await describe(view, node) for node in choice.nodes}
+        return await self.send(view, requests, parameters, choice.nodes)
+
+    async def send(
+        self, view: View, requests: Requests, parameters: Parameters, nodes: tuple[str, ...]
+    ) -> Injection:
+        """Send the signal to these nodes."""
+        raise NotImplementedError
+
+
+class Resign(_Request):
+    """Leaders give up leading (SIGUSR1), as one does when it loses touch with the others.
+
+    Parameters: targets (default leader). A target that does not lead does nothing. It bit when an
+    epoch above theirs begins.
+    """
+
+    name = "resign"
+    target = "leader"
+
+    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, object], ...]:
+        """See `Fault.options`."""
+        del nodes
+        return ({},)
+
+    async def send(
+        self, view: View, requests: Requests, parameters: Parameters, nodes: tuple[str, ...]
+    ) -> Injection:
+        """See `_Request.send`."""
+        asked = {node: await describe(view, node) for node in nodes}
         epochs = {node: quorum.leader_epoch for node, quorum in asked.items() if quorum is not None}
         if not epochs:
-            return refusal(self.name, parameters, f"{', '.join(choice.nodes)} does not lead")
-        detail = {"epoch_before": max(epochs.values())}
+            return refusal(self.name, parameters, f"{', '.join(nodes)} does not lead")
         with before_acting():  # nothing is left of a signal to the nodes before one that died
             for node in epochs:
                 await requests.send(node, "resign")
-        return Injection(
-            self.name, dict(parameters), tuple(epochs), verified=False, detail=detail, applied=True
-        )
+        before = {"epoch_before": max(epochs.values())}
+        return application(self.name, parameters, tuple(epochs), before)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """See `Fault.verify`."""
@@ -84,9 +105,8 @@ class Resign:
 
         epoch = await until(later, EFFECT_TIMEOUT_S)
         if epoch is None:
-            detail = {**injection.detail, "reason": f"no epoch above {before} began"}
-            return replace(injection, verified=False, detail=detail)
-        return replace(injection, verified=True, detail={**injection.detail, "epoch_after": epoch})
+            return add_measurement(injection, {}, [f"no epoch above {before} began"])
+        return add_measurement(injection, {"epoch_after": epoch})
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`: a node leads in a later epoch than that of the leader that resigned.
@@ -100,57 +120,37 @@ class Resign:
             return found[0] if found is not None and found[1].leader_epoch > before else None
 
         leader = await until(newer_leader, EFFECT_TIMEOUT_S)
-        detail = {key: value for key, value in injection.detail.items() if key != "reason"}
-        detail["leader_after"] = leader
-        if leader is None:
-            detail["reason"] = f"no node leads in an epoch above {before}"
-        return replace(injection, verified=leader is not None, detail=detail)
+        wrong = [] if leader else [f"no node leads in an epoch above {before}"]
+        return add_measurement(injection, {"leader_after": leader}, wrong)
 
 
-class Snapshot:
+class Snapshot(_Request):
     """Nodes snapshot their metadata (SIGUSR2), whatever the settings say.
 
     Parameters: targets (default random). It bit when each has a newer checkpoint file.
     """
 
-    name: ClassVar[str] = "snapshot"
-
-    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
-        check_keys(self.name, parameters, ("targets",))
-        check_target(parameters.get("targets", "random"), nodes)
+    name = "snapshot"
+    target = "random"
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, object], ...]:
         """See `Fault.options`."""
         del nodes
         return tuple({"targets": target} for target in ("leader", "random", "all"))
 
-    async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
-        return _unable(view) if view.backend.abilities().requests is None else Probe(possible=True)
-
-    async def inject(self, view: View, parameters: Parameters) -> Injection:
-        """See `Fault.inject`."""
-        self.check(parameters, view.backend.nodes)
-        requests = view.backend.abilities().requests
-        if requests is None:
-            return refusal(self.name, parameters, _unable(view).reason or "impossible here")
-        with before_acting():  # as of `Resign.inject`
-            unable = await _not_running(view)
-            choice = await choose(view, parameters.get("targets", "random"), unable)
-            before = {node: await requests.latest_snapshot(node) for node in choice.nodes}
-            for node in choice.nodes:
+    async def send(
+        self,
+        view: View,  # noqa: ARG002  (contract)
+        requests: Requests,
+        parameters: Parameters,
+        nodes: tuple[str, ...],
+    ) -> Injection:
+        """See `_Request.send`."""
+        with before_acting():  # as of `Resign.send`
+            before = {node: await requests.latest_snapshot(node) for node in nodes}
+            for node in nodes:
                 await requests.send(node, "snapshot")
-        if not choice.nodes:
-            return refusal(self.name, parameters, choice.reason)
-        return Injection(
-            self.name,
-            dict(parameters),
-            choice.nodes,
-            verified=False,
-            detail={"snapshots_before": before},
-            applied=True,
-        )
+        return application(self.name, parameters, nodes, {"snapshots_before": before})
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """See `Fault.verify`."""
@@ -164,14 +164,10 @@ class Snapshot:
 
         after = await until(newer, EFFECT_TIMEOUT_S)
         if after is None:
-            detail = {**injection.detail, "reason": "not every target has a newer checkpoint"}
-            return replace(injection, verified=False, detail=detail)
-        return replace(
-            injection, verified=True, detail={**injection.detail, "snapshots_after": after}
-        )
+            return add_measurement(injection, {}, ["not every target has a newer checkpoint"])
+        return add_measurement(injection, {"snapshots_after": after})
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`: a snapshot needs no undoing."""
         del view
-        detail = {key: value for key, value in injection.detail.items() if key != "reason"}
-        return replace(injection, verified=True, detail=detail)
+        return add_measurement(injection, {})

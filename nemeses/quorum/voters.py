@@ -20,14 +20,6 @@ from cluster.backends.base import NodeState, Probe
 from cluster.names import unknown
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumResponse
-from cluster.node.protocol.messages import (
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-    i8,
-    i16,
-    milliseconds,
-)
 from nemeses.active_faults import is_damaged
 from nemeses.base import (
     Injection,
@@ -35,20 +27,20 @@ from nemeses.base import (
     Parameters,
     View,
     add_measurement,
+    application,
     before_acting,
     refusal,
 )
 from nemeses.queries import leading, until
 from nemeses.quorum.membership import (
     CHANGE_TIMEOUT_S,
-    REQUEST_TIMEOUT_MS,
     add_voter,
-    ask_leader,
     changes,
     changing,
     directories,
     endpoint_of,
     fetching_directory,
+    finalize,
     is_voter,
     lost_voters,
     node_id,
@@ -115,14 +107,7 @@ class Voters:
             if upgraded:
                 await note_upgrade(view)
             if change == "upgrade":
-                return Injection(
-                    self.name,
-                    dict(parameters),
-                    (),
-                    verified=False,
-                    detail={"committed": upgraded is not None},
-                    applied=True,
-                )
+                return application(self.name, parameters, (), {"committed": upgraded is not None})
             if upgraded is None:
                 return refusal(self.name, parameters, "kraft.version 1 was not finalized in time")
             found = await leading(view)
@@ -148,9 +133,7 @@ class Voters:
             "directory": None if before is None else str(before),
             "endpoint": list(endpoint_of(view, quorum, node)),
         }
-        injection = Injection(
-            self.name, dict(parameters), (node,), verified=False, detail=detail, applied=True
-        )
+        injection = application(self.name, parameters, (node,), detail)
         if change == "add":
             done = await until(lambda: _add(view, injection), CHANGE_TIMEOUT_S) is not None
         else:
@@ -219,14 +202,7 @@ def _too_few(view: View, node: str, voters: Mapping[int, UUID]) -> str:
 
 async def _upgrade(view: View) -> bool | None:
     """Ask for kraft.version 1; True once it is in force."""
-    update = FeatureUpdateKey(
-        feature="kraft.version", max_version_level=i16(1), upgrade_type=i8(_UPGRADE)
-    )
-    request = UpdateFeaturesRequest(
-        timeout=milliseconds(REQUEST_TIMEOUT_MS), feature_updates=(update,), validate_only=False
-    )
-    answer = await ask_leader(view, request)
-    done = isinstance(answer, UpdateFeaturesResponse) and answer.error_code is ErrorCode.none
+    done = await finalize(view, "kraft.version", 1, _UPGRADE) is ErrorCode.none
     return True if done else None
 
 

@@ -198,11 +198,6 @@ class FrontierRun:
         """Configurations expanded."""
         return self._search.report(3)[0]
 
-    @property
-    def truncated(self) -> bool:
-        """Whether configurations were thrown away, so that dying out proves nothing."""
-        return bool(self._search.report(3)[1])
-
     def advance(self, steps: int, bytes_max: int) -> int:
         """Go on for about `steps` configurations."""
         self.status = self._search.run(self.width_max, steps, bytes_max)

@@ -21,9 +21,8 @@ from typing import Any, TextIO
 from porcupine_py.linearization import LinearizationInfo
 from porcupine_py.model import Model
 from porcupine_py.visualization.drawing import draw_part
-from porcupine_py.visualization.scale import Scale
+from porcupine_py.visualization.scale import Scale, escape
 from porcupine_py.visualization.steps import TEXT_MAX, Steps
-from porcupine_py.visualization.text import escape
 
 __all__ = ["TEXT_MAX", "visualize", "visualize_path"]
 

@@ -10,9 +10,8 @@ from typing import Any
 from porcupine_py.history import PENDING, Operation
 from porcupine_py.linearization import Annotation, PartInfo
 from porcupine_py.model import Model
-from porcupine_py.visualization.scale import Scale
+from porcupine_py.visualization.scale import Scale, escape
 from porcupine_py.visualization.steps import Steps
-from porcupine_py.visualization.text import escape
 
 _ROW_PX, _BAR_PX, _TOP_PX = 38, 28, 10
 _LINE_PX = 22

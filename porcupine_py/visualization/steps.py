@@ -11,8 +11,7 @@ from porcupine_py.history import PENDING, Operation
 from porcupine_py.linearization import PartInfo
 from porcupine_py.model import Model
 from porcupine_py.states import ModelError
-from porcupine_py.visualization.scale import Scale
-from porcupine_py.visualization.text import TEXT_MAX, shorten
+from porcupine_py.visualization.scale import TEXT_MAX, Scale, shorten
 
 __all__ = ["TEXT_MAX", "Order", "Steps"]
 

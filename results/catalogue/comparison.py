@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, median
 
 from checkers.verdict import Status
-from results.store.strata import Stratum
+from results.store.facts import Stratum
 
 FIGURES: Mapping[str, bool] = {
     "write_p50_ms": True,
@@ -116,7 +116,7 @@ class Compared:
 
 
 Samples = Mapping[Stratum, Mapping[str, Sequence[float]]]
-"""Stratum -> figure -> its value in each run (`results.store.strata.by_stratum`)."""
+"""Stratum -> figure -> its value in each run (`results.store.facts.by_stratum`)."""
 
 
 def compare_all(

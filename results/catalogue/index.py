@@ -21,7 +21,7 @@ from checkers.verdict import Status
 from extensions.plain_files import open_plain
 from results.catalogue.over_time import charts_of
 from results.catalogue.rows import DAMAGED, NOT_JUDGED, Entry, Row
-from results.report.templating import environment, template_text
+from results.report.charts import environment, template_text
 from results.store.files import StoreError, write_atomically
 
 FILE = "index.html"

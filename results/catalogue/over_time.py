@@ -1,7 +1,7 @@
 """Figures run by run: a small chart of each, and the build since which it is another one.
 
 Of a folder of runs nobody said which are the baseline, so every build could be the first of a
-change. For each figure of runs that did the same (`results.store.strata`) the runs are parted
+change. For each figure of runs that did the same (`results.store.facts`) the runs are parted
 before each build, in the order of the builds' first runs, and the parting is taken at which the
 ranks of the two sides differ most. The rank-sum test of `results.catalogue.comparison` says
 whether that is noise: all partings of all figures, each for a rise and for a fall, share one level
@@ -20,14 +20,17 @@ from statistics import median
 from checkers.verdict import Status
 from results.catalogue.comparison import Comparison, compare, rank_sum_p
 from results.catalogue.rows import Row
-from results.catalogue.trends import STORED_FIGURES, figures_of, is_observation, stratum_of
+from results.catalogue.trends import (
+    LEVEL,
+    STORED_FIGURES,
+    TOLERANCE,
+    figures_of,
+    is_observation,
+    stratum_of,
+)
 
 RUNS_MIN = 3
 """Runs from which on a figure is drawn."""
-LEVEL = 0.05
-"""Probability of a false alarm, over all figures of a page together."""
-TOLERANCE = 0.1
-"""A change by less than this share is of no interest."""
 _BUILDS_MAX = 50
 """The newest partings that are looked at: each takes some ms."""
 _WIDTH, _EDGE, _BOTTOM = 320.0, 5.0, 55.0

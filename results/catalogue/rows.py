@@ -42,12 +42,11 @@ from checkers.runs.statistics import NAME as STATISTICS
 from checkers.runs.statistics import READS
 from checkers.verdict import CheckResult
 from results.report.junit import times_s
-from results.store.facts import builds_of, started_of
+from results.store.facts import asked_of, builds_of, started_of
 from results.store.files import StoreError
 from results.store.folders import Walk
 from results.store.model import RunResults
 from results.store.run_store import RunStore, list_runs
-from results.store.strata import asked_of
 
 NOT_JUDGED = "not judged"
 DAMAGED = "damaged"

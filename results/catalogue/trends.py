@@ -2,7 +2,7 @@
 
 A run is one observation, in both: a roll-up has the median and the worst of the runs' figures, and
 a trend is the rank-sum test of `results.catalogue.comparison` between the runs and those of a
-baseline which did the same: by the same plan, but for its name and seed (`results.store.strata`).
+baseline which did the same: by the same plan, but for its name and seed (`results.store.facts`).
 All comparisons share the level (Bonferroni), as in the gate: `worse` means beyond noise and by
 more than the tolerance, `unknown` that so few runs could show nothing. A run of a mutant, or one
 that did not PASS, is no observation of a trend.
@@ -22,12 +22,16 @@ import pyarrow as pa
 from checkers.verdict import Status
 from results.catalogue.comparison import Compared, compare_all
 from results.catalogue.rows import Entry, Row
-from results.store.strata import Stratum, by_stratum
+from results.store.facts import Stratum, by_stratum
 
 STORED_FIGURES = ("write_p99_ms", "read_p99_ms", "unavailability_s", "recovery_s")
 """Those of `results.catalogue.comparison.FIGURES` that the catalogue has."""
 BY = ("campaign", "workload", "system", "build", "backend", "fault")
 """By what figures can be rolled up."""
+LEVEL = 0.05
+"""Probability of a false alarm, over all comparisons together."""
+TOLERANCE = 0.1
+"""A change by less than this share is of no interest."""
 _VERDICTS = {Status.FAIL: "worse", Status.PASS: "not worse", Status.UNKNOWN: "unknown"}
 
 

@@ -31,11 +31,10 @@ from checkers.verdict import ALLOWED, CheckResult, Status
 from results.report import leaders
 from results.report.advice import advice_of, tool_text
 from results.report.brief import brief_of, headline_of
-from results.report.charts import BARS_MAX, over_time
+from results.report.charts import BARS_MAX, environment, over_time, shorten, template_text
 from results.report.node_output import lines_around
 from results.report.packed import Packed, pack
 from results.report.story import Placed, Story, indexes_of, placed_events, story_of
-from results.report.templating import environment, shorten, template_text
 from results.report.timeline import Timeline, draw, zones_of
 from results.store.files import StoreError, write_atomically
 from results.store.model import RunResults, system_shown

@@ -1,8 +1,8 @@
 """What the nodes left behind, as files: `nodes/<node>/evidence/` and `nodes/<node>/trace.jsonl`.
 
 The formats are those of `checkers.evidence` and docs/evidence.md, every line sealed with a checksum
-(`checkers.history.sealed`). Writing is the harness's part, after it decoded a node's files; reading
-is the pipeline's.
+(`checkers.history.json_text`). Writing is the harness's part, after it decoded a node's files;
+reading is the pipeline's.
 
 Reading never raises. What is missing stays missing, and what cannot be read is left out as a
 whole and reported as a problem: a check that needs it then says UNKNOWN. Leaving out only the bad
@@ -28,7 +28,7 @@ from checkers.evidence import (
     Snapshot,
     TraceEvent,
 )
-from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
+from checkers.history.json_text import FIELD, is_changed, may_be_torn, seal
 from extensions.plain_files import read_lines
 from results.store.files import StoreError, write_atomically
 

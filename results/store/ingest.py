@@ -21,8 +21,8 @@ from checkers.history.column_files import from_events
 from checkers.history.edn_lines import MARK, NotPlainError
 from checkers.history.event_columns import EventColumns
 from checkers.history.journal_columns import blocks_of, journal_table
+from checkers.history.json_text import may_be_torn
 from checkers.history.recorded import Recorded
-from checkers.history.sealed import may_be_torn
 from extensions.plain_files import open_plain
 from porcupine_py.columns import KINDS, Columns, Int64s
 from results.store.journal import LINE, decode_event, read_journal

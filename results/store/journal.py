@@ -1,8 +1,8 @@
 """The journal: a run's history on disk, one JSON object a line, written as things happen.
 
 Format of `history.jsonl`: UTF-8, one `checkers.history.Event` a line with the fields of that
-class, fields that are null left out, sealed with a checksum (`checkers.history.sealed`), every line
-ended by a newline. `index` counts the lines from 0 and `time_ns` never goes back.
+class, fields that are null left out, sealed with a checksum (`checkers.history.json_text`),
+every line ended by a newline. `index` counts the lines from 0 and `time_ns` never goes back.
 
 What survives: an event is in the file before `JournalWriter.append` returns, by one `write()` of
 the whole line to a file opened for appending, so a kill of the harness at any moment leaves every
@@ -26,8 +26,15 @@ from types import TracebackType
 from typing import Any, Self, TypeGuard
 
 from checkers.history import Event, EventType, HistoryError, seconds
-from checkers.history.json_text import JsonError, parse, render
-from checkers.history.sealed import FIELD, is_changed, may_be_torn, seal
+from checkers.history.json_text import (
+    FIELD,
+    JsonError,
+    is_changed,
+    may_be_torn,
+    parse,
+    render,
+    seal,
+)
 from extensions.plain_files import read_lines
 
 _FIELDS = frozenset(Event.__slots__)
@@ -51,11 +58,6 @@ class JournalWriter:
         self._error: OSError | None = None
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._fd: int | None = os.open(path, flags, 0o644)
-
-    @property
-    def next_index(self) -> int:
-        """Index that the next event must have."""
-        return self._next_index
 
     def append(self, event: Event) -> None:
         """Write one event.

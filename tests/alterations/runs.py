@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkers.history.sealed import FIELD, seal
+from checkers.history.json_text import FIELD, seal
 from checkers.verdict import Status
 from cluster.backends import localhost
 from cluster.node.controller.records import encode_record

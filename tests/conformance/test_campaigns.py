@@ -18,8 +18,8 @@ from harness.evidence import node_disks
 from harness.plan.plan import from_document
 from harness.plan.stored_document import plan_document
 from harness.run.phases import Run, conduct
+from harness.run.plan_backend import Watch
 from harness.run.recorder import Recorder
-from harness.run.world_standings import Watch
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 from tests.conformance.arms import DockerArm

@@ -12,7 +12,7 @@ from harness.cli import main
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 LISTS = ("--model", "transactions-list-append")
-KEYS = ("--consistency", "serializable", "--linearizable-keys")
+KEYS = ("--consistency", "serializable", "--option", "linearizable-keys=true")
 PASS, FAIL, REFUSED, UNKNOWN, UNDER = 0, 1, 2, 3, 4
 
 

@@ -19,8 +19,8 @@ from harness.errors import InternalError, PackageError, internal_error
 from harness.run import world
 from harness.run.interpreter import HarnessError
 from harness.signals.interrupt import run_interruptible
-from nemeses import time_bound
-from nemeses.time_bound import CLOSE_BOUND_S, OutOfTimeError, in_time
+from nemeses import at_once
+from nemeses.at_once import CLOSE_BOUND_S, OutOfTimeError, in_time
 from tests.harness.fake_cluster import FakeCluster
 from tests.harness.test_run_phases import plan, play
 from workloads.base import Completion
@@ -98,7 +98,7 @@ def test_final_operations_that_fail_at_once_are_repeated_with_pauses(monkeypatch
 
 
 def test_a_loop_ends_though_a_client_is_deaf(monkeypatch):
-    monkeypatch.setattr(time_bound, "CLOSE_BOUND_S", 0.01)
+    monkeypatch.setattr(at_once, "CLOSE_BOUND_S", 0.01)
 
     async def main():
         await in_time(deaf(), 0.01)

@@ -14,10 +14,9 @@ from checkers.verdict import Status
 from harness.cli import main
 from harness.commands import ladder as command
 from harness.ladder import climb as climbing
-from harness.ladder.climb import climb, other_outcomes
+from harness.ladder.climb import Outcome, climb, other_outcomes, run_side
 from harness.ladder.rungs import Rung, label, rungs
 from harness.ladder.table import rows_of, write
-from harness.ladder.trial import Outcome, run_side
 from harness.plan.plan import from_document, in_simulation
 from tests.kafka_release import raft_jars
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from checkers.history import Event, EventType
 from harness.run.display import Display, plain_line
 from harness.run.live_figures import LiveFigures
-from harness.terminal import colours
+from harness.terminal import output
 
 S = 1_000_000_000
 
@@ -173,4 +173,4 @@ def test_the_environment_decides_over_colours(monkeypatch, environment, wanted):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert colours.wants_colour() is wanted
+    assert output.wants_colour() is wanted

@@ -10,7 +10,7 @@ from cluster.client.admin_client import CallFailed
 from cluster.node.ports import Endpoint, Failure
 from harness.run.observer import POLL_INTERVAL_S, Observer, describing
 from harness.run.recorder import Recorder
-from workloads.leader import LeaderTracker
+from workloads.base import LeaderTracker
 
 NODES = ("n1", "n2", "n3")
 TURN_S = POLL_INTERVAL_S * len(NODES)

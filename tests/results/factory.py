@@ -19,7 +19,7 @@ from typing import Any
 
 from checkers.evidence import FINAL_READS, FinalRead, LogRecord
 from checkers.history import NEMESIS, Event, EventType
-from checkers.history.sealed import seal
+from checkers.history.json_text import seal
 from checkers.runs.exercised import options_of
 from results.store.run_store import RunStore
 

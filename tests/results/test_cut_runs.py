@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from checkers.evidence import FINAL_READS, WORLD_CLOCK
 from checkers.evidence.extent import extent_of
 from checkers.history import NEMESIS, Event, EventType, HistoryError
-from checkers.history.sealed import seal
+from checkers.history.json_text import seal
 from checkers.verdict import Status
 from harness.plan.strands import step_name
 from results.judge.pipeline import judge

@@ -19,8 +19,7 @@ from cluster.node.protocol import messages as m
 from cluster.systems import kraft
 from tests.cluster.client.test_certainty import ImpatientClock
 from tests.workloads.scripted_brokers import LOST, Brokers
-from workloads.base import ClientContext, Op, Role
-from workloads.leader import LeaderTracker
+from workloads.base import ClientContext, LeaderTracker, Op, Role
 from workloads.log_client import MOVE, AtReplica
 from workloads.registry import WorkloadError, workload_named
 

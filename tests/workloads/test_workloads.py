@@ -9,8 +9,7 @@ from checkers.registry import find_check
 from cluster.client.admin_client import Outcome
 from cluster.node.ports import Endpoint
 from cluster.systems import kraft
-from workloads.base import ClientContext, Op, Role
-from workloads.leader import LeaderTracker
+from workloads.base import ClientContext, LeaderTracker, Op, Role
 from workloads.registry import WORKLOADS, WorkloadError, workload_named
 
 NODES = ("n1", "n2", "n3")

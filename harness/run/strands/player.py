@@ -26,8 +26,7 @@ from harness.plan.strands import CONDITION, Condition, Step, step_name
 from harness.run.recorder import Recorder
 from harness.run.strands.conditions import Outcomes
 from harness.run.strands.excuses import Excuse, Excuses
-from harness.run.strands.progress import Expectation, Play, Timers
-from harness.run.strands.step_record import Act, begin_act
+from harness.run.strands.progress import Act, Expectation, Play, Timers, begin_act
 from harness.run.strands.targets import choose, links_of, parameters_of
 from nemeses import drive
 from nemeses.at_once import begin

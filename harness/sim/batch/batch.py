@@ -49,8 +49,8 @@ from harness.sim.batch.chunks import (
     read_unfinished,
     run_chunk,
     store_rows,
+    write_digests,
 )
-from harness.sim.batch.digests import write_digests
 from harness.sim.batch.summary import found_in, lines_of, summarise
 from harness.sim.swarm import coverage
 from harness.source_digest import source_digest

@@ -23,6 +23,9 @@ from harness.sim.runner import run
 from harness.sim.swarm import coverage
 from harness.sim.swarm.draw import draw
 from harness.source_digest import source_digest
+from results.gate.signature import Signers, signer_of
+from results.store.digests import SIGNATURE_SUFFIX, digest_of, files_below
+from results.store.files import StoreError, read_bounded, write_atomically
 
 VERSION = 4
 HARNESS_ERROR = "harness-error"
@@ -194,3 +197,32 @@ def read_unfinished(path: Path) -> list[Row]:
             raise BatchError(f"{path}: {NO_RESULTS}")
         rows.append(row)
     return rows
+
+
+DIGESTS_FILE = "digests.sha256"
+_DIGESTS_MAX = 1 << 26
+
+
+def write_digests(folder: Path) -> None:
+    """Write the digests of a batch that has finished. Raises StoreError, OSError."""
+    write_atomically(folder / DIGESTS_FILE, _digests(folder))
+
+
+def batch_signer(folder: Path, signers: Signers) -> tuple[str | None, str]:
+    """Name the principal who signed a batch, or say why there is none. Raises StoreError."""
+    signer, why = signer_of(folder / DIGESTS_FILE, signers, "batch")
+    if signer is not None and read_bounded(folder / DIGESTS_FILE, _DIGESTS_MAX) != _digests(folder):
+        return None, f"its files are not those of {DIGESTS_FILE}, which {signer} signed"
+    return signer, why
+
+
+def _digests(folder: Path) -> bytes:
+    lines = []
+    for name in files_below(folder):
+        if name in {DIGESTS_FILE, DIGESTS_FILE + SIGNATURE_SUFFIX}:
+            continue
+        sha256 = digest_of(folder / name).sha256
+        if sha256 is None or not name.isprintable():  # a line break would make two files of it
+            raise StoreError(f"{folder / name}: this is no file of a batch")
+        lines.append(f"{sha256}  {name}\n")
+    return "".join(lines).encode()

@@ -17,8 +17,7 @@ from typing import Any
 
 from checkers.verdict import Status, worst
 from harness.sim.batch.batch import Batch, run_plainly
-from harness.sim.batch.chunks import BatchPlan, Row
-from harness.sim.batch.digests import batch_signer
+from harness.sim.batch.chunks import BatchPlan, Row, batch_signer
 from harness.sim.batch.rows import read_batch, wrong_summary
 from harness.source_digest import source_digest
 from results.gate.policy_gate import GateEntry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkers.history import NEMESIS, Event, EventType
-from checkers.invariants.registry import INVARIANTS
+from checkers.invariants.watcher import INVARIANTS
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
 from tests.checkers.evidence.run_evidence import (

@@ -3,9 +3,8 @@
 import pytest
 
 import checkers.invariants
-from checkers.invariants.registry import INVARIANTS
 from checkers.invariants.sight import Election
-from checkers.invariants.watcher import Watcher
+from checkers.invariants.watcher import INVARIANTS, Watcher
 
 VOTERS = {"1": "a", "2": "b", "3": "c"}
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from checkers.invariants.merge import by_causes
-from checkers.invariants.registry import INVARIANTS
-from checkers.invariants.watcher import Watcher
+from checkers.invariants.watcher import INVARIANTS, Watcher
 from checkers.registry import CheckSpec, run_check
 from checkers.verdict import Status
 from tests.checkers.evidence.run_evidence import (

@@ -88,7 +88,7 @@ def test_both_parts_of_the_verifier_are_small(part, lines_max):
 def test_the_example_of_the_readme_passes_and_stores_its_proof(tmp_path):
     out = tmp_path / "proof.jsonl"
     arguments = ["check", str(EXAMPLE), "--model", "cas-register", "--certificate", str(out)]
-    result = CliRunner().invoke(main, [*arguments, "--time-limit", "9", "--memory-limit", "99"])
+    result = CliRunner().invoke(main, [*arguments, "--option", "time-limit-s=9"])
     assert result.exit_code == 0, result.output
     assert "PASS" in result.output
     operations, _ = judgeable(load(EXAMPLE), Reading())
@@ -100,7 +100,7 @@ def test_the_example_of_the_readme_passes_and_stores_its_proof(tmp_path):
     [
         (["--model", "cas-regster"], "did you mean 'cas-register'?"),
         (["--algorithm", "guess"], "unknown algorithm 'guess'"),
-        (["--memory-limit", "0"], "memory_limit_mb must be above 0"),
+        (["--option", "memory-limit-mb=0"], "memory_limit_mb must be above 0"),
         (["--model", "sessions", "--algorithm", "wgl"], "no option 'algorithm'"),
         (["--model", "set-fulll"], "did you mean 'set-full'?"),
         (["--model", "totl-queue"], "did you mean 'total-queue'?"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.commands import toolkit_image
+from harness.commands import image
 from porcupine_py import kernels
 from porcupine_py.kernels import build, load, why_not
 from porcupine_py.kernels.library import OPERATIONS_MAX, right
@@ -33,7 +33,7 @@ def test_what_is_loaded_was_built_from_the_sources_beside_it():
 
 
 def test_the_image_of_the_toolkit_holds_it():
-    held = {path.name: data for path, (data, _) in toolkit_image._files()}
+    held = {path.name: data for path, (data, _) in image._files()}
     assert held[build.LIBRARY.name] == build.LIBRARY.read_bytes()
 
 

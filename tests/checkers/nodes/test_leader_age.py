@@ -9,7 +9,7 @@ import pytest
 
 from checkers.evidence import TraceEvent
 from checkers.history import NEMESIS, Event, EventType
-from checkers.invariants.registry import INVARIANTS
+from checkers.invariants.watcher import INVARIANTS
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
 from tests.checkers.evidence.run_evidence import good_run

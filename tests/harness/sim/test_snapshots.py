@@ -44,7 +44,9 @@ def wipe(quorum, name):
             disk.remove(path)
     disk.sync_directory(METADATA_DIRECTORY, lambda _: None)
     quorum.run(100)
-    quorum.monitor.distrust(name)
+    known = quorum.monitor.quorum  # which must not expect what the disk held
+    known.logs[name].durable = known.logs[name].flushed = 0
+    known.elections.pop(name, None)
 
 
 def found(quorum):
