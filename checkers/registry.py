@@ -129,16 +129,21 @@ class CheckSpec:
     """JSON-able; for `linearizable`: {"model": "register", "time_limit_s": 60, ...}."""
 
 
+def _nothing(options: Options) -> None:
+    """Accept options that need no further validation."""
+    del options
+
+
 @dataclass(frozen=True, slots=True)
 class KeyCheck:
     """A check that judges each key by itself."""
 
     name: str
-    options: Mapping[str, type | tuple[type, ...]]
-    """Option names and the types they take."""
-    required: tuple[str, ...]
     function: Callable[[Sequence[Operation], Options, Cancelled], CheckResult]
-    validate: Callable[[Options], None]
+    options: Mapping[str, type | tuple[type, ...]] = field(default_factory=dict)
+    """Option names and the types they take."""
+    required: tuple[str, ...] = ()
+    validate: Callable[[Options], None] = _nothing
     """Raises ValueError when a value cannot be taken."""
     columnar: Callable[[Columns, Options, Cancelled], list[CheckResult]] | None = None
     """Judges all keys of operations in columns, with the same verdicts; None: there is no such."""
@@ -168,10 +173,10 @@ class RunCheck:
     name: str
     scope: str
     """`run` or `evidence`."""
-    options: Mapping[str, type | tuple[type, ...]]
-    required: tuple[str, ...]
     function: Callable[[RunInput, Options, Cancelled], CheckResult]
-    validate: Callable[[Options], None]
+    options: Mapping[str, type | tuple[type, ...]] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    validate: Callable[[Options], None] = _nothing
 
     def check_run(
         self, run: RunInput, options: Options, cancelled: Cancelled = never
@@ -188,46 +193,42 @@ class RunCheck:
 
 Check = KeyCheck | RunCheck
 
-
-def _nothing(options: Options) -> None:
-    """Accept options that need no further validation."""
-    del options
-
-
+_NUMBER = (int, float)
+_JSON = (str, int, float, list, tuple, dict)
 _OWN: tuple[Check, ...] = (
     KeyCheck(
-        name=linearizable.NAME,
-        options={
+        linearizable.NAME,
+        linearizable.check_key,
+        {
             "model": str,
             "algorithm": str,
-            "time_limit_s": (int, float),
-            "memory_limit_mb": (int, float),
+            "initial": _JSON,
+            "time_limit_s": _NUMBER,
+            "memory_limit_mb": _NUMBER,
             "evidence": bool,
             "functions": list,
             "refusals": bool,
-            "initial": (str, int, float, list, tuple, dict),
         },
-        required=("model",),
-        function=linearizable.check_key,
-        validate=linearizable.validate,
-        columnar=check_columns,
+        ("model",),
+        linearizable.validate,
+        check_columns,
     ),
     KeyCheck(
-        name=sessions.NAME,
-        options={"guarantees": list, "per_node": bool, "model": str, "functions": list},
-        required=(),
-        function=sessions.check_key,
+        sessions.NAME,
+        sessions.check_key,
+        {"guarantees": list, "per_node": bool, "model": str, "functions": list},
         validate=sessions.validate,
     ),
-    KeyCheck(growth.NAME, {"model": str}, ("model",), growth.check_key, growth.validate),
+    KeyCheck(growth.NAME, growth.check_key, {"model": str}, ("model",), growth.validate),
     *(
-        KeyCheck(one.NAME, one.OPTIONS, (), one.check_key, _nothing, takes_failures=True)
+        KeyCheck(one.NAME, one.check_key, one.OPTIONS, takes_failures=True)
         for one in (jepsen.bank, jepsen.long_fork, jepsen.set_full, jepsen.total_queue)
     ),
     RunCheck(
-        name=transactions.NAME,
-        scope="run",
-        options={
+        transactions.NAME,
+        "run",
+        transactions.check,
+        {
             "model": str,
             "consistency": str,
             "wfr_keys": bool,
@@ -235,88 +236,83 @@ _OWN: tuple[Check, ...] = (
             "linearizable_keys": bool,
             "transaction_order": dict,
         },
-        required=(),
-        function=transactions.check,
         validate=transactions.validate,
     ),
     RunCheck(
         atomic_appends.NAME,
         "run",
-        {"open_ms": (int, float)},
-        (),
         atomic_appends.check,
-        atomic_appends.validate,
+        {"open_ms": _NUMBER},
+        validate=atomic_appends.validate,
     ),
     RunCheck(
-        name=durability.NAME,
-        scope="evidence",
-        options={
+        durability.NAME,
+        "evidence",
+        durability.check,
+        {
             "workload": str,
             "config_prefix": str,
             "nodes": list,
             "functions": list,
             "refusals": bool,
         },
-        required=("workload",),
-        function=durability.check,
-        validate=durability.validate,
+        ("workload",),
+        durability.validate,
     ),
-    RunCheck(agreement.NAME, "evidence", {}, (), agreement.check, _nothing),
-    RunCheck(snapshots.NAME, "evidence", {}, (), snapshots.check, _nothing),
+    RunCheck(agreement.NAME, "evidence", agreement.check),
+    RunCheck(snapshots.NAME, "evidence", snapshots.check),
     RunCheck(
         records.NAME,
         "evidence",
+        records.check,
         {
             "workload": str,
             "traced": list,
             "nodes": list,
-            "timeout_ms": (int, float),
+            "timeout_ms": _NUMBER,
             "one_clock": bool,
         },
-        (),
-        records.check,
-        _nothing,
     ),
-    RunCheck(voter_changes.NAME, "evidence", {}, (), voter_changes.check, _nothing),
-    RunCheck(
-        upgrades.NAME, "evidence", {"steps": dict, "session_ms": int}, (), upgrades.check, _nothing
-    ),
-    RunCheck(isr.NAME, "evidence", {"unclean": bool}, (), isr.check, _nothing),
+    RunCheck(voter_changes.NAME, "evidence", voter_changes.check),
+    RunCheck(upgrades.NAME, "evidence", upgrades.check, {"steps": dict, "session_ms": int}),
+    RunCheck(isr.NAME, "evidence", isr.check, {"unclean": bool}),
     RunCheck(
         invariants.NAME,
         "evidence",
-        {"traced": list, "whole": list, "starts": dict, "pids": bool, "files": bool},
-        (),
         invariants.check,
-        invariants.validate,
+        {"traced": list, "whole": list, "starts": dict, "pids": bool, "files": bool},
+        validate=invariants.validate,
     ),
     RunCheck(
         partition_logs.NAME,
         "run",
-        {"acks": str, "idempotence": bool, "retries": bool, "retention": bool},
-        (),
         partition_logs.check,
-        partition_logs.validate,
+        {"acks": str, "idempotence": bool, "retries": bool, "retention": bool},
+        validate=partition_logs.validate,
     ),
     RunCheck(
         replica_logs.NAME,
         "evidence",
-        {"acks": str},
-        (),
         replica_logs.check,
-        partition_logs.validate,
+        {"acks": str},
+        validate=partition_logs.validate,
     ),
-    RunCheck(monitor.NAME, "run", {}, (), monitor.check, _nothing),
-    RunCheck(answers.NAME, "run", {}, (), answers.check, _nothing),
+    RunCheck(monitor.NAME, "run", monitor.check),
+    RunCheck(answers.NAME, "run", answers.check),
     RunCheck(
         exercised.NAME,
         "run",
-        {"expectations": dict, "skipped": list, "nothing_left": bool},
-        (),
         exercised.check,
-        exercised.validate,
+        {"expectations": dict, "skipped": list, "nothing_left": bool},
+        validate=exercised.validate,
     ),
-    RunCheck(statistics.NAME, "run", {"bucket_ms": int}, (), statistics.check, statistics.validate),
+    RunCheck(
+        statistics.NAME,
+        "run",
+        statistics.check,
+        {"bucket_ms": int},
+        validate=statistics.validate,
+    ),
 )
 
 CHECKS: Registry[Check] = Registry("kraftprobe.checkers", (KeyCheck, RunCheck), _OWN)

@@ -24,21 +24,10 @@ from cluster.node.ports import Clock
 from cluster.values import valueclass
 from harness.plan.plan import Plan
 from harness.run.final_reads import Cells, FinalReads, read_all
-from harness.run.generators import (
-    At,
-    Clients,
-    Generator,
-    Nemesis,
-    Of,
-    Phases,
-    Spaced,
-    TimeLimit,
-    Together,
-    Until,
-    UntilOk,
-    Worker,
-)
-from harness.run.generators.base import NEMESIS, seconds
+from harness.run.generators.base import NEMESIS, Generator, Worker, seconds
+from harness.run.generators.flow import Of, Phases, UntilOk
+from harness.run.generators.routing import Clients, Nemesis, Together
+from harness.run.generators.timing import At, Spaced, TimeLimit, Until
 from harness.run.interpreter import HarnessError, Interpreter
 from harness.run.nemesis import NemesisClient
 from harness.run.process_clients import ProcessClient, client_stream

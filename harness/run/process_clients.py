@@ -11,8 +11,9 @@ from cluster.client.admin_client import Client
 from cluster.node.ports import Clock
 from harness.errors import WrongAnswerError
 from harness.plan.plan import Plan
-from harness.run.generators import BackOff, EachWorker, Of, Rate
 from harness.run.generators.base import Worker
+from harness.run.generators.flow import EachWorker, Of
+from harness.run.generators.timing import BackOff, Rate
 from workloads.base import ClientContext, Completion, LeaderTracker, Op, Role, Workload
 from workloads.keyed import LEADS_NOT
 

@@ -16,8 +16,8 @@ from cluster.node.ports import Clock
 from cluster.values import valueclass
 from harness.plan.plan import Plan
 from harness.plan.strands import ScriptedOp
-from harness.run.generators import TimeLimit
 from harness.run.generators.base import NEMESIS, Answer, Context, Done, Next, Wait
+from harness.run.generators.timing import TimeLimit
 from harness.run.process_clients import ProcessClient, client_stream
 from workloads.base import Completion, LeaderTracker, Op, Role, Workload
 

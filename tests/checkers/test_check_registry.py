@@ -133,8 +133,8 @@ def answer(result):
 )
 def test_a_check_that_exits_or_answers_nonsense_has_judged_nothing(function, error):
     checks = (
-        RunCheck("theirs", "run", {}, (), function, answer(None)).check_run(RunInput([], GOOD), {}),
-        KeyCheck("theirs", {}, (), function, answer(None)).check_key(GOOD, {}),
+        RunCheck("theirs", "run", function).check_run(RunInput([], GOOD), {}),
+        KeyCheck("theirs", function).check_key(GOOD, {}),
     )
     for result in checks:
         assert result.status is Status.UNKNOWN

@@ -7,23 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.history import EventType
-from harness.run.generators import (
-    At,
-    BackOff,
-    Clients,
-    EachWorker,
-    Limit,
-    Nemesis,
-    Of,
-    Phases,
-    Rate,
-    Spaced,
-    TimeLimit,
-    Together,
-    Until,
-    UntilOk,
-)
-from tests.harness.world import invocations, play, times_s
+from harness.run.generators.flow import EachWorker, Of, Phases, UntilOk
+from harness.run.generators.routing import Clients, Nemesis, Together
+from harness.run.generators.timing import At, BackOff, Rate, Spaced, TimeLimit, Until
+from tests.harness.world import Limit, invocations, play, times_s
 from workloads.base import Completion, Op
 
 REFUSED = {"not_controller"}

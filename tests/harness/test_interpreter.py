@@ -11,11 +11,13 @@ import pytest
 
 from checkers.history import EventType
 from cluster.backends.sim.loop import run
-from harness.run.generators import Clients, EachWorker, Limit, Of, Rate
+from harness.run.generators.flow import EachWorker, Of
+from harness.run.generators.routing import Clients
+from harness.run.generators.timing import Rate
 from harness.run.interpreter import HarnessError, Interpreter
 from harness.run.recorder import Recorder
 from results.store.journal import JournalWriter, read_journal
-from tests.harness.world import Client, Journal, invocations, play
+from tests.harness.world import Client, Journal, Limit, invocations, play
 from workloads.base import Op
 
 
@@ -159,7 +161,8 @@ import asyncio, sys, itertools
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.harness.world import Client
-from harness.run.generators import Clients, Of
+from harness.run.generators.flow import Of
+from harness.run.generators.routing import Clients
 from harness.run.interpreter import Interpreter
 from harness.run.recorder import Recorder
 from results.store.journal import JournalWriter

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from checkers.history import EventType
 from cluster.backends.sim.loop import run
+from harness.run.generators.base import Done, Inside, Next
 from harness.run.interpreter import Interpreter
 from harness.run.recorder import Recorder
 from workloads.base import Completion
@@ -64,3 +65,18 @@ def invocations(events):
 
 def times_s(events):
     return [event.time_ns / 1e9 for event in invocations(events)]
+
+
+class Limit(Inside):
+    """At most `count` operations, over all workers; then done."""
+
+    def __init__(self, count, inner):
+        super().__init__(inner)
+        self._left = count
+
+    def op(self, context):
+        if self._left == 0:
+            return Done()
+        answer = super().op(context)
+        self._left -= isinstance(answer, Next)
+        return answer

@@ -54,7 +54,7 @@ class Counted(shared_cells.Cells):
 
 FAULT = Fell()
 BACKEND = BackendKind("elsewhere", create)
-CHECK = RunCheck("few", "run", {"most": int}, ("most",), count, lambda options: None)
+CHECK = RunCheck("few", "run", count, {"most": int}, ("most",))
 WORKLOAD = replace(
     shared_cells.WORKLOAD, name="counted", create=lambda options: Counted(**options, name="counted")
 )

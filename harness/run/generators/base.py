@@ -91,3 +91,25 @@ class Generator(Protocol):
 
     def update(self, context: Context, event: Event) -> None:
         """Take note that an invocation or completion by `context.worker` was journaled."""
+
+
+class Inside:
+    """What combinators of one generator have in common: by itself it changes nothing."""
+
+    def __init__(self, inner: Generator) -> None:
+        self._inner = inner
+
+    def op(self, context: Context) -> Answer:
+        """See `Generator.op`."""
+        return self._inner.op(context)
+
+    def update(self, context: Context, event: Event) -> None:
+        """See `Generator.update`."""
+        self._inner.update(context, event)
+
+
+class Unmoved:
+    """What generators have in common that learn nothing from events."""
+
+    def update(self, context: Context, event: Event) -> None:
+        """See `Generator.update`."""

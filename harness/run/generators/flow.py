@@ -13,6 +13,7 @@ from harness.run.generators.base import (
     Done,
     Generator,
     Next,
+    Unmoved,
     Wait,
     Worker,
     seconds,
@@ -20,7 +21,7 @@ from harness.run.generators.base import (
 from workloads.base import Op
 
 
-class Of:
+class Of(Unmoved):
     """The operations of an iterable, each for the next worker that asks; then done."""
 
     def __init__(self, ops: Iterable[Op]) -> None:
@@ -29,9 +30,6 @@ class Of:
     def op(self, context: Context) -> Answer:
         op = next(self._ops, None)
         return Done() if op is None else Next(op, context.now_ns)
-
-    def update(self, context: Context, event: Event) -> None:
-        pass
 
 
 class EachWorker:
@@ -54,26 +52,6 @@ class EachWorker:
         own = self._own.get(context.worker)
         if own is not None:
             own.update(context, event)
-
-
-class Limit:
-    """At most `count` operations, over all workers; then done."""
-
-    def __init__(self, count: int, inner: Generator) -> None:
-        assert count >= 0, "a limit is not negative"
-        self._left = count
-        self._inner = inner
-
-    def op(self, context: Context) -> Answer:
-        if self._left == 0:
-            return Done()
-        answer = self._inner.op(context)
-        if isinstance(answer, Next):
-            self._left -= 1
-        return answer
-
-    def update(self, context: Context, event: Event) -> None:
-        self._inner.update(context, event)
 
 
 class UntilOk:

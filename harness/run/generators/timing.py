@@ -15,7 +15,9 @@ from harness.run.generators.base import (
     Context,
     Done,
     Generator,
+    Inside,
     Next,
+    Unmoved,
     Wait,
     Worker,
     seconds,
@@ -23,7 +25,7 @@ from harness.run.generators.base import (
 from workloads.base import Op
 
 
-class Rate:
+class Rate(Inside):
     """At most `per_s` operations a second over all workers.
 
     A worker reserves the next free moment. Moments are 1/per_s apart on average; with `random`
@@ -34,7 +36,7 @@ class Rate:
     def __init__(self, per_s: float, inner: Generator, random: Random | None = None) -> None:
         assert per_s > 0, "a rate is positive"
         self._gap_ns = NANOSECONDS / per_s
-        self._inner = inner
+        super().__init__(inner)
         self._random = random
         self._free_at_ns = 0
 
@@ -49,11 +51,8 @@ class Rate:
         self._free_at_ns = max(context.now_ns, self._free_at_ns) + round(self._gap_ns * factor)
         return Next(answer.op, at_ns)
 
-    def update(self, context: Context, event: Event) -> None:
-        self._inner.update(context, event)
 
-
-class BackOff:
+class BackOff(Inside):
     """A worker whose operation ended in `fail` with one of `errors` gets none for `delay_s`.
 
     A node that does not lead refuses at once; without a pause its worker would fill the history
@@ -64,28 +63,28 @@ class BackOff:
         assert delay_s >= 0, "a delay is not negative"
         self._delay_ns = seconds(delay_s)
         self._errors = errors
-        self._inner = inner
+        super().__init__(inner)
         self._not_before_ns: dict[Worker, int] = {}
 
     def op(self, context: Context) -> Answer:
         not_before_ns = self._not_before_ns.get(context.worker, 0)
         if context.now_ns < not_before_ns:
             return Wait(not_before_ns, news=False)
-        return self._inner.op(context)
+        return super().op(context)
 
     def update(self, context: Context, event: Event) -> None:
         if event.type is EventType.FAIL and event.error in self._errors:
             self._not_before_ns[context.worker] = event.time_ns + self._delay_ns
-        self._inner.update(context, event)
+        super().update(context, event)
 
 
-class TimeLimit:
+class TimeLimit(Inside):
     """Operations that begin within `limit_s` of the first call; then done for every worker."""
 
     def __init__(self, limit_s: float, inner: Generator) -> None:
         assert limit_s >= 0, "a limit is not negative"
         self._limit_ns = seconds(limit_s)
-        self._inner = inner
+        super().__init__(inner)
         self._end_ns: int | None = None
 
     def op(self, context: Context) -> Answer:
@@ -101,11 +100,8 @@ class TimeLimit:
             return Wait(min(until_ns, self._end_ns), answer.news)
         return answer
 
-    def update(self, context: Context, event: Event) -> None:
-        self._inner.update(context, event)
 
-
-class At:
+class At(Unmoved):
     """Operations at given moments, in seconds after the first call, in order; then done.
 
     An operation whose moment has passed, because the one before it took long, comes at once.
@@ -126,11 +122,8 @@ class At:
         self._position += 1
         return Next(op, max(context.now_ns, self._origin_ns + seconds(at_s)))
 
-    def update(self, context: Context, event: Event) -> None:
-        pass
 
-
-class Spaced:
+class Spaced(Unmoved):
     """Operations of (pause in seconds, operation), each its pause after the one before; then done.
 
     The iterable is asked for an operation when the one before it has been completed.
@@ -149,19 +142,13 @@ class Spaced:
         pause_s, op = paced
         return Next(op, context.now_ns + seconds(pause_s))
 
-    def update(self, context: Context, event: Event) -> None:
-        pass
 
-
-class Until:
+class Until(Inside):
     """Operations that begin before `over` is true; then done for every worker."""
 
     def __init__(self, over: Callable[[], bool], inner: Generator) -> None:
         self._over = over
-        self._inner = inner
+        super().__init__(inner)
 
     def op(self, context: Context) -> Answer:
         return Done() if self._over() else self._inner.op(context)
-
-    def update(self, context: Context, event: Event) -> None:
-        self._inner.update(context, event)
