@@ -23,7 +23,7 @@ import org.apache.kafka.storage.internals.log.LogConfig;
 /** Writes what Kafka's own classes say of every configuration key, one line for each. */
 public class Definitions {
     private static final ObjectMapper JSON = new ObjectMapper()
-        .configure(JsonWriteFeature.ESCAPE_NON_ASCII.mappedFeature(), true);
+            .configure(JsonWriteFeature.ESCAPE_NON_ASCII.mappedFeature(), true);
 
     public static void main(String[] arguments) throws Exception {
         ConfigDef broker = AbstractKafkaConfig.CONFIG_DEF;
@@ -38,7 +38,7 @@ public class Definitions {
         for (Map.Entry<String, ConfigDef> scope : scopes.entrySet()) {
             List<Object> lines = new ArrayList<>();
             for (ConfigDef.ConfigKey key : scope.getValue().configKeys().values())
-                if (!scope.getKey().equals("dynamic-broker") || !broker.configKeys().containsKey(key.name))
+                    if (!scope.getKey().equals("dynamic-broker") || !broker.configKeys().containsKey(key.name))
                     lines.add(described(key));
             list(out, scope.getKey(), lines);
         }
@@ -47,20 +47,18 @@ public class Definitions {
         list(out, "cluster-wide", names(modes, "cluster-wide"));
         TreeSet<String> readOnly = new TreeSet<>();
         Properties all = new Properties();
-        for (String name : broker.configKeys().keySet())
-            all.put(name, "");
+        for (String name : broker.configKeys().keySet()) all.put(name, "");
         readOnly.addAll(DynamicBrokerConfig.nonDynamicConfigs(all));
         list(out, "not-dynamic", readOnly);
         list(out, "per-listener", new TreeSet<>(DynamicBrokerConfig.securityConfigsWithoutListenerPrefix(all)));
         list(out, "cluster-wide-of-listeners",
-            new TreeSet<>((Collection<?>) field(DynamicBrokerConfig.class, null, "CLUSTER_LEVEL_LISTENER_CONFIGS")));
+                new TreeSet<>((Collection<?>) field(DynamicBrokerConfig.class, null, "CLUSTER_LEVEL_LISTENER_CONFIGS")));
         list(out, "per-mechanism",
-            new TreeSet<>((Collection<?>) field(DynamicBrokerConfig.class, null, "LISTENER_MECHANISM_CONFIGS")));
+                new TreeSet<>((Collection<?>) field(DynamicBrokerConfig.class, null, "LISTENER_MECHANISM_CONFIGS")));
         List<Object> synonyms = new ArrayList<>();
         for (String name : new TreeSet<>(broker.configKeys().keySet())) {
             List<String> others = DynamicBrokerConfig.brokerConfigSynonyms(name, true);
-            if (others.size() > 1)
-                synonyms.add(List.of(name, others));
+            if (others.size() > 1) synonyms.add(List.of(name, others));
         }
         list(out, "broker-synonyms", synonyms);
         synonyms = new ArrayList<>();
@@ -68,13 +66,13 @@ public class Definitions {
                 new TreeMap<>(ServerTopicConfigSynonyms.ALL_TOPIC_CONFIG_SYNONYMS).entrySet()) {
             List<Object> others = new ArrayList<>();
             for (ConfigSynonym other : each.getValue())  // with the factor to the topic's unit
-                others.add(List.of(other.name(), Long.valueOf(other.converter().apply("1"))));
+            others.add(List.of(other.name(), Long.valueOf(other.converter().apply("1"))));
             synonyms.add(List.of(each.getKey(), others));
         }
         list(out, "topic-synonyms", synonyms);
         synonyms = new ArrayList<>();
         for (String name : new TreeSet<>(GroupConfig.CONFIG_DEF.configKeys().keySet()))
-            if (GroupConfig.brokerSynonym(name).isPresent())
+                if (GroupConfig.brokerSynonym(name).isPresent())
                 synonyms.add(List.of(name, GroupConfig.brokerSynonym(name).get()));
         list(out, "group-synonyms", synonyms);
         System.out.println(out.append("\n}"));
@@ -84,16 +82,12 @@ public class Definitions {
         Map<String, Object> found = new LinkedHashMap<>();
         found.put("name", key.name);
         found.put("type", key.type.name());
-        if (key.hasDefault() && key.defaultValue != null)
-            found.put("default", key.type == ConfigDef.Type.PASSWORD
+        if (key.hasDefault() && key.defaultValue != null) found.put("default", key.type == ConfigDef.Type.PASSWORD
                 ? "" : ConfigDef.convertToString(key.defaultValue, key.type));
-        if (key.validator != null)
-            found.put("valid", valid(key.validator));
-        if (key.internalConfig)
-            found.put("internal", true);
+        if (key.validator != null) found.put("valid", valid(key.validator));
+        if (key.internalConfig) found.put("internal", true);
         found.put("importance", key.importance.name());
-        if (key.documentation != null)
-            found.put("doc", key.documentation);
+        if (key.documentation != null) found.put("doc", key.documentation);
         return found;
     }
 
@@ -106,18 +100,17 @@ public class Definitions {
         if (validator instanceof ConfigDef.ValidList) {
             Object inner = field(ConfigDef.ValidList.class, validator, "validString");
             return entry("list", field(ConfigDef.ValidString.class, inner, "validStrings"),
-                field(ConfigDef.ValidList.class, validator, "isEmptyAllowed"),
-                field(ConfigDef.ValidList.class, validator, "isNullAllowed"));
+                    field(ConfigDef.ValidList.class, validator, "isEmptyAllowed"),
+                    field(ConfigDef.ValidList.class, validator, "isNullAllowed"));
         }
         if (validator instanceof ConfigDef.ValidString)
-            return entry("one of", field(ConfigDef.ValidString.class, validator, "validStrings"));
+                return entry("one of", field(ConfigDef.ValidString.class, validator, "validStrings"));
         if (validator instanceof ConfigDef.CaseInsensitiveValidString) {
             Collection<?> strings =
-                (Collection<?>) field(ConfigDef.CaseInsensitiveValidString.class, validator, "validStrings");
+                    (Collection<?>) field(ConfigDef.CaseInsensitiveValidString.class, validator, "validStrings");
             return entry("one of, in any case", new TreeSet<>(strings));
         }
-        if (validator instanceof ConfigDef.LambdaValidator)
-            return entry("described", validator.toString());
+        if (validator instanceof ConfigDef.LambdaValidator) return entry("described", validator.toString());
         return entry("class", validator.getClass().getName());
     }
 
@@ -133,8 +126,7 @@ public class Definitions {
 
     private static List<String> names(Map<String, String> modes, String wanted) {
         List<String> found = new ArrayList<>();
-        for (Map.Entry<String, String> mode : modes.entrySet())
-            if (mode.getValue().equals(wanted))
+        for (Map.Entry<String, String> mode : modes.entrySet()) if (mode.getValue().equals(wanted))
                 found.add(mode.getKey());
         return found;
     }

@@ -112,24 +112,16 @@ public class PartitionChanges {
     }
 
     PartitionRegistration partition() {
-        return new PartitionRegistration.Builder().
-            setReplicas(Replicas.toArray(replicas)).
-            setDirectories(directories.toArray(new Uuid[0])).
-            setIsr(Replicas.toArray(isr)).
-            setAddingReplicas(Replicas.toArray(adding)).
-            setRemovingReplicas(Replicas.toArray(removing)).
-            setElr(Replicas.toArray(elr)).
-            setLastKnownElr(Replicas.toArray(lastKnown)).
-            setLeader(leader).
-            setLeaderRecoveryState(recovery).
-            setLeaderEpoch(1).
-            setPartitionEpoch(1).
-            build();
+        return new PartitionRegistration.Builder(). setReplicas(Replicas.toArray(replicas)).
+                setDirectories(directories.toArray(new Uuid[0])). setIsr(Replicas.toArray(isr)).
+                setAddingReplicas(Replicas.toArray(adding)). setRemovingReplicas(Replicas.toArray(removing)).
+                setElr(Replicas.toArray(elr)). setLastKnownElr(Replicas.toArray(lastKnown)). setLeader(leader).
+                setLeaderRecoveryState(recovery). setLeaderEpoch(1). setPartitionEpoch(1). build();
     }
 
     Optional<PartitionChangeRecord> build(List<Integer> uncleanReplicas) {
         PartitionChangeBuilder builder = new PartitionChangeBuilder(partition(), Uuid.ONE_UUID, 0,
-            acceptable::contains, MetadataVersion.IBP_4_3_IV0, minIsr, elrEnabled);
+                acceptable::contains, MetadataVersion.IBP_4_3_IV0, minIsr, elrEnabled);
         builder.setElection(election);
         builder.setDefaultDirProvider(replica -> directory(10 + replica));
         builder.setUncleanShutdownReplicas(uncleanReplicas);
@@ -150,12 +142,12 @@ public class PartitionChanges {
         String plain = text(record);
         String withoutGone = text(build(new ArrayList<>(gone)));
         String line = String.join(" ",
-            text(replicas), text(isr), text(adding), text(removing), text(elr), text(lastKnown),
-            places(directories), leader < 0 ? "-" : "" + leader, "" + recovery.value(),
-            election.name().substring(0, 1), elrEnabled ? "1" : "0", "" + minIsr, text(acceptable),
-            text(unclean), text(toIsr), text(toReplicas), text(toAdding), text(toRemoving),
-            toRecovery == null ? "." : "" + toRecovery.value(),
-            movedTo == null ? "." : movedReplica + place(movedTo), "=", plain);
+                text(replicas), text(isr), text(adding), text(removing), text(elr), text(lastKnown),
+                places(directories), leader < 0 ? "-" : "" + leader, "" + recovery.value(),
+                election.name().substring(0, 1), elrEnabled ? "1" : "0", "" + minIsr, text(acceptable),
+                text(unclean), text(toIsr), text(toReplicas), text(toAdding), text(toRemoving),
+                toRecovery == null ? "." : "" + toRecovery.value(),
+                movedTo == null ? "." : movedReplica + place(movedTo), "=", plain);
         return plain.equals(withoutGone) ? line : line + " ! " + withoutGone;
     }
 
@@ -165,11 +157,11 @@ public class PartitionChanges {
         }
         PartitionChangeRecord record = found.get();
         return String.join(" ", text(record.replicas()), text(record.isr()),
-            text(record.addingReplicas()), text(record.removingReplicas()),
-            text(record.eligibleLeaderReplicas()), text(record.lastKnownElr()),
-            record.directories() == null ? "." : places(record.directories()),
-            record.leader() == -2 ? "." : record.leader() == -1 ? "-" : "" + record.leader(),
-            record.leaderRecoveryState() == -1 ? "." : "" + record.leaderRecoveryState());
+                text(record.addingReplicas()), text(record.removingReplicas()),
+                text(record.eligibleLeaderReplicas()), text(record.lastKnownElr()),
+                record.directories() == null ? "." : places(record.directories()),
+                record.leader() == -2 ? "." : record.leader() == -1 ? "-" : "" + record.leader(),
+                record.leaderRecoveryState() == -1 ? "." : "" + record.leaderRecoveryState());
     }
 
     /** A digit for each broker, "-" for -1; "_" when there is none, "." for null. */

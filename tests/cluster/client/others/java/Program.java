@@ -39,27 +39,23 @@ public final class Program {
 
     /** An operation that must be refused: what works is the refusal. */
     void refused(String name, Class<? extends Throwable> expected, Operation operation) {
-        operation(
-                name,
-                () -> {
-                    Object seen;
-                    try {
-                        seen = operation.run();
-                    } catch (Throwable error) {
-                        Throwable cause = cause(error);
-                        if (expected.isInstance(cause)) {
-                            return cause.getClass().getSimpleName();
-                        }
-                        throw error;
-                    }
-                    throw new IllegalStateException("not refused: " + seen);
-                });
+        operation(name, () -> {
+            Object seen;
+            try {
+                seen = operation.run();
+            } catch (Throwable error) {
+                Throwable cause = cause(error);
+                if (expected.isInstance(cause)) {
+                    return cause.getClass().getSimpleName();
+                }
+                throw error;
+            }
+            throw new IllegalStateException("not refused: " + seen);
+        });
     }
 
     static Throwable cause(Throwable error) {
-        return error instanceof ExecutionException && error.getCause() != null
-                ? error.getCause()
-                : error;
+        return error instanceof ExecutionException && error.getCause() != null ? error.getCause() : error;
     }
 
     private static String describe(Throwable error) {
@@ -80,11 +76,10 @@ public final class Program {
 
     private static void print(Map<String, String> fields) {
         StringBuilder line = new StringBuilder("{");
-        fields.forEach(
-                (key, value) -> {
-                    line.append(line.length() > 1 ? "," : "");
-                    line.append(quoted(key)).append(":").append(quoted(value));
-                });
+        fields.forEach((key, value) -> {
+            line.append(line.length() > 1 ? "," : "");
+            line.append(quoted(key)).append(":").append(quoted(value));
+        });
         OUT.println(line.append("}"));
         OUT.flush();
     }

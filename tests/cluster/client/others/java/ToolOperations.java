@@ -34,12 +34,11 @@ final class ToolOperations {
         this.program = program;
         this.brokers = brokers;
         this.controllers = controllers;
-        Exit.setExitProcedure(
-                (status, message) -> {
-                    // Some tools end in a try whose catch ends as well: the first word counts.
-                    code = code == null ? Integer.valueOf(status) : code;
-                    throw new Exited();
-                });
+        Exit.setExitProcedure((status, message) -> {
+            // Some tools end in a try whose catch ends as well: the first word counts.
+            code = code == null ? Integer.valueOf(status) : code;
+            throw new Exited();
+        });
         Exit.setShutdownHookAdder((name, hook) -> {}); // their last words are nobody's operation
     }
 
@@ -61,8 +60,7 @@ final class ToolOperations {
     }
 
     private static final Summary NOTHING = output -> "";
-    private static final Summary LINES =
-            output -> output.lines().filter(line -> !line.isBlank()).count() + " lines";
+    private static final Summary LINES = output -> output.lines().filter(line -> !line.isBlank()).count() + " lines";
 
     private static Summary matching(String pattern) {
         return output -> {
@@ -90,8 +88,7 @@ final class ToolOperations {
     }
 
     private void tool(String name, String type, String arguments, Summary summary) {
-        program.operation(
-                name, () -> summary.of(called(type, "--bootstrap-server " + brokers + " " + arguments)));
+        program.operation(name, () -> summary.of(called(type, "--bootstrap-server " + brokers + " " + arguments)));
     }
 
     /** Calls a tool's main; returns what it printed. */
@@ -112,12 +109,10 @@ final class ToolOperations {
         System.setErr(captured);
         System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
         try {
-            scala.Console.withOut(
-                    captured,
-                    () -> {
-                        invoke(type, arguments);
-                        return null;
-                    });
+            scala.Console.withOut(captured, () -> {
+                invoke(type, arguments);
+                return null;
+            });
         } catch (Exited ended) {
             thrown = "";
         } catch (Exception error) {
@@ -137,8 +132,7 @@ final class ToolOperations {
 
     private static void invoke(String type, List<String> arguments) {
         try {
-            Class.forName(type)
-                    .getMethod("main", String[].class)
+            Class.forName(type).getMethod("main", String[].class)
                     .invoke(null, (Object) arguments.toArray(new String[0]));
         } catch (InvocationTargetException error) {
             if (error.getCause() instanceof Exited ended) {
@@ -152,28 +146,17 @@ final class ToolOperations {
 
     private void topics() {
         String type = TOOLS + "TopicCommand";
-        tool(
-                "kafka-topics --create",
-                type,
+        tool("kafka-topics --create", type,
                 "--create --topic tools --partitions 3 --replication-factor 3 --config retention.ms=5000");
         tool("kafka-topics --create --if-not-exists", type, "--create --topic tools --if-not-exists");
-        tool(
-                "kafka-topics --create --replica-assignment",
-                type,
+        tool("kafka-topics --create --replica-assignment", type,
                 "--create --topic tools-placed --replica-assignment 2:1,3:2");
         tool("kafka-topics --list", type, "--list", matching("tools[-a-z]*"));
         tool("kafka-topics --describe", type, "--describe --topic tools", LINES);
-        tool(
-                "kafka-topics --describe --topics-with-overrides",
-                type,
-                "--describe --topics-with-overrides --topic tools",
-                matching("Configs: .*"));
-        for (String kind :
-                List.of(
-                        "under-replicated-partitions",
-                        "under-min-isr-partitions",
-                        "at-min-isr-partitions",
-                        "unavailable-partitions")) {
+        tool("kafka-topics --describe --topics-with-overrides", type,
+                "--describe --topics-with-overrides --topic tools", matching("Configs: .*"));
+        for (String kind : List.of("under-replicated-partitions", "under-min-isr-partitions", "at-min-isr-partitions",
+                "unavailable-partitions")) {
             tool("kafka-topics --describe --" + kind, type, "--describe --topic tools --" + kind, LINES);
         }
         tool("kafka-topics --alter", type, "--alter --topic tools --partitions 4");
@@ -181,85 +164,37 @@ final class ToolOperations {
 
     private void configs() {
         String type = "kafka.admin.ConfigCommand";
-        tool(
-                "kafka-configs --alter, a topic",
-                type,
+        tool("kafka-configs --alter, a topic", type,
                 "--alter --entity-type topics --entity-name tools --add-config retention.ms=60000");
-        tool(
-                "kafka-configs --describe, a topic",
-                type,
-                "--describe --entity-type topics --entity-name tools",
+        tool("kafka-configs --describe, a topic", type, "--describe --entity-type topics --entity-name tools",
                 matching("retention.ms=.*"));
-        tool(
-                "kafka-configs --describe --all, a topic",
-                type,
-                "--describe --all --entity-type topics --entity-name tools",
-                LINES);
-        tool(
-                "kafka-configs --alter --delete-config",
-                type,
+        tool("kafka-configs --describe --all, a topic", type,
+                "--describe --all --entity-type topics --entity-name tools", LINES);
+        tool("kafka-configs --alter --delete-config", type,
                 "--alter --entity-type topics --entity-name tools --delete-config retention.ms");
-        tool(
-                "kafka-configs --alter, a broker",
-                type,
+        tool("kafka-configs --alter, a broker", type,
                 "--alter --entity-type brokers --entity-name 2 --add-config message.max.bytes=2000000");
-        tool(
-                "kafka-configs --describe, a broker",
-                type,
-                "--describe --entity-type brokers --entity-name 2",
+        tool("kafka-configs --describe, a broker", type, "--describe --entity-type brokers --entity-name 2",
                 matching("message.max.bytes=2000000.*"));
-        tool(
-                "kafka-configs --describe --all, a broker",
-                type,
-                "--describe --all --entity-type brokers --entity-name 2",
+        tool("kafka-configs --describe --all, a broker", type, "--describe --all --entity-type brokers --entity-name 2",
                 LINES);
-        tool(
-                "kafka-configs --alter, all brokers",
-                type,
+        tool("kafka-configs --alter, all brokers", type,
                 "--alter --entity-type brokers --entity-default --add-config log.retention.ms=7000000");
-        tool(
-                "kafka-configs --describe, all brokers",
-                type,
-                "--describe --entity-type brokers --entity-default",
+        tool("kafka-configs --describe, all brokers", type, "--describe --entity-type brokers --entity-default",
                 matching("log.retention.ms=7000000"));
-        tool(
-                "kafka-configs --describe, client metrics",
-                type,
-                "--describe --entity-type client-metrics");
+        tool("kafka-configs --describe, client metrics", type, "--describe --entity-type client-metrics");
         tool("kafka-configs --describe, groups", type, "--describe --entity-type groups");
-        tool(
-                "kafka-configs --describe, loggers",
-                type,
-                "--describe --entity-type broker-loggers --entity-name 2");
-        tool(
-                "kafka-configs --alter --delete-config, a broker",
-                type,
+        tool("kafka-configs --describe, loggers", type, "--describe --entity-type broker-loggers --entity-name 2");
+        tool("kafka-configs --alter --delete-config, a broker", type,
                 "--alter --entity-type brokers --entity-name 2 --delete-config message.max.bytes");
-        program.operation(
-                "kafka-configs at controllers",
-                () ->
-                        matching("log.retention.ms=7000000")
-                                .of(
-                                        called(
-                                                type,
-                                                "--bootstrap-controller "
-                                                        + controllers
-                                                        + " --describe --entity-type brokers"
-                                                        + " --entity-default")));
-        tool(
-                "kafka-configs --alter --delete-config, all brokers",
-                type,
+        program.operation("kafka-configs at controllers", () -> matching("log.retention.ms=7000000").of(called(type,
+                "--bootstrap-controller " + controllers + " --describe --entity-type brokers" + " --entity-default")));
+        tool("kafka-configs --alter --delete-config, all brokers", type,
                 "--alter --entity-type brokers --entity-default --delete-config log.retention.ms");
         String metrics = TOOLS + "ClientMetricsCommand";
-        tool(
-                "kafka-client-metrics --alter",
-                metrics,
+        tool("kafka-client-metrics --alter", metrics,
                 "--alter --name tools --interval 10000 --metrics org.apache.kafka");
-        tool(
-                "kafka-client-metrics --describe",
-                metrics,
-                "--describe --name tools",
-                matching("interval.ms=10000"));
+        tool("kafka-client-metrics --describe", metrics, "--describe --name tools", matching("interval.ms=10000"));
         tool("kafka-client-metrics --list", metrics, "--list", matching("tools"));
     }
 
@@ -267,215 +202,91 @@ final class ToolOperations {
         String type = TOOLS + "reassign.ReassignPartitionsCommand";
         Path topics = Path.of(System.getProperty(SCRATCH), "topics.json");
         Path plan = Path.of(System.getProperty(SCRATCH), "plan.json");
-        program.operation(
-                "kafka-reassign-partitions --generate",
-                () -> {
-                    Files.writeString(topics, "{\"version\":1,\"topics\":[{\"topic\":\"tools\"}]}");
-                    String said =
-                            called(
-                                    type,
-                                    "--bootstrap-server "
-                                            + brokers
-                                            + " --generate --broker-list 1,2,3 --topics-to-move-json-file "
-                                            + topics);
-                    return LINES.of(said);
-                });
-        program.operation(
-                "kafka-reassign-partitions --execute",
-                () -> {
-                    Files.writeString(
-                            plan,
-                            "{\"version\":1,\"partitions\":[{\"topic\":\"tools-placed\","
-                                    + "\"partition\":0,\"replicas\":[3,1]}]}");
-                    return matching("Successfully started.*")
-                            .of(
-                                    called(
-                                            type,
-                                            "--bootstrap-server "
-                                                    + brokers
-                                                    + " --execute --throttle 1000000"
-                                                    + " --reassignment-json-file "
-                                                    + plan));
-                });
-        program.operation(
-                "kafka-reassign-partitions --verify",
-                () -> {
-                    String said = "";
-                    for (int tries = 0; tries < 50 && !said.contains("is complete"); tries++) {
-                        Thread.sleep(200);
-                        said =
-                                called(
-                                        type,
-                                        "--bootstrap-server "
-                                                + brokers
-                                                + " --verify --reassignment-json-file "
-                                                + plan);
-                    }
-                    return matching("(Reassignment of partition .*|Clearing .*)").of(said);
-                });
+        program.operation("kafka-reassign-partitions --generate", () -> {
+            Files.writeString(topics, "{\"version\":1,\"topics\":[{\"topic\":\"tools\"}]}");
+            String said = called(type, "--bootstrap-server " + brokers
+                    + " --generate --broker-list 1,2,3 --topics-to-move-json-file " + topics);
+            return LINES.of(said);
+        });
+        program.operation("kafka-reassign-partitions --execute", () -> {
+            Files.writeString(plan, "{\"version\":1,\"partitions\":[{\"topic\":\"tools-placed\","
+                    + "\"partition\":0,\"replicas\":[3,1]}]}");
+            return matching("Successfully started.*").of(called(type, "--bootstrap-server " + brokers
+                    + " --execute --throttle 1000000" + " --reassignment-json-file " + plan));
+        });
+        program.operation("kafka-reassign-partitions --verify", () -> {
+            String said = "";
+            for (int tries = 0; tries < 50 && !said.contains("is complete"); tries++) {
+                Thread.sleep(200);
+                said = called(type, "--bootstrap-server " + brokers + " --verify --reassignment-json-file " + plan);
+            }
+            return matching("(Reassignment of partition .*|Clearing .*)").of(said);
+        });
         tool("kafka-reassign-partitions --list", type, "--list", matching("No partition.*"));
-        program.operation(
-                "kafka-reassign-partitions --cancel",
-                () ->
-                        called(
-                                        type,
-                                        "--bootstrap-server "
-                                                + brokers
-                                                + " --cancel --reassignment-json-file "
-                                                + plan)
-                                .replaceAll("\\s+", " "));
+        program.operation("kafka-reassign-partitions --cancel", () -> called(type, "--bootstrap-server " + brokers
+                + " --cancel --reassignment-json-file " + plan).replaceAll("\\s+", " "));
         String election = TOOLS + "LeaderElectionCommand";
-        tool(
-                "kafka-leader-election",
-                election,
-                "--election-type preferred --topic tools-placed --partition 0",
+        tool("kafka-leader-election", election, "--election-type preferred --topic tools-placed --partition 0",
                 matching("(Successfully completed|Valid replica already elected).*"));
-        tool(
-                "kafka-leader-election, all partitions",
-                election,
-                "--election-type unclean --all-topic-partitions");
-        tool(
-                "kafka-log-dirs --describe",
-                TOOLS + "LogDirsCommand",
-                "--describe --topic-list tools",
+        tool("kafka-leader-election, all partitions", election, "--election-type unclean --all-topic-partitions");
+        tool("kafka-log-dirs --describe", TOOLS + "LogDirsCommand", "--describe --topic-list tools",
                 matching("\"partition\":\"tools-[0-9]\",\"size\":[0-9]*,\"offsetLag\":[0-9]*"));
     }
 
     private void cluster() {
         String quorum = TOOLS + "MetadataQuorumCommand";
-        tool(
-                "kafka-metadata-quorum describe --status",
-                quorum,
-                "describe --status",
+        tool("kafka-metadata-quorum describe --status", quorum, "describe --status",
                 matching("(ClusterId: .*|\"id\": [0-9]+)"));
-        tool(
-                "kafka-metadata-quorum describe --replication",
-                quorum,
-                "describe --replication",
-                LINES);
-        program.operation(
-                "kafka-metadata-quorum at controllers",
-                () ->
-                        matching("ClusterId.*")
-                                .of(
-                                        called(
-                                                quorum,
-                                                "--bootstrap-controller "
-                                                        + controllers
-                                                        + " describe --status")));
+        tool("kafka-metadata-quorum describe --replication", quorum, "describe --replication", LINES);
+        program.operation("kafka-metadata-quorum at controllers", () -> matching("ClusterId.*").of(called(quorum,
+                "--bootstrap-controller " + controllers + " describe --status")));
         String features = TOOLS + "FeatureCommand";
-        tool(
-                "kafka-features describe",
-                features,
-                "describe",
-                matching("Feature: [a-z.]+|FinalizedVersionLevel: \\S+"));
-        tool(
-                "kafka-features upgrade --dry-run",
-                features,
-                "upgrade --feature share.version=1 --dry-run");
-        tool(
-                "kafka-features downgrade",
-                features,
-                "downgrade --feature share.version=0",
+        tool("kafka-features describe", features, "describe", matching("Feature: [a-z.]+|FinalizedVersionLevel: \\S+"));
+        tool("kafka-features upgrade --dry-run", features, "upgrade --feature share.version=1 --dry-run");
+        tool("kafka-features downgrade", features, "downgrade --feature share.version=0",
                 matching("share.version was.*"));
         tool("kafka-features upgrade", features, "upgrade --feature share.version=1");
-        tool(
-                "kafka-broker-api-versions",
-                TOOLS + "BrokerApiVersionsCommand",
-                "",
-                matching("id: [0-9]+"));
+        tool("kafka-broker-api-versions", TOOLS + "BrokerApiVersionsCommand", "", matching("id: [0-9]+"));
         String cluster = TOOLS + "ClusterTool";
-        program.operation(
-                "kafka-cluster cluster-id",
-                () ->
-                        called(cluster, "cluster-id --bootstrap-server " + brokers)
-                                .replaceAll("\\s+", " "));
-        program.operation(
-                "kafka-cluster list-endpoints",
+        program.operation("kafka-cluster cluster-id", () -> called(cluster, "cluster-id --bootstrap-server " + brokers)
+                .replaceAll("\\s+", " "));
+        program.operation("kafka-cluster list-endpoints",
                 () -> LINES.of(called(cluster, "list-endpoints --bootstrap-server " + brokers)));
-        program.operation(
-                "kafka-cluster list-endpoints at controllers",
+        program.operation("kafka-cluster list-endpoints at controllers",
                 () -> LINES.of(called(cluster, "list-endpoints --bootstrap-controller " + controllers)));
     }
 
     private void records() {
-        program.operation(
-                "kafka-console-producer",
-                () -> {
-                    called(
-                            TOOLS + "TopicCommand",
-                            "--bootstrap-server "
-                                    + brokers
-                                    + " --create --topic tools-records --partitions 1"
-                                    + " --replication-factor 3");
-                    called(
-                            TOOLS + "ConsoleProducer",
-                            List.of("--bootstrap-server", brokers, "--topic", "tools-records"),
-                            "first\nsecond\n");
-                    return "";
-                });
-        program.operation(
-                "kafka-console-consumer, a partition",
-                () ->
-                        called(
-                                        TOOLS + "consumer.ConsoleConsumer",
-                                        "--bootstrap-server "
-                                                + brokers
-                                                + " --topic tools-records --partition 0 --offset earliest"
-                                                + " --max-messages 2 --timeout-ms 15000")
-                                .lines()
-                                .toList());
-        program.operation(
-                "kafka-producer-perf-test",
-                () ->
-                        matching("50 records sent")
-                                .of(
-                                        called(
-                                                TOOLS + "ProducerPerformance",
-                                                "--bootstrap-server "
-                                                        + brokers
-                                                        + " --topic tools-records --num-records 50"
-                                                        + " --record-size 100 --throughput -1")));
-        tool(
-                "kafka-get-offsets",
-                TOOLS + "GetOffsetShell",
-                "--topic tools-records",
+        program.operation("kafka-console-producer", () -> {
+            called(TOOLS + "TopicCommand", "--bootstrap-server " + brokers
+                    + " --create --topic tools-records --partitions 1" + " --replication-factor 3");
+            called(TOOLS + "ConsoleProducer", List.of("--bootstrap-server", brokers, "--topic", "tools-records"),
+                    "first\nsecond\n");
+            return "";
+        });
+        program.operation("kafka-console-consumer, a partition", () -> called(TOOLS + "consumer.ConsoleConsumer",
+                "--bootstrap-server " + brokers + " --topic tools-records --partition 0 --offset earliest"
+                + " --max-messages 2 --timeout-ms 15000").lines().toList());
+        program.operation("kafka-producer-perf-test", () -> matching("50 records sent").of(called(
+                TOOLS + "ProducerPerformance", "--bootstrap-server " + brokers
+                + " --topic tools-records --num-records 50" + " --record-size 100 --throughput -1")));
+        tool("kafka-get-offsets", TOOLS + "GetOffsetShell", "--topic tools-records", matching("tools-records:.*"));
+        tool("kafka-get-offsets --time earliest", TOOLS + "GetOffsetShell", "--topic tools-records --time earliest",
                 matching("tools-records:.*"));
-        tool(
-                "kafka-get-offsets --time earliest",
-                TOOLS + "GetOffsetShell",
-                "--topic tools-records --time earliest",
-                matching("tools-records:.*"));
-        program.operation(
-                "kafka-delete-records",
-                () -> {
-                    Path file = Path.of(System.getProperty(SCRATCH), "delete.json");
-                    Files.writeString(
-                            file,
-                            "{\"version\":1,\"partitions\":[{\"topic\":\"tools-records\","
-                                    + "\"partition\":0,\"offset\":1}]}");
-                    return matching("low_watermark: [0-9]+")
-                            .of(
-                                    called(
-                                            TOOLS + "DeleteRecordsCommand",
-                                            "--bootstrap-server "
-                                                    + brokers
-                                                    + " --offset-json-file "
-                                                    + file));
-                });
-        tool(
-                "kafka-transactions describe-producers",
-                TOOLS + "TransactionsCommand",
-                "describe-producers --topic tools-records --partition 0",
-                matching("ProducerId"));
+        program.operation("kafka-delete-records", () -> {
+            Path file = Path.of(System.getProperty(SCRATCH), "delete.json");
+            Files.writeString(file, "{\"version\":1,\"partitions\":[{\"topic\":\"tools-records\","
+                    + "\"partition\":0,\"offset\":1}]}");
+            return matching("low_watermark: [0-9]+").of(called(TOOLS + "DeleteRecordsCommand", "--bootstrap-server "
+                    + brokers + " --offset-json-file " + file));
+        });
+        tool("kafka-transactions describe-producers", TOOLS + "TransactionsCommand",
+                "describe-producers --topic tools-records --partition 0", matching("ProducerId"));
     }
 
     private void groups() {
         tool("kafka-groups --list", TOOLS + "GroupsCommand", "--list");
-        tool(
-                "kafka-consumer-groups --list",
-                TOOLS + "consumer.group.ConsumerGroupCommand",
-                "--list");
+        tool("kafka-consumer-groups --list", TOOLS + "consumer.group.ConsumerGroupCommand", "--list");
         tool("kafka-transactions list", TOOLS + "TransactionsCommand", "list", LINES);
     }
 }
