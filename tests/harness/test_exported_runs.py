@@ -162,7 +162,7 @@ def test_a_file_that_is_gone_or_of_another_size_makes_the_run_not_count(root, ur
         put(cut, b"PAR1")
         names, error = listed(uri)
         assert names == ["other"], table
-        assert error.count(f"its {table}.parquet is not as it was exported; left out\n") == 2
+        assert error.count(f"its {table}.parquet is not") == 2
         for path, data in whole.items():
             put(path, data)
     assert listed(uri)[0] == [GOOD, "bad", "other"]
@@ -192,7 +192,7 @@ def test_a_run_that_nobody_judged_is_exported_with_its_row_alone(tmp_path):
     run.parquet_path.rmdir()
     uri = f"file://{tmp_path}/there"
     said = runs("export", "--to", uri, "--runs", folder.parent).stdout
-    assert said.endswith(", 1 without operations, as they were not judged\n")
+    assert ", 1 without operations" in said
     assert [row["verdict"] for row in json.loads(runs("list", "--from", uri, "--json").stdout)] == [
         "not judged"
     ]

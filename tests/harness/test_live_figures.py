@@ -80,7 +80,7 @@ def test_a_death_that_a_fault_meant_is_no_crash():
     """That of n5 is journaled before the fault that is still under way there."""
     ended, crashes, line = filled(("n1", FULL), ("n5", FULL))
     assert (ended, crashes) == (("n1", "n5"), ())
-    assert "ended by a fault: n1, n5" in line
+    assert "by a fault: n1, n5" in line
     assert "CRASHED" not in line
 
 

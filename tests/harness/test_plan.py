@@ -140,7 +140,7 @@ def test_alternatives_are_kept_and_checked_like_the_parameters():
     assert "did you mean 'random'" in error(
         schedule=[entry | {"alternatives": [{"targets": "randm"}]}]
     )
-    assert "must be a list of tables" in error(schedule=[entry | {"alternatives": {}}])
+    assert "a list of tables" in error(schedule=[entry | {"alternatives": {}}])
 
 
 def test_a_scripted_schedule_is_taken_as_it_is():

@@ -176,7 +176,7 @@ def test_a_run_whose_plan_was_changed_stays(root):
     plan = root / "synthetic" / "bad" / "plan.json"
     plan.write_text(plan.read_text() + " ")
     result = prune(root, "--verdict", "FAIL", "--yes", code=2)
-    assert "its plan.json is not what was recorded; it stays" in result.stderr
+    assert "plan.json is not" in result.stderr
     assert plan.exists()
 
 
@@ -186,7 +186,7 @@ def test_a_run_that_may_go_on_stays_until_nothing_writes_it(bench):
     store = bench.copy("killed", folder)
     store.journal_path.touch()
     result = prune(folder.parent, "--keep", 0, "--yes", code=2)
-    assert "it is not at its end and was written a moment ago; it stays" in result.stderr
+    assert "written a moment ago" in result.stderr
     for path in [*store.folder.rglob("*")]:
         os.utime(path, (0, 0))
     prune(folder.parent, "--keep", 0, "--yes")
@@ -205,7 +205,7 @@ def test_age_and_number_choose_the_oldest(root):
 def test_a_folder_without_a_chain_is_no_run_to_remove(root):
     entry = catalogue(root)[0]
     entry.store.digests_path.unlink()
-    with pytest.raises(StoreError, match="there is no such file"):
+    with pytest.raises(StoreError, match="no such file"):
         removal_of(entry.store)
 
 

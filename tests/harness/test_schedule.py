@@ -82,7 +82,7 @@ def test_one_seed_gives_one_schedule_in_any_process(hash_seed):
 
 
 def test_too_little_time_is_refused_with_what_would_be_enough():
-    with pytest.raises(ScheduleError, match="10 s are too short for kill, pause: they need 13 s"):
+    with pytest.raises(ScheduleError, match=r"10 s .* kill, pause: .* 13 s"):
         schedule(kinds=("kill", "pause"), duration_s=10)
     assert len(schedule(kinds=("kill", "pause"), duration_s=13)) == 2
 

@@ -232,6 +232,6 @@ def test_the_page_is_the_same_each_time(tmp_path):
 def test_another_model_than_the_one_that_was_checked_is_noticed():
     _, info = check_operations_verbose(REGISTER, STALE)
     other = Model(init=lambda: 0, step=lambda state, given, output: (False, state))
-    with pytest.raises(ModelError, match="which it accepted at this place"):
+    with pytest.raises(ModelError, match="accepted at this place"):
         visualize(other, info, io.StringIO())
     assert check_operations_timeout(other, STALE, 0) is CheckResult.ILLEGAL

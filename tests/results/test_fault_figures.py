@@ -101,7 +101,7 @@ def test_a_damaged_table_is_one_line(root, tmp_path):
     store = make_run(tmp_path, duration_s=6)
     judge(store)
     (store.parquet_path / OPERATIONS_FILE).write_bytes(b"PAR1 no more")
-    with pytest.raises(StoreError, match="its tables cannot be read"):
+    with pytest.raises(StoreError, match="tables cannot be read"):
         figure_tables(catalogue(tmp_path))
 
 

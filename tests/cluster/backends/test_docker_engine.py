@@ -26,7 +26,7 @@ def test_a_missing_engine_is_one_line_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    with pytest.raises(BackendError, match=r"no docker engine runs here .* docker.io"):
+    with pytest.raises(BackendError, match=r"no docker engine .* docker.io"):
         engine.connect()
 
 

@@ -190,7 +190,7 @@ def test_an_interrupted_fetch_goes_on_where_it_was(repository):
         fetch.fetch(VERSION, repository.url, lambda _: None)
     assert len(str(cut.value).splitlines()) == 1
     with pytest.raises(
-        SettingError, match=f"was not fetched; do so: kraftprobe kafka fetch {VERSION}"
+        SettingError, match=f"kraftprobe kafka fetch {VERSION}"
     ):
         find({"version": VERSION})
     repository.broken = set()
@@ -223,7 +223,7 @@ def test_a_release_whose_digests_are_known_must_have_them(tmp_path, monkeypatch)
     (home / "libs").mkdir(parents=True)
     (home / "libs" / "kafka-raft-4.3.1.jar").touch()
     (home / DIGESTS).write_text(f"{sha256().hexdigest()}  libs/kafka-raft-4.3.1.jar\n")
-    with pytest.raises(fetch.FetchError, match=r"is not the file that was expected \(SHA-256\)"):
+    with pytest.raises(fetch.FetchError, match=r"\(SHA-256\)"):
         fetch.fetch("4.3.1", None, lambda _: None)
     assert home_of("4.3.1") is None
 

@@ -302,7 +302,7 @@ def test_a_final_read_of_an_unknown_resource_is_a_wrong_answer():
     replies = (metadata(1), replace(described(ErrorCode.none), results=(strange,)))
 
     async def body():
-        with pytest.raises(CallFailed, match="wrong-answer: answer to DescribeConfigsRequest: Key"):
+        with pytest.raises(CallFailed, match=r"wrong-answer: .* DescribeConfigsRequest: Key"):
             await Client(CannedNetwork(*replies), ImpatientClock()).final_read(NODE)
 
     asyncio.run(body())

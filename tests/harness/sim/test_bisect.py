@@ -173,7 +173,7 @@ def test_a_plan_of_another_system_is_refused(tmp_path):
     path.write_text(json.dumps({"campaign": "ours", "backend": "sim", "faults": []}))
     result = kraftprobe("bisect", path, "--kafka-versions", "4.3.1,4.4.0")
     assert result.exit_code == 2
-    assert "bisect is for plans of system kafka-raft, not kraft" in result.stderr
+    assert "kafka-raft, not kraft" in result.stderr
 
 
 def test_a_plan_of_several_releases_is_refused(tmp_path):
@@ -182,7 +182,7 @@ def test_a_plan_of_several_releases_is_refused(tmp_path):
     path.write_text(json.dumps({**document, "system_options": {"version": "4.1.2,4.3.1"}}))
     result = kraftprobe("bisect", path, "--kafka-versions", "4.3.1,4.4.0")
     assert result.exit_code == 2
-    assert "not of several in one quorum" in result.stderr
+    assert "several in one quorum" in result.stderr
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def test_only_what_matters_is_left():
     assert small.rate_per_s == 0
     assert from_document(json.loads(json.dumps(small.to_json()))).to_json() == small.to_json()
     story = story_of(*shrinker.story)
-    assert "nodes of the mutant M15" in story[0]
+    assert "the mutant M15" in story[0]
     assert story[-1].startswith("VIOLATED majority-durable")
 
 

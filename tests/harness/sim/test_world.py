@@ -279,7 +279,7 @@ def test_a_node_that_breaks_an_assertion_dies_and_is_reported():
 def test_a_running_node_cannot_be_started():
     quorum = Quorum()
     quorum.elect()
-    with pytest.raises(BackendError, match="n1 cannot start: it is running"):
+    with pytest.raises(BackendError, match=r"n1 cannot start: .* running"):
         quorum.world.start("n1")
 
 
@@ -329,7 +329,7 @@ def test_settings_survive_json_and_refuse_what_they_do_not_know():
     assert schema.read(settings.to_json()) == settings
     with pytest.raises(PlanError, match="latency_ms"):
         schema.read({"latency": 1})
-    with pytest.raises(PlanError, match="the least is above the most"):
+    with pytest.raises(PlanError, match="least is above"):
         schema.read({"latency_ms": (3, 2)})
 
 

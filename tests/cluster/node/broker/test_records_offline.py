@@ -121,7 +121,7 @@ def test_without_the_directory_of_the_metadata_the_node_ends(directories):
     logs = brokers.node(1).replicas.logs
     logs.directories[0].on_failure(OSError(5, "Input/output error"))
     (death,) = brokers.world.deaths
-    assert "it is that of the metadata" in death.output_tail[0]
+    assert "of the metadata" in death.output_tail[0]
 
 
 def test_without_any_directory_left_the_node_ends():

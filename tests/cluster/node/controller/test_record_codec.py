@@ -184,7 +184,7 @@ def test_an_older_version_refuses_what_it_would_lose():
     record = PartitionRecord(
         topic_id=wire.UUID.default, replicas=(1,), isr=(1,), directories=(wire.UUID.default,)
     )
-    with pytest.raises(MetadataRecordError, match="v0 has no field directories"):
+    with pytest.raises(MetadataRecordError, match="no field directories"):
         encode_record(record, 0)
     with pytest.raises(MetadataRecordError, match="no version 3"):
         encode_record(record, 3)

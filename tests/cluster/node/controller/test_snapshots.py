@@ -255,7 +255,7 @@ def test_a_snapshot_with_a_record_that_does_not_fit_changes_nothing():
 
 def test_an_active_controller_never_loads_a_snapshot():
     node = active()
-    with pytest.raises(IllegalStateError, match="while this node may append"):
+    with pytest.raises(IllegalStateError, match="may append"):
         node.controller.handle_load_snapshot(snapshot_of(offset=10_000), lambda: None)
 
 

@@ -90,7 +90,7 @@ def test_a_folder_with_anything_else_in_it_is_not_formatted(voters):
     disk = MemoryDisk(steps.call_later)
     disk.make_directory("__cluster_metadata-0")
     disk.write("__cluster_metadata-0/quorum-state", b"{}")
-    with pytest.raises(MetaPropertiesError, match="the folder is not empty"):
+    with pytest.raises(MetaPropertiesError, match="is not empty"):
         format_(disk, steps, voters)
 
 
@@ -100,7 +100,7 @@ def test_what_an_interruption_left_is_no_observers_folder():
     disk = MemoryDisk(steps.call_later)
     write_bootstrap(disk, "__cluster_metadata-0", VOTERS, 7, lambda error: None)
     steps.run()
-    with pytest.raises(MetaPropertiesError, match="the folder is not empty"):
+    with pytest.raises(MetaPropertiesError, match="is not empty"):
         format_(disk, steps, voters=None)
     other = voter_set(ReplicaKey(1, OWN))
     assert format_(disk, steps, other) == [OWN]

@@ -82,7 +82,7 @@ def test_a_snapshot_above_the_high_watermark_is_refused():
 def test_a_snapshot_of_another_epoch_is_refused():
     _, leader, _ = quorum()
     end = leader.log.end
-    with pytest.raises(ValueError, match="is not in this log"):
+    with pytest.raises(ValueError, match="not in this log"):
         leader.client.create_snapshot(dataclasses.replace(end, epoch=end.epoch + 1), 0)
 
 
@@ -341,7 +341,7 @@ def test_a_log_that_begins_above_zero_needs_its_snapshot():
     name = f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}.checkpoint"
     follower.disk.remove(f"{DIRECTORY}/{name}")
     world.settle(10)
-    with pytest.raises(CorruptSnapshotError, match="no snapshot holds what came before"):
+    with pytest.raises(CorruptSnapshotError, match="no snapshot holds"):
         follower.start()
 
 

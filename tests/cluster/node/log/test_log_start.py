@@ -79,7 +79,7 @@ def test_deletion_up_to_the_end_leaves_an_empty_segment():
 @pytest.mark.parametrize("offset", [-1, 11])
 def test_deletion_outside_of_the_log_is_refused(offset):
     log = filled(Logs(), EPOCHS)
-    with pytest.raises(ValueError, match="is not in the log"):
+    with pytest.raises(ValueError, match="not in the log"):
         log.delete_before(offset)
 
 
