@@ -12,13 +12,7 @@ import pytest
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_DIRECTORY, BeginQuorumEpochRequest, FetchResponse
 from cluster.node.kraft.raft_client import RaftClient
-from cluster.node.protocol.messages import (
-    CreatableReplicaAssignment,
-    FeatureUpdateKey,
-    ListPartitionReassignmentsRequest,
-    UpdateFeaturesRequest,
-    milliseconds,
-)
+from cluster.node.protocol import messages as m
 from tests.cluster.node.broker.cluster_of_brokers import TWO_DIRECTORIES, Brokers
 from tests.cluster.node.controller.fakes import creatable, create, delete
 from tests.harness.sim.quorums import Quorum
@@ -158,7 +152,7 @@ def replace_a_disk(quorum):
     leader = quorum.elect()
     wiped = next(name for name in quorum.world.names if name != leader)
     number = int(wiped[1:])
-    assigned = (CreatableReplicaAssignment(partition_index=0, broker_ids=(number,)),)
+    assigned = (m.CreatableReplicaAssignment(partition_index=0, broker_ids=(number,)),)
     asked(quorum, create(creatable("t", -1, -1, assigned)))
     for _ in range(12):
         quorum.append(quorum.elect(), 20)
@@ -178,9 +172,9 @@ def name_a_second_leader(quorum):
 
 
 def put_the_voters_into_the_log(quorum):
-    feature = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
-    request = UpdateFeaturesRequest(
-        timeout=milliseconds(5_000), feature_updates=(feature,), validate_only=False
+    feature = m.FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+    request = m.UpdateFeaturesRequest(
+        timeout=m.milliseconds(5_000), feature_updates=(feature,), validate_only=False
     )
     for _ in range(30):
         if asked(quorum, request).error_code == 0:
@@ -197,7 +191,7 @@ def test_every_documented_event_is_emitted_by_a_scripted_run(monkeypatch):
     quorum.elect()
     settled(quorum, lambda: is_traced(quorum, "broker-state"))
     settled(quorum, lambda: is_traced(quorum, "controller-registered"))
-    reassignments = ListPartitionReassignmentsRequest(timeout=milliseconds(5_000), topics=None)
+    reassignments = m.ListPartitionReassignmentsRequest(timeout=m.milliseconds(5_000), topics=None)
     assert asked(quorum, reassignments).error_code == 0
     put_the_voters_into_the_log(quorum)
     lose_an_uncommitted_tail(quorum)

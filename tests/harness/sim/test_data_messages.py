@@ -8,31 +8,23 @@ from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.wire import WireService
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
-from cluster.node.protocol.data_messages import (
-    UNANSWERED,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchResult,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceResult,
-)
+from cluster.node.protocol import data_messages as data
 from cluster.node.protocol.features import NO_FEATURES
 from tests.cluster.client.data_samples import TOPIC_ID
 from tests.cluster.node.protocol.data_service import data_listener
 
-FETCHED = FetchResponse(
-    ErrorCode.none, (FetchResult(TOPIC_ID, 0, ErrorCode.none, 7, 7, 0, records=b"records"),), 4
+FETCHED = data.FetchResponse(
+    ErrorCode.none, (data.FetchResult(TOPIC_ID, 0, ErrorCode.none, 7, 7, 0, records=b"records"),), 4
 )
-FETCH = FetchRequest(2, 11, 500.0, 1, 1 << 20, (FetchPartition(TOPIC_ID, 0, 7, 1 << 20, 3),))
-APPENDED = ProduceResponse((ProduceResult(TOPIC_ID, 0, ErrorCode.none, 5),))
-FAILED = ProduceResponse((ProduceResult(TOPIC_ID, 0, ErrorCode.not_leader_or_follower),))
+FETCH = data.FetchRequest(
+    2, 11, 500.0, 1, 1 << 20, (data.FetchPartition(TOPIC_ID, 0, 7, 1 << 20, 3),)
+)
+APPENDED = data.ProduceResponse((data.ProduceResult(TOPIC_ID, 0, ErrorCode.none, 5),))
+FAILED = data.ProduceResponse((data.ProduceResult(TOPIC_ID, 0, ErrorCode.not_leader_or_follower),))
 
 
 def produced(acks):
-    return ProduceRequest(acks, 1_000.0, (ProducePartition(TOPIC_ID, 0, b"records"),))
+    return data.ProduceRequest(acks, 1_000.0, (data.ProducePartition(TOPIC_ID, 0, b"records"),))
 
 
 class Broker:
@@ -78,7 +70,7 @@ def test_a_fetch_of_data_is_answered_with_data(world):
 
 @pytest.mark.parametrize("answer", [APPENDED, FAILED])
 def test_a_produce_with_acks_0_is_done_when_it_is_sent(world, answer):
-    assert world(produced(0), answer) == ([produced(0)], [UNANSWERED])
+    assert world(produced(0), answer) == ([produced(0)], [data.UNANSWERED])
 
 
 @pytest.mark.parametrize("answer", [APPENDED, FAILED])

@@ -10,28 +10,8 @@ from cluster.node.controller.metadata.registrations import registered_brokers
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import decode_batch, split_batches
 from cluster.node.ports import Endpoint, Failure
-from cluster.node.protocol.data_messages import (
-    CONSUMER,
-    FINAL_SESSION_EPOCH,
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-    FetchPartition,
-    FetchRequest,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-    ProducePartition,
-    ProduceRequest,
-)
-from cluster.node.protocol.messages import (
-    BrokerId,
-    CreatableReplicaAssignment,
-    TopicName,
-    i8,
-    i32,
-    i64,
-)
+from cluster.node.protocol import data_messages as d
+from cluster.node.protocol import messages as m
 from tests.cluster.node.controller.fakes import creatable, create, delete
 from tests.cluster.node.log.data_helpers import batch
 from tests.harness.sim.quorums import Quorum
@@ -53,9 +33,9 @@ def values_in(data: bytes) -> list[bytes]:
 
 def delete_records(name, index, offset):
     """Make a request to delete what lies below an offset."""
-    row = DeleteRecordsPartition(partition_index=i32(index), offset=i64(offset))
-    return DeleteRecordsRequest(
-        topics=(DeleteRecordsTopic(name=TopicName(name), partitions=(row,)),),
+    row = d.DeleteRecordsPartition(partition_index=m.i32(index), offset=m.i64(offset))
+    return d.DeleteRecordsRequest(
+        topics=(d.DeleteRecordsTopic(name=m.TopicName(name), partitions=(row,)),),
         timeout=i32Timedelta.parse(dt.timedelta(seconds=5)),
     )
 
@@ -90,7 +70,7 @@ class Brokers:
     def create(self, name="t", replicas=(1, 2, 3), partitions=1, **configs):
         """Create a topic; its preferred leader is the first replica."""
         assignment = tuple(
-            CreatableReplicaAssignment(partition_index=i32(index), broker_ids=replicas)
+            m.CreatableReplicaAssignment(partition_index=m.i32(index), broker_ids=replicas)
             for index in range(partitions)
         )
         topic = creatable(
@@ -141,7 +121,7 @@ class Brokers:
         now_ms = self.node(broker).replicas.clock.wall_ms()
         sent = batch(*values, timestamp_ms=now_ms, producer=producer or (-1, -1, -1))
         return self.ask(
-            broker, ProduceRequest(acks, timeout_ms, (ProducePartition(name, index, sent),))
+            broker, d.ProduceRequest(acks, timeout_ms, (d.ProducePartition(name, index, sent),))
         )
 
     def produce(self, broker, *values, **options):
@@ -153,14 +133,14 @@ class Brokers:
 
     def fetch(self, broker, offset=0, name="t", index=0, max_wait_ms=0, epoch=-1):
         """Fetch as a consumer, and return the result of the partition."""
-        request = FetchRequest(
-            replica_id=CONSUMER,
+        request = d.FetchRequest(
+            replica_id=d.CONSUMER,
             replica_epoch=-1,
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=1 << 20,
-            partitions=(FetchPartition(name, index, offset, 1 << 20, epoch),),
-            session_epoch=FINAL_SESSION_EPOCH,
+            partitions=(d.FetchPartition(name, index, offset, 1 << 20, epoch),),
+            session_epoch=d.FINAL_SESSION_EPOCH,
         )
         return self.answer(broker, request).partitions[0]
 
@@ -169,13 +149,13 @@ class Brokers:
         return values_in(self.fetch(broker, **options).records)
 
     def offset(self, broker, timestamp, name="t", index=0):
-        row = ListOffsetsPartition(
-            partition_index=i32(index), current_leader_epoch=i32(-1), timestamp=i64(timestamp)
+        row = d.ListOffsetsPartition(
+            partition_index=m.i32(index), current_leader_epoch=m.i32(-1), timestamp=m.i64(timestamp)
         )
-        request = ListOffsetsRequest(
-            replica_id=BrokerId(CONSUMER),
-            isolation_level=i8(0),
-            topics=(ListOffsetsTopic(name=TopicName(name), partitions=(row,)),),
+        request = d.ListOffsetsRequest(
+            replica_id=m.BrokerId(d.CONSUMER),
+            isolation_level=m.i8(0),
+            topics=(d.ListOffsetsTopic(name=m.TopicName(name), partitions=(row,)),),
             timeout=i32Timedelta.parse(dt.timedelta(0)),
         )
         return self.answer(broker, request).topics[0].partitions[0]

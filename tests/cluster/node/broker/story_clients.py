@@ -8,18 +8,7 @@ from cluster.node.controller.metadata.state import TopicImage
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import decode_batch, split_batches
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.data_messages import (
-    CONSUMER,
-    FINAL_SESSION_EPOCH,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-)
+from cluster.node.protocol import data_messages as data
 from cluster.node.protocol.messages import ProducerId, i16, milliseconds
 from tests.cluster.node.broker.cluster_of_brokers import CLIENT_PORT
 from tests.cluster.node.log.data_helpers import batch
@@ -127,12 +116,15 @@ class Clients:
             answers.append(reply)
             if len(answers) > 1:
                 return  # what comes after its time-out is another's
-            if isinstance(reply, InitProducerIdResponse) and reply.error_code is ErrorCode.none:
+            if (
+                isinstance(reply, data.InitProducerIdResponse)
+                and reply.error_code is ErrorCode.none
+            ):
                 producer.producer_id = int(reply.producer_id)
                 producer.epoch, producer.sequence = 0, 0
             self.scheduler.call_later(50, lambda: self.begin(producer))
 
-        request = InitProducerIdRequest(
+        request = data.InitProducerIdRequest(
             transactional_id=None,
             transaction_timeout=milliseconds(1_000),
             producer_id=ProducerId(-1),
@@ -153,18 +145,18 @@ class Clients:
             identity = (producer.producer_id, producer.epoch, producer.sequence)
         now_ms = self.world.nodes["n1"].clock.wall_ms()
         sent = batch(*producer.values, timestamp_ms=now_ms, producer=identity)
-        request = ProduceRequest(
+        request = data.ProduceRequest(
             producer.acks,
             self.draw.choice((300, 1_000)),
-            (ProducePartition(producer.target.topic.id, producer.index, sent),),
+            (data.ProducePartition(producer.target.topic.id, producer.index, sent),),
         )
 
         def answered(reply) -> None:
             if producer.attempt != attempt or producer.is_done():
                 return  # the answer to an earlier attempt
-            if isinstance(reply, ProduceResponse) and producer.acks == 0:
+            if isinstance(reply, data.ProduceResponse) and producer.acks == 0:
                 self.succeeded(producer)
-            elif isinstance(reply, ProduceResponse):
+            elif isinstance(reply, data.ProduceResponse):
                 result = reply.partitions[0]
                 if result.error is ErrorCode.none:
                     self.appended(producer, result)
@@ -234,18 +226,22 @@ class Clients:
         consumer.epoch = found.leader_epoch
         broker = found.leader if consumer.leader_only else self.draw.choice(IDS)
         offset = consumer.offset
-        request = FetchRequest(
-            CONSUMER,
+        request = data.FetchRequest(
+            data.CONSUMER,
             -1,
             self.draw.choice((0, 50, 300)),
             1,
             self.draw.choice((100, 1 << 20)),
-            (FetchPartition(target.topic.id, consumer.index, offset, 1 << 20, found.leader_epoch),),
-            session_epoch=FINAL_SESSION_EPOCH,
+            (
+                data.FetchPartition(
+                    target.topic.id, consumer.index, offset, 1 << 20, found.leader_epoch
+                ),
+            ),
+            session_epoch=data.FINAL_SESSION_EPOCH,
         )
 
         def answered(reply) -> None:
-            if isinstance(reply, FetchResponse):
+            if isinstance(reply, data.FetchResponse):
                 self.fetched(consumer, target, offset, reply.partitions[0])
             self.scheduler.call_later(self.draw.uniform(1, 60), lambda: self.poll(consumer))
 

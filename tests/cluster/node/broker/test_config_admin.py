@@ -9,25 +9,18 @@ from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.state import committed_state
 from cluster.node.controller.records.topic import ConfigRecord
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    AlterableConfig,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from cluster.node.protocol import messages as m
 
 CLUSTER = ClusterInfo("c", 1, (), static_configs={"num.io.threads": "4", "log.dirs": "/a,/b"})
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 def resource(kind, name, *configs):
-    return AlterConfigsResource(
+    return m.AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
         configs=tuple(
-            AlterableConfig(name=key, config_operation=op, value=value)
+            m.AlterableConfig(name=key, config_operation=op, value=value)
             for key, op, value in configs
         ),
     )
@@ -35,7 +28,7 @@ def resource(kind, name, *configs):
 
 def sent(*resources, state=None):
     """The request that is left for the controller, and the list that the client's answer is in."""
-    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+    request = m.IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
     replies = []
     left = preprocess(request, replies.append, state or committed_state(), CLUSTER)
     return left, replies
@@ -157,10 +150,10 @@ def test_a_client_is_answered_in_the_order_of_its_request():
     (request, answer), replies = sent(topic, wrong, right)
     assert request.resources == (topic, right)
     answer(
-        IncrementalAlterConfigsResponse(
-            throttle_time=NO_THROTTLE,
+        m.IncrementalAlterConfigsResponse(
+            throttle_time=m.NO_THROTTLE,
             responses=(
-                AlterConfigsResourceResponse(
+                m.AlterConfigsResourceResponse(
                     error_code=ErrorCode.invalid_config,
                     error_message="unknown",
                     resource_type=2,
@@ -187,7 +180,7 @@ def test_a_level_of_the_root_logger_is_set_here_and_only_if_it_is_meant():
     cluster = ClusterInfo("c", 1, ())
 
     def tried(*change, validate_only=False):
-        request = IncrementalAlterConfigsRequest(
+        request = m.IncrementalAlterConfigsRequest(
             resources=(resource(8, "1", change),), validate_only=validate_only
         )
         replies = []

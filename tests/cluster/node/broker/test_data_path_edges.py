@@ -11,42 +11,27 @@ from cluster.node.broker.replication.partition import Partition
 from cluster.node.broker.replication.replica import Replica
 from cluster.node.errors import ErrorCode
 from cluster.node.log.data.data_log import DataLog
-from cluster.node.protocol.data_messages import (
-    CONSUMER,
-    FetchPartition,
-    FetchRequest,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-    ProducePartition,
-    ProduceRequest,
-)
-from cluster.node.protocol.messages import (
-    BrokerId,
-    TopicName,
-    i8,
-    i32,
-    i64,
-)
+from cluster.node.protocol import data_messages as d
+from cluster.node.protocol import messages as m
 from tests.cluster.node.broker.cluster_of_brokers import Brokers
 from tests.cluster.node.log.data_helpers import batch
 
 
 def list_offsets(name, index, timestamp):
-    row = ListOffsetsPartition(
-        partition_index=i32(index), current_leader_epoch=i32(-1), timestamp=i64(timestamp)
+    row = d.ListOffsetsPartition(
+        partition_index=m.i32(index), current_leader_epoch=m.i32(-1), timestamp=m.i64(timestamp)
     )
-    return ListOffsetsRequest(
-        replica_id=BrokerId(CONSUMER),
-        isolation_level=i8(0),
-        topics=(ListOffsetsTopic(name=TopicName(name), partitions=(row,)),),
+    return d.ListOffsetsRequest(
+        replica_id=m.BrokerId(d.CONSUMER),
+        isolation_level=m.i8(0),
+        topics=(d.ListOffsetsTopic(name=m.TopicName(name), partitions=(row,)),),
         timeout=i32Timedelta.parse(dt.timedelta(0)),
     )
 
 
 def waiting_fetch(brokers, broker, *rows, max_wait_ms=20_000, **options):
     options = {"rack": "", **options}
-    request = FetchRequest(CONSUMER, -1, max_wait_ms, 1, 1 << 20, rows, **options)
+    request = d.FetchRequest(d.CONSUMER, -1, max_wait_ms, 1, 1 << 20, rows, **options)
     return brokers.ask(broker, request, timeout_ms=60_000)
 
 
@@ -55,7 +40,7 @@ def test_a_consumer_waits_at_a_follower_until_that_knows_of_the_commitment():
     brokers.create()
     brokers.produce(1, b"a")
     assert brokers.until(lambda: brokers.values(2) == [b"a"])
-    waiting = waiting_fetch(brokers, 2, FetchPartition("t", 0, 1, 1 << 20))
+    waiting = waiting_fetch(brokers, 2, d.FetchPartition("t", 0, 1, 1 << 20))
     brokers.run(300)
     brokers.produce(1, b"b")
     assert brokers.until(lambda: waiting, 1_000)
@@ -65,7 +50,7 @@ def test_a_consumer_waits_at_a_follower_until_that_knows_of_the_commitment():
 def test_a_consumer_that_may_read_at_the_leader_only_learns_that_it_leads_no_more():
     brokers = Brokers()
     brokers.create()
-    waiting = waiting_fetch(brokers, 1, FetchPartition("t", 0, 0, 1 << 20), rack=None)
+    waiting = waiting_fetch(brokers, 1, d.FetchPartition("t", 0, 0, 1 << 20), rack=None)
     brokers.run(300)
     brokers.world.pause("n1")
     assert brokers.until(lambda: brokers.partition().leader != 1)
@@ -77,7 +62,7 @@ def test_a_consumer_that_may_read_at_the_leader_only_learns_that_it_leads_no_mor
 def test_a_fetch_that_is_parked_learns_of_the_deletion_of_its_topic():
     brokers = Brokers()
     brokers.create()
-    waiting = waiting_fetch(brokers, 1, FetchPartition("t", 0, 0, 1 << 20))
+    waiting = waiting_fetch(brokers, 1, d.FetchPartition("t", 0, 0, 1 << 20))
     brokers.run(300)
     brokers.delete("t")
     assert brokers.until(lambda: waiting, 1_000)
@@ -98,7 +83,7 @@ def test_a_partition_whose_offset_is_asked_for_twice_is_an_invalid_request():
     brokers = Brokers()
     brokers.create(partitions=2)
     one, two = (list_offsets("t", index, -1).topics[0].partitions[0] for index in (0, 1))
-    topic = ListOffsetsTopic(name=TopicName("t"), partitions=(one, two, one))
+    topic = d.ListOffsetsTopic(name=m.TopicName("t"), partitions=(one, two, one))
     request = replace(list_offsets("t", 0, -1), topics=(topic,))
     found = brokers.answer(1, request).topics[0].partitions
     assert [row.error_code for row in found] == [
@@ -134,8 +119,8 @@ def test_records_that_a_consumer_waits_for_are_not_read_with_each_append(monkeyp
     brokers = Brokers()
     brokers.create(replicas=(1,))
     brokers.produce(1, b"a" * 100)
-    row = FetchPartition("t", 0, 0, 1 << 20)
-    request = FetchRequest(CONSUMER, -1, 20_000, 3_000, 1 << 20, (row,))
+    row = d.FetchPartition("t", 0, 0, 1 << 20)
+    request = d.FetchRequest(d.CONSUMER, -1, 20_000, 3_000, 1 << 20, (row,))
     waiting = brokers.ask(1, request, timeout_ms=60_000)
     brokers.run(100)
     read = DataLog.read
@@ -181,13 +166,15 @@ def test_no_bytes_and_no_numbers_of_a_stranger_break_a_broker():
         sent = batch(b"x", b"y", timestamp_ms=now_ms, producer=(-1, -1, -1))
         if draw.random() < 0.3 and producer[0] >= 0:
             sent = batch(b"x", timestamp_ms=now_ms, producer=(producer[0], 0, max(producer[2], 0)))
-        rows = (ProducePartition("t", 0, mutated(draw, sent)),) * draw.randint(1, 2)
-        brokers.ask(1, ProduceRequest(draw.choice((0, 1, -1, 7)), number(32), rows))
-        row = FetchPartition("t", number(32), number(64), number(32), number(32), number(32))
-        at = FetchPartition("t", 0, number(64), number(32), -1, number(32), number(64), number(64))
+        rows = (d.ProducePartition("t", 0, mutated(draw, sent)),) * draw.randint(1, 2)
+        brokers.ask(1, d.ProduceRequest(draw.choice((0, 1, -1, 7)), number(32), rows))
+        row = d.FetchPartition("t", number(32), number(64), number(32), number(32), number(32))
+        at = d.FetchPartition(
+            "t", 0, number(64), number(32), -1, number(32), number(64), number(64)
+        )
         brokers.ask(
             1,
-            FetchRequest(
+            d.FetchRequest(
                 -1,
                 number(64),
                 number(32),

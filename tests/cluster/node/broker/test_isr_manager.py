@@ -8,12 +8,7 @@ from cluster.node.broker.replication.isr_manager import RETRY_BACKOFF_MS, IsrMan
 from cluster.node.broker.replication.partition import IsrAnswer, IsrProposal
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Failure
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    AlterPartitionResponse,
-    AlterPartitionResponsePartition,
-    AlterPartitionResponseTopic,
-)
+from cluster.node.protocol import messages
 from tests.cluster.node.controller.fakes import FakeClock
 
 TIMEOUT_MS = 2_000.0
@@ -21,7 +16,7 @@ A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
 def answer_of(index, error=ErrorCode.none):
-    return AlterPartitionResponsePartition(
+    return messages.AlterPartitionResponsePartition(
         partition_index=index,
         error_code=error,
         leader_id=1,
@@ -34,9 +29,12 @@ def answer_of(index, error=ErrorCode.none):
 
 def response(*rows, error=ErrorCode.none):
     topics = tuple(
-        AlterPartitionResponseTopic(topic_id=topic, partitions=(row,)) for topic, row in rows
+        messages.AlterPartitionResponseTopic(topic_id=topic, partitions=(row,))
+        for topic, row in rows
     )
-    return AlterPartitionResponse(throttle_time=NO_THROTTLE, error_code=error, topics=topics)
+    return messages.AlterPartitionResponse(
+        throttle_time=messages.NO_THROTTLE, error_code=error, topics=topics
+    )
 
 
 def proposal(*isr, partition_epoch=7):

@@ -2,26 +2,7 @@
 
 import uuid
 
-from cluster.node.protocol.messages import (
-    AllocateProducerIdsRequest,
-    AlterPartitionBrokerState,
-    AlterPartitionRequest,
-    AlterPartitionRequestPartition,
-    AlterPartitionRequestTopic,
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsRequestDirectory,
-    AssignReplicasToDirsRequestPartition,
-    AssignReplicasToDirsRequestTopic,
-    BrokerHeartbeatRequest,
-    BrokerRegistrationFeature,
-    BrokerRegistrationListener,
-    BrokerRegistrationRequest,
-    CreatableReplicaAssignment,
-    FeatureUpdateKey,
-    UnregisterBrokerRequest,
-    UpdateFeaturesRequest,
-    milliseconds,
-)
+from cluster.node.protocol import messages as m
 from tests.cluster.node.controller.fakes import CLIENT, active, creatable, create
 
 FAR = 10**9
@@ -29,11 +10,11 @@ ELR = "eligible.leader.replicas.version"
 
 
 def listener(name=CLIENT, host="h", port=9092):
-    return BrokerRegistrationListener(name=name, host=host, port=port, security_protocol=0)
+    return m.BrokerRegistrationListener(name=name, host=host, port=port, security_protocol=0)
 
 
 def feature(name="metadata.version", low=1, high=30):
-    return BrokerRegistrationFeature(
+    return m.BrokerRegistrationFeature(
         name=name, min_supported_version=low, max_supported_version=high
     )
 
@@ -58,11 +39,11 @@ def register(broker, incarnation=0, **changes):
         "rack": None,
         "log_dirs": (uuid.UUID(int=1_000 + broker),),
     }
-    return BrokerRegistrationRequest(**{**values, **changes})
+    return m.BrokerRegistrationRequest(**{**values, **changes})
 
 
 def heartbeat(broker, epoch, offset=FAR, *, fence=False, shut_down=False, offline_log_dirs=()):
-    return BrokerHeartbeatRequest(
+    return m.BrokerHeartbeatRequest(
         broker_id=broker,
         broker_epoch=epoch,
         current_metadata_offset=offset,
@@ -74,21 +55,21 @@ def heartbeat(broker, epoch, offset=FAR, *, fence=False, shut_down=False, offlin
 
 def assign(broker, epoch, directory, topic_id, *indexes):
     partitions = tuple(
-        AssignReplicasToDirsRequestPartition(partition_index=index) for index in indexes or (0,)
+        m.AssignReplicasToDirsRequestPartition(partition_index=index) for index in indexes or (0,)
     )
-    topic = AssignReplicasToDirsRequestTopic(topic_id=topic_id, partitions=partitions)
-    directories = (AssignReplicasToDirsRequestDirectory(id_=directory, topics=(topic,)),)
-    return AssignReplicasToDirsRequest(
+    topic = m.AssignReplicasToDirsRequestTopic(topic_id=topic_id, partitions=partitions)
+    directories = (m.AssignReplicasToDirsRequestDirectory(id_=directory, topics=(topic,)),)
+    return m.AssignReplicasToDirsRequest(
         broker_id=broker, broker_epoch=epoch, directories=directories
     )
 
 
 def unregister(broker):
-    return UnregisterBrokerRequest(broker_id=broker)
+    return m.UnregisterBrokerRequest(broker_id=broker)
 
 
 def allocate(broker, epoch):
-    return AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
+    return m.AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
 
 
 def alter_isr(broker, epoch, topic_id, isr, partition, index=0, **changes):
@@ -98,20 +79,21 @@ def alter_isr(broker, epoch, topic_id, isr, partition, index=0, **changes):
         "partition_index": index,
         "leader_epoch": partition.leader_epoch,
         "new_isr_with_epochs": tuple(
-            AlterPartitionBrokerState(broker_id=broker, broker_epoch=its) for broker, its in members
+            m.AlterPartitionBrokerState(broker_id=broker, broker_epoch=its)
+            for broker, its in members
         ),
         "leader_recovery_state": partition.leader_recovery_state,
         "partition_epoch": partition.partition_epoch,
     }
-    item = AlterPartitionRequestPartition(**{**values, **changes})
-    topic = AlterPartitionRequestTopic(topic_id=topic_id, partitions=(item,))
-    return AlterPartitionRequest(broker_id=broker, broker_epoch=epoch, topics=(topic,))
+    item = m.AlterPartitionRequestPartition(**{**values, **changes})
+    topic = m.AlterPartitionRequestTopic(topic_id=topic_id, partitions=(item,))
+    return m.AlterPartitionRequest(broker_id=broker, broker_epoch=epoch, topics=(topic,))
 
 
 def update(name, level, upgrade_type=1, validate_only=False):
-    key = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
-    return UpdateFeaturesRequest(
-        timeout=milliseconds(1000), feature_updates=(key,), validate_only=validate_only
+    key = m.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+    return m.UpdateFeaturesRequest(
+        timeout=m.milliseconds(1000), feature_updates=(key,), validate_only=validate_only
     )
 
 
@@ -150,7 +132,7 @@ class Brokers:
 
     def topic(self, *replicas, name="t", configs=None):
         """Create a topic of one partition on these brokers; return its id."""
-        assigned = (CreatableReplicaAssignment(partition_index=0, broker_ids=replicas),)
+        assigned = (m.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas),)
         (result,) = self.node.call(create(creatable(name, -1, -1, assigned, configs))).topics
         assert result.error_code == 0, result
         return result.topic_id

@@ -14,21 +14,7 @@ from cluster.node.kraft.types import (
     NotLeaderError,
 )
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.messages import (
-    AlterableConfig,
-    AlterConfigsResource,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    IncrementalAlterConfigsRequest,
-    MetadataRequest,
-    MetadataRequestTopic,
-    milliseconds,
-)
+from cluster.node.protocol import messages as m
 
 BOOTSTRAP_END = len(bootstrap_metadata()) + 2
 """The offset of the last bootstrap record: the epoch's start and the transaction's two add up."""
@@ -237,38 +223,38 @@ def active(**options):
 
 
 def creatable(name, partitions=1, factor=1, assignments=(), configs=None):
-    return CreatableTopic(
+    return m.CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=factor,
         assignments=assignments,
         configs=tuple(
-            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+            m.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
         ),
     )
 
 
 def create(*topics, validate_only=False, timeout_ms=10_000):
-    return CreateTopicsRequest(
+    return m.CreateTopicsRequest(
         topics=tuple(creatable(t) if isinstance(t, str) else t for t in topics),
-        timeout=milliseconds(timeout_ms),
+        timeout=m.milliseconds(timeout_ms),
         validate_only=validate_only,
     )
 
 
 def delete(*names, ids=()):
-    states = [DeleteTopicState(name=name, topic_id=None) for name in names]
-    states += [DeleteTopicState(name=None, topic_id=topic_id) for topic_id in ids]
-    return DeleteTopicsRequest(topics=tuple(states), timeout=milliseconds(10_000))
+    states = [m.DeleteTopicState(name=name, topic_id=None) for name in names]
+    states += [m.DeleteTopicState(name=None, topic_id=topic_id) for topic_id in ids]
+    return m.DeleteTopicsRequest(topics=tuple(states), timeout=m.milliseconds(10_000))
 
 
 def alter(name, value, op=0, resource=(4, ""), validate_only=False):
-    return IncrementalAlterConfigsRequest(
+    return m.IncrementalAlterConfigsRequest(
         resources=(
-            AlterConfigsResource(
+            m.AlterConfigsResource(
                 resource_type=resource[0],
                 resource_name=resource[1],
-                configs=(AlterableConfig(name=name, config_operation=op, value=value),),
+                configs=(m.AlterableConfig(name=name, config_operation=op, value=value),),
             ),
         ),
         validate_only=validate_only,
@@ -277,9 +263,9 @@ def alter(name, value, op=0, resource=(4, ""), validate_only=False):
 
 def describe(resource=(4, ""), keys=("k",), synonyms=False):
     """`keys`: the names that are asked for; None: all."""
-    return DescribeConfigsRequest(
+    return m.DescribeConfigsRequest(
         resources=(
-            DescribeConfigsResource(
+            m.DescribeConfigsResource(
                 resource_type=resource[0], resource_name=resource[1], configuration_keys=keys
             ),
         ),
@@ -288,8 +274,8 @@ def describe(resource=(4, ""), keys=("k",), synonyms=False):
 
 
 def metadata(*names, ids=(), everything=False):
-    topics = [MetadataRequestTopic(name=name, topic_id=None) for name in names]
-    topics += [MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in ids]
-    return MetadataRequest(
+    topics = [m.MetadataRequestTopic(name=name, topic_id=None) for name in names]
+    topics += [m.MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in ids]
+    return m.MetadataRequest(
         topics=None if everything else tuple(topics), include_topic_authorized_operations=False
     )

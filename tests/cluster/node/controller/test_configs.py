@@ -6,13 +6,7 @@ import pytest
 
 from cluster.node.controller.configs.describe import MAX_DESCRIBED
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    AlterableConfig,
-    AlterConfigsResource,
-    DescribeClusterRequest,
-    IncrementalAlterConfigsRequest,
-    ListConfigResourcesRequest,
-)
+from cluster.node.protocol import messages as m
 from tests.cluster.node.controller.fakes import (
     CLIENT,
     CLUSTER,
@@ -226,13 +220,13 @@ def test_a_topic_is_not_created_with_what_it_cannot_have(name, value, message):
 
 
 def several(*resources, validate_only=False):
-    return IncrementalAlterConfigsRequest(
+    return m.IncrementalAlterConfigsRequest(
         resources=tuple(
-            AlterConfigsResource(
+            m.AlterConfigsResource(
                 resource_type=kind,
                 resource_name=name,
                 configs=tuple(
-                    AlterableConfig(name=key, config_operation=0, value=value)
+                    m.AlterableConfig(name=key, config_operation=0, value=value)
                     for key, value in configs
                 ),
             )
@@ -380,7 +374,7 @@ def test_resources_with_configurations_are_listed_by_type():
     node.call(alter("share.isolation.level", "read_committed", resource=(32, "g")))
 
     def listed(*types):
-        (reply,) = node.send(ListConfigResourcesRequest(resource_types=types), CLIENT)
+        (reply,) = node.send(m.ListConfigResourcesRequest(resource_types=types), CLIENT)
         found = [(item.resource_type, item.resource_name) for item in reply.config_resources]
         return reply.error_code, found
 
@@ -392,7 +386,7 @@ def test_resources_with_configurations_are_listed_by_type():
 
 
 def cluster(endpoint_type):
-    return DescribeClusterRequest(
+    return m.DescribeClusterRequest(
         include_cluster_authorized_operations=False,
         endpoint_type=endpoint_type,
         include_fenced_brokers=False,

@@ -14,12 +14,7 @@ from cluster.node.controller.metadata.registrations import (
 )
 from cluster.node.controller.metadata.state import UNASSIGNED_DIRECTORY
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-    milliseconds,
-)
+from cluster.node.protocol import messages as m
 from harness.sim.image_sight import partitions_of
 from tests.cluster.node.controller.brokers import ELR, Brokers, assign, heartbeat
 from tests.cluster.node.controller.fakes import metadata
@@ -209,11 +204,11 @@ def test_replicas_that_change_places_take_their_directories_along():
     topic = cluster.topic(1, 2)
     assigned(cluster, 1, A, topic)
     first, second = cluster.partition(topic).directories
-    swapped = ReassignablePartition(partition_index=0, replicas=(2, 1))
+    swapped = m.ReassignablePartition(partition_index=0, replicas=(2, 1))
     cluster.node.call(
-        AlterPartitionReassignmentsRequest(
-            timeout=milliseconds(1_000),
-            topics=(ReassignableTopic(name="t", partitions=(swapped,)),),
+        m.AlterPartitionReassignmentsRequest(
+            timeout=m.milliseconds(1_000),
+            topics=(m.ReassignableTopic(name="t", partitions=(swapped,)),),
         )
     )
     partition = cluster.partition(topic)

@@ -3,27 +3,20 @@
 import pytest
 
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    AlterPartitionReassignmentsRequest,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
-    ReassignablePartition,
-    ReassignableTopic,
-    milliseconds,
-)
+from cluster.node.protocol import messages as m
 from tests.cluster.node.controller.brokers import Brokers
 from tests.cluster.node.controller.fakes import Node
 
 
 def reassign(*wanted, resize=True):
     """`wanted`: (topic, index, replicas or None)."""
-    return AlterPartitionReassignmentsRequest(
-        timeout=milliseconds(1000),
+    return m.AlterPartitionReassignmentsRequest(
+        timeout=m.milliseconds(1000),
         allow_replication_factor_change=resize,
         topics=tuple(
-            ReassignableTopic(
+            m.ReassignableTopic(
                 name=topic,
-                partitions=(ReassignablePartition(partition_index=index, replicas=replicas),),
+                partitions=(m.ReassignablePartition(partition_index=index, replicas=replicas),),
             )
             for topic, index, replicas in wanted
         ),
@@ -31,8 +24,10 @@ def reassign(*wanted, resize=True):
 
 
 def listing(*names):
-    topics = tuple(ListPartitionReassignmentsTopics(name=n, partition_indexes=(0,)) for n in names)
-    return ListPartitionReassignmentsRequest(timeout=milliseconds(1000), topics=topics or None)
+    topics = tuple(
+        m.ListPartitionReassignmentsTopics(name=n, partition_indexes=(0,)) for n in names
+    )
+    return m.ListPartitionReassignmentsRequest(timeout=m.milliseconds(1000), topics=topics or None)
 
 
 class World(Brokers):

@@ -5,12 +5,7 @@ import uuid
 import pytest
 
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    ControllerRegistrationFeature,
-    ControllerRegistrationListener,
-    ControllerRegistrationRequest,
-    DescribeClusterRequest,
-)
+from cluster.node.protocol import messages as m
 from tests.cluster.node.controller.brokers import (
     ALL,
     Brokers,
@@ -150,10 +145,10 @@ def controller(**changes):
         "incarnation_id": uuid.UUID(int=7),
         "zk_migration_ready": False,
         "listeners": (
-            ControllerRegistrationListener(name="C", host="h", port=1, security_protocol=0),
+            m.ControllerRegistrationListener(name="C", host="h", port=1, security_protocol=0),
         ),
         "features": tuple(
-            ControllerRegistrationFeature(
+            m.ControllerRegistrationFeature(
                 name=known.name,
                 min_supported_version=known.min_supported_version,
                 max_supported_version=known.max_supported_version,
@@ -161,7 +156,7 @@ def controller(**changes):
             for known in ALL
         ),
     }
-    return ControllerRegistrationRequest(**{**values, **changes})
+    return m.ControllerRegistrationRequest(**{**values, **changes})
 
 
 @pytest.mark.parametrize(
@@ -192,7 +187,7 @@ def test_clients_see_registered_brokers_that_are_not_fenced():
 
 
 def describe_cluster(*, fenced):
-    return DescribeClusterRequest(
+    return m.DescribeClusterRequest(
         include_cluster_authorized_operations=False, include_fenced_brokers=fenced
     )
 

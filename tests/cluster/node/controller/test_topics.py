@@ -7,18 +7,7 @@ import pytest
 
 from cluster.node.controller.core.feature_update import ALL_BROKERS
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    CreatableReplicaAssignment,
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-    DescribeClusterRequest,
-    MetadataRequest,
-    MetadataRequestTopic,
-    milliseconds,
-)
+from cluster.node.protocol import messages as m
 from tests.cluster.node.controller.fakes import (
     CLIENT,
     active,
@@ -33,7 +22,7 @@ from tests.cluster.node.controller.fakes import (
 def assignments(*replicas, indexes=None):
     indexes = indexes or range(len(replicas))
     return tuple(
-        CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+        m.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
         for index, brokers in zip(indexes, replicas, strict=True)
     )
 
@@ -43,15 +32,15 @@ def manual(*replicas, indexes=None, partitions=-1, factor=-1):
 
 
 def grow(name, count, assigned=None, validate_only=False, times=1):
-    topic = CreatePartitionsTopic(
+    topic = m.CreatePartitionsTopic(
         name=name,
         count=count,
         assignments=None
         if assigned is None
-        else tuple(CreatePartitionsAssignment(broker_ids=brokers) for brokers in assigned),
+        else tuple(m.CreatePartitionsAssignment(broker_ids=brokers) for brokers in assigned),
     )
-    return CreatePartitionsRequest(
-        topics=(topic,) * times, timeout=milliseconds(1000), validate_only=validate_only
+    return m.CreatePartitionsRequest(
+        topics=(topic,) * times, timeout=m.milliseconds(1000), validate_only=validate_only
     )
 
 
@@ -227,7 +216,7 @@ def test_a_deleted_topic_comes_back_with_another_id_and_no_configs():
 
 
 def state(name=None, topic_id=None):
-    return DeleteTopicState(name=name, topic_id=topic_id)
+    return m.DeleteTopicState(name=name, topic_id=topic_id)
 
 
 def test_what_cannot_be_deleted_is_reported():
@@ -242,7 +231,7 @@ def test_what_cannot_be_deleted_is_reported():
         ([state("a"), state("a")], [ErrorCode.invalid_request]),
         ([state(topic_id=unknown)] * 2, [ErrorCode.invalid_request]),
     ]:
-        request = DeleteTopicsRequest(topics=tuple(states), timeout=milliseconds(1000))
+        request = m.DeleteTopicsRequest(topics=tuple(states), timeout=m.milliseconds(1000))
         assert codes(node.call(request)) == expected
     assert names_of(node) == ["a"]
 
@@ -311,16 +300,16 @@ def test_metadata_answers_by_name_by_id_and_for_all():
 def test_metadata_by_id_does_not_look_at_names():
     node = active()
     (created,) = node.call(create("a")).topics
-    asked = MetadataRequestTopic(name="", topic_id=created.topic_id)
-    named = MetadataRequestTopic(name="nope", topic_id=None)
-    request = MetadataRequest(topics=(asked, named), include_topic_authorized_operations=False)
+    asked = m.MetadataRequestTopic(name="", topic_id=created.topic_id)
+    named = m.MetadataRequestTopic(name="nope", topic_id=None)
+    request = m.MetadataRequest(topics=(asked, named), include_topic_authorized_operations=False)
     (topic,) = node.call(request, CLIENT).topics
     assert (topic.name, topic.topic_id, topic.error_code) == (
         "a",
         created.topic_id,
         ErrorCode.none,
     )
-    unknown = MetadataRequestTopic(name="a", topic_id=uuid.UUID(int=9))
+    unknown = m.MetadataRequestTopic(name="a", topic_id=uuid.UUID(int=9))
     request = dataclasses.replace(request, topics=(unknown,))
     (topic,) = node.call(request, CLIENT).topics
     assert (topic.name, topic.error_code) == (None, ErrorCode.unknown_topic_id)
@@ -334,7 +323,7 @@ def test_what_a_client_may_do_is_said_when_it_asks():
     assert {t.topic_authorized_operations for t in quiet.topics} == {-(2**31)}
     asking = dataclasses.replace(request, include_topic_authorized_operations=True)
     assert {t.topic_authorized_operations for t in node.call(asking, CLIENT).topics} == {3576}
-    cluster = DescribeClusterRequest(
+    cluster = m.DescribeClusterRequest(
         include_cluster_authorized_operations=True, include_fenced_brokers=False
     )
     assert node.call(cluster, CLIENT).cluster_authorized_operations == 8096

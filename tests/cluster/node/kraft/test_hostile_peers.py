@@ -11,21 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import (
-    MAX_EPOCH,
-    NO_DIRECTORY,
-    ORDINARY_EPOCH_MAX,
-    BeginQuorumEpochRequest,
-    DescribeQuorumRequest,
-    EndQuorumEpochRequest,
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    OffsetAndEpoch,
-    ReplicaKey,
-    VoteRequest,
-)
+from cluster.node.kraft import messages as raft
 from cluster.node.kraft.voter_messages import (
     AddVoterRequest,
     RemoveVoterRequest,
@@ -46,12 +32,14 @@ def ask(node, request):
     return answer
 
 
-def begin(leader_id: int, epoch: int, voter_id: int) -> BeginQuorumEpochRequest:
-    return BeginQuorumEpochRequest(None, voter_id, NO_DIRECTORY, leader_id, epoch, None)
+def begin(leader_id: int, epoch: int, voter_id: int) -> raft.BeginQuorumEpochRequest:
+    return raft.BeginQuorumEpochRequest(None, voter_id, raft.NO_DIRECTORY, leader_id, epoch, None)
 
 
-def vote(epoch: int, voter_id: int) -> VoteRequest:
-    return VoteRequest(None, epoch, 9, uuid.UUID(int=9), voter_id, NO_DIRECTORY, 0, 0, False)
+def vote(epoch: int, voter_id: int) -> raft.VoteRequest:
+    return raft.VoteRequest(
+        None, epoch, 9, uuid.UUID(int=9), voter_id, raft.NO_DIRECTORY, 0, 0, False
+    )
 
 
 @pytest.mark.slow
@@ -62,7 +50,7 @@ def test_no_peer_can_make_a_replica_lead(later: int):
     epoch = node.state.epoch
     for request in (
         begin(node.node_id, epoch + later, node.node_id),
-        EndQuorumEpochRequest(None, node.node_id, epoch + later, (), None),
+        raft.EndQuorumEpochRequest(None, node.node_id, epoch + later, (), None),
     ):
         assert ask(node, request).error is ErrorCode.invalid_request
     assert (node.state.epoch, node.fatal) == (epoch, None)
@@ -73,21 +61,21 @@ def test_the_last_epoch_of_all_is_refused():
     node = world.elect()
     epoch = node.state.epoch
     other = node.node_id % 3 + 1
-    assert ask(node, vote(MAX_EPOCH, node.node_id)).error is ErrorCode.invalid_request
-    assert ask(node, begin(other, MAX_EPOCH, node.node_id)).error is ErrorCode.invalid_request
+    assert ask(node, vote(raft.MAX_EPOCH, node.node_id)).error is ErrorCode.invalid_request
+    assert ask(node, begin(other, raft.MAX_EPOCH, node.node_id)).error is ErrorCode.invalid_request
     assert (node.state.epoch, node.fatal) == (epoch, None)
 
 
 def test_no_message_uses_up_the_epochs_that_elections_need():
     world = World().start()
     node = world.elect()
-    far = begin(9, MAX_EPOCH - 1, node.node_id)
+    far = begin(9, raft.MAX_EPOCH - 1, node.node_id)
     assert ask(node, far).error is ErrorCode.invalid_request
-    assert ask(node, vote(MAX_EPOCH - 1, node.node_id)).error is ErrorCode.invalid_request
-    assert ask(node, vote(ORDINARY_EPOCH_MAX, node.node_id)).error is ErrorCode.none
-    assert ask(node, vote(MAX_EPOCH - 1, node.node_id)).error is ErrorCode.invalid_request
+    assert ask(node, vote(raft.MAX_EPOCH - 1, node.node_id)).error is ErrorCode.invalid_request
+    assert ask(node, vote(raft.ORDINARY_EPOCH_MAX, node.node_id)).error is ErrorCode.none
+    assert ask(node, vote(raft.MAX_EPOCH - 1, node.node_id)).error is ErrorCode.invalid_request
     leader = world.elect()
-    assert leader.state.epoch > ORDINARY_EPOCH_MAX
+    assert leader.state.epoch > raft.ORDINARY_EPOCH_MAX
     world.commit(leader, "after")
 
 
@@ -97,7 +85,7 @@ def test_one_fetch_gets_no_more_than_a_batch_may_hold():
     asked = []
     read = leader.log.read
     leader.log.read = lambda offset, max_bytes: asked.append(max_bytes) or read(offset, max_bytes)
-    greedy = FetchRequest(None, 9, NO_DIRECTORY, leader.state.epoch, 0, 0, 0, 2**31 - 1)
+    greedy = raft.FetchRequest(None, 9, raft.NO_DIRECTORY, leader.state.epoch, 0, 0, 0, 2**31 - 1)
     assert ask(leader, greedy).records
     assert asked == [8 << 20]
 
@@ -105,19 +93,21 @@ def test_one_fetch_gets_no_more_than_a_batch_may_hold():
 # -- any requests, in every role -----------------------------------------------------------------
 
 NEAR = st.integers(-2, 3)
-FAR = st.sampled_from([-(2**31), -1, 0, 1_000, ORDINARY_EPOCH_MAX, MAX_EPOCH - 1, MAX_EPOCH])
+FAR = st.sampled_from(
+    [-(2**31), -1, 0, 1_000, raft.ORDINARY_EPOCH_MAX, raft.MAX_EPOCH - 1, raft.MAX_EPOCH]
+)
 numbers = st.builds(lambda n: (True, n), NEAR) | st.builds(lambda n: (False, n), FAR)
 """An epoch or offset: as a distance from what the node has, or as it is."""
 long_numbers = numbers | st.just((False, 2**63 - 1))
 node_ids = st.sampled_from([1, 2, 3, 4, 9, 0, -1, -3, 2**31 - 1])
-directories = st.sampled_from([NO_DIRECTORY, *(uuid.UUID(int=1000 + i) for i in range(1, 5))])
+directories = st.sampled_from([raft.NO_DIRECTORY, *(uuid.UUID(int=1000 + i) for i in range(1, 5))])
 clusters = st.sampled_from([None, "cluster", "cluster", "other"])
 milliseconds = st.sampled_from([0, 0, 1, 500, -1, 2**31 - 1])
 sizes = st.sampled_from([1 << 20, 1, 0, -1, 2**31 - 1])
 endpoints = st.none() | st.builds(
     Endpoint, node_ids, st.sampled_from(["n", "no host", "\0"]), st.sampled_from([1, 9001, 65535])
 )
-keys = st.builds(ReplicaKey, node_ids, directories)
+keys = st.builds(raft.ReplicaKey, node_ids, directories)
 listeners = st.lists(
     st.builds(
         VoterListener,
@@ -129,7 +119,7 @@ listeners = st.lists(
 ).map(tuple)
 requests = st.one_of(
     st.builds(
-        VoteRequest,
+        raft.VoteRequest,
         clusters,
         numbers,
         node_ids,
@@ -141,10 +131,10 @@ requests = st.one_of(
         st.booleans(),
     ),
     st.builds(
-        BeginQuorumEpochRequest, clusters, node_ids, directories, node_ids, numbers, endpoints
+        raft.BeginQuorumEpochRequest, clusters, node_ids, directories, node_ids, numbers, endpoints
     ),
     st.builds(
-        EndQuorumEpochRequest,
+        raft.EndQuorumEpochRequest,
         clusters,
         node_ids,
         numbers,
@@ -152,7 +142,7 @@ requests = st.one_of(
         endpoints,
     ),
     st.builds(
-        FetchRequest,
+        raft.FetchRequest,
         clusters,
         node_ids,
         directories,
@@ -164,16 +154,16 @@ requests = st.one_of(
         long_numbers,
     ),
     st.builds(
-        FetchSnapshotRequest,
+        raft.FetchSnapshotRequest,
         clusters,
         node_ids,
         directories,
         numbers,
-        st.builds(OffsetAndEpoch, st.integers(-1, 9), st.integers(-1, 9)),
+        st.builds(raft.OffsetAndEpoch, st.integers(-1, 9), st.integers(-1, 9)),
         st.sampled_from([0, 1, -1, 2**62]),
         sizes,
     ),
-    st.just(DescribeQuorumRequest()),
+    st.just(raft.DescribeQuorumRequest()),
     st.builds(
         AddVoterRequest, clusters, milliseconds, node_ids, directories, listeners, st.booleans()
     ),
@@ -279,13 +269,13 @@ def test_whatever_requests_arrive_a_node_lives_on_and_keeps_its_epochs(role):
             answers = []
             node.client.handle(placed(request, node), answers.append)
             world.settle(20)
-            waits = isinstance(request, FetchRequest | AddVoterRequest | RemoveVoterRequest)
+            waits = isinstance(request, raft.FetchRequest | AddVoterRequest | RemoveVoterRequest)
             assert len(answers) == 1 or (waits and not answers)
             check_epochs(node)
         world.settle(3_000)
         check_epochs(node)
         assert [n.fatal for n in world.nodes.values()] == [None] * len(world.nodes)
-        assert node.client.handle(DescribeQuorumRequest(), answers.append) is None
+        assert node.client.handle(raft.DescribeQuorumRequest(), answers.append) is None
         assert answers
 
     check()
@@ -301,10 +291,10 @@ STRAY = encode_batch(3, 1, [Record(b"stray")], 0)
 contents = st.one_of(
     st.fixed_dictionaries({"high_watermark": st.sampled_from([-1, 0, 1, 2**63 - 1])}),
     st.fixed_dictionaries(
-        {"diverging_epoch": st.builds(OffsetAndEpoch, st.integers(-1, 9), st.integers(0, 9))}
+        {"diverging_epoch": st.builds(raft.OffsetAndEpoch, st.integers(-1, 9), st.integers(0, 9))}
     ),
     st.fixed_dictionaries(
-        {"snapshot_id": st.builds(OffsetAndEpoch, st.integers(-1, 99), st.integers(0, 9))}
+        {"snapshot_id": st.builds(raft.OffsetAndEpoch, st.integers(-1, 99), st.integers(0, 9))}
     ),
     st.fixed_dictionaries({"records": st.sampled_from([STRAY, STRAY[:-1], STRAY * 2, b"?"])}),
 )
@@ -312,7 +302,7 @@ pieces = st.fixed_dictionaries(
     {"size": st.sampled_from([-1, 0, 1, 2**40]), "position": st.sampled_from([-1, 0, 1, 2**40])},
     optional={
         "records": st.sampled_from([b"", b"?"]),
-        "snapshot_id": st.just(OffsetAndEpoch(1, 1)),
+        "snapshot_id": st.just(raft.OffsetAndEpoch(1, 1)),
     },
 )
 
@@ -369,11 +359,11 @@ def disturb(world, node_id, follower, waiting, chance):
         {"error": ErrorCode.invalid_request},
         {"leader_id": 9},
         {"leader_id": -3, "leader_epoch": 50},
-        {"leader_epoch": MAX_EPOCH - 1},
+        {"leader_epoch": raft.MAX_EPOCH - 1},
         {"high_watermark": 0},
-        {"diverging_epoch": OffsetAndEpoch(0, 1)},
-        {"snapshot_id": OffsetAndEpoch(0, 1)},
-        {"snapshot_id": OffsetAndEpoch(1, 1)},
+        {"diverging_epoch": raft.OffsetAndEpoch(0, 1)},
+        {"snapshot_id": raft.OffsetAndEpoch(0, 1)},
+        {"snapshot_id": raft.OffsetAndEpoch(1, 1)},
         {"records": STRAY},
     ],
     ids=str,
@@ -389,7 +379,7 @@ def test_an_answer_that_contradicts_the_log_or_the_epoch_is_dropped_and_written_
 
     def forging(request, reply):
         def replied(response):
-            if isinstance(response, FetchResponse) and not count:
+            if isinstance(response, raft.FetchResponse) and not count:
                 count.append(response)
                 response = dataclasses.replace(response, **changes)
             reply(response)
@@ -410,14 +400,20 @@ def test_a_piece_of_another_snapshot_is_dropped_and_written_down():
     (follower,) = (n for n in world.voter_nodes if n is not leader)
     core, state = follower.client._core, follower.state
     follower.client._submit(
-        lambda: setattr(core, "download", core.log.snapshots.begin(OffsetAndEpoch(50, 1)))
+        lambda: setattr(core, "download", core.log.snapshots.begin(raft.OffsetAndEpoch(50, 1)))
     )
     handle = world.network.handlers[leader.node_id]
 
     def forging(request, reply):
-        if isinstance(request, FetchSnapshotRequest):
-            answer = FetchSnapshotResponse(
-                ErrorCode.none, leader.node_id, state.epoch, OffsetAndEpoch(51, 1), 9, 0, b"piece"
+        if isinstance(request, raft.FetchSnapshotRequest):
+            answer = raft.FetchSnapshotResponse(
+                ErrorCode.none,
+                leader.node_id,
+                state.epoch,
+                raft.OffsetAndEpoch(51, 1),
+                9,
+                0,
+                b"piece",
             )
             reply(answer)
         else:

@@ -5,16 +5,7 @@ import uuid
 import pytest
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import (
-    BeginQuorumEpochRequest,
-    DescribeQuorumRequest,
-    EndQuorumEpochRequest,
-    FetchRequest,
-    FetchSnapshotRequest,
-    OffsetAndEpoch,
-    ReplicaKey,
-    VoteRequest,
-)
+from cluster.node.kraft import messages as raft
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.states import Follower, Unattached
 from cluster.node.ports import Endpoint
@@ -39,20 +30,20 @@ def vote(epoch=5, candidate=1, **fields):
               "replica_directory_id": directory(candidate), "voter_id": 3,
               "voter_directory_id": NOWHERE, "last_offset_epoch": 4, "last_offset": 9,
               "pre_vote": False}  # fmt: skip
-    return VoteRequest(**{**values, **fields})
+    return raft.VoteRequest(**{**values, **fields})
 
 
 def begin(epoch=5, leader=1, **fields):
     values = {"cluster_id": "cluster", "voter_id": 3, "voter_directory_id": NOWHERE,
               "leader_id": leader, "leader_epoch": epoch, "leader_endpoint": None}  # fmt: skip
-    return BeginQuorumEpochRequest(**{**values, **fields})
+    return raft.BeginQuorumEpochRequest(**{**values, **fields})
 
 
 def end(epoch=5, leader=1, candidates=(), **fields):
-    keys = tuple(ReplicaKey(c, directory(c)) for c in candidates)
+    keys = tuple(raft.ReplicaKey(c, directory(c)) for c in candidates)
     values = {"cluster_id": "cluster", "leader_id": leader, "leader_epoch": epoch,
               "preferred_candidates": keys, "leader_endpoint": None}  # fmt: skip
-    return EndQuorumEpochRequest(**{**values, **fields})
+    return raft.EndQuorumEpochRequest(**{**values, **fields})
 
 
 def fetch(epoch, offset=0, last_epoch=0, replica=2, **fields):
@@ -60,7 +51,7 @@ def fetch(epoch, offset=0, last_epoch=0, replica=2, **fields):
               "replica_directory_id": directory(replica), "current_leader_epoch": epoch,
               "fetch_offset": offset, "last_fetched_epoch": last_epoch, "max_wait_ms": 0,
               "max_bytes": 1 << 20}  # fmt: skip
-    return FetchRequest(**{**values, **fields})
+    return raft.FetchRequest(**{**values, **fields})
 
 
 def voter_in_epoch_5():
@@ -196,7 +187,7 @@ def test_the_better_the_successor_the_sooner_it_stands(candidates, backoff_ms):
     ask(world, node, begin())
     now_ms = world.scheduler.now_ms
     inbound = node.client._inbound
-    keys = tuple(ReplicaKey(c, directory(c)) for c in candidates)
+    keys = tuple(raft.ReplicaKey(c, directory(c)) for c in candidates)
     assert inbound._election_backoff_ms(keys) == backoff_ms
     answers = []
     node.client.handle(end(candidates=candidates), answers.append)
@@ -262,7 +253,7 @@ def test_a_diverging_fetch_is_no_error_and_moves_nothing():
     other = min(n for n in world.ids if n != leader.node_id)
     answer = ask(world, leader, fetch(leader.state.epoch, offset + 9, 1, replica=other))
     assert (answer.error, answer.records) == (V.none, b"")
-    assert answer.diverging_epoch == OffsetAndEpoch(offset + 1, leader.state.epoch)
+    assert answer.diverging_epoch == raft.OffsetAndEpoch(offset + 1, leader.state.epoch)
     assert (leader.state.high_watermark, leader.state.replica_offsets()) == (high_watermark, before)
 
 
@@ -319,9 +310,9 @@ def test_there_is_no_snapshot_to_fetch():
 
     def snapshot(**fields):
         values = {"cluster_id": "cluster", "replica_id": 9, "replica_directory_id": NOWHERE,
-                  "current_leader_epoch": epoch, "snapshot_id": OffsetAndEpoch(0, 0),
+                  "current_leader_epoch": epoch, "snapshot_id": raft.OffsetAndEpoch(0, 0),
                   "position": 0, "max_bytes": 10}  # fmt: skip
-        return ask(world, leader, FetchSnapshotRequest(**{**values, **fields}))
+        return ask(world, leader, raft.FetchSnapshotRequest(**{**values, **fields}))
 
     assert snapshot().error is V.snapshot_not_found
     assert snapshot(current_leader_epoch=epoch - 1).error is V.fenced_leader_epoch
@@ -333,7 +324,7 @@ def test_there_is_no_snapshot_to_fetch():
 def test_the_leader_describes_the_quorum():
     world, leader = led()
     world.settle(600)
-    answer = ask(world, leader, DescribeQuorumRequest())
+    answer = ask(world, leader, raft.DescribeQuorumRequest())
     assert (answer.error, answer.leader_id, answer.leader_epoch) == (
         V.none,
         leader.node_id,
@@ -349,7 +340,7 @@ def test_the_leader_describes_the_quorum():
 def test_a_replica_that_does_not_lead_describes_nothing():
     world, leader = led()
     follower = next(n for n in world.nodes.values() if n is not leader)
-    answer = ask(world, follower, DescribeQuorumRequest())
+    answer = ask(world, follower, raft.DescribeQuorumRequest())
     assert (answer.error, answer.leader_id) == (V.not_leader_or_follower, leader.node_id)
 
 

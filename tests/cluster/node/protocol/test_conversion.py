@@ -12,6 +12,7 @@ from kio.schema.metadata.v9.request import MetadataRequest as MetadataV9
 from kio.schema.vote.v1.request import VoteRequest as VoteV1
 from kio.schema.vote.v2 import request as vote_v2
 
+from cluster.node.protocol import messages as m
 from cluster.node.protocol.apis import (
     SERVED,
     ApiKey,
@@ -25,12 +26,6 @@ from cluster.node.protocol.convert import (
     METADATA_TOPIC_ID,
     ConversionError,
     convert,
-)
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
 )
 from tests.cluster.node.protocol.entities import entities
 
@@ -89,12 +84,12 @@ def test_a_lifted_response_lowers_to_what_it_was(key, version):
 
 
 def test_an_empty_topic_list_asks_version_0_for_everything():
-    assert convert(MetadataV0(topics=()), MetadataRequest).topics is None
+    assert convert(MetadataV0(topics=()), m.MetadataRequest).topics is None
 
 
 def test_topic_names_become_topic_states():
     request = convert(
-        DeleteTopicsV5(topic_names=("a", "b"), timeout=NO_THROTTLE),
+        DeleteTopicsV5(topic_names=("a", "b"), timeout=m.NO_THROTTLE),
         highest_request_class(ApiKey.DELETE_TOPICS),
     )
     assert [(t.name, t.topic_id) for t in request.topics] == [("a", None), ("b", None)]
@@ -105,7 +100,7 @@ def test_a_fetch_by_topic_name_is_lifted_to_the_metadata_topic_id():
     other = fetch_v12.FetchTopic(topic="other", partitions=())
     request = fetch_v12.FetchRequest(
         replica_id=3,
-        max_wait=NO_THROTTLE,
+        max_wait=m.NO_THROTTLE,
         min_bytes=0,
         topics=(topic, other),
         forgotten_topics_data=(),
@@ -148,15 +143,15 @@ def test_a_pre_vote_is_never_lowered_to_a_vote(pre_vote):
 
 
 def test_a_topic_id_is_never_lowered_away():
-    topic = MetadataRequestTopic(topic_id=uuid.uuid4(), name="a")
-    request = MetadataRequest(topics=(topic,), include_topic_authorized_operations=False)
+    topic = m.MetadataRequestTopic(topic_id=uuid.uuid4(), name="a")
+    request = m.MetadataRequest(topics=(topic,), include_topic_authorized_operations=False)
     with pytest.raises(ConversionError, match="topic_id"):
         convert(request, MetadataV9)
 
 
 @given(st.sampled_from(["brokers", "topics"]))
 def test_null_where_the_schema_has_none_is_refused(field):
-    response = MetadataResponse(throttle_time=NO_THROTTLE, brokers=(), topics=(), error_code=0)
+    response = m.MetadataResponse(throttle_time=m.NO_THROTTLE, brokers=(), topics=(), error_code=0)
     broken = dataclasses.replace(response, **{field: None})
     with pytest.raises(ConversionError, match=f"MetadataResponse.{field} is null"):
-        convert(broken, MetadataResponse)
+        convert(broken, m.MetadataResponse)

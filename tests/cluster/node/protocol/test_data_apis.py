@@ -11,6 +11,7 @@ from kio.serial import entity_writer
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as raft
+from cluster.node.protocol import data_messages as d
 from cluster.node.protocol.apis import (
     DATA_APIS,
     LISTENER_APIS,
@@ -31,17 +32,6 @@ from cluster.node.protocol.codec import (
     write_request,
     write_response,
 )
-from cluster.node.protocol.data_messages import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    InitProducerIdRequest,
-    ListOffsetsRequest,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceResult,
-)
 from cluster.node.protocol.messages import NO_THROTTLE, ApiVersionsRequest
 from tests.cluster.client.data_samples import NAME, TOPIC_ID, sample
 from tests.cluster.node.protocol.data_service import DATA_TABLE, data_listener
@@ -56,9 +46,9 @@ few = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-OK = ProduceResponse((ProduceResult(TOPIC_ID, 0, ErrorCode.none, 5),))
-FAILED = ProduceResponse(
-    (*OK.partitions, ProduceResult(TOPIC_ID, 1, ErrorCode.not_leader_or_follower))
+OK = d.ProduceResponse((d.ProduceResult(TOPIC_ID, 0, ErrorCode.none, 5),))
+FAILED = d.ProduceResponse(
+    (*OK.partitions, d.ProduceResult(TOPIC_ID, 1, ErrorCode.not_leader_or_follower))
 )
 
 
@@ -159,7 +149,7 @@ def test_a_fetch_is_of_data_for_brokers_and_of_metadata_for_controllers():
         == asked
     )
     of_data = received(frame).message
-    assert type(of_data) is FetchRequest
+    assert type(of_data) is d.FetchRequest
     (partition,) = of_data.partitions
     assert (of_data.replica_id, partition.topic, partition.fetch_offset) == (
         3,
@@ -169,8 +159,8 @@ def test_a_fetch_is_of_data_for_brokers_and_of_metadata_for_controllers():
 
 
 def test_a_fetch_of_many_topics_is_served_by_brokers_and_refused_by_controllers():
-    partitions = tuple(FetchPartition(uuid.UUID(int=n), n, 7, 1 << 20) for n in range(2, 5))
-    asked = FetchRequest(1, 9, 500.0, 1, 10 << 20, partitions, session_id=4, session_epoch=2)
+    partitions = tuple(d.FetchPartition(uuid.UUID(int=n), n, 7, 1 << 20) for n in range(2, 5))
+    asked = d.FetchRequest(1, 9, 500.0, 1, 10 << 20, partitions, session_id=4, session_epoch=2)
     assert received(write_request(asked, 18, 7, "c")[4:]).message == asked
     refused = read_request(
         write_request(asked, 18, 7, "c")[4:], LISTENER_APIS[ListenerType.CONTROLLER]
@@ -187,9 +177,9 @@ def test_a_topics_name_or_id_decides_in_which_versions_a_request_can_be_sent():
 
     def partitions(key, topic):
         return (
-            ProducePartition(topic, 0, b"")
+            d.ProducePartition(topic, 0, b"")
             if key is ApiKey.PRODUCE
-            else FetchPartition(topic, 0, 0, 1),
+            else d.FetchPartition(topic, 0, 0, 1),
         )
 
     assert versions(ApiKey.PRODUCE, NAME) == VersionRange(3, 12)
@@ -199,7 +189,7 @@ def test_a_topics_name_or_id_decides_in_which_versions_a_request_can_be_sent():
 
 
 def test_an_incremental_fetch_is_sent_as_its_forgotten_topics_are_named():
-    asked = FetchRequest(1, 9, 500.0, 1, 1 << 20, (), forgotten=((NAME, 0),))
+    asked = d.FetchRequest(1, 9, 500.0, 1, 1 << 20, (), forgotten=((NAME, 0),))
     assert spoken_versions(asked) == VersionRange(4, 12)
     assert spoken_versions(dataclasses.replace(asked, forgotten=())) == VersionRange(4, 18)
 
@@ -209,7 +199,7 @@ def test_a_produce_with_acks_0_has_no_response_and_an_error_ends_the_connection(
     answer, frame, monkeypatch
 ):
     service, handler = data_listener(monkeypatch, answer)
-    asked = ProduceRequest(0, 1_000.0, (ProducePartition(TOPIC_ID, 0, b"records"),))
+    asked = d.ProduceRequest(0, 1_000.0, (d.ProducePartition(TOPIC_ID, 0, b"records"),))
     frames = []
     service.serve(write_request(asked, 13, 7, "c")[4:], frames.append)
     assert handler.asked == [asked]
@@ -219,7 +209,7 @@ def test_a_produce_with_acks_0_has_no_response_and_an_error_ends_the_connection(
 @pytest.mark.parametrize("acks", [-1, 1, 2])
 def test_a_produce_with_other_acks_gets_its_errors_as_a_response(acks, monkeypatch):
     service, _ = data_listener(monkeypatch, FAILED)
-    asked = ProduceRequest(acks, 1_000.0, (ProducePartition(TOPIC_ID, 0, b"records"),))
+    asked = d.ProduceRequest(acks, 1_000.0, (d.ProducePartition(TOPIC_ID, 0, b"records"),))
     frames = []
     service.serve(write_request(asked, 13, 7, "c")[4:], frames.append)
     assert read_response(frames[0][4:], ApiKey.PRODUCE, 13, DATA) == FAILED
@@ -253,7 +243,7 @@ def test_produce_is_listed_from_version_0_which_is_refused_all_the_same(monkeypa
 
 def test_a_request_of_a_mebibyte_of_records_is_handled_whole(monkeypatch):
     service, handler = data_listener(monkeypatch, OK)
-    asked = ProduceRequest(1, 1_000.0, (ProducePartition(TOPIC_ID, 0, b"x" * (1 << 20)),))
+    asked = d.ProduceRequest(1, 1_000.0, (d.ProducePartition(TOPIC_ID, 0, b"x" * (1 << 20)),))
     service.serve(write_request(asked, 13, 7, "c")[4:], lambda _: None)
     assert handler.asked == [asked]
 
@@ -262,7 +252,7 @@ def test_a_request_of_a_mebibyte_of_records_is_handled_whole(monkeypatch):
     ("request_", "version"),
     [
         (
-            InitProducerIdRequest(
+            d.InitProducerIdRequest(
                 transactional_id=None,
                 transaction_timeout=NO_THROTTLE,
                 producer_id=4,
@@ -271,7 +261,7 @@ def test_a_request_of_a_mebibyte_of_records_is_handled_whole(monkeypatch):
             2,
         ),
         (
-            ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=(), timeout=NO_THROTTLE),
+            d.ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=(), timeout=NO_THROTTLE),
             1,
         ),
     ],
@@ -283,7 +273,7 @@ def test_what_an_old_version_cannot_ask_for_is_not_sent(request_, version):
 
 
 def test_the_answer_to_a_fetch_of_data_is_read_as_such():
-    response = FetchResponse(ErrorCode.fetch_session_id_not_found)
+    response = d.FetchResponse(ErrorCode.fetch_session_id_not_found)
     request = received(write_request(sample(ApiKey.FETCH, 18), 18, 7, "c")[4:])
     frame = write_response(request, response)[4:]
     assert read_response(frame, ApiKey.FETCH, 18, DATA) == response

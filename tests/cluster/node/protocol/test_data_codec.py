@@ -11,17 +11,8 @@ from kio.serial import entity_reader, entity_writer
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
+from cluster.node.protocol import data_messages as d
 from cluster.node.protocol.data_fetch_codec import FETCH
-from cluster.node.protocol.data_messages import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchResult,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceResult,
-)
 from cluster.node.protocol.data_produce_codec import PRODUCE
 
 PRODUCE_VERSIONS = range(3, 14)
@@ -69,10 +60,10 @@ def without(row, **defaults):
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_a_produce_request_is_read_as_it_was_written(version, data):
-    row = st.builds(ProducePartition, topics(version), INDEXES, BYTES)
+    row = st.builds(d.ProducePartition, topics(version), INDEXES, BYTES)
     timeout = st.integers(0, 60_000).map(float)
     acks = st.sampled_from([-1, 0, 1])
-    request = data.draw(st.builds(ProduceRequest, acks, timeout, lists(row)))
+    request = data.draw(st.builds(d.ProduceRequest, acks, timeout, lists(row)))
     assert PRODUCE.read_request(crossed(PRODUCE.write_request(request, version))) == request
 
 
@@ -82,7 +73,7 @@ def test_a_produce_request_is_read_as_it_was_written(version, data):
 @given(st.data())
 def test_a_produce_response_loses_what_its_version_lacks(version, data):
     row = st.builds(
-        ProduceResult,
+        d.ProduceResult,
         topics(version),
         INDEXES,
         ERRORS,
@@ -93,11 +84,11 @@ def test_a_produce_response_loses_what_its_version_lacks(version, data):
         st.integers(-1, 9),
         EPOCHS,
     )
-    response = data.draw(st.builds(ProduceResponse, lists(row), ENDPOINTS))
+    response = data.draw(st.builds(d.ProduceResponse, lists(row), ENDPOINTS))
     lost = {} if version >= 5 else {"log_start_offset": -1}
     lost |= {} if version >= 8 else {"error_message": None}
     lost |= {} if version >= 10 else {"leader_id": -1, "leader_epoch": -1}
-    expected = ProduceResponse(
+    expected = d.ProduceResponse(
         tuple(without(row, **lost) for row in response.partitions),
         response.endpoints if version >= 10 else (),
     )
@@ -110,7 +101,7 @@ def test_a_produce_response_loses_what_its_version_lacks(version, data):
 @given(st.data())
 def test_a_fetch_request_loses_what_its_version_lacks(version, data):
     row = st.builds(
-        FetchPartition,
+        d.FetchPartition,
         topics(version),
         INDEXES,
         OFFSETS,
@@ -123,7 +114,7 @@ def test_a_fetch_request_loses_what_its_version_lacks(version, data):
     forgotten = st.tuples(topics(version), INDEXES)
     request = data.draw(
         st.builds(
-            FetchRequest,
+            d.FetchRequest,
             st.integers(-1, 9),
             OFFSETS,
             st.integers(0, 500).map(float),
@@ -158,7 +149,7 @@ def test_a_fetch_request_loses_what_its_version_lacks(version, data):
 @given(st.data())
 def test_a_fetch_response_loses_what_its_version_lacks(version, data):
     row = st.builds(
-        FetchResult,
+        d.FetchResult,
         topics(version),
         INDEXES,
         ERRORS,
@@ -171,7 +162,7 @@ def test_a_fetch_response_loses_what_its_version_lacks(version, data):
         EPOCHS,
     )
     response = data.draw(
-        st.builds(FetchResponse, ERRORS, lists(row), st.integers(0, 99), ENDPOINTS)
+        st.builds(d.FetchResponse, ERRORS, lists(row), st.integers(0, 99), ENDPOINTS)
     )
     lost = {} if version >= 5 else {"log_start_offset": -1}
     lost |= {} if version >= 12 else {"diverging": None, "leader_id": -1, "leader_epoch": -1}

@@ -9,15 +9,9 @@ from kio.schema.update_features.v0.request import UpdateFeaturesRequest as Reque
 from kio.serial import entity_reader, entity_writer
 
 from cluster.node.errors import ErrorCode
+from cluster.node.protocol import messages as m
 from cluster.node.protocol.apis import SERVED, ApiKey, response_class
 from cluster.node.protocol.codec import read_request, write_request, write_response
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-    milliseconds,
-)
 
 KEY = ApiKey.UPDATE_FEATURES
 UPGRADE, SAFE_DOWNGRADE = 1, 2
@@ -25,10 +19,10 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 def framed(version):
     keys = tuple(
-        FeatureUpdateKey(feature=name, max_version_level=1, upgrade_type=UPGRADE) for name in "ab"
+        m.FeatureUpdateKey(feature=name, max_version_level=1, upgrade_type=UPGRADE) for name in "ab"
     )
-    request = UpdateFeaturesRequest(
-        timeout=milliseconds(1), feature_updates=keys, validate_only=False
+    request = m.UpdateFeaturesRequest(
+        timeout=m.milliseconds(1), feature_updates=keys, validate_only=False
     )
     return write_request(request, version, 9, "test")[4:]
 
@@ -36,8 +30,8 @@ def framed(version):
 def answered(version, error, message=None):
     """The body that a response of a handler becomes, as kio reads it."""
     request = read_request(framed(version), SERVED)
-    response = UpdateFeaturesResponse(
-        throttle_time=NO_THROTTLE, error_code=error, error_message=message
+    response = m.UpdateFeaturesResponse(
+        throttle_time=m.NO_THROTTLE, error_code=error, error_message=message
     )
     entity = response_class(KEY, version)
     frame = write_response(request, response)[4:]
@@ -68,7 +62,7 @@ def test_the_newest_version_has_no_results():
 @pytest.mark.parametrize(("allowed", "upgrade_type"), [(False, UPGRADE), (True, SAFE_DOWNGRADE)])
 def test_the_flag_of_version_0_is_a_safe_downgrade(allowed, upgrade_type):
     old = RequestV0(
-        timeout=milliseconds(1),
+        timeout=m.milliseconds(1),
         feature_updates=(KeyV0(feature="a", max_version_level=1, allow_downgrade=allowed),),
     )
     body = io.BytesIO()

@@ -5,19 +5,8 @@ from contextlib import asynccontextmanager
 
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
+from cluster.node.protocol import data_messages as data
 from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, VersionRange
-from cluster.node.protocol.data_messages import (
-    UNANSWERED,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchResult,
-    OffsetForLeaderEpochResponse,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceResult,
-)
 from cluster.node.protocol.messages import NO_THROTTLE
 from cluster.node.runtime.network import TcpNetwork
 from cluster.node.runtime.server import Binding, TcpServer
@@ -25,18 +14,20 @@ from tests.cluster.client.data_samples import NAME, TOPIC_ID, sample
 from tests.cluster.node.protocol.data_service import DATA_TABLE, data_listener
 from tests.play import play
 
-FETCHED = FetchResponse(
-    ErrorCode.none, (FetchResult(TOPIC_ID, 0, ErrorCode.none, 7, 7, 0, records=b"records"),), 4
+FETCHED = data.FetchResponse(
+    ErrorCode.none, (data.FetchResult(TOPIC_ID, 0, ErrorCode.none, 7, 7, 0, records=b"records"),), 4
 )
-FETCH = FetchRequest(2, 11, 500.0, 1, 1 << 20, (FetchPartition(TOPIC_ID, 0, 7, 1 << 20, 3),))
+FETCH = data.FetchRequest(
+    2, 11, 500.0, 1, 1 << 20, (data.FetchPartition(TOPIC_ID, 0, 7, 1 << 20, 3),)
+)
 
 
 def produced(acks, topic=TOPIC_ID):
-    return ProduceRequest(acks, 1_000.0, (ProducePartition(topic, 0, b"records"),))
+    return data.ProduceRequest(acks, 1_000.0, (data.ProducePartition(topic, 0, b"records"),))
 
 
 def appended(error=ErrorCode.none, topic=TOPIC_ID):
-    return ProduceResponse((ProduceResult(topic, 0, error, 5),))
+    return data.ProduceResponse((data.ProduceResult(topic, 0, error, 5),))
 
 
 @asynccontextmanager
@@ -78,7 +69,7 @@ async def test_a_broker_fetches_data_from_another(*, monkeypatch):
 
 @play(run)
 async def test_a_broker_asks_another_where_an_epoch_ends(*, monkeypatch):
-    answer = OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=())
+    answer = data.OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=())
     async with a_broker(monkeypatch, answer) as (handler, _, ask):
         asked = sample(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4)
         assert await ask(asked) == answer
@@ -91,7 +82,7 @@ async def test_a_produce_with_acks_0_is_done_when_it_is_sent_and_the_connection_
 ):
     async with a_broker(monkeypatch, appended()) as (handler, server, ask):
         for _ in range(3):
-            assert await ask(produced(0)) is UNANSWERED
+            assert await ask(produced(0)) is data.UNANSWERED
         assert await ask(produced(1)) == appended()
         assert [request.acks for request in handler.asked] == [0, 0, 0, 1]
         assert server.connection_count == 1
@@ -103,7 +94,7 @@ async def test_an_error_of_a_produce_with_acks_0_ends_the_connection(*, monkeypa
     async with a_broker(monkeypatch, failed) as (handler, server, ask):
         lost = asyncio.ensure_future(ask(produced(0)))
         behind = asyncio.ensure_future(ask(produced(1)))
-        assert await lost is UNANSWERED
+        assert await lost is data.UNANSWERED
         assert await behind is Failure.DISCONNECTED
         assert await ask(produced(1)) == failed
         assert [request.acks for request in handler.asked] == [0, 1]

@@ -9,14 +9,9 @@ import pytest
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_DIRECTORY, DescribeQuorumResponse, VoteRequest
 from cluster.node.ports import Endpoint, Failure
+from cluster.node.protocol import messages as m
 from cluster.node.protocol.apis import ApiKey, ListenerType
 from cluster.node.protocol.codec import write_response
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
 from cluster.node.runtime import network as network_module
 from cluster.node.runtime.network import TcpNetwork
 from tests.cluster.node.runtime.peers import QUESTION, Peer, peer, silence
@@ -260,10 +255,10 @@ def test_a_pre_vote_is_not_sent_to_a_peer_that_would_take_it_for_a_vote(pre_vote
 
     async def old(p: Peer):
         request = await p.request()
-        versions = ApiVersionsResponse(
+        versions = m.ApiVersionsResponse(
             error_code=ErrorCode.none,
-            api_keys=(ApiVersion(api_key=ApiKey.VOTE, min_version=0, max_version=1),),
-            throttle_time=NO_THROTTLE,
+            api_keys=(m.ApiVersion(api_key=ApiKey.VOTE, min_version=0, max_version=1),),
+            throttle_time=m.NO_THROTTLE,
         )
         p.writer.write(write_response(request, versions))
         await p.frame()
@@ -279,8 +274,8 @@ def test_a_pre_vote_is_not_sent_to_a_peer_that_would_take_it_for_a_vote(pre_vote
 def test_a_peer_that_knows_only_old_api_versions_is_asked_again_in_version_0():
     async def ancient(p: Peer):
         request = dataclasses.replace(await p.request(), version=0)
-        refusal = ApiVersionsResponse(
-            error_code=ErrorCode.unsupported_version, api_keys=(), throttle_time=NO_THROTTLE
+        refusal = m.ApiVersionsResponse(
+            error_code=ErrorCode.unsupported_version, api_keys=(), throttle_time=m.NO_THROTTLE
         )
         p.writer.write(write_response(request, refusal))
         await answers()(p)
@@ -317,7 +312,7 @@ def test_what_waits_behind_a_full_socket_was_not_sent():
         p.writer.transport.pause_reading()
         await silence(p)
 
-    long_name = ApiVersionsRequest(
+    long_name = m.ApiVersionsRequest(
         client_software_name="x" * 8_000_000, client_software_version="1"
     )
 

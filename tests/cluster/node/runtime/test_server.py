@@ -8,35 +8,22 @@ import pytest
 
 from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import (
-    NO_DIRECTORY,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    VoteRequest,
-    VoteResponse,
-)
+from cluster.node.kraft import messages as raft
 from cluster.node.ports import Endpoint
+from cluster.node.protocol import messages as m
 from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, listed_apis
 from cluster.node.protocol.codec import read_response, write_request
 from cluster.node.protocol.features import Features, FinalizedFeature
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    ApiVersionsRequest,
-    DescribeConfigsRequest,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-)
 from cluster.node.protocol.origin import Origin
 from cluster.node.protocol.server import ListenerService
 from cluster.node.runtime.server import Binding, ServerLimits, TcpServer
 from tests.play import play
 
-ANSWER = DescribeQuorumResponse(ErrorCode.none, 1, 3, 17)
-QUESTION = DescribeQuorumRequest()
-VOTE = VoteRequest("c", 1, 2, NO_DIRECTORY, 1, NO_DIRECTORY, 0, 0, pre_vote=False)
-VOTED = VoteResponse(ErrorCode.none, 1, 3, vote_granted=False)
-VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+ANSWER = raft.DescribeQuorumResponse(ErrorCode.none, 1, 3, 17)
+QUESTION = raft.DescribeQuorumRequest()
+VOTE = raft.VoteRequest("c", 1, 2, raft.NO_DIRECTORY, 1, raft.NO_DIRECTORY, 0, 0, pre_vote=False)
+VOTED = raft.VoteResponse(ErrorCode.none, 1, 3, vote_granted=False)
+VERSIONS = m.ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
 
 class Handler:
@@ -60,8 +47,8 @@ class Handler:
 
 class Echo:
     def handle(self, listener, message, reply, origin=None):
-        is_vote = isinstance(message, VoteRequest)
-        reply(VoteResponse(ErrorCode.none, 1, 3, vote_granted=False) if is_vote else ANSWER)
+        is_vote = isinstance(message, raft.VoteRequest)
+        reply(raft.VoteResponse(ErrorCode.none, 1, 3, vote_granted=False) if is_vote else ANSWER)
 
 
 @asynccontextmanager
@@ -82,7 +69,7 @@ class Caller:
         self.reader, self.writer = reader, writer
 
     def send(self, correlation_id=1, message=None, version=2):
-        message = DescribeQuorumRequest() if message is None else message
+        message = raft.DescribeQuorumRequest() if message is None else message
         self.writer.write(write_request(message, version, correlation_id, "caller"))
 
     async def receive(self):
@@ -127,7 +114,7 @@ async def test_a_request_is_handled_with_its_listeners_name():
     async with a_server(handler) as (_, port), a_caller(port) as caller:
         caller.send(9)
         listener, message, reply = await handler.next()
-        assert (listener, message) == ("LISTENER", DescribeQuorumRequest())
+        assert (listener, message) == ("LISTENER", raft.DescribeQuorumRequest())
         assert handler.origin == Origin("User", "ANONYMOUS", "127.0.0.1", "caller")
         reply(ANSWER)
         frame = await caller.receive()
@@ -343,21 +330,21 @@ async def test_an_unknown_api_versions_version_is_answered_in_version_0_with_the
 @play(run)
 async def test_an_impossible_software_name_is_an_invalid_request():
     async with a_server(Echo()) as (_, port), a_caller(port) as caller:
-        strange = ApiVersionsRequest(client_software_name="<script>", client_software_version="1")
+        strange = m.ApiVersionsRequest(client_software_name="<script>", client_software_version="1")
         caller.send(1, strange, 3)
         answer = read_response(await caller.receive(), ApiKey.API_VERSIONS, 3)
         assert answer.error_code is ErrorCode.invalid_request
 
 
 def test_an_answer_without_a_form_in_the_old_version_ends_the_connection_only():
-    long = DescribeConfigsResourceResult(
+    long = m.DescribeConfigsResourceResult(
         name="k", value="v" * 40_000, read_only=False, is_sensitive=False, synonyms=(),
         documentation=None,
     )  # fmt: skip
-    answer = DescribeConfigsResponse(
-        throttle_time=NO_THROTTLE,
+    answer = m.DescribeConfigsResponse(
+        throttle_time=m.NO_THROTTLE,
         results=(
-            DescribeConfigsResult(
+            m.DescribeConfigsResult(
                 error_code=ErrorCode.none, error_message=None, resource_type=4, resource_name="",
                 configs=(long,),
             ),
@@ -369,7 +356,7 @@ def test_an_answer_without_a_form_in_the_old_version_ends_the_connection_only():
         async with a_server(handler) as (_, port):
             for version, survives in ((4, True), (1, False)):
                 async with a_caller(port) as caller:
-                    caller.send(1, DescribeConfigsRequest(resources=()), version)
+                    caller.send(1, m.DescribeConfigsRequest(resources=()), version)
                     _, _, reply = await handler.next()
                     reply(answer)
                     if survives:
@@ -432,7 +419,7 @@ async def test_buffered_bytes_return_to_nothing():
 
 @pytest.mark.slow
 def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
-    answer = DescribeQuorumResponse(
+    answer = raft.DescribeQuorumResponse(
         ErrorCode.none, 1, 3, 17, nodes=tuple(Endpoint(i, "h" * 200, i) for i in range(1000))
     )
     served = 0
@@ -446,7 +433,7 @@ def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
     async def body():
         async with a_server(Big()) as (_, port), a_caller(port) as greedy, a_caller(port) as good:
             greedy.writer.transport.pause_reading()
-            request = write_request(DescribeQuorumRequest(), 2, 1, "caller")
+            request = write_request(raft.DescribeQuorumRequest(), 2, 1, "caller")
             greedy.writer.write(request * 2000)
             before = -1
             while served != before:
@@ -499,7 +486,9 @@ async def test_another_nodes_connection_is_the_last_to_make_room():
         a_caller(port) as node,
         a_caller(port) as client,
     ):
-        node.send(1, VoteRequest("c", 1, 2, NO_DIRECTORY, 1, NO_DIRECTORY, 0, 0, False), 2)
+        node.send(
+            1, raft.VoteRequest("c", 1, 2, raft.NO_DIRECTORY, 1, raft.NO_DIRECTORY, 0, 0, False), 2
+        )
         assert await node.correlation_id() == 1
         client.send(1)
         assert await client.correlation_id() == 1
