@@ -107,10 +107,10 @@ async def test_stop_ends_a_node_gracefully_and_expects_its_end(backend: LocalBac
 
 @play("with_cluster")
 async def test_what_cannot_be_is_refused(backend: LocalBackend):
-    with pytest.raises(BackendError, match="n1 cannot start: .* running"):
+    with pytest.raises(BackendError, match=r"n1 cannot start: .* running"):
         await backend.start("n1")
     await backend.pause("n1")
-    with pytest.raises(BackendError, match="n1 cannot stop .* paused"):
+    with pytest.raises(BackendError, match=r"n1 cannot stop .* paused"):
         await backend.stop("n1")
     await backend.kill("n1")
     with pytest.raises(BackendError, match="n1 is dead: no SIGSTOP"):
@@ -146,7 +146,7 @@ def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(tmp_path: Pa
     async def body() -> None:
         backend = LocalBackend(FakeSystem("fail"), tmp_path, 3, "run-1")
         with pytest.raises(
-            BackendError, match="n1 ended with 1 .*: this node does not"
+            BackendError, match=r"n1 ended with 1 .*: this node does not"
         ):
             await backend.up()
 

@@ -345,7 +345,7 @@ def test_a_host_that_lost_its_agent_is_reported_and_nothing_is_left(tmp_path: Pa
             backend.hosts["n2"].namespaces.agent.kill()
             await backend.hosts["n2"].namespaces.agent.wait()
             for _ in range(2):
-                with pytest.raises(BackendError, match="n2: .* not answer: "):
+                with pytest.raises(BackendError, match=r"n2: .* not answer: "):
                     await backend.hosts["n2"].run(("true",))
             assert (await backend.hosts["n1"].run(("true",))).exit_code == 0
         finally:

@@ -1,25 +1,15 @@
 """A quorum with voters in its log (KIP-853), over TCP: others' clients, and APIs 80 to 82."""
 
-import time
 import uuid
 import warnings
 
 import pytest
 
-from cluster.node.errors import ErrorCode
 from cluster.node.format import main as format_main
-from cluster.node.kraft.quorum.voters import VoterListener
-from cluster.node.kraft.voter_messages import (
-    AddVoterRequest,
-    RemoveVoterRequest,
-    UpdateVoterRequest,
-)
 from cluster.node.protocol.apis import SERVED, ApiKey
-from cluster.node.protocol.codec import write_request
-from cluster.node.protocol.messages import FeatureUpdateKey, UpdateFeaturesRequest, milliseconds
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
 from tests.cluster.client.nodes import Nodes, eventually
-from tests.cluster.client.test_every_api import ask, decoded, errors
+from tests.cluster.client.test_every_api import ELSEWHERE, until_done
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -39,13 +29,7 @@ PATIENT = {
     "controller.quorum.request.timeout.ms": 3000,
 }
 """Four interpreters are much for a busy machine."""
-BUSY = {
-    ErrorCode.request_timed_out,
-    ErrorCode.not_leader_or_follower,
-    ErrorCode.not_controller,
-    ErrorCode.fenced_leader_epoch,
-    ErrorCode.unknown_leader_epoch,
-}
+BUSY = {*ELSEWHERE, "fenced_leader_epoch", "unknown_leader_epoch"}
 """Not now, or not here."""
 
 
@@ -119,20 +103,6 @@ def test_kafka_python_describes_a_dynamic_quorum_whichever_broker_is_asked(quoru
         assert ports == {i: quorum.controller_ports[i] for i in VOTERS}
 
 
-def until_done(ports, make, key, version):
-    """Ask every port until one has done it; a leader may say that it is busy."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        for port in ports:
-            found = errors(
-                decoded(ask(port, write_request(make(), version, 9, "test")), key, version)
-            )
-            if not found & BUSY:
-                return found
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize("listener", ["client", "controller"])
 @pytest.mark.parametrize(
     "version",
@@ -140,57 +110,46 @@ def until_done(ports, make, key, version):
 )
 def test_a_voter_is_added_updated_and_removed_in_each_version(quorum, listener, version):
     """Remove and Update have one version each; Add has two, and brokers pass both on."""
-    assert (SERVED[ApiKey.REMOVE_RAFT_VOTER].lowest, SERVED[ApiKey.REMOVE_RAFT_VOTER].highest) == (
-        0,
-        0,
-    )
+    removal = SERVED[ApiKey.REMOVE_RAFT_VOTER]
+    assert (removal.lowest, removal.highest) == (0, 0)
     of_controllers = [quorum.controller_ports[i] for i in VOTERS]
     ports = of_controllers if listener == "controller" else quorum.client_ports.values()
-    directory = quorum.directory(JOINER)
-    listeners = (VoterListener("CONTROLLER", "127.0.0.1", quorum.controller_ports[JOINER]),)
+    voter = {"voter_id": JOINER, "voter_directory_id": quorum.directory(JOINER)}
+    end = {"name": "CONTROLLER", "host": "127.0.0.1", "port": quorum.controller_ports[JOINER]}
+    voter |= {"cluster_id": "test-cluster", "timeout": 5_000, "listeners": [end]}
+    levels = {"min_supported_version": 0, "max_supported_version": 1}
 
     def voters():
         return ids(described(quorum.client_ports[1])[0]["current_voters"])
 
-    added = until_done(
-        ports,
-        lambda: AddVoterRequest(CLUSTER_ID, 5_000, JOINER, directory, listeners),
-        ApiKey.ADD_RAFT_VOTER,
-        version,
-    )
-    assert added <= {ErrorCode.duplicate_voter}  # of an earlier attempt that timed out
+    def done(ports, key, version, make=lambda: voter):
+        return until_done(ports, key, version, make, BUSY, PATIENCE_S)
+
+    added = done(ports, ApiKey.ADD_RAFT_VOTER, version)
+    assert added <= {"duplicate_voter"}  # of an earlier attempt that timed out
     assert eventually(voters, lambda now: JOINER in now) == [1, 2, 3, JOINER]
 
     def update():
         epoch = described(quorum.client_ports[1])[0]["leader_epoch"]
-        return UpdateVoterRequest(CLUSTER_ID, epoch, JOINER, directory, listeners, 0, 1)
+        return {**voter, "current_leader_epoch": epoch, "k_raft_version_feature": levels}
 
-    assert until_done(of_controllers, update, ApiKey.UPDATE_RAFT_VOTER, 0) == set()
-    removed = until_done(
-        ports,
-        lambda: RemoveVoterRequest(CLUSTER_ID, JOINER, directory),
-        ApiKey.REMOVE_RAFT_VOTER,
-        0,
-    )
-    assert removed <= {ErrorCode.voter_not_found}
+    assert done(of_controllers, ApiKey.UPDATE_RAFT_VOTER, 0, update) == set()
+    assert done(ports, ApiKey.REMOVE_RAFT_VOTER, 0) <= {"voter_not_found"}
     assert eventually(voters, lambda now: JOINER not in now) == [1, 2, 3]
 
 
 def test_kraft_version_is_finalized_together_with_other_features(tmp_path):
     """A static quorum becomes a dynamic one, and keeps eligible leader replicas, by one request."""
     names = {"kraft.version": 1, "eligible.leader.replicas.version": 1}
-    request = UpdateFeaturesRequest(
-        timeout=milliseconds(5_000),
-        feature_updates=tuple(
-            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=1)
-            for name, level in names.items()
-        ),
-        validate_only=False,
-    )
+    updates = [
+        {"feature": name, "max_version_level": level, "upgrade_type": 1}
+        for name, level in names.items()
+    ]
+    request = {"timeout": 5_000, "feature_updates": updates}
     with Nodes(tmp_path, 1) as nodes:
         port = nodes.client_ports[1]
         nodes.wait_until_registered()
-        found = until_done([port], lambda: request, ApiKey.UPDATE_FEATURES, 2)
+        found = until_done([port], ApiKey.UPDATE_FEATURES, 2, lambda: request)
         assert found == set()
 
         def finalized():

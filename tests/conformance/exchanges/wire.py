@@ -53,13 +53,18 @@ def ask(address: tuple[str, int], key: int, version: int, body: Mapping[str, Any
             return "disconnected"
         except TimeoutError:
             return "silence"
+    assert answer[:4] == struct.pack(">i", CORRELATION)
+    return read(answer, key, version)
+
+
+def read(answer: bytes, key: int, version: int) -> Any:
+    """Return the bytes of an answer as a table."""
     schema = load_response_schema(key, version)
     # kio alone cannot read that there is no time (-1).
     answer = bound_frame(
         answer, (schema.__header_schema__, schema), max_elements=MAX_RESPONSE_ELEMENTS
     )
-    header, offset = entity_reader(schema.__header_schema__)(answer, 0)
-    assert header.correlation_id == CORRELATION
+    _, offset = entity_reader(schema.__header_schema__)(answer, 0)
     message, size = entity_reader(schema)(answer, offset)
     left = len(answer) - offset - size
     return {**table(message), **({"bytes left": left} if left else {})}
