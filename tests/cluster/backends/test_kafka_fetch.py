@@ -189,9 +189,7 @@ def test_an_interrupted_fetch_goes_on_where_it_was(repository):
     with pytest.raises(fetch.FetchError, match=r"0\.9\.7 cannot be fetched: .*log4j-core") as cut:
         fetch.fetch(VERSION, repository.url, lambda _: None)
     assert len(str(cut.value).splitlines()) == 1
-    with pytest.raises(
-        SettingError, match=f"kraftprobe kafka fetch {VERSION}"
-    ):
+    with pytest.raises(SettingError, match=f"kraftprobe kafka fetch {VERSION}"):
         find({"version": VERSION})
     repository.broken = set()
     repository.asked.clear()

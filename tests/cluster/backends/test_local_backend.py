@@ -145,9 +145,7 @@ async def test_a_node_that_another_program_kills_is_reported(backend: LocalBacke
 def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(tmp_path: Path):
     async def body() -> None:
         backend = LocalBackend(FakeSystem("fail"), tmp_path, 3, "run-1")
-        with pytest.raises(
-            BackendError, match=r"n1 ended with 1 .*: this node does not"
-        ):
+        with pytest.raises(BackendError, match=r"n1 ended with 1 .*: this node does not"):
             await backend.up()
 
     asyncio.run(body())

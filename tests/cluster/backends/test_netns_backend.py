@@ -322,9 +322,7 @@ def test_a_missing_tool_is_one_clear_line_with_its_package(
     monkeypatch.setenv("PATH", str(tmp_path))
 
     async def body() -> None:
-        with pytest.raises(
-            BackendError, match=r"nft not found: (sudo )?apt install"
-        ):
+        with pytest.raises(BackendError, match=r"nft not found: (sudo )?apt install"):
             await NetnsProvider(tmp_path, "run-1").create(("n1",))
 
     asyncio.run(body())
