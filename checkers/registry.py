@@ -249,13 +249,7 @@ _OWN: tuple[Check, ...] = (
         durability.NAME,
         "evidence",
         durability.check,
-        {
-            "workload": str,
-            "config_prefix": str,
-            "nodes": list,
-            "functions": list,
-            "refusals": bool,
-        },
+        {"workload": str, "config_prefix": str, "nodes": list, "functions": list, "refusals": bool},
         ("workload",),
         durability.validate,
     ),
@@ -265,13 +259,7 @@ _OWN: tuple[Check, ...] = (
         records.NAME,
         "evidence",
         records.check,
-        {
-            "workload": str,
-            "traced": list,
-            "nodes": list,
-            "timeout_ms": _NUMBER,
-            "one_clock": bool,
-        },
+        {"workload": str, "traced": list, "nodes": list, "timeout_ms": _NUMBER, "one_clock": bool},
     ),
     RunCheck(voter_changes.NAME, "evidence", voter_changes.check),
     RunCheck(upgrades.NAME, "evidence", upgrades.check, {"steps": dict, "session_ms": int}),
@@ -307,11 +295,7 @@ _OWN: tuple[Check, ...] = (
         validate=exercised.validate,
     ),
     RunCheck(
-        statistics.NAME,
-        "run",
-        statistics.check,
-        {"bucket_ms": int},
-        validate=statistics.validate,
+        statistics.NAME, "run", statistics.check, {"bucket_ms": int}, validate=statistics.validate
     ),
 )
 

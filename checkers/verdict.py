@@ -8,15 +8,7 @@ from typing import Any
 
 from porcupine_py.search.outcome import Status
 
-__all__ = [
-    "ALLOWED",
-    "COUNTS",
-    "EXIT_CODES",
-    "PROMISE",
-    "CheckResult",
-    "Status",
-    "worst",
-]
+__all__ = ["ALLOWED", "COUNTS", "EXIT_CODES", "PROMISE", "CheckResult", "Status", "worst"]
 
 
 EXIT_CODES = {Status.PASS: 0, Status.FAIL: 1, Status.UNKNOWN: 3, Status.UNDER_EXERCISED: 4}

@@ -31,15 +31,7 @@ from cluster.backends.base import Backend, NodeState
 from extensions import ExtensionError
 from nemeses.active_faults import held_down, is_damaged
 from nemeses.at_once import OutOfTimeError, do_at_once, not_cancelled
-from nemeses.base import (
-    Injection,
-    ParameterError,
-    Parameters,
-    Refusal,
-    View,
-    others,
-    refusal,
-)
+from nemeses.base import Injection, ParameterError, Parameters, Refusal, View, others, refusal
 from nemeses.disks.io_faults import DiskError, DiskFull, DiskSlow, DiskStall
 from nemeses.disks.wipe import DiskWipe
 from nemeses.processes.signals import Stop

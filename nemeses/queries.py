@@ -30,10 +30,7 @@ async def ask(
 
 
 async def request(
-    network: ClientNetwork,
-    endpoint: Endpoint,
-    message: object,
-    timeout_ms: float = ASK_TIMEOUT_MS,
+    network: ClientNetwork, endpoint: Endpoint, message: object, timeout_ms: float = ASK_TIMEOUT_MS
 ) -> object:
     """Send one request; a `Failure` when there is no response."""
     future: asyncio.Future[object] = asyncio.get_running_loop().create_future()

@@ -141,9 +141,7 @@ def partition_by(
     `key` takes an operation's input. Parts come in the order in which their keys appear.
     """
 
-    def partition(
-        history: History[InputT, OutputT],
-    ) -> list[list[Operation[InputT, OutputT]]]:
+    def partition(history: History[InputT, OutputT]) -> list[list[Operation[InputT, OutputT]]]:
         parts: dict[Hashable, list[Operation[InputT, OutputT]]] = {}
         for operation in history:
             parts.setdefault(key(operation.input), []).append(operation)

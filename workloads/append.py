@@ -22,12 +22,7 @@ from cluster.client.admin_client import Outcome
 from cluster.node.errors import ErrorCode
 from cluster.systems.cells import LIST_PREFIX
 from cluster.values import valueclass
-from workloads.base import (
-    Completion,
-    Op,
-    Option,
-    WorkloadKind,
-)
+from workloads.base import Completion, Op, Option, WorkloadKind
 from workloads.keyed import Keyed, TargetClient
 
 _NO_TOPIC = ErrorCode.unknown_topic_or_partition.name

@@ -29,15 +29,7 @@ from cluster.client.raft_log import (
     ReadResponse,
 )
 from cluster.values import valueclass
-from workloads.base import (
-    ClientContext,
-    Completion,
-    Op,
-    Option,
-    Role,
-    WorkloadKind,
-    completion,
-)
+from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadKind, completion
 from workloads.keyed import Plain, Target
 from workloads.log_client import AtReplica
 

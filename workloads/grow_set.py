@@ -12,18 +12,10 @@ from random import Random
 
 from checkers.registry import CheckSpec
 from cluster.values import valueclass
-from workloads.base import (
-    Completion,
-    Op,
-    Option,
-    Role,
-    WorkloadKind,
-)
+from workloads.base import Completion, Op, Option, Role, WorkloadKind
 from workloads.keyed import Plain, TargetClient
 
-OPTIONS = {
-    "partitions_max": Option(1, "most partitions of a topic", 1, 100),
-}
+OPTIONS = {"partitions_max": Option(1, "most partitions of a topic", 1, 100)}
 
 
 class SetClient(TargetClient):

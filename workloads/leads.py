@@ -18,12 +18,7 @@ import itertools
 from typing import Any, Final
 
 from cluster.client.admin_client import Outcome
-from cluster.client.data_client import (
-    NO_LEADER,
-    DataClient,
-    PartitionView,
-    TopicPartition,
-)
+from cluster.client.data_client import NO_LEADER, DataClient, PartitionView, TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.values import valueclass

@@ -28,15 +28,7 @@ from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
 from checkers.registry import CheckSpec
 from cluster.client.data_client import Acks, TopicPartition
 from cluster.values import valueclass
-from workloads.base import (
-    Choice,
-    ClientContext,
-    Op,
-    Option,
-    Role,
-    WorkloadClient,
-    WorkloadKind,
-)
+from workloads.base import Choice, ClientContext, Op, Option, Role, WorkloadClient, WorkloadKind
 from workloads.keyed import Plain
 from workloads.leads import Topics
 from workloads.log_client import MOVE, AtReplica, LogClient

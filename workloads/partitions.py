@@ -16,13 +16,7 @@ from __future__ import annotations
 from checkers.registry import CheckSpec
 from cluster.client.admin_client import Outcome
 from cluster.values import valueclass
-from workloads.base import (
-    ClientContext,
-    Completion,
-    Op,
-    Option,
-    WorkloadKind,
-)
+from workloads.base import ClientContext, Completion, Op, Option, WorkloadKind
 from workloads.keyed import Keyed, TargetClient
 
 OPTIONS = {

@@ -18,13 +18,7 @@ from collections.abc import Sequence
 
 from checkers.registry import CheckSpec
 from cluster.values import valueclass
-from workloads.base import (
-    Completion,
-    Op,
-    Option,
-    WorkloadKind,
-    lagging_reads,
-)
+from workloads.base import Completion, Op, Option, WorkloadKind, lagging_reads
 from workloads.keyed import Keyed, TargetClient
 
 CONFIG_PREFIX = "kraftprobe.register."

@@ -20,14 +20,7 @@ from random import Random
 
 from checkers.registry import CheckSpec
 from cluster.values import valueclass
-from workloads.base import (
-    Completion,
-    Op,
-    Option,
-    Role,
-    WorkloadKind,
-    lagging_reads,
-)
+from workloads.base import Completion, Op, Option, Role, WorkloadKind, lagging_reads
 from workloads.keyed import Plain, TargetClient
 
 OPTIONS = {

@@ -41,14 +41,7 @@ from checkers.transactions.atomic_rules import (
 )
 from cluster.client.data_client import TopicPartition
 from cluster.values import valueclass
-from workloads.base import (
-    ClientContext,
-    Op,
-    Option,
-    Role,
-    WorkloadClient,
-    WorkloadKind,
-)
+from workloads.base import ClientContext, Op, Option, Role, WorkloadClient, WorkloadKind
 from workloads.keyed import Plain
 from workloads.leads import Topics
 from workloads.transactions_client import TransactionsClient

@@ -24,11 +24,7 @@ from checkers.transactions.atomic_rules import LATE, READ_ALL, READ_UNCOMMITTED,
 from cluster.client.admin_client import Outcome
 from cluster.client.batches import batch_of
 from cluster.client.data_client import ALL, DataClient, TopicPartition
-from cluster.client.transactional_client import (
-    BUMPS_EPOCHS_FROM,
-    Producer,
-    TransactionalClient,
-)
+from cluster.client.transactional_client import BUMPS_EPOCHS_FROM, Producer, TransactionalClient
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import Sequenced
 from cluster.node.ports import Endpoint, Failure

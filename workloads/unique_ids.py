@@ -19,14 +19,7 @@ from checkers.registry import CheckSpec
 from cluster.client.admin_client import Outcome
 from cluster.client.broker_client import BrokerClient, FakeBroker
 from cluster.values import valueclass
-from workloads.base import (
-    ClientContext,
-    Completion,
-    Op,
-    Option,
-    Role,
-    WorkloadKind,
-)
+from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadKind
 from workloads.keyed import Plain, TargetClient
 
 KEY = "producer-ids"

@@ -23,7 +23,7 @@ leader in a few seconds more."""
 _IDLE_S = 5.0
 """Clients that try nothing for so long, beside the time-out of what they tried, miss nothing."""
 _SPARES_OTHERS = DEPOSING - {"log-dir-loss"} | {
-    *("clock-jump", "clock-skew", "clock-drift", "clock-strobe", "snapshot", "finalize"),
+    *("clock-jump", "clock-skew", "clock-drift", "clock-strobe", "snapshot", "finalize")
 }
 """Faults that hurt their targets alone. What slows a leader down (links, disks, limits, timers)
 leaves it in office, and all clients wait for it."""

@@ -121,8 +121,7 @@ def _judge_list(operations: Sequence[Operation]) -> Anomaly | None:
 
 
 def _from_nowhere(
-    appends: Mapping[Hashable, Operation],
-    shown: Sequence[tuple[tuple[Hashable, ...], Operation]],
+    appends: Mapping[Hashable, Operation], shown: Sequence[tuple[tuple[Hashable, ...], Operation]]
 ) -> Anomaly | None:
     """Find an element that was read though nobody had asked for it yet; `shown`: by length."""
     earliest: Operation | None = None

@@ -45,12 +45,7 @@ from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.values import freeze, show
 
 NAME = "sessions"
-GUARANTEES = (
-    "monotonic-reads",
-    "read-your-writes",
-    "writes-follow-reads",
-    "monotonic-writes",
-)
+GUARANTEES = ("monotonic-reads", "read-your-writes", "writes-follow-reads", "monotonic-writes")
 _BY_FUNCTIONS = {
     ("read", "read"): "monotonic-reads",
     ("write", "read"): "read-your-writes",

@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from porcupine_py.operations import (
-    INFINITY_NS,
-    EventType,
-    HistoryError,
-    Operation,
-    Value,
-    seconds,
-)
+from porcupine_py.operations import INFINITY_NS, EventType, HistoryError, Operation, Value, seconds
 
 __all__ = [
     "INFINITY_NS",

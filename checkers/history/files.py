@@ -16,14 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from checkers.history import HistoryError
-from checkers.history.foreign import (
-    READS,
-    WRITE,
-    Reading,
-    left_out,
-    refuse_pairs,
-    shows_nothing,
-)
+from checkers.history.foreign import READS, WRITE, Reading, left_out, refuse_pairs, shows_nothing
 from checkers.history.formats import read_text
 from checkers.history.sources import open_history
 from porcupine_py.columns import FAIL, OK, Columns, from_operations

@@ -17,15 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from checkers.invariants.electorate import ANY, Electorate, VotersInForce, voters_of
-from checkers.invariants.sight import (
-    NO_NODE,
-    PERSISTED,
-    Batch,
-    Election,
-    Fields,
-    Sight,
-    node_name,
-)
+from checkers.invariants.sight import NO_NODE, PERSISTED, Batch, Election, Fields, Sight, node_name
 
 
 @dataclass(slots=True, eq=False)

@@ -35,9 +35,7 @@ from porcupine_py.search.wording import title
 from porcupine_py.values import freeze, show
 
 NAME = "long-fork"
-OPTIONS: Mapping[str, type | tuple[type, ...]] = {
-    "initial": (str, int, float, list, tuple, dict),
-}
+OPTIONS: Mapping[str, type | tuple[type, ...]] = {"initial": (str, int, float, list, tuple, dict)}
 _READS, _WRITES = frozenset({"r", "read"}), frozenset({"w", "write"})
 Key = Hashable
 Steps = list[tuple[str, Key, Hashable]]

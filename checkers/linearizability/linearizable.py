@@ -90,11 +90,7 @@ def judge(
 
 
 def finish(
-    operations: Sequence[Operation],
-    model: Model,
-    algorithm: str,
-    outcome: Outcome,
-    budget: Budget,
+    operations: Sequence[Operation], model: Model, algorithm: str, outcome: Outcome, budget: Budget
 ) -> CheckResult:
     """Make a window small, have the proof verified, and return the result.
 

@@ -239,9 +239,4 @@ def _alone(evidence: Evidence, event: TraceEvent, epoch: int, heard_ns: float) -
         f"{event.node} still led epoch {epoch} at {evidence.when(event)}, and appended, "
         f"{age_s:.1f} s after a majority of the voters had last fetched from it"
     )
-    return {
-        "kind": NAME,
-        "explanation": explanation,
-        "epoch": epoch,
-        **evidence.place(event),
-    }
+    return {"kind": NAME, "explanation": explanation, "epoch": epoch, **evidence.place(event)}

@@ -13,13 +13,7 @@ import numpy as np
 
 from checkers.history import INFINITY_NS
 from checkers.partition_logs.columns import NONE, OFFSET_BITS
-from checkers.partition_logs.facts import (
-    Facts,
-    extreme,
-    first_of_equals,
-    group_numbers,
-    places,
-)
+from checkers.partition_logs.facts import Facts, extreme, first_of_equals, group_numbers, places
 from porcupine_py.columns import Bools, Int64s
 
 _OFFSETS = (1 << OFFSET_BITS) - 1
@@ -219,10 +213,7 @@ def early(facts: Facts) -> Found:
     """Find records that a read had shown before they were sent."""
     rows = np.flatnonzero(facts.seen_ns < facts.log.sends.invoke_ns[facts.send])
     return findings(
-        "read-before-send",
-        record=rows,
-        read=facts.seen_read[rows],
-        offset=facts.shown_at[rows],
+        "read-before-send", record=rows, read=facts.seen_read[rows], offset=facts.shown_at[rows]
     )
 
 
@@ -241,10 +232,7 @@ def find_reordered(facts: Facts, lost: Bools) -> tuple[Found, Found]:
     return (
         findings("nonmonotonic-send", record=mine, other=mine_other, offset=facts.place[mine]),
         findings(
-            "real-time",
-            record=any_[rest],
-            other=any_other[rest],
-            offset=facts.place[any_[rest]],
+            "real-time", record=any_[rest], other=any_other[rest], offset=facts.place[any_[rest]]
         ),
     )
 

@@ -159,10 +159,7 @@ def _with_orders() -> dict[str, tuple[str, ...]]:
     for kind in _CYCLES:
         more = tuple(k for k in _STRONGER.get(kind, ()) if k in _CYCLES)
         result[kind] = (*_STRONGER.get(kind, ()), f"{kind}-process")
-        result[f"{kind}-process"] = (
-            *(f"{k}-process" for k in more),
-            f"{kind}-realtime",
-        )
+        result[f"{kind}-process"] = (*(f"{k}-process" for k in more), f"{kind}-realtime")
         result[f"{kind}-realtime"] = tuple(f"{k}-realtime" for k in more)
     return result
 

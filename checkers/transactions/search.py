@@ -66,9 +66,7 @@ def realtime_edges(transactions: Mapping[int, Transaction]) -> Iterator[Edge]:
 
 
 def cycles(
-    edges: Sequence[Edge],
-    transactions: Mapping[int, Transaction],
-    cancelled: Cancelled,
+    edges: Sequence[Edge], transactions: Mapping[int, Transaction], cancelled: Cancelled
 ) -> Iterator[Anomaly]:
     """Find, for each name of an anomaly, a shortest cycle in every component that has one."""
     seen: set[tuple[str, frozenset[int]]] = set()
@@ -93,9 +91,7 @@ def cycles(
 
 
 def find_fractured_reads(
-    edges: Sequence[Edge],
-    atomic: Sequence[Edge],
-    transactions: Mapping[int, Transaction],
+    edges: Sequence[Edge], atomic: Sequence[Edge], transactions: Mapping[int, Transaction]
 ) -> Iterator[Anomaly]:
     """Find cycles that need what holds only where reads see transactions whole."""
     shown = [e for e in edges if e.kind in ("ww", "wr")]

@@ -368,11 +368,7 @@ class _Search:
     """Depth first over what is placed next, without recursion."""
 
     def __init__(
-        self,
-        task: _Task,
-        following: Sequence[Sequence[int]],
-        steps_max: int,
-        cancelled: Cancelled,
+        self, task: _Task, following: Sequence[Sequence[int]], steps_max: int, cancelled: Cancelled
     ) -> None:
         self._task = task
         self._following = following

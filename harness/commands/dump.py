@@ -141,12 +141,7 @@ def _dump_snapshot(file: Path, name: str, records: _Records) -> int:
 
 
 def _dump(
-    path: Path,
-    next_offset: int,
-    where: dict[str, str],
-    records: _Records,
-    *,
-    of_data: bool = False,
+    path: Path, next_offset: int, where: dict[str, str], records: _Records, *, of_data: bool = False
 ) -> int:
     """Print a file's records; returns the offset that follows the last. Raises UsageError.
 

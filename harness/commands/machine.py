@@ -63,16 +63,10 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
 @click.command(cls=Command)
 @runs_option
 @click.option(
-    "--run",
-    "run_id",
-    metavar="ID",
-    help="Only this run, even if its harness still lives.",
+    "--run", "run_id", metavar="ID", help="Only this run, even if its harness still lives."
 )
 @click.option(
-    "--all",
-    "everywhere",
-    is_flag=True,
-    help="Runs of every folder, not of --runs alone.",
+    "--all", "everywhere", is_flag=True, help="Runs of every folder, not of --runs alone."
 )
 @shown_options(
     json="Print a list of what was found, and whether it is gone.",

@@ -143,12 +143,7 @@ def run(
         from harness.doctor.impossible_faults import settle  # noqa: PLC0415
 
         plan = settle(document, skip=skip_impossible)
-    from harness.run.run_to_verdict import (  # noqa: PLC0415
-        Request,
-        own_arguments,
-        perform,
-        repeat_command,
-    )
+    from harness.run.run_to_verdict import Request, own_arguments, perform, repeat_command  # noqa: PLC0415
 
     request = Request(
         plan=plan,

@@ -214,12 +214,7 @@ def _megabytes(size_bytes: int) -> str:
 
 
 @runs.command()
-@click.argument(
-    "target",
-    type=FILE,
-    metavar="[FILE]",
-    required=False,
-)
+@click.argument("target", type=FILE, metavar="[FILE]", required=False)
 @click.option(
     "--to",
     "uri",

@@ -32,11 +32,7 @@ from harness.full_disk import full_disk_of
 from harness.plan.plan import Plan, in_simulation
 from harness.plan.system_request import system_unlike_real
 from harness.signals.interrupt import interruptible
-from harness.sim.batch.batch import (
-    Batch,
-    run_on_spark,
-    run_plainly,
-)
+from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
 from harness.sim.batch.chunks import BatchPlan, plan_of
 from harness.sim.batch.summary import lines_of
 from harness.sim.findings import SimResult
@@ -81,8 +77,7 @@ _ORIGINS = {"duration_s": "--duration"}
     help="Simulated seconds of a drawn world, or of a campaign's seeds.  [default: its own]",
 )
 @path_option(
-    "--out",
-    "Folder of the run or batch.  [default: runs/sim/seeds-A-B for --seeds, else none]",
+    "--out", "Folder of the run or batch.  [default: runs/sim/seeds-A-B for --seeds, else none]"
 )
 @click.option("--stop-at-first", is_flag=True, help="End a batch with the first seed that fails.")
 @spark_option

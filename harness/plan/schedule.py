@@ -51,9 +51,7 @@ FaultName = Annotated[str, AfterValidator(lambda name: fault_named(name).name)]
 Moment = Annotated[float, Field(strict=True, ge=0, le=7 * 86_400)]
 Seconds = Annotated[float, Field(strict=True, ge=0.1, le=86_400)]
 Span = Annotated[
-    tuple[Seconds, Seconds],
-    AfterValidator(rising),
-    Field(description="[least, most] in seconds"),
+    tuple[Seconds, Seconds], AfterValidator(rising), Field(description="[least, most] in seconds")
 ]
 
 

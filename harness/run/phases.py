@@ -193,10 +193,7 @@ async def _read_all(run: Run, world: World, bound_s: float) -> FinalReads:
 
 def main_phase(plan: Plan, nemesis: NemesisClient, clients: Generator) -> Generator:
     """Make the fault phase: clients to their end, nemesis by its schedule."""
-    return Together(
-        clients=clients,
-        nemesis=TimeLimit(plan.duration_s, At(nemesis.timed_ops())),
-    )
+    return Together(clients=clients, nemesis=TimeLimit(plan.duration_s, At(nemesis.timed_ops())))
 
 
 def later_phase(plan: Plan, nemesis: NemesisClient, clients: Generator) -> Generator:

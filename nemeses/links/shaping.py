@@ -289,10 +289,7 @@ async def _until_healed(
             f"{_name(link)}: {reason}"
             for link, measure in seen.items()
             for reason in left_effects(
-                was[link],
-                shaped.get(link, PERFECT),
-                shaped.get(link[::-1], PERFECT),
-                measure,
+                was[link], shaped.get(link, PERFECT), shaped.get(link[::-1], PERFECT), measure
             )
         ]
         if not left or loop.time() >= deadline_s:

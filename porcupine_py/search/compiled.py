@@ -11,13 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porcupine_py.columns import Int64s
-from porcupine_py.kernels.library import (
-    History,
-    Kernels,
-    Viable,
-    refuse_beyond_32_bits,
-    right,
-)
+from porcupine_py.kernels.library import History, Kernels, Viable, refuse_beyond_32_bits, right
 from porcupine_py.search.encoding import APPEND, Encoded
 
 RUNNING, FOUND, NONE, MEMORY, DIED = range(5)

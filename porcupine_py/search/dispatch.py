@@ -31,13 +31,7 @@ from porcupine_py.search.encoding import Encoded, encodable, encode, state_code
 from porcupine_py.search.outcome import Budget, Outcome, Status, Window
 from porcupine_py.search.race import SEARCHES, Raced, race
 from porcupine_py.search.rules import RULE_NAMES, rules_for
-from porcupine_py.search.wording import (
-    call_text,
-    describe_swap,
-    no_order,
-    stale_get,
-    stale_read,
-)
+from porcupine_py.search.wording import call_text, describe_swap, no_order, stale_get, stale_read
 
 ALGORITHMS = ("zones", "chains", *RULE_NAMES, "frontier", "wgl")
 

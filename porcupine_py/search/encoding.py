@@ -18,16 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from porcupine_py.columns import (
-    FAIL,
-    INFO,
-    NO_PAIR,
-    Bools,
-    Columns,
-    Int8s,
-    Int32s,
-    Int64s,
-)
+from porcupine_py.columns import FAIL, INFO, NO_PAIR, Bools, Columns, Int8s, Int32s, Int64s
 from porcupine_py.kernels import Kernels, load
 from porcupine_py.models import CasRegister, KeyValue, Model, Register
 from porcupine_py.models.registers import CAS_REFUSED

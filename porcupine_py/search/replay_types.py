@@ -16,14 +16,7 @@ from porcupine_py.models import Counter, GrowingSet, ListAppend, Log, Model, Que
 from porcupine_py.models.counters import ADDING
 from porcupine_py.models.queues import EMPTY_ERRORS
 from porcupine_py.search.certificate import RefusedError
-from porcupine_py.search.decoded import (
-    Shown,
-    amounts,
-    append_offsets,
-    decode,
-    integers,
-    starts,
-)
+from porcupine_py.search.decoded import Shown, amounts, append_offsets, decode, integers, starts
 
 _LONG_READ = 2_000
 _SUM_MAX = 1 << 62
@@ -139,12 +132,7 @@ def _verify_container(into: str, out_of: str, end: int) -> Callable[[Columns, In
 
 
 def _verify_nested(
-    columns: Columns,
-    order: Int64s,
-    goes_in: Bools,
-    comes_out: Bools,
-    inside: Int64s,
-    value: Int64s,
+    columns: Columns, order: Int64s, goes_in: Bools, comes_out: Bools, inside: Int64s, value: Int64s
 ) -> None:
     """What comes out at a height is what last went in at that height."""
     moving = np.flatnonzero(goes_in | comes_out)

@@ -132,9 +132,7 @@ def _drop(
 
 
 def _units(
-    window: Window,
-    known: dict[int, Operation],
-    unit_of: Callable[[Operation], Hashable | None],
+    window: Window, known: dict[int, Operation], unit_of: Callable[[Operation], Hashable | None]
 ) -> list[list[int]]:
     units: dict[Hashable, list[int]] = {}
     for index in window.operations:
@@ -153,11 +151,7 @@ def _singles(model: Model) -> Callable[[Operation], Hashable | None]:
 
 
 def _ask(
-    operations: Sequence[Operation],
-    model: Model,
-    smaller: Window,
-    budget: Budget,
-    current: Window,
+    operations: Sequence[Operation], model: Model, smaller: Window, budget: Budget, current: Window
 ) -> bool:
     try:
         return fails(operations, model, smaller, budget)

@@ -244,9 +244,7 @@ def checks_table(entries: Iterable[Entry]) -> pa.Table:
         for entry in entries
         if entry.results is not None
         for check, time_s in zip(
-            entry.results.checks,
-            times_s(entry.results, len(entry.results.checks)),
-            strict=True,
+            entry.results.checks, times_s(entry.results, len(entry.results.checks)), strict=True
         )
     ]
     return pa.Table.from_pylist(rows, CHECKS_SCHEMA)

@@ -19,14 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from checkers.evidence import LogRecord
-from checkers.evidence.effects import (
-    RULES,
-    EffectAudit,
-    Effects,
-    audit_effects,
-    effects_of,
-    merge,
-)
+from checkers.evidence.effects import RULES, EffectAudit, Effects, audit_effects, effects_of, merge
 from checkers.evidence.evidence_result import Anomaly
 from checkers.history import Operation
 from checkers.history.arrow import encode, integers, numbers

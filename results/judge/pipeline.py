@@ -32,14 +32,7 @@ from checkers.evidence.extent import COLLECTED, Extent, extent_of, within
 from checkers.evidence.recovered import torn_too_far
 from checkers.history import NEMESIS, Event
 from checkers.history.recorded import notes_of
-from checkers.registry import (
-    Cancelled,
-    CheckSpec,
-    RunInput,
-    check_keys,
-    find_check,
-    never,
-)
+from checkers.registry import Cancelled, CheckSpec, RunInput, check_keys, find_check, never
 from checkers.runs import exercised
 from checkers.runs.coverage import coverage
 from checkers.verdict import CheckResult, Status
@@ -51,13 +44,7 @@ from results.store.evidence_files import LoadedEvidence
 from results.store.files import StoreError
 from results.store.model import NOT_RECORDED, Recording, RunResults, counts_of
 from results.store.run_store import RunStore
-from results.store.tables import (
-    OPERATIONS_FILE,
-    RECORDS_FILE,
-    RunName,
-    records_table,
-    write_tables,
-)
+from results.store.tables import OPERATIONS_FILE, RECORDS_FILE, RunName, records_table, write_tables
 
 _T = TypeVar("_T")
 
@@ -171,10 +158,7 @@ def _with_floor(spec: CheckSpec, plan: Mapping[str, Any], where: str) -> CheckSp
 
 
 def _evidence_or_none(
-    loaded: LoadedEvidence,
-    events: Sequence[Event],
-    extent: Extent,
-    untrusted: Collection[str],
+    loaded: LoadedEvidence, events: Sequence[Event], extent: Extent, untrusted: Collection[str]
 ) -> tuple[Evidence | None, list[str]]:
     """Return what the journal covers, and what cannot be placed.
 

@@ -265,10 +265,7 @@ class Spark:
         }
 
     def _settings(self, folder: Path) -> dict[str, str]:
-        java_options = [
-            f"-Djava.io.tmpdir={folder}",
-            f"-Dderby.system.home={folder}",
-        ]
+        java_options = [f"-Djava.io.tmpdir={folder}", f"-Dderby.system.home={folder}"]
         settings = {
             "spark.master": self.master,
             "spark.app.name": "kraftprobe",
@@ -302,11 +299,7 @@ class Spark:
     def _connect(self, port: int, secret: str) -> Any:
         """Attach PySpark to the JVM."""
         # As above; py4j has no types.
-        from py4j.clientserver import (  # type: ignore[import-untyped]  # noqa: PLC0415
-            ClientServer,
-            JavaParameters,
-            PythonParameters,
-        )
+        from py4j.clientserver import ClientServer, JavaParameters, PythonParameters  # type: ignore[import-untyped]  # noqa: PLC0415
         from py4j.java_gateway import java_import  # type: ignore[import-untyped]  # noqa: PLC0415
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415

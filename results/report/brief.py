@@ -129,10 +129,7 @@ def _plain(explanation: str, key: object) -> str:
 
 
 def brief_of(
-    story: Story,
-    checks: Sequence[CheckResult],
-    ruled: Sequence[Reign],
-    spans: Sequence[FaultSpan],
+    story: Story, checks: Sequence[CheckResult], ruled: Sequence[Reign], spans: Sequence[FaultSpan]
 ) -> list[tuple[str, str]]:
     """Return (question, answer) of the first screen; `ruled`: reigns over what it is about."""
     last = story.operations[-1] if story.operations else None

@@ -118,11 +118,7 @@ def _add_case(suite: ET.Element, check: CheckResult, class_name: str, time_s: fl
     case = ET.SubElement(
         suite,
         "testcase",
-        {
-            "classname": clean(class_name),
-            "name": clean(check.checker),
-            "time": f"{time_s:.6f}",
-        },
+        {"classname": clean(class_name), "name": clean(check.checker), "time": f"{time_s:.6f}"},
     )
     if check.allowed:
         notes = (f"{note.get('kind')}: {note.get('explanation')}" for note in check.allowed)

@@ -122,8 +122,7 @@ def render(
     context = _Context(by_index(operations), reigning, spans)
     first = None if story is None else story.check
     ordered = sorted(
-        results.checks,
-        key=lambda check: (_WORST_FIRST.index(check.status), check.checker != first),
+        results.checks, key=lambda check: (_WORST_FIRST.index(check.status), check.checker != first)
     )
     packed = pack(operations, events, None if story is None else (story.begin_ns, story.end_ns))
     return (
@@ -177,10 +176,7 @@ def as_script_data(value: Any) -> str:
 
 
 def _headline(
-    results: RunResults,
-    ordered: Sequence[CheckResult],
-    story: Story | None,
-    context: _Context,
+    results: RunResults, ordered: Sequence[CheckResult], story: Story | None, context: _Context
 ) -> str:
     if not ordered:
         return "Nothing was checked."
@@ -294,11 +290,7 @@ class _Reigns:
     """Who led the metadata quorum, and each partition that is asked for."""
 
     def __init__(
-        self,
-        notes: Sequence[Event],
-        placed: Sequence[Placed],
-        end_ns: int,
-        ruled: Sequence[Reign],
+        self, notes: Sequence[Event], placed: Sequence[Placed], end_ns: int, ruled: Sequence[Reign]
     ) -> None:
         self._notes, self._placed, self._end_ns = notes, placed, end_ns
         self._partitions = {leaders.partition_of(event) for _, event in placed}

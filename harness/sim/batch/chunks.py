@@ -96,11 +96,7 @@ def plan_of(plan: BatchPlan, seed: int, covered: Mapping[str, int]) -> Plan:
         return in_simulation({**plan.campaign, **length, "seed": seed}, plan.mutant)
     steer = coverage.steer_for(seed, covered) if plan.steered else None
     return draw(
-        seed,
-        mutant=plan.mutant,
-        duration_ms=plan.duration_ms,
-        steer=steer,
-        system=plan.system,
+        seed, mutant=plan.mutant, duration_ms=plan.duration_ms, steer=steer, system=plan.system
     )
 
 

@@ -30,11 +30,7 @@ from results.store.folders import BATCH_MARK
 
 
 def gate_batch(
-    folder: Path,
-    *,
-    allow_no_faults: bool,
-    judge_again: bool,
-    signers: Signers | None = None,
+    folder: Path, *, allow_no_faults: bool, judge_again: bool, signers: Signers | None = None
 ) -> GateEntry:
     """Gate a batch. No stored content raises; errors are reported in the entry's line.
 

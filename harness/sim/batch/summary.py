@@ -81,7 +81,7 @@ def lines_of(summary: Row) -> list[str]:
             f"{summary['finished']} seeds ({counts or 'none'}), {summary['left']} left; "
             f"{summary['simulated_s']:g} simulated seconds in {summary['cpu_s']:g} CPU seconds; "
             f"{summary['operations']} operations, {summary['faults']} faults"
-        ),
+        )
     ]
     if summary.get("unlike_real"):
         lines.append(f"of system {summary['unlike_real']}")

@@ -116,10 +116,7 @@ class Bisection:
         self._walk(self.releases[first + 1 :], spent, report)
 
     def _walk(
-        self,
-        releases: Iterable[str],
-        spent: Callable[[], float],
-        report: Callable[[Tried], None],
+        self, releases: Iterable[str], spent: Callable[[], float], report: Callable[[Tried], None]
     ) -> None:
         """Try releases up to the first that has the finding not."""
         for release in releases:

@@ -240,11 +240,7 @@ def _load(random: Random, unit_ms: float) -> dict[str, Any]:
 
 
 def _strands(
-    random: Random,
-    nodes: int,
-    unit_ms: float,
-    duration_ms: float,
-    steer: Steer,
+    random: Random, nodes: int, unit_ms: float, duration_ms: float, steer: Steer
 ) -> tuple[Strand, ...]:
     plain = _subset(random, PLAIN, random.choice((0.2, 0.4, 0.7)))
     shaped = _subset(random, tuple(FRAGMENTS), random.choice((0.2, 0.4, 0.8)))

@@ -47,10 +47,7 @@ def with_voters(plan: Plan, unit_ms: float) -> Plan:
             strands.append(Strand(round(at_ms, 1), (_plain(random, unit_ms, nodes),)))
         at_ms += unit_ms * (0.3 + random.expovariate(0.5))
     return replace(
-        plan,
-        nodes=nodes,
-        world=replace(plan.world, observers=observers),
-        strands=tuple(strands),
+        plan, nodes=nodes, world=replace(plan.world, observers=observers), strands=tuple(strands)
     )
 
 
