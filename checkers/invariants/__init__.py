@@ -53,12 +53,19 @@ Of brokers and partitions, on the metadata images of a simulated world's nodes (
 | broker-epoch | a broker's epoch grows with each incarnation, and with nothing else |
 | partition-epochs | leader and partition epochs never decrease, and a change of leader is one of both |
 
+Of partitions' high watermarks, on the replicas of a simulated world's nodes (no trace holds these):
+
+| name | says |
+|---|---|
+| held-in-sync | each member of an ISR holds what its leader calls committed |
+| enough-in-sync | no high watermark moves while the ISR is below min.insync.replicas |
+
 | file | what |
 |---|---|
 | `sight.py` | what is known of nodes: the fields of events, and logs and disks where they can be read |
 | `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
 | `fold.py` | what an invariant is |
-| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py` | the invariants |
+| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `replicas.py` | the invariants |
 | `traces.py` | what traces, logs and files of a stored run owe each other; for stored runs alone |
 | `watcher.py` | all of the others, and feeds each event to them |
 | `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |

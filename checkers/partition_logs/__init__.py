@@ -44,6 +44,7 @@ Kinds of anomalies:
 - `truncated`: a poll is refused as out of range by a leader of an epoch in which, or before which,
   a record there or behind had been read.
 - `dirty-read`: read, and afterwards the leader of the same epoch has no higher high watermark.
+  `dirty-ack`: acknowledged with acks=all, and so afterwards at the node that answered.
 - `log-start-moved`: the log does not begin at 0 though nothing may be deleted.
 
 Names are those of Jepsen's `jepsen.tests.kafka` where it has one. The order of effect: if a is done

@@ -43,6 +43,8 @@ class Sends:
     offset: Int64s
     """Of its first record, as acknowledged."""
     epoch: Int64s
+    node: Int64s
+    """A code of the node that answered last."""
     first: Int64s
     """Send s holds the records first[s] <= r < first[s + 1]; one more than sends."""
 
@@ -63,6 +65,7 @@ class Reads:
     """The offset asked for."""
     high_watermark: Int64s
     log_start: Int64s
+    node: Int64s
     first: Int64s
     """Read r shows the rows first[r] <= i < first[r + 1] of `Log.shown_*`."""
 
@@ -119,7 +122,7 @@ def log_of(operations: Sequence[Operation]) -> Log:
             acknowledged = o.type is EventType.OK
             offset = _number(o, "offset", o.offset) if acknowledged else NONE
             epoch = _number(o, "epoch", o.epoch) if acknowledged else NONE
-            sends += (*begin, *kind, o.complete_ns, offset, epoch)
+            sends += (*begin, *kind, o.complete_ns, offset, epoch, codes.node(o))
             sent.append(values)
         elif o.f in (POLL, POLL_ALL):
             position = _number(o, "position", o.input)
@@ -131,6 +134,7 @@ def log_of(operations: Sequence[Operation]) -> Log:
                     *(o.f == POLL_ALL, o.complete_ns, _number(o, "epoch", o.epoch), position),
                     _number(o, "high_watermark", marks[0]),
                     _number(o, "log_start", marks[1]),
+                    codes.node(o),
                 )
                 shown.append(answer["records"])
             elif o.type is EventType.FAIL and o.error == OUT_OF_RANGE and position != NONE:
@@ -139,7 +143,7 @@ def log_of(operations: Sequence[Operation]) -> Log:
                     refused += (*codes.begin(o, row), epoch, position)
     if len(codes.partitions) > PARTITIONS_MAX:
         raise HistoryError(f"more than {PARTITIONS_MAX} partitions")
-    s, r, f = (_table(rows, width) for rows, width in ((sends, 9), (reads, 10), (refused, 6)))
+    s, r, f = (_table(rows, width) for rows, width in ((sends, 10), (reads, 11), (refused, 6)))
     first_sent, first_shown = _bounds(sent), _bounds(shown)
     numbers, values = _number_values(s[:, 1], sent)
     offsets, read = _read_values(operations, r[:, 0], shown)
@@ -155,6 +159,7 @@ def log_of(operations: Sequence[Operation]) -> Log:
             complete_ns=s[:, 6],
             offset=s[:, 7],
             epoch=s[:, 8],
+            node=s[:, 9],
             first=first_sent,
         ),
         reads=Reads(
@@ -168,6 +173,7 @@ def log_of(operations: Sequence[Operation]) -> Log:
             position=r[:, 7],
             high_watermark=r[:, 8],
             log_start=r[:, 9],
+            node=r[:, 10],
             first=first_shown,
         ),
         refused=Refused(
@@ -186,6 +192,7 @@ class _Codes:
     def __init__(self) -> None:
         self.partitions: dict[str, int] = {}
         self._processes: dict[int | str, int] = {}
+        self._nodes: dict[str, int] = {}
 
     def begin(self, operation: Operation, row: int) -> tuple[int, int, int, int]:
         key = operation.key
@@ -197,6 +204,10 @@ class _Codes:
             self._processes.setdefault(operation.process, len(self._processes)),
             operation.invoke_ns,
         )
+
+    def node(self, operation: Operation) -> int:
+        node = operation.node
+        return NONE if node is None else self._nodes.setdefault(node, len(self._nodes))
 
 
 def _number(operation: Operation, name: str, number: object) -> int:

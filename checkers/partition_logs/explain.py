@@ -227,6 +227,16 @@ def _dirty(case: _Case) -> str:
     )
 
 
+def _dirty_ack(case: _Case) -> str:
+    read = case.read
+    assert read is not None
+    mark = read.output["high_watermark"]
+    return (
+        f"{case.send_text(case.record)}; afterwards, in the same epoch, {_read(read)} gives {mark} "
+        "as high watermark, so it was not committed"
+    )
+
+
 _SENTENCES: dict[str, Callable[[_Case], str]] = {
     "lost-write": _explain_loss,
     "lost-committed": _explain_loss,
@@ -254,6 +264,7 @@ _SENTENCES: dict[str, Callable[[_Case], str]] = {
     "nonmonotonic-poll": _below_position,
     "truncated": _explain_truncation,
     "dirty-read": _dirty,
+    "dirty-ack": _dirty_ack,
     "log-start-moved": lambda c: (
         f"the log begins at offset {c.offset} by {_read(c.read)}, though nothing may be deleted"
     ),

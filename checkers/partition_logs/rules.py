@@ -6,13 +6,13 @@ range. The package states the rules and why they hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from checkers.history import INFINITY_NS
-from checkers.partition_logs.columns import NONE, OFFSET_BITS
+from checkers.partition_logs.columns import NONE, OFFSET_BITS, Reads
 from checkers.partition_logs.facts import Facts, extreme, first_of_equals, group_numbers, places
 from porcupine_py.columns import Bools, Int64s
 
@@ -66,7 +66,8 @@ def anomalies(facts: Facts) -> Iterator[tuple[Found, bool]]:
     for each in went_back(facts):
         yield each, False
     yield find_truncated(facts), False
-    yield dirty(facts), False
+    yield dirty_acks(facts), False
+    yield dirty_reads(facts), False
     yield log_start(facts), False
 
 
@@ -368,23 +369,60 @@ def _running_best(numbers: Int64s) -> Int64s:
     return best
 
 
-def dirty(facts: Facts) -> Found:
+def dirty_reads(facts: Facts) -> Found:
     """Find records read that the leader of the same epoch afterwards held for uncommitted."""
     reads = facts.log.reads
     shows = np.flatnonzero((reads.epoch != NONE) & (facts.last_shown != NONE))
+    offset = facts.last_shown[shows]
+    columns = [(of_reads, of_reads[shows]) for of_reads in (reads.partition, reads.epoch)]
+    read, before = _find_lower_marks(reads, columns, reads.complete_ns[shows], offset)
+    return findings("dirty-read", read=read, before=shows[before], offset=offset[before])
+
+
+def dirty_acks(facts: Facts) -> Found:
+    """Find records acknowledged with acks=all that the node afterwards held for uncommitted.
+
+    Only by the same node: the epoch of a send may be lower than that in which it was acknowledged,
+    by a later leader of which the former one does not know. A node does not go back to an epoch.
+    """
+    sends, reads = facts.log.sends, facts.log.reads
+    known = sends.ok & (sends.offset != NONE) & (sends.epoch != NONE) & (sends.node != NONE)
+    acks = np.flatnonzero(known & (facts.promise.acks == "all"))
+    last = sends.first[acks + 1] - 1
+    offset = sends.offset[acks] + facts.nth[last]
+    columns = [
+        (reads.partition, sends.partition[acks]),
+        (reads.epoch, sends.epoch[acks]),
+        (reads.node, sends.node[acks]),
+    ]
+    read, before = _find_lower_marks(reads, columns, sends.complete_ns[acks], offset)
+    return findings("dirty-ack", record=last[before], read=read, offset=offset[before])
+
+
+def _find_lower_marks(
+    reads: Reads, columns: Sequence[tuple[Int64s, Int64s]], done_ns: Int64s, offset: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Find reads invoked after an offset was certain, whose high watermark is not above it.
+
+    `columns`: what must be equal, of the reads and of the offsets. Returns rows of both.
+    """
     marks = np.flatnonzero((reads.epoch != NONE) & (reads.high_watermark != NONE))
-    if not len(shows) or not len(marks):
-        return findings("dirty-read", read=marks[:0])
-    rows = np.concatenate([marks, shows])
+    if not len(marks) or not len(offset):
+        return marks[:0], marks[:0]
+    rows = np.concatenate([marks, np.arange(len(offset))])
     asks = np.arange(len(rows)) < len(marks)
-    group = group_numbers(reads.partition[rows], reads.epoch[rows])
-    time_ns = np.where(asks, reads.invoke_ns[rows], reads.complete_ns[rows])
+    group = np.zeros(len(rows), np.int64)
+    for of_reads, of_offsets in columns:
+        group = group_numbers(group, np.concatenate([of_reads[marks], of_offsets]))
+    time_ns = np.concatenate([reads.invoke_ns[marks], done_ns])
+    shown = np.concatenate([np.full(len(marks), NONE, np.int64), offset])
     order = np.lexsort((~asks, time_ns, group))  # what touches in time is concurrent
-    rows, asks, group = rows[order], asks[order], group[order]
-    best = _running_best(places(group, np.where(asks, 0, facts.last_shown[rows] + 1)))
-    shown = np.where(asks[best] | (group[best] != group), NONE, facts.last_shown[rows[best]])
-    wrong = np.flatnonzero(asks & (shown != NONE) & (shown >= reads.high_watermark[rows]))
-    return findings("dirty-read", read=rows[wrong], before=rows[best[wrong]], offset=shown[wrong])
+    rows, asks, group, shown = rows[order], asks[order], group[order], shown[order]
+    best = _running_best(places(group, shown + 1))
+    latest = np.where(asks[best] | (group[best] != group), NONE, shown[best])
+    wrong = np.flatnonzero(asks)
+    wrong = wrong[(latest[wrong] != NONE) & (latest[wrong] >= reads.high_watermark[rows[wrong]])]
+    return rows[wrong], rows[best[wrong]]
 
 
 def log_start(facts: Facts) -> Found:

@@ -37,6 +37,7 @@ from harness.run.strands.player import Player
 from harness.run.strands.progress import Act
 from harness.sim.findings import Violation, Violations, generalise
 from harness.sim.image_sight import ImageWatch
+from harness.sim.replica_sight import ReplicaWatch
 from harness.sim.world_sight import watch
 from nemeses.base import Injection
 from workloads.base import LeaderTracker
@@ -205,14 +206,13 @@ class _DrawnWorld:
         )
         world = self.backend.world
         # The monitor first: it must judge an event before a strand acts on it.
-        ImageWatch(
+        watcher = watch(
             world,
-            watch(
-                world,
-                lambda seen: self.note_violation(seen.property, seen.explanation),
-                plan.kind.traced,
-            ),
+            lambda seen: self.note_violation(seen.property, seen.explanation),
+            plan.kind.traced,
         )
+        ImageWatch(world, watcher)
+        ReplicaWatch(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(
             journal, lambda: self.timers.now_ms / 1000.0, WORLD_CLOCK, {"seed": plan.seed}

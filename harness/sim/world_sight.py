@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 
 from checkers.invariants.brokers import BROKER_INVARIANTS
 from checkers.invariants.leading import LEADING
+from checkers.invariants.replicas import REPLICATION
 from checkers.invariants.sight import Batch, Election, node_name
 from checkers.invariants.watcher import INVARIANTS, Violation, Watcher
 from cluster.backends.sim.hooks import TraceFields
@@ -34,7 +35,7 @@ def watch(
     """
     among = [
         invariant
-        for invariant in (*INVARIANTS, *LEADING, *BROKER_INVARIANTS)
+        for invariant in (*INVARIANTS, *LEADING, *BROKER_INVARIANTS, *REPLICATION)
         if traced is None or invariant.reads <= frozenset(traced)
     ]
     watcher = Watcher(WorldSight(world), on_violation, among)

@@ -21,6 +21,10 @@ class Partition:
         self.committed = self.mark = self.start = 0
         self.epoch = 0
 
+    @property
+    def leader(self):
+        return f"n{self.epoch % 3 + 1}"
+
     def lead(self):
         """Something happens that no client does."""
         rnd = self.rnd
@@ -110,7 +114,11 @@ def history(rnd, acks="all", *, retries=False, retention=False, batches=True, si
         for _ in range(rnd.randint(0, 2)):
             log.lead()
         name = process + 4 * gone.get(process, 0)
-        fields = {"process": name, "key": key, "node": f"n{rnd.randint(1, 3)}"}
+        fields = {
+            "process": name,
+            "key": key,
+            "node": log.leader if rnd.randint(1, 3) > 1 else "n4",
+        }
         if rnd.random() < 0.55:
             values = list(range(count, count + (rnd.choice([1, 1, 2, 3]) if batches else 1)))
             count += len(values)
@@ -136,7 +144,13 @@ def history(rnd, acks="all", *, retries=False, retention=False, batches=True, si
             begin = last + 1 + 2 * number
             _, said, epoch, _ = logs[key].poll(None, whole=True)
             made = {"f": "poll-all", "input": None, "output": said, "epoch": epoch, "error": None}
-            made |= {"type": OK, "complete_ns": begin + 1, "process": 99, "key": key, "node": "n1"}
+            made |= {
+                "type": OK,
+                "complete_ns": begin + 1,
+                "process": 99,
+                "key": key,
+                "node": logs[key].leader,
+            }
             found.append((begin, made))
     found.sort(key=lambda pair: pair[0])
     return [

@@ -202,6 +202,19 @@ class _Partition:
             and answer(then, "high_watermark") is not None
             and any(o >= then.output["high_watermark"] for o, _ in self.shown[read.index])
         }
+        found["dirty-ack"] = {
+            then.index
+            for then in self.reads
+            for send in self.sends
+            if self.acks == "all"
+            and self.offset(send) is not None
+            and send.complete_ns < then.invoke_ns
+            and send.epoch is not None
+            and send.node is not None
+            and (send.epoch, send.node) == (then.epoch, then.node)
+            and answer(then, "high_watermark") is not None
+            and send.offset + len(batch(send)) > then.output["high_watermark"]
+        }
         starts = any((answer(r, "log_start") or 0) > 0 for r in self.reads)
         found["log-start-moved"] = {0} if starts and not self.retention else set()
         return found

@@ -1,0 +1,114 @@
+"""Invariants of partitions' high watermarks, over replicas that a simulated world shows.
+
+They read one event that no node traces, `high-watermark`: what a leader calls committed, beside the
+ends of all replicas' logs and what the newest committed metadata say of the partition
+(`harness/sim/replica_sight.py`). Its field `partition` is a `Led`.
+
+A leader may know less than the metadata. Within its leader epoch nobody but itself asks to enlarge
+its ISR, one change at a time, and it counts a member from when it asks: so whatever the newest ISR
+of that epoch is, the leader has counted each of its members, or knows of the change that took one
+in. What it knows beyond the metadata that are shown cannot be judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.quorum import Quorum
+from checkers.invariants.sight import Fields, node_name
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """A partition by the broker that leads it, and by the newest committed metadata."""
+
+    key: Hashable
+    name: str
+    """As `topic-index`."""
+    incarnation: int
+    """Of the leader's process."""
+    high_watermark: int
+    leader_epoch: int
+    partition_epoch: int
+    """The newest of which the leader knows."""
+    decided: tuple[int, int]
+    """Leader and partition epoch by the metadata."""
+    isr: tuple[int, ...]
+    """By the metadata."""
+    isr_min: int
+    """min.insync.replicas, at most the number of replicas."""
+    ends: Mapping[int, int]
+    """Log end by id, of brokers that run and are registered as the metadata have it."""
+
+
+class _OfReplicas(Invariant):
+    needs = "replicas' logs and high watermarks, and the metadata images of nodes"
+    unstored = "no trace holds a replica's high watermark"
+    order = Order.NONE
+
+
+class HeldInSync(_OfReplicas):
+    """All members of the ISR hold what their leader calls committed.
+
+    Where the leader does not know yet that one of them is a member, too: it asked for it.
+    """
+
+    name = "held-in-sync"
+    says = "each member of an ISR holds what its leader calls committed"
+    source = "KIP-497, maximal ISR; KIP-966"
+
+    def on_high_watermark(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a leader of the epoch that the metadata have, which knows no more than they."""
+        led: Led = fields["partition"]
+        if led.decided[0] != led.leader_epoch or led.decided[1] < led.partition_epoch:
+            return None
+        for member in led.isr:
+            end = led.ends.get(member, led.high_watermark)
+            if end < led.high_watermark:
+                return Broken(
+                    f"{node} leads {led.name} in leader epoch {led.leader_epoch} and calls "
+                    f"everything below {led.high_watermark} committed, and the log of broker "
+                    f"{member}, a member of the ISR {list(led.isr)}, ends at {end}",
+                    (node, node_name(member)),
+                )
+        return None
+
+
+class EnoughInSync(_OfReplicas):
+    """Nothing is committed while the ISR is below min.insync.replicas, whatever the acks.
+
+    A replica may leave an ISR that is so small and remain electable, as nothing that it lacks is
+    committed. Judged where the leader knew of that ISR from one look to the next.
+    """
+
+    name = "enough-in-sync"
+    says = "no high watermark moves while the ISR is below min.insync.replicas"
+    source = "KIP-966"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._before: dict[tuple[str, Hashable], Led] = {}
+
+    def on_high_watermark(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what moved since the last look, if nothing else has changed."""
+        led: Led = fields["partition"]
+        before = self._before.get((node, led.key))
+        self._before[node, led.key] = led
+        if before is None or led.high_watermark <= before.high_watermark:
+            return None
+        known = led.leader_epoch, led.partition_epoch
+        same = (before.incarnation, before.leader_epoch, before.partition_epoch)
+        if same != (led.incarnation, *known) or led.decided != known:
+            return None
+        if len(led.isr) >= min(before.isr_min, led.isr_min):
+            return None
+        return Broken(
+            f"{node} leads {led.name} in leader epoch {led.leader_epoch} and moves its high "
+            f"watermark from {before.high_watermark} to {led.high_watermark}, with "
+            f"{list(led.isr)} in sync where min.insync.replicas is {led.isr_min}"
+        )
+
+
+REPLICATION: tuple[type[Invariant], ...] = (HeldInSync, EnoughInSync)

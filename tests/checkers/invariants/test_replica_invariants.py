@@ -1,0 +1,91 @@
+"""Each invariant of replicas is broken by hand-made looks, and not by the closest right ones."""
+
+from dataclasses import replace
+
+import pytest
+
+import checkers.invariants
+from checkers.invariants.replicas import REPLICATION, Led
+from checkers.invariants.watcher import Watcher
+
+LED = Led(
+    key="t-0",
+    name="t-0",
+    incarnation=0,
+    high_watermark=10,
+    leader_epoch=4,
+    partition_epoch=7,
+    decided=(4, 7),
+    isr=(1, 2),
+    isr_min=2,
+    ends={2: 10, 3: 6},
+)
+LAGS = replace(LED, ends={2: 9, 3: 6})
+SMALL = replace(LED, isr=(1,))
+
+
+def broken(*looks):
+    watcher = Watcher(among=REPLICATION)
+    for led in looks:
+        watcher.take("n1", "high-watermark", {"partition": led})
+    return [violation.property for violation in watcher.violations]
+
+
+@pytest.mark.parametrize(
+    ("looks", "found"),
+    [
+        ([LED], []),
+        ([LAGS], ["held-in-sync"]),
+        ([replace(LAGS, decided=(4, 8))], ["held-in-sync"]),
+        ([replace(LAGS, decided=(4, 6))], []),
+        ([replace(LAGS, decided=(5, 8))], []),
+        ([replace(LAGS, ends={3: 6})], []),
+        ([replace(LAGS, isr=(1,))], []),
+    ],
+    ids=[
+        "a replica outside of the ISR lags",
+        "a member lags",
+        "a member of whom the leader does not know yet lags",
+        "the leader knows of a later change, which took the member out",
+        "the next leader's ISR",
+        "a member that is down, or registers anew, has lost what was not written",
+        "the member that lags has left",
+    ],
+)
+def test_a_member_of_the_isr_holds_what_is_committed(looks, found):
+    assert broken(*looks) == found
+
+
+MOVED = replace(SMALL, high_watermark=11)
+
+
+@pytest.mark.parametrize(
+    ("looks", "found"),
+    [
+        ([SMALL, MOVED], ["enough-in-sync"]),
+        ([SMALL, SMALL], []),
+        ([LED, replace(LED, high_watermark=11, ends={})], []),
+        ([LED, replace(MOVED, partition_epoch=8, decided=(4, 8))], []),
+        ([SMALL, replace(MOVED, decided=(4, 8))], []),
+        ([SMALL, replace(MOVED, incarnation=1)], []),
+        ([SMALL, replace(MOVED, isr_min=1)], []),
+        ([replace(SMALL, key="t-1"), MOVED], []),
+    ],
+    ids=[
+        "it moves",
+        "it stands still",
+        "enough are in sync",
+        "it may have moved before the leader knew of the shrink",
+        "the controller has decided on a change of which the leader does not know",
+        "another process, which read what it had saved",
+        "one replica is enough by now",
+        "another partition",
+    ],
+)
+def test_nothing_is_committed_by_too_few(looks, found):
+    assert broken(*looks) == found
+
+
+def test_every_invariant_of_replicas_stands_in_the_table():
+    names = [invariant.name for invariant in REPLICATION]
+    assert [name for name in names if f"| {name} |" not in str(checkers.invariants.__doc__)] == []
