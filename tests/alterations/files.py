@@ -84,11 +84,6 @@ def raw_log_gone(run: Altered) -> None:
     run.log_file("n1").unlink()
 
 
-def raw_logs_gone(run: Altered) -> None:
-    for node in NODES:
-        run.log_file(node).unlink()
-
-
 def end_cut(*nodes: str) -> Change:
     """The last batches of logs are gone, as if they had never been written."""
 
@@ -107,13 +102,6 @@ def torn_behind_the_end(run: Altered) -> None:
     more = with_place(last, header.next_offset, header.partition_leader_epoch)
     path.write_bytes(path.read_bytes() + more[: len(more) - 9])
     run.decode("n1")
-
-
-def last_write(run: Altered) -> tuple[int, bytes]:
-    """Return the number of the batch of a client's record that is in all logs, and the batch."""
-    batches = run.batches("n1")
-    number = max(i for i, batch in enumerate(batches) if b"w" in batch and _text_in(batch))
-    return number, batches[number]
 
 
 def _text_in(batch: bytes) -> bytes | None:

@@ -36,8 +36,6 @@ _PARTITION = 9
 _CALL = 11
 """Election, ELR on, minimal ISR, acceptable, unclean shutdown; wanted: ISR, replicas, adding,
 removing, recovery state; a replica and its new directory."""
-_RECORD = 9
-"""As the partition: replicas, ISR, adding, removing, ELR, last known ELR, directories, ..."""
 _ELECTIONS = {"P": Election.PREFERRED, "U": Election.UNCLEAN, "O": Election.ONLINE}
 
 

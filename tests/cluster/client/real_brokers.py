@@ -1,4 +1,4 @@
-"""`python -m tests.cluster.client.real_brokers`: brokers of Apache Kafka on three controllers of ours.
+"""Brokers of Apache Kafka on three controllers of ours.
 
 Records are produced with acks=all and consumed by a group while the active controller is killed,
 again and again, and each time a partition is given another leader by our controllers. Every
@@ -7,13 +7,10 @@ acknowledged record must be consumed.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -33,7 +30,6 @@ from cluster.systems.kafka.installation import Installation, find
 from cluster.systems.kafka.kafka_system import JVM, SETTINGS
 from cluster.systems.kraft import cluster_id_of
 from tests.cluster.client.nodes import TIMEOUT_S, Nodes, free_ports, wait_until_listens
-from tests.kafka_release import VERSION
 
 TOPIC = "records"
 PARTITIONS = 6
@@ -177,13 +173,12 @@ class Outcome:
     repeated: int = 0
     lost: list[str] = field(default_factory=list)
     fail_overs: list[tuple[int, int]] = field(default_factory=list)
-    seconds: float = 0.0
 
 
 def produce_and_consume(folder: Path, version: str, records: int, fail_overs: int) -> Outcome:
     """Produce while controllers fail over, then consume everything."""
     release = find({"version": version})
-    began, outcome = time.monotonic(), Outcome()
+    outcome = Outcome()
     with (
         Controllers(folder / "controllers") as controllers,
         Brokers(folder / "brokers", controllers, 2, release) as brokers,
@@ -232,7 +227,6 @@ def produce_and_consume(folder: Path, version: str, records: int, fail_overs: in
         outcome.lost = sorted(acknowledged - set(seen))
         for process in (*controllers.processes.values(), *brokers.processes.values()):
             assert process.poll() is None, "a node ended"
-    outcome.seconds = time.monotonic() - began
     return outcome
 
 
@@ -258,24 +252,3 @@ def _consumed(brokers: Brokers, wanted: set[str]) -> Counter[str]:
     assert sum(high - low for low, high in ends) >= len(wanted), ends
     consumer.close()
     return seen
-
-
-def main() -> int:
-    """Print what became of the records; exit code 1 when one was lost."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--version", default=VERSION)
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--fail-overs", type=int, default=5)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        found = produce_and_consume(Path(place), asked.version, asked.records, asked.fail_overs)
-    print(
-        f"{found.acknowledged} of {asked.records} records acknowledged, {found.refused} refused, "
-        f"{found.consumed} consumed, {found.repeated} twice, {len(found.lost)} lost; "
-        f"fail-overs {found.fail_overs}; {found.seconds:.0f} s"
-    )
-    return int(bool(found.lost))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""`python -m tests.cluster.client.records`: stock clients produce and consume while leaders change.
+"""Stock clients produce and consume while leaders change.
 
 Three nodes of ours hold a topic for each client, with three replicas, two of them in sync at
 least. The client produces numbered records with acks=all and idempotence, and consumes them at the
@@ -9,9 +9,6 @@ once, in the order in which it was sent, and where its acknowledgement says.
 
 from __future__ import annotations
 
-import argparse
-import sys
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +17,6 @@ from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from rich.console import Console
-from rich.table import Table
 
 from tests.cluster.client.leader_changes import LeaderChanges
 from tests.cluster.client.nodes import Nodes
@@ -66,14 +61,8 @@ class Outcome:
     acknowledged: int | None
     changes: list[str]
     verdicts: list[Verdict] = field(default_factory=list)
-    seconds: float = 0.0
     complaints: str = ""
     """What its processes said on standard error."""
-
-    @property
-    def is_right(self) -> bool:
-        whole = self.acknowledged == self.records
-        return whole and all(verdict.is_right for verdict in self.verdicts)
 
 
 def judged(outcome: Outcome, consumer: str, acks: set[Place], read: Sequence[Place]) -> None:
@@ -153,7 +142,6 @@ class Reading:
 
 def through_changes(nodes: Nodes, name: str, task: Task, changes: int) -> Outcome:
     """Let a client produce and consume while leaders change, then let it all be read again."""
-    began = time.monotonic()
     moving = LeaderChanges(nodes, task.topic, task.partitions)
     tail = Reading(name, task)
     producer = CLIENTS[name].produce(task)
@@ -167,7 +155,6 @@ def through_changes(nodes: Nodes, name: str, task: Task, changes: int) -> Outcom
     complaints = producer.end() + tail.end()
     outcome = Outcome(name, task.records, acknowledged, made, complaints=complaints)
     judged(outcome, name, set(producer.places), tail.places)
-    outcome.seconds = time.monotonic() - began
     return outcome
 
 
@@ -205,62 +192,3 @@ def run(
         for node, process in nodes.processes.items():
             assert process.poll() is None, f"node {node} ended: {nodes.stderr(node)[-2000:]}"
     return outcomes
-
-
-def show(outcomes: Iterable[Outcome]) -> None:
-    """Print tables."""
-    console = Console(width=120)
-    table = Table(title="produced through changes of leaders, acks=all, idempotent")
-    for column in ("producer", "records", "acknowledged", "changes of leaders", "s"):
-        table.add_column(column, justify="left" if column.startswith("c") else "right")
-    reads = Table(title="consumed")
-    columns = ("producer", "consumer", "partition", "records", "lost", "duplicated", "out of order")
-    for column in columns:
-        reads.add_column(column, justify="right")
-    for outcome in outcomes:
-        acknowledged = "?" if outcome.acknowledged is None else str(outcome.acknowledged)
-        changes = ", ".join(outcome.changes)
-        seconds = f"{outcome.seconds:.0f}"
-        table.add_row(outcome.producer, str(outcome.records), acknowledged, changes, seconds)
-        for found in outcome.verdicts:
-            is_whole = found.partition is None
-            if not is_whole and found.is_right and found.consumer != found.producer:
-                continue
-            reads.add_row(
-                found.producer if is_whole else "",
-                found.consumer if is_whole else "",
-                "all" if is_whole else str(found.partition),
-                *map(str, (found.consumed, found.lost, found.duplicated, found.out_of_order)),
-            )
-    console.print(table)
-    console.print(reads)
-
-
-def main() -> int:
-    """Print what became of the records; exit code 1 when anything is wrong with them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=list(CLIENTS))
-    parser.add_argument("--version", default=VERSION, help="release of Kafka, for its classes")
-    parser.add_argument("--records", type=int, default=100_000, help="of each client")
-    parser.add_argument("--leader-changes", type=int, default=5, help="for each client")
-    parser.add_argument("--rate", type=int, default=2_000, help="records a second at most")
-    parser.add_argument("--folder", type=Path, help="keep the nodes' files here")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        outcomes = run(
-            asked.folder or Path(place),
-            asked.clients,
-            asked.records,
-            asked.leader_changes,
-            asked.rate,
-            asked.version,
-        )
-    show(outcomes)
-    wrong = [outcome for outcome in outcomes if not outcome.is_right]
-    for outcome in wrong:
-        print(f"{outcome.producer}: {outcome.complaints}", file=sys.stderr)
-    return int(bool(wrong))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

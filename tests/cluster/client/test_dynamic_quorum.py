@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-CLUSTER_ID = "test-cluster"
 VOTERS = {i: uuid.UUID(int=7_000 + i, version=4) for i in (1, 2, 3)}
 JOINER = 4
 PATIENCE_S = 600
