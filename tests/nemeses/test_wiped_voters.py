@@ -189,44 +189,39 @@ async def test_what_was_given_up_is_never_added_again(view: View):
 
 
 @pytest.mark.slow
-def test_what_a_new_leader_had_not_heard_of_is_never_added_again(monkeypatch):
+@play(simulated, 5)
+async def test_what_a_new_leader_had_not_heard_of_is_never_added_again(view: View, *, monkeypatch):
     """Seed 1091 of 120 s: the lost replica fetched from the leader just before its disk was lost."""
     all_know = wipe._all_know_directories
     before: list[UUID | None] = []
+    others = ("n2", "n3", "n4", "n5")
+    links = {(node, "n1") for node in others} | {("n1", node) for node in others}
 
-    async def body(view: View) -> None:
-        others = ("n2", "n3", "n4", "n5")
-        links = {(node, "n1") for node in others} | {("n1", node) for node in others}
+    async def slowly(*arguments) -> bool:
+        assert await fetching_directory(view, "n1") is None
+        await view.backend.restore_links(links)
+        before.append(await until(lambda: fetching_directory(view, "n1"), 20))
+        return await all_know(*arguments)
 
-        async def slowly(*arguments) -> bool:
-            assert await fetching_directory(view, "n1") is None
-            await view.backend.restore_links(links)
-            before.append(await until(lambda: fetching_directory(view, "n1"), 20))
-            return await all_know(*arguments)
-
-        monkeypatch.setattr(wipe, "_all_know_directories", slowly)
-        await upgrade(view)
-        removed = await inject(view, "voters", {"change": "remove", "targets": "node:n1"})
-        assert removed.verified, removed.detail
-        await view.backend.cut_links(links)
-        resigned = await inject(view, "resign", {})
-        assert resigned.verified, resigned.detail
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 0})
-        assert wiped.verified, wiped.detail
-        lost = before[0]
-        assert wiped.detail["nodes"]["n1"]["damage"]["was"] == [str(lost)]
-        held = await inject(
-            view, "hold", {"links": "n1>n2,n1>n3,n1>n4,n1>n5", "types": "FetchRequest"}
-        )
-        assert held.verified, held.detail
-        healing = asyncio.ensure_future(heal(view, removed))
-        await asyncio.sleep(3)
-        assert 1 not in await voters(view)
-        assert (await heal(view, held)).verified
-        assert (await healing).verified
-        assert (await voters(view))[1] not in (None, lost)
-
-    simulated(body, 5)
+    monkeypatch.setattr(wipe, "_all_know_directories", slowly)
+    await upgrade(view)
+    removed = await inject(view, "voters", {"change": "remove", "targets": "node:n1"})
+    assert removed.verified, removed.detail
+    await view.backend.cut_links(links)
+    resigned = await inject(view, "resign", {})
+    assert resigned.verified, resigned.detail
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 0})
+    assert wiped.verified, wiped.detail
+    lost = before[0]
+    assert wiped.detail["nodes"]["n1"]["damage"]["was"] == [str(lost)]
+    held = await inject(view, "hold", {"links": "n1>n2,n1>n3,n1>n4,n1>n5", "types": "FetchRequest"})
+    assert held.verified, held.detail
+    healing = asyncio.ensure_future(heal(view, removed))
+    await asyncio.sleep(3)
+    assert 1 not in await voters(view)
+    assert (await heal(view, held)).verified
+    assert (await healing).verified
+    assert (await voters(view))[1] not in (None, lost)
 
 
 @play(simulated)

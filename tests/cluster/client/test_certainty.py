@@ -297,15 +297,12 @@ def test_an_answer_about_something_else_is_a_wrong_one(operation, reply, what):
     assert message.endswith(what)
 
 
-def test_a_final_read_of_an_unknown_resource_is_a_wrong_answer():
+@play(asyncio.run)
+async def test_a_final_read_of_an_unknown_resource_is_a_wrong_answer():
     strange = replace(described(ErrorCode.none, k="v").results[0], resource_type=99)
     replies = (metadata(1), replace(described(ErrorCode.none), results=(strange,)))
-
-    async def body():
-        with pytest.raises(CallFailed, match=r"wrong-answer: .* DescribeConfigsRequest: Key"):
-            await Client(CannedNetwork(*replies), ImpatientClock()).final_read(NODE)
-
-    asyncio.run(body())
+    with pytest.raises(CallFailed, match=r"wrong-answer: .* DescribeConfigsRequest: Key"):
+        await Client(CannedNetwork(*replies), ImpatientClock()).final_read(NODE)
 
 
 def test_a_cluster_without_an_id_is_a_wrong_answer():
@@ -363,14 +360,11 @@ async def test_a_final_read_that_is_refused_is_no_final_read():
         await Client(network, ImpatientClock()).final_read(NODE)
 
 
-def test_describe_quorum_returns_the_leaders_answer():
+@play(asyncio.run)
+async def test_describe_quorum_returns_the_leaders_answer():
     answer = DescribeQuorumResponse(ErrorCode.none, 2, 5, 9)
-
-    async def body():
-        client = Client(CannedNetwork(answer), ImpatientClock())
-        assert await client.describe_quorum(NODE) == answer
-
-    asyncio.run(body())
+    client = Client(CannedNetwork(answer), ImpatientClock())
+    assert await client.describe_quorum(NODE) == answer
 
 
 def test_what_a_system_also_gives_to_appended_requests_is_indefinite_for_brokers_too():

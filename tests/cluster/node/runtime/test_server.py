@@ -190,7 +190,8 @@ async def test_a_question_whose_asker_has_left_is_not_worked_off_but_a_change_is
         assert [message for _, message, _ in handler.asked] == [VOTE]
 
 
-def test_a_long_pipeline_of_one_peer_gives_way_to_others():
+@play(run)
+async def test_a_long_pipeline_of_one_peer_gives_way_to_others():
     served = []
 
     class Slow(Echo):
@@ -201,18 +202,13 @@ def test_a_long_pipeline_of_one_peer_gives_way_to_others():
                 pass
             super().handle(listener, message, reply, origin)
 
-    async def body():
-        async with a_server(Slow()) as (_, port), a_caller(port) as greedy, a_caller(port) as other:
-            greedy.writer.write(
-                b"".join(write_request(QUESTION, 2, i, "greedy") for i in range(50))
-            )
-            await until(lambda: served)
-            other.writer.write(write_request(QUESTION, 2, 1, "other"))
-            await other.receive()
-            assert served.index("other") < 40
-            assert served.count("greedy") < 50
-
-    run(body)
+    async with a_server(Slow()) as (_, port), a_caller(port) as greedy, a_caller(port) as other:
+        greedy.writer.write(b"".join(write_request(QUESTION, 2, i, "greedy") for i in range(50)))
+        await until(lambda: served)
+        other.writer.write(write_request(QUESTION, 2, 1, "other"))
+        await other.receive()
+        assert served.index("other") < 40
+        assert served.count("greedy") < 50
 
 
 @pytest.mark.parametrize(
@@ -336,7 +332,8 @@ async def test_an_impossible_software_name_is_an_invalid_request():
         assert answer.error_code is ErrorCode.invalid_request
 
 
-def test_an_answer_without_a_form_in_the_old_version_ends_the_connection_only():
+@play(run)
+async def test_an_answer_without_a_form_in_the_old_version_ends_the_connection_only():
     long = m.DescribeConfigsResourceResult(
         name="k", value="v" * 40_000, read_only=False, is_sensitive=False, synonyms=(),
         documentation=None,
@@ -350,22 +347,18 @@ def test_an_answer_without_a_form_in_the_old_version_ends_the_connection_only():
             ),
         ),
     )  # fmt: skip
-
-    async def body():
-        handler = Handler()
-        async with a_server(handler) as (_, port):
-            for version, survives in ((4, True), (1, False)):
-                async with a_caller(port) as caller:
-                    caller.send(1, m.DescribeConfigsRequest(resources=()), version)
-                    _, _, reply = await handler.next()
-                    reply(answer)
-                    if survives:
-                        got = read_response(await caller.receive(), ApiKey.DESCRIBE_CONFIGS, 4)
-                        assert got == answer
-                    else:
-                        assert await caller.is_hung_up()
-
-    run(body)
+    handler = Handler()
+    async with a_server(handler) as (_, port):
+        for version, survives in ((4, True), (1, False)):
+            async with a_caller(port) as caller:
+                caller.send(1, m.DescribeConfigsRequest(resources=()), version)
+                _, _, reply = await handler.next()
+                reply(answer)
+                if survives:
+                    got = read_response(await caller.receive(), ApiKey.DESCRIBE_CONFIGS, 4)
+                    assert got == answer
+                else:
+                    assert await caller.is_hung_up()
 
 
 @play(run)
@@ -418,7 +411,8 @@ async def test_buffered_bytes_return_to_nothing():
 
 
 @pytest.mark.slow
-def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
+@play(run)
+async def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
     answer = raft.DescribeQuorumResponse(
         ErrorCode.none, 1, 3, 17, nodes=tuple(Endpoint(i, "h" * 200, i) for i in range(1000))
     )
@@ -430,20 +424,17 @@ def test_a_peer_that_does_not_read_its_answers_is_not_served_without_bound():
             served += 1
             reply(answer)
 
-    async def body():
-        async with a_server(Big()) as (_, port), a_caller(port) as greedy, a_caller(port) as good:
-            greedy.writer.transport.pause_reading()
-            request = write_request(raft.DescribeQuorumRequest(), 2, 1, "caller")
-            greedy.writer.write(request * 2000)
-            before = -1
-            while served != before:
-                before = served
-                await asyncio.sleep(0.3)
-            assert served < 2000
-            good.send(5)
-            assert await good.correlation_id() == 5
-
-    run(body)
+    async with a_server(Big()) as (_, port), a_caller(port) as greedy, a_caller(port) as good:
+        greedy.writer.transport.pause_reading()
+        request = write_request(raft.DescribeQuorumRequest(), 2, 1, "caller")
+        greedy.writer.write(request * 2000)
+        before = -1
+        while served != before:
+            before = served
+            await asyncio.sleep(0.3)
+        assert served < 2000
+        good.send(5)
+        assert await good.correlation_id() == 5
 
 
 @play(run)
@@ -539,18 +530,16 @@ async def test_no_client_can_connect_before_the_node_serves():
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), AssertionError("invariant")])
-def test_an_exception_of_the_node_reaches_the_loops_handler(error):
+@play(run)
+async def test_an_exception_of_the_node_reaches_the_loops_handler(*, error):
     class Broken:
         def handle(self, listener, message, reply, origin=None):
             raise error
 
-    async def body():
-        caught = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: caught.set_result(context["exception"])
-        )
-        async with a_server(Broken()) as (_, port), a_caller(port) as caller:
-            caller.send()
-            assert await caught is error
-
-    run(body)
+    caught = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: caught.set_result(context["exception"])
+    )
+    async with a_server(Broken()) as (_, port), a_caller(port) as caller:
+        caller.send()
+        assert await caught is error

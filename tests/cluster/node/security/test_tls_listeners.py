@@ -27,6 +27,7 @@ from cluster.node.security.tls import client_context, server_context
 from tests.cluster.node.runtime.test_server import ANSWER, Caller, Echo, run, until
 from tests.cluster.node.security.authority import Authority, secured
 from tests.cluster.node.test_config import MINIMAL
+from tests.play import play
 
 
 @pytest.fixture(scope="module")
@@ -82,88 +83,70 @@ async def ask(security, port, host="127.0.0.1", timeout_ms=5000.0):
         ("SASL_SSL", "SCRAM-SHA-512"),
     ],
 )
-def test_a_peer_with_the_same_settings_is_served(authority, protocol, mechanism):
+@play(run)
+async def test_a_peer_with_the_same_settings_is_served(*, authority, protocol, mechanism):
     security = security_of(protocol, authority, mechanism)
-
-    async def body():
-        async with a_server(security) as (server, port):
-            assert await ask(client_security(security), port) == ANSWER
-            await until(lambda: server.connection_count == 0)
-            assert server.authentication_failures == 0
-
-    run(body)
+    async with a_server(security) as (server, port):
+        assert await ask(client_security(security), port) == ANSWER
+        await until(lambda: server.connection_count == 0)
+        assert server.authentication_failures == 0
 
 
-def test_a_wrong_password_was_not_sent(authority):
+@play(run)
+async def test_a_wrong_password_was_not_sent(*, authority):
     security = security_of("SASL_SSL", authority, "SCRAM-SHA-256")
     wrong = replace(client_security(security), credentials=Credentials("node", "guessed"))
-
-    async def body():
-        async with a_server(security) as (server, port):
-            assert await ask(wrong, port) is Failure.NOT_SENT
-            await until(lambda: server.authentication_failures == 1)
-
-    run(body)
+    async with a_server(security) as (server, port):
+        assert await ask(wrong, port) is Failure.NOT_SENT
+        await until(lambda: server.authentication_failures == 1)
 
 
-def test_a_certificate_of_another_authority_was_not_sent(authority, tmp_path):
+@play(run)
+async def test_a_certificate_of_another_authority_was_not_sent(*, authority, tmp_path):
     security = security_of("SSL", authority)
     other = client_security(security_of("SSL", Authority(tmp_path)))
-
-    async def body():
-        async with a_server(security) as (server, port):
-            assert await ask(other, port) is Failure.NOT_SENT
-            await until(lambda: server.authentication_failures > 0)
-
-    run(body)
+    async with a_server(security) as (server, port):
+        assert await ask(other, port) is Failure.NOT_SENT
+        await until(lambda: server.authentication_failures > 0)
 
 
-def test_a_certificate_for_another_host_was_not_sent_unless_names_do_not_matter(authority):
+@play(run)
+async def test_a_certificate_for_another_host_was_not_sent_unless_names_do_not_matter(*, authority):
     elsewhere = {"ssl.keystore.location": authority.key_store("elsewhere", "elsewhere.test")}
     strict = security_of("SSL", authority, **elsewhere)
     lax = security_of(
         "SSL", authority, **elsewhere, **{"ssl.endpoint.identification.algorithm": ""}
     )
-
-    async def body():
-        async with a_server(strict) as (_, port):
-            assert await ask(client_security(strict), port) is Failure.NOT_SENT
-            assert await ask(client_security(lax), port) == ANSWER
-
-    run(body)
+    async with a_server(strict) as (_, port):
+        assert await ask(client_security(strict), port) is Failure.NOT_SENT
+        assert await ask(client_security(lax), port) == ANSWER
 
 
-def test_a_proxy_in_the_link_does_not_change_the_expected_certificate(authority):
+@play(run)
+async def test_a_proxy_in_the_link_does_not_change_the_expected_certificate(*, authority):
     security = security_of("SSL", authority)
-
-    async def body():
-        async with a_server(security) as (_, port):
-            network = TcpNetwork({1: ("127.0.0.1", port)}, security=client_security(security))
-            for host, expected in (("localhost", ANSWER), ("elsewhere.test", Failure.NOT_SENT)):
-                answer = asyncio.get_running_loop().create_future()
-                endpoint = Endpoint(1, host, 1)
-                network.request(endpoint, DescribeQuorumRequest(), 5000, answer.set_result)
-                assert await answer == expected
-            network.close()
-
-    run(body)
+    async with a_server(security) as (_, port):
+        network = TcpNetwork({1: ("127.0.0.1", port)}, security=client_security(security))
+        for host, expected in (("localhost", ANSWER), ("elsewhere.test", Failure.NOT_SENT)):
+            answer = asyncio.get_running_loop().create_future()
+            endpoint = Endpoint(1, host, 1)
+            network.request(endpoint, DescribeQuorumRequest(), 5000, answer.set_result)
+            assert await answer == expected
+        network.close()
 
 
 @pytest.mark.parametrize("client_auth", ["requested", "required"])
-def test_a_client_without_a_certificate_is_served_only_where_none_is_required(
-    authority, client_auth
+@play(run)
+async def test_a_client_without_a_certificate_is_served_only_where_none_is_required(
+    *, authority, client_auth
 ):
     security = security_of("SSL", authority, **{"ssl.client.auth": client_auth})
     ours = client_security(security)
     anonymous = replace(ours, tls=client_context(replace(security.tls, certificate_chain=None)))
-
-    async def body():
-        async with a_server(security) as (_, port):
-            assert await ask(ours, port) == ANSWER
-            expected = ANSWER if client_auth == "requested" else Failure.NOT_SENT
-            assert await ask(anonymous, port) == expected
-
-    run(body)
+    async with a_server(security) as (_, port):
+        assert await ask(ours, port) == ANSWER
+        expected = ANSWER if client_auth == "requested" else Failure.NOT_SENT
+        assert await ask(anonymous, port) == expected
 
 
 def test_a_key_may_be_inline_and_encrypted(authority, tmp_path):
@@ -243,107 +226,92 @@ def test_a_peer_that_stops_mid_handshake_is_disconnected_and_stalls_no_other(aut
     run(body)
 
 
-def test_a_peer_that_never_authenticates_is_hung_up_on(authority):
+@play(run)
+async def test_a_peer_that_never_authenticates_is_hung_up_on(*, authority):
     security = security_of("SASL_PLAINTEXT", authority)
-
-    async def body():
-        async with a_server(security, handshake_timeout_ms=300) as (_, port):
-            reader, writer = await plain_socket(port)
-            assert await ask(client_security(security), port) == ANSWER
-            assert await is_hung_up(reader)
-            writer.transport.abort()
-
-    run(body)
+    async with a_server(security, handshake_timeout_ms=300) as (_, port):
+        reader, writer = await plain_socket(port)
+        assert await ask(client_security(security), port) == ANSWER
+        assert await is_hung_up(reader)
+        writer.transport.abort()
 
 
-def test_a_peer_that_authenticated_may_take_its_time(authority):
+@play(run)
+async def test_a_peer_that_authenticated_may_take_its_time(*, authority):
     security = security_of("SASL_SSL", authority)
-
-    async def body():
-        async with a_server(security, handshake_timeout_ms=300) as (server, port):
-            network = TcpNetwork(security=client_security(security))
-            for _ in range(2):
-                answer = asyncio.get_running_loop().create_future()
-                endpoint = Endpoint(1, "127.0.0.1", port)
-                network.request(endpoint, DescribeQuorumRequest(), 5000, answer.set_result)
-                assert await answer == ANSWER
-                await asyncio.sleep(0.4)
-            assert server.authentication_failures == 0
-            assert server.connection_count == 1
-            network.close()
-
-    run(body)
+    async with a_server(security, handshake_timeout_ms=300) as (server, port):
+        network = TcpNetwork(security=client_security(security))
+        for _ in range(2):
+            answer = asyncio.get_running_loop().create_future()
+            endpoint = Endpoint(1, "127.0.0.1", port)
+            network.request(endpoint, DescribeQuorumRequest(), 5000, answer.set_result)
+            assert await answer == ANSWER
+            await asyncio.sleep(0.4)
+        assert server.authentication_failures == 0
+        assert server.connection_count == 1
+        network.close()
 
 
-def test_a_long_frame_before_the_proof_is_not_even_collected(authority):
+@play(run)
+async def test_a_long_frame_before_the_proof_is_not_even_collected(*, authority):
     security = security_of("SASL_PLAINTEXT", authority)
-
-    async def body():
-        async with a_server(security) as (server, port):
-            reader, writer = await plain_socket(port)
-            writer.write(struct.pack(">i", 524_289))
-            assert await is_hung_up(reader)
-            assert server.buffered_bytes == 0
-            writer.transport.abort()
-
-    run(body)
+    async with a_server(security) as (server, port):
+        reader, writer = await plain_socket(port)
+        writer.write(struct.pack(">i", 524_289))
+        assert await is_hung_up(reader)
+        assert server.buffered_bytes == 0
+        writer.transport.abort()
 
 
 @pytest.mark.slow
-def test_a_tls_peer_that_never_reads_is_not_served_without_bound(authority):
+@play(run)
+async def test_a_tls_peer_that_never_reads_is_not_served_without_bound(*, authority):
     security = security_of("SSL", authority)
-
-    async def body():
-        async with a_server(security) as (server, port):
-            context = client_context(security.tls)
-            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-            writer.transport.pause_reading()
-            request = write_request(DescribeQuorumRequest(), 2, 1, "greedy" * 1000)
-            writer.write(request * 3000)
-            held = -1
-            while held != server.buffered_bytes:  # until all buffers between us are full
-                held = server.buffered_bytes
-                answer = await ask(client_security(security), port, timeout_ms=60_000)
-                assert answer == ANSWER
-                await asyncio.sleep(0.05)
-            assert server.buffered_bytes < 3_000_000
-            writer.transport.abort()
-
-    run(body)
+    async with a_server(security) as (server, port):
+        context = client_context(security.tls)
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        writer.transport.pause_reading()
+        request = write_request(DescribeQuorumRequest(), 2, 1, "greedy" * 1000)
+        writer.write(request * 3000)
+        held = -1
+        while held != server.buffered_bytes:  # until all buffers between us are full
+            held = server.buffered_bytes
+            answer = await ask(client_security(security), port, timeout_ms=60_000)
+            assert answer == ANSWER
+            await asyncio.sleep(0.05)
+        assert server.buffered_bytes < 3_000_000
+        writer.transport.abort()
 
 
-def test_hundreds_of_connections_take_no_peers_place(authority):
+@play(run)
+async def test_hundreds_of_connections_take_no_peers_place(*, authority):
     """Each listener has places of its own, and each address only so many of them."""
     security = security_of("SSL", authority)
-
-    async def body():
-        server = TcpServer(ServerLimits(max_connections=500, max_connections_per_ip=50))
-        service = ListenerService("X", ListenerType.CONTROLLER, Echo())
-        tls = server_context(security.tls)
-        bindings = [Binding(service, "127.0.0.1", 0), Binding(service, "127.0.0.1", 0, tls)]
-        crowded, quiet = await server.bind(bindings)
-        await server.serve()
-        crowd = [(await plain_socket(crowded))[1] for _ in range(300)]
-        try:
-            await until(lambda: server.refused_count == 250)
-            assert server.connection_count == 50
-            assert await ask(client_security(security), quiet) == ANSWER
-            with socket.socket() as other:
-                other.bind(("127.0.0.2", 0))
-                other.setblocking(False)
-                await asyncio.get_running_loop().sock_connect(other, ("127.0.0.1", crowded))
-                reader, writer = await asyncio.open_connection(sock=other)
-                caller = Caller(reader, writer)
-                caller.send(3)
-                assert await caller.correlation_id() == 3
-                writer.transport.abort()
-        finally:
-            for connection in crowd:
-                connection.transport.abort()
-        await until(lambda: server.connection_count == 0)
-        server.close()
-
-    run(body)
+    server = TcpServer(ServerLimits(max_connections=500, max_connections_per_ip=50))
+    service = ListenerService("X", ListenerType.CONTROLLER, Echo())
+    tls = server_context(security.tls)
+    bindings = [Binding(service, "127.0.0.1", 0), Binding(service, "127.0.0.1", 0, tls)]
+    crowded, quiet = await server.bind(bindings)
+    await server.serve()
+    crowd = [(await plain_socket(crowded))[1] for _ in range(300)]
+    try:
+        await until(lambda: server.refused_count == 250)
+        assert server.connection_count == 50
+        assert await ask(client_security(security), quiet) == ANSWER
+        with socket.socket() as other:
+            other.bind(("127.0.0.2", 0))
+            other.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(other, ("127.0.0.1", crowded))
+            reader, writer = await asyncio.open_connection(sock=other)
+            caller = Caller(reader, writer)
+            caller.send(3)
+            assert await caller.correlation_id() == 3
+            writer.transport.abort()
+    finally:
+        for connection in crowd:
+            connection.transport.abort()
+    await until(lambda: server.connection_count == 0)
+    server.close()
 
 
 def test_a_peer_that_trickles_is_hung_up_on_though_it_is_never_silent(authority):
