@@ -117,67 +117,31 @@ listeners = st.lists(
     ),
     max_size=2,
 ).map(tuple)
+FIELDS = {
+    **dict.fromkeys(("replica_epoch", "leader_epoch", "current_leader_epoch"), numbers),
+    **dict.fromkeys(("last_offset_epoch", "last_fetched_epoch"), numbers),
+    **dict.fromkeys(("last_offset", "fetch_offset", "high_watermark"), long_numbers),
+    **dict.fromkeys(("replica_id", "voter_id", "leader_id"), node_ids),
+    **dict.fromkeys(("replica_directory_id", "voter_directory_id"), directories),
+    **dict.fromkeys(("timeout_ms", "max_wait_ms"), milliseconds),
+    **dict.fromkeys(("pre_vote", "ack_when_committed"), st.booleans()),
+    **dict.fromkeys(("min_kraft_version", "max_kraft_version"), st.integers(-1, 2)),
+    "cluster_id": clusters,
+    "leader_endpoint": endpoints,
+    "listeners": listeners,
+    "max_bytes": sizes,
+    "position": st.sampled_from([0, 1, -1, 2**62]),
+    "preferred_candidates": st.lists(keys, max_size=4).map(tuple),
+    "snapshot_id": st.builds(raft.OffsetAndEpoch, st.integers(-1, 9), st.integers(-1, 9)),
+}
+MESSAGES = (
+    *(raft.VoteRequest, raft.BeginQuorumEpochRequest, raft.EndQuorumEpochRequest),
+    *(raft.FetchRequest, raft.FetchSnapshotRequest, raft.DescribeQuorumRequest),
+    *(AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest),
+)
 requests = st.one_of(
-    st.builds(
-        raft.VoteRequest,
-        clusters,
-        numbers,
-        node_ids,
-        directories,
-        node_ids,
-        directories,
-        numbers,
-        long_numbers,
-        st.booleans(),
-    ),
-    st.builds(
-        raft.BeginQuorumEpochRequest, clusters, node_ids, directories, node_ids, numbers, endpoints
-    ),
-    st.builds(
-        raft.EndQuorumEpochRequest,
-        clusters,
-        node_ids,
-        numbers,
-        st.lists(keys, max_size=4).map(tuple),
-        endpoints,
-    ),
-    st.builds(
-        raft.FetchRequest,
-        clusters,
-        node_ids,
-        directories,
-        numbers,
-        long_numbers,
-        numbers,
-        milliseconds,
-        sizes,
-        long_numbers,
-    ),
-    st.builds(
-        raft.FetchSnapshotRequest,
-        clusters,
-        node_ids,
-        directories,
-        numbers,
-        st.builds(raft.OffsetAndEpoch, st.integers(-1, 9), st.integers(-1, 9)),
-        st.sampled_from([0, 1, -1, 2**62]),
-        sizes,
-    ),
-    st.just(raft.DescribeQuorumRequest()),
-    st.builds(
-        AddVoterRequest, clusters, milliseconds, node_ids, directories, listeners, st.booleans()
-    ),
-    st.builds(RemoveVoterRequest, clusters, node_ids, directories),
-    st.builds(
-        UpdateVoterRequest,
-        clusters,
-        numbers,
-        node_ids,
-        directories,
-        listeners,
-        st.integers(-1, 2),
-        st.integers(-1, 2),
-    ),
+    st.builds(message, **{field.name: FIELDS[field.name] for field in dataclasses.fields(message)})
+    for message in MESSAGES
 )
 EPOCHS = {"replica_epoch", "leader_epoch", "current_leader_epoch"}
 
