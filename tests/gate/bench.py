@@ -45,8 +45,8 @@ SKIPPED = {"fault": "clock-jump", "reason": "no library of faked clocks", "remed
 
 Arguments = list[Path | str]
 Make = Callable[["Bench"], Arguments]
-Rows = dict[str, tuple[Make, int] | tuple[Make, int, str]]
-"""By the name of a situation: its arguments, the exit code, part of the line that counts."""
+Rows = dict[str, Make | tuple[Make, int] | tuple[Make, int, str]]
+"""By the name of a situation: its arguments; the exit code, if not 3; part of the line that counts."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class Situation:
 
 def situations(table: Rows) -> tuple[Situation, ...]:
     """Situations by their names."""
-    return tuple(Situation(name, *row) for name, row in table.items())
+    rows = {name: row if isinstance(row, tuple) else (row, 3) for name, row in table.items()}
+    return tuple(Situation(name, *row) for name, row in rows.items())
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,11 @@ leader_changes = 4
 
 
 def asked(text: str, *kinds: str, change: Callable[[RunStore], Any] | None = None) -> Make:
-    """Runs of these kinds, and a policy; something may be done to the first run."""
+    """Runs of these kinds, else a good one, and a policy; `change` is done to the first run."""
 
     def make(bench: Bench) -> Arguments:
         folder = bench.folder()
-        stores = [bench.copy(kind, folder) for kind in kinds]
+        stores = [bench.copy(kind, folder) for kind in kinds or ("good",)]
         if change is not None:
             change(stores[0])
         return ["--policy", policy(folder, text), *(store.folder for store in stores)]
@@ -195,7 +195,7 @@ def loosened(bench: Bench) -> Arguments:
 
 
 def no_such_key(bench: Bench) -> Arguments:
-    return asked(TRUST, "good")(bench)
+    return asked(TRUST)(bench)
 
 
 def no_key(bench: Bench) -> Arguments:
@@ -230,12 +230,12 @@ def signature_of_other(bench: Bench) -> Arguments:
 
 _ROWS: Rows = {
     # What each run must be.
-    "a policy that asks for nothing": (asked("", "good"), 2),
-    "a list of nobody": (asked("[each]\nsigned_by = []", "good"), 2),
-    "a list of no fault": (asked("[[require]]\nfaults = []", "good"), 2),
-    "limits that are none": (asked("[each]", "good"), 2),
-    "requirements that are none": (asked("require = []", "good"), 2),
-    "a policy that only lets pass": (asked("allow_skipped = true", "good"), 2),
+    "a policy that asks for nothing": (asked(""), 2),
+    "a list of nobody": (asked("[each]\nsigned_by = []"), 2),
+    "a list of no fault": (asked("[[require]]\nfaults = []"), 2),
+    "limits that are none": (asked("[each]"), 2),
+    "requirements that are none": (asked("require = []"), 2),
+    "a policy that only lets pass": (asked("allow_skipped = true"), 2),
     "a policy that lost its content": (lost_policy(b""), 2),
     "a policy without a version": (lost_policy(b"[each]\noperations_min = 10\n"), 2),
     "a policy that is nothing at all": (
@@ -248,14 +248,13 @@ _ROWS: Rows = {
         2,
     ),
     "the build that is asked for": (
-        asked('[each]\nbuilds = ["0.1.*"]', "good"),
+        asked('[each]\nbuilds = ["0.1.*"]'),
         0,
         "gate open: 1 of 1 run passes",
     ),
     "a build known by its image's digest": (
         asked(
             '[each]\nbuilds = ["sha256:89524f20*"]',
-            "good",
             change=of_build(lambda v: v.update(kraft=f"0.1.0, image {IMAGE[:31]}", image=IMAGE)),
         ),
         0,
@@ -263,63 +262,47 @@ _ROWS: Rows = {
     "a build known by its commit": (
         asked(
             '[each]\nbuilds = ["9f3c0d1*"]',
-            "good",
             change=of_build(lambda v: v.update(kraft="4.3.1, commit 9f3c0d1a2b3c4d5e")),
         ),
         0,
     ),
-    "an old build": (asked('[each]\nbuilds = ["0.2.*"]', "good"), 3),
-    "a build that nobody wrote down": (
-        asked('[each]\nbuilds = ["*"]', "good", change=of_build(dict.clear)),
-        3,
-    ),
-    "an old run": (asked("[each]\nage_max_h = 0.5", "good"), 3),
-    "a run that is young enough": (asked("[each]\nage_max_h = 80_000", "good"), 0, "gate open"),
-    "a run of the future": (asked("[each]\nage_max_h = 24", "good", change=of_the_future), 3),
-    "a run without a date": (asked("[each]\nage_max_h = 24", "other"), 3),
-    "another backend than the policy's": (
-        asked('[each]\nbackends = ["docker", "netns"]', "good"),
-        3,
-    ),
-    "another system": (asked('[each]\nsystems = ["apache-kafka"]', "good"), 3),
-    "another campaign": (asked('[each]\ncampaigns = ["standard"]', "good"), 3),
-    "too few operations in a run": (asked("[each]\noperations_min = 100_000", "good"), 4),
-    "too few leader changes in a run": (asked("[each]\nleader_changes_min = 9", "good"), 4),
+    "an old build": asked('[each]\nbuilds = ["0.2.*"]'),
+    "a build that nobody wrote down": asked('[each]\nbuilds = ["*"]', change=of_build(dict.clear)),
+    "an old run": asked("[each]\nage_max_h = 0.5"),
+    "a run that is young enough": (asked("[each]\nage_max_h = 80_000"), 0, "gate open"),
+    "a run of the future": asked("[each]\nage_max_h = 24", change=of_the_future),
+    "a run without a date": asked("[each]\nage_max_h = 24", "other"),
+    "another backend than the policy's": asked('[each]\nbackends = ["docker", "netns"]'),
+    "another system": asked('[each]\nsystems = ["apache-kafka"]'),
+    "another campaign": asked('[each]\ncampaigns = ["standard"]'),
+    "too few operations in a run": (asked("[each]\noperations_min = 100_000"), 4),
+    "too few leader changes in a run": (asked("[each]\nleader_changes_min = 9"), 4),
     "short enough unavailability and recovery": (
-        asked("[each]\nunavailability_max_s = 5\nrecovery_max_s = 5", "good"),
+        asked("[each]\nunavailability_max_s = 5\nrecovery_max_s = 5"),
         0,
         "gate open",
     ),
-    "too long an unavailability": (asked("[each]\nunavailability_max_s = 0.2", "good"), 1),
-    "too slow a recovery": (asked("[each]\nrecovery_max_s = 0.1", "good"), 1),
-    "two reasons at a time": (
-        asked('[each]\nbackends = ["docker"]\nleader_changes_min = 9', "good"),
-        3,
-    ),
+    "too long an unavailability": (asked("[each]\nunavailability_max_s = 0.2"), 1),
+    "too slow a recovery": (asked("[each]\nrecovery_max_s = 0.1"), 1),
+    "two reasons at a time": asked('[each]\nbackends = ["docker"]\nleader_changes_min = 9'),
     "a vacuous run": (asked(SOME, "quiet"), 4),
     "a vacuous run that the policy allows": (asked(f"allow_no_faults = true\n{SOME}", "quiet"), 0),
     "a loosening option beside a policy": (loosened, 2),
-    "a torn journal that was recorded so": (asked(SOME, "good", change=torn), 3),
+    "a torn journal that was recorded so": asked(SOME, change=torn),
     # What must be among them.
     "all that is required": (asked(KINDS, "good", "other"), 0, "2 runs on 2 seeds, 615 operations"),
-    "a seed too few": (asked(KINDS, "good"), 4),
-    "a required fault that never bit": (
-        asked('[[require]]\nfaults = ["clock-jump", "kill"]', "good"),
-        4,
-    ),
-    "a required campaign that is not there": (
-        asked('[[require]]\ncampaign = "standard"', "good"),
-        4,
-    ),
-    "a required workload that is not there": (asked('[[require]]\nworkload = "append"', "good"), 4),
-    "a required backend that is not there": (asked('[[require]]\nbackend = "docker"', "good"), 4),
+    "a seed too few": (asked(KINDS), 4),
+    "a required fault that never bit": (asked('[[require]]\nfaults = ["clock-jump", "kill"]'), 4),
+    "a required campaign that is not there": (asked('[[require]]\ncampaign = "standard"'), 4),
+    "a required workload that is not there": (asked('[[require]]\nworkload = "append"'), 4),
+    "a required backend that is not there": (asked('[[require]]\nbackend = "docker"'), 4),
     "the same run twice for two": (asked("[[require]]\nruns = 2", "good", "good-again"), 4),
     "a requirement met by a run that failed": (
         asked("[[require]]\nruns = 1", "bad"),
         1,
         "require any run: UNDER-EXERCISED: there is no such run that passes",
     ),
-    "unknown, and all that is required beside it": (asked(KINDS, "good", "other", "blind"), 3),
+    "unknown, and all that is required beside it": asked(KINDS, "good", "other", "blind"),
     "seeds of a batch": (
         asked('[[require]]\nbackend = "sim"\nseeds = 3', "batch"),
         0,
@@ -336,7 +319,7 @@ _ROWS: Rows = {
         3,
         "PASS, where a run of mutant M15 must FAIL",
     ),
-    "a canary that is missing": (asked(CANARY, "good"), 4),
+    "a canary that is missing": (asked(CANARY), 4),
     "a canary of another mutant": (asked('[[canary]]\nmutant = "M31"', "good", "canary"), 1),
     "a canary that another check found": (
         asked(CANARY + 'check = "durability"', "good", "canary"),
@@ -359,49 +342,45 @@ _ROWS: Rows = {
         "not worse beyond noise",
     ),
     "faster": (against(LATENCIES, EARLIER, SLOWER), 0, "not worse beyond noise"),
-    "too few runs to compare": (against(LATENCIES, SAME[:2], EARLIER[:2]), 3),
-    "a baseline that failed": (a_baseline_that_failed, 3),
-    "runs that are their own baseline": (itself_as_baseline, 3),
+    "too few runs to compare": against(LATENCIES, SAME[:2], EARLIER[:2]),
+    "a baseline that failed": a_baseline_that_failed,
+    "runs that are their own baseline": itself_as_baseline,
     "a baseline that is not there": (against(LATENCIES, SAME[:1], ()), 2),
-    "a run that nothing in the baseline is like": (against(LATENCIES, ("simulated",), EARLIER), 3),
+    "a run that nothing in the baseline is like": against(LATENCIES, ("simulated",), EARLIER),
     # Whose word it is.
     "signed with a trusted key": (signed(TRUST), 0, "gate open"),
-    "unsigned": (signed(TRUST, then=lambda s: s.signature_path.unlink()), 3),
-    "the wrong key": (signed(TRUST, key="mine"), 3),
-    "judged again after it was signed": (signed(TRUST, then=judge), 3),
-    "results that were put under a signature": (signed(TRUST, then=forged_signature), 3),
-    "a signature that is a pipe": (
-        signed(TRUST, then=lambda s: [s.signature_path.unlink(), os.mkfifo(s.signature_path)]),
-        3,
+    "unsigned": signed(TRUST, then=lambda s: s.signature_path.unlink()),
+    "the wrong key": signed(TRUST, key="mine"),
+    "judged again after it was signed": signed(TRUST, then=judge),
+    "results that were put under a signature": signed(TRUST, then=forged_signature),
+    "a signature that is a pipe": signed(
+        TRUST, then=lambda s: [s.signature_path.unlink(), os.mkfifo(s.signature_path)]
     ),
-    "runs of another rate than the baseline's": (
-        against(LATENCIES, tuple(f"busier-{n}" for n in range(5)), EARLIER),
-        3,
+    "runs of another rate than the baseline's": against(
+        LATENCIES, tuple(f"busier-{n}" for n in range(5)), EARLIER
     ),
-    "a signature of another run": (signature_of_other, 3),
-    "a damaged signature": (signed(TRUST, then=damaged_signature), 3),
-    "a signature of another namespace": (signed(TRUST, namespace="file"), 3),
-    "a page that was made anew after the run was signed": (signed(TRUST, then=made_page_anew), 3),
-    "a signature without an end": (
-        signed(TRUST, then=lambda s: s.signature_path.write_bytes(b"A" * 70_000)),
-        3,
+    "a signature of another run": signature_of_other,
+    "a damaged signature": signed(TRUST, then=damaged_signature),
+    "a signature of another namespace": signed(TRUST, namespace="file"),
+    "a page that was made anew after the run was signed": signed(TRUST, then=made_page_anew),
+    "a signature without an end": signed(
+        TRUST, then=lambda s: s.signature_path.write_bytes(b"A" * 70_000)
     ),
     "a key that is not there": (no_such_key, 2),
     "a key that is none": (no_key, 2),
     "a key of another principal": (key_of_another, 2),
-    "a principal without a file of keys": (asked(f'[each]\nsigned_by = ["{SIGNER}"]\n', "good"), 2),
+    "a principal without a file of keys": (asked(f'[each]\nsigned_by = ["{SIGNER}"]\n'), 2),
     "signed seeds": (signed_batch(), 0, "gate open"),
-    "unsigned seeds": (signed_batch(lambda f: (f / "digests.sha256.sig").unlink()), 3),
-    "seeds of which a file was changed after they were signed": (
-        signed_batch(lambda f: (f / "summary.txt").write_text("all well")),
-        3,
+    "unsigned seeds": signed_batch(lambda f: (f / "digests.sha256.sig").unlink()),
+    "seeds of which a file was changed after they were signed": signed_batch(
+        lambda f: (f / "summary.txt").write_text("all well")
     ),
     # Policies that are none.
-    "a misspelt key": (asked("[each]\nbuild = ['x']", "good"), 2),
-    "a number that is none": (asked("[each]\noperations_min = -1", "good"), 2),
-    "an unknown fault": (asked('[[require]]\nfaults = ["kil"]', "good"), 2),
-    "an unknown mutant": (asked('[[canary]]\nmutant = "M999"', "good"), 2),
-    "no TOML": (asked("each = [", "good"), 2),
+    "a misspelt key": (asked("[each]\nbuild = ['x']"), 2),
+    "a number that is none": (asked("[each]\noperations_min = -1"), 2),
+    "an unknown fault": (asked('[[require]]\nfaults = ["kil"]'), 2),
+    "an unknown mutant": (asked('[[canary]]\nmutant = "M999"'), 2),
+    "no TOML": (asked("each = ["), 2),
     "a policy of the future": (lost_policy(b"version = 2"), 2),
 }
 POLICIES = situations(_ROWS)

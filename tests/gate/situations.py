@@ -583,23 +583,23 @@ _ROWS: Rows = {
     "a lost write": (a_run("lossy"), 1),
     "skipped faults": (a_run("skipped"), 4),
     "no faults": (a_run("quiet"), 4),
-    "a mutant that passed": (mutant(), 3),
-    "a mutant's batch": (a_run("mutant-batch"), 3),
-    "no evidence: UNKNOWN": (a_run("blind"), 3),
-    "a killed harness": (a_run("killed"), 3),
+    "a mutant that passed": mutant(),
+    "a mutant's batch": a_run("mutant-batch"),
+    "no evidence: UNKNOWN": a_run("blind"),
+    "a killed harness": a_run("killed"),
     # What a PASS needs, taken away.
     "a node that ended by itself": (good(journal(ended_by_itself, rejudge=True)), 1),
-    "a kill that neither journal nor plan has": (good(without_kill_and_plan), 3),
-    "no operation ok in the last phase": (good(not_served), 3),
-    "no read ok": (good(journal(nothing_read, rejudge=True)), 3),
-    "a heal that measured no effect": (good(journal(DEAF, rejudge=True)), 3),
-    "a heal that raised": (good(journal(RAISED, rejudge=True)), 3),
-    "a heal that failed, all forged to PASS": (good(journal(DEAF, rejudge=False)), 3),
+    "a kill that neither journal nor plan has": good(without_kill_and_plan),
+    "no operation ok in the last phase": good(not_served),
+    "no read ok": good(journal(nothing_read, rejudge=True)),
+    "a heal that measured no effect": good(journal(DEAF, rejudge=True)),
+    "a heal that raised": good(journal(RAISED, rejudge=True)),
+    "a heal that failed, all forged to PASS": good(journal(DEAF, rejudge=False)),
     "an empty folder": (lambda bench: [bench.folder()], 2),
     "no such folder": (lambda bench: [bench.folder() / "x"], 2),
     "a file": (lambda bench: [bench.copy("good").plan_path], 2),
-    "remains of a run": (campaign_with_remains, 3),
-    "report and JUnit of a run": (remains("report.html", "junit.xml"), 3),
+    "remains of a run": campaign_with_remains,
+    "report and JUnit of a run": remains("report.html", "junit.xml"),
     "the report of a run": (remains("report.html"), 3, "gate closed: 1 of 2 runs pass"),
     "the JUnit file of a run": (remains("junit.xml"), 3, "gate closed: 1 of 2 runs pass"),
     "the tables of a run": (remains("history.parquet"), 3, "gate closed: 1 of 2"),
@@ -607,32 +607,30 @@ _ROWS: Rows = {
     "a FAIL among a run's tables": (nested("history.parquet"), 1),
     "a FAIL among a run's nodes": (nested("nodes", "n4"), 1, "FAIL: linearizable: "),
     "a FAIL six folders deep": (deep_in_artifacts, 1),
-    "a FAIL behind a link": (behind_a_link, 3),
-    "a FAIL in an archive": (in_an_archive, 3),
-    "a link to nothing": (behind_a_dead_link, 3),
+    "a FAIL behind a link": behind_a_link,
+    "a FAIL in an archive": in_an_archive,
+    "a link to nothing": behind_a_dead_link,
     "a link to a run beside it": (linked_within, 0, "gate open: 1 of 1 run passes"),
-    "a pipe among the runs": (beside_a_pipe, 3),
-    "a run behind a batch of seeds": (run_as_batch, 3),
+    "a pipe among the runs": beside_a_pipe,
+    "a run behind a batch of seeds": run_as_batch,
     # The name of another run.
-    "a journal under another seed": (beside_the_first(renamed_copy(journal=False)), 3),
-    "a journal under another name": (beside_the_first(renamed_copy(journal=False, seed=7)), 3),
-    "a journal under another name and seed, which it says itself": (
-        beside_the_first(renamed_copy(journal=True)),
-        3,
+    "a journal under another seed": beside_the_first(renamed_copy(journal=False)),
+    "a journal under another name": beside_the_first(renamed_copy(journal=False, seed=7)),
+    "a journal under another name and seed, which it says itself": beside_the_first(
+        renamed_copy(journal=True)
     ),
     "a journal under another name, which it says itself": (
         beside_the_first(renamed_copy(journal=True, seed=7)),
         0,
         "counted once)",
     ),
-    "an old run renamed to now, with logs of its nodes": (
-        moved(lambda s: [with_a_log(s), renamed_copy(journal=True, seed=7, run=NOW)(s)]),
-        3,
+    "an old run renamed to now, with logs of its nodes": moved(
+        lambda s: [with_a_log(s), renamed_copy(journal=True, seed=7, run=NOW)(s)]
     ),
-    "a PASS in the folder of another run": (in_the_folder_of_another, 3),
+    "a PASS in the folder of another run": in_the_folder_of_another,
     # What must not be waited for, or read to its end.
     **{
-        f"{name} that is a pipe": (simulated(lambda s, name=name: to_pipe(s.folder / name)), 3)
+        f"{name} that is a pipe": simulated(lambda s, name=name: to_pipe(s.folder / name))
         for name in (
             "plan.json",
             "results.json",
@@ -643,84 +641,67 @@ _ROWS: Rows = {
             "nodes/n1/trace.jsonl",
         )
     },
-    "a journal without an end": (good(lambda s: endless(s.journal_path)), 3),
-    "results without an end": (good(lambda s: endless(s.results_path)), 3),
-    "a journal of holes": (good(lambda s: holes(s.journal_path)), 3),
-    "a journal of holes that was recorded so": (
-        good(lambda s: [holes(s.journal_path), forge(s, rejudge=False)]),
-        3,
+    "a journal without an end": good(lambda s: endless(s.journal_path)),
+    "results without an end": good(lambda s: endless(s.results_path)),
+    "a journal of holes": good(lambda s: holes(s.journal_path)),
+    "a journal of holes that was recorded so": good(
+        lambda s: [holes(s.journal_path), forge(s, rejudge=False)]
     ),
-    "a journal of one line": (
-        good(lambda s: [one_line(s.journal_path), forge(s, rejudge=False)]),
-        3,
-    ),
-    "a key twice in the results": (good(lambda s: twice_said(s.results_path)), 3),
+    "a journal of one line": good(lambda s: [one_line(s.journal_path), forge(s, rejudge=False)]),
+    "a key twice in the results": good(lambda s: twice_said(s.results_path)),
     # Pages that say otherwise.
-    "a report that says otherwise": (
-        simulated(lambda s: s.report_path.write_text("<h1>PASS</h1>")),
-        3,
+    "a report that says otherwise": simulated(lambda s: s.report_path.write_text("<h1>PASS</h1>")),
+    "a JUnit file that says otherwise": simulated(
+        lambda s: s.junit_path.write_text("<testsuites/>")
     ),
-    "a JUnit file that says otherwise": (
-        simulated(lambda s: s.junit_path.write_text("<testsuites/>")),
-        3,
-    ),
-    "a report of an earlier judgement": (simulated(judge), 3),
+    "a report of an earlier judgement": simulated(judge),
     "a run without its report": (simulated(lambda s: s.report_path.unlink()), 0),
     "a copy without results": (copied_and_damaged, 3, "gate closed: 1 of 2 runs pass"),
     # Files missing, torn, changed.
-    "no results": (good(lambda s: s.results_path.unlink()), 3),
-    "no plan": (good(lambda s: s.plan_path.unlink()), 3),
-    "no journal": (good(lambda s: s.journal_path.unlink()), 3),
-    "no digests": (good(lambda s: s.digests_path.unlink()), 3),
-    "no certificates": (good(lambda s: s.certificates_path.unlink()), 3),
-    "no evidence of a node": (good(lambda s: shutil.rmtree(s.evidence_path("n1"))), 3),
-    "a node that was not recorded": (good(lambda s: s.write_log("n4", [])), 3),
-    "torn results": (good(lambda s: cut(s.results_path, 50)), 3),
-    "a torn journal": (good(lambda s: cut(s.journal_path, 9)), 3),
-    "a torn journal, judged again": (good(lambda s: [cut(s.journal_path, 9), judge(s)]), 3),
-    "a torn trace": (good(lambda s: cut(s.node_path("n1") / "trace.jsonl", 9)), 3),
-    "a flipped bit in a log": (
-        simulated(lambda s: flip(next(s.nodes_path.glob("n1/metadata/*/*.log")))),
-        3,
+    "no results": good(lambda s: s.results_path.unlink()),
+    "no plan": good(lambda s: s.plan_path.unlink()),
+    "no journal": good(lambda s: s.journal_path.unlink()),
+    "no digests": good(lambda s: s.digests_path.unlink()),
+    "no certificates": good(lambda s: s.certificates_path.unlink()),
+    "no evidence of a node": good(lambda s: shutil.rmtree(s.evidence_path("n1"))),
+    "a node that was not recorded": good(lambda s: s.write_log("n4", [])),
+    "torn results": good(lambda s: cut(s.results_path, 50)),
+    "a torn journal": good(lambda s: cut(s.journal_path, 9)),
+    "a torn journal, judged again": good(lambda s: [cut(s.journal_path, 9), judge(s)]),
+    "a torn trace": good(lambda s: cut(s.node_path("n1") / "trace.jsonl", 9)),
+    "a flipped bit in a log": simulated(
+        lambda s: flip(next(s.nodes_path.glob("n1/metadata/*/*.log")))
     ),
-    "a log that is a link": (good(lambda s: to_link(s.evidence_path("n1") / "log.jsonl")), 3),
-    "a trace that is a pipe": (good(lambda s: to_pipe(s.evidence_path("n1") / "state.jsonl")), 3),
-    "results that are a folder": (
-        good(lambda s: [s.results_path.unlink(), s.results_path.mkdir()]),
-        3,
-    ),
-    "results of the future": (good(results(lambda d: d.update(version=99))), 3),
-    "deep JSON": (good(deep), 3),
-    "rather deep JSON": (good(results(quite_deep, digest=True)), 3),
-    "NaN in the results": (good(nan), 3),
-    "a huge number": (good(huge_number), 3),
-    "terminal escapes": (good(results(escapes, digest=True)), 3),
-    "a list for results": (good(lambda s: s.results_path.write_text("[]")), 3),
-    "anomalies that are text": (
-        good(results(lambda d: d["checks"][0].update(anomalies="none"))),
-        3,
-    ),
+    "a log that is a link": good(lambda s: to_link(s.evidence_path("n1") / "log.jsonl")),
+    "a trace that is a pipe": good(lambda s: to_pipe(s.evidence_path("n1") / "state.jsonl")),
+    "results that are a folder": good(lambda s: [s.results_path.unlink(), s.results_path.mkdir()]),
+    "results of the future": good(results(lambda d: d.update(version=99))),
+    "deep JSON": good(deep),
+    "rather deep JSON": good(results(quite_deep, digest=True)),
+    "NaN in the results": good(nan),
+    "a huge number": good(huge_number),
+    "terminal escapes": good(results(escapes, digest=True)),
+    "a list for results": good(lambda s: s.results_path.write_text("[]")),
+    "anomalies that are text": good(results(lambda d: d["checks"][0].update(anomalies="none"))),
     # Edited results.
-    "status turned to PASS": (bad(results(lambda d: d.update(status="PASS"))), 3),
-    "all statuses turned, digest redone": (bad(results(all_pass, digest=True)), 3),
-    "all cleaned, no digest": (bad(results(all_clean)), 3),
-    "checks deleted, digest redone": (
-        bad(results(lambda d: [all_pass(d), only("statistics")(d)], digest=True)),
-        3,
+    "status turned to PASS": bad(results(lambda d: d.update(status="PASS"))),
+    "all statuses turned, digest redone": bad(results(all_pass, digest=True)),
+    "all cleaned, no digest": bad(results(all_clean)),
+    "checks deleted, digest redone": bad(
+        results(lambda d: [all_pass(d), only("statistics")(d)], digest=True)
     ),
-    "one check deleted of a PASS": (good(results(lambda d: d["checks"].pop(2), digest=True)), 3),
-    "a check twice": (good(results(lambda d: d["checks"].append(d["checks"][0]), digest=True)), 3),
-    "more operations claimed": (good(results(more_operations, digest=True)), 3),
-    "more operations counted": (good(results(more_counted, digest=True)), 3),
-    "mutant removed from results": (
-        mutant(results(lambda d: d["plan"].update(mutant=None), digest=True)),
-        3,
+    "one check deleted of a PASS": good(results(lambda d: d["checks"].pop(2), digest=True)),
+    "a check twice": good(results(lambda d: d["checks"].append(d["checks"][0]), digest=True)),
+    "more operations claimed": good(results(more_operations, digest=True)),
+    "more operations counted": good(results(more_counted, digest=True)),
+    "mutant removed from results": mutant(
+        results(lambda d: d["plan"].update(mutant=None), digest=True)
     ),
-    "results of another run": (of_other, 3),
-    "plan, chain and results of another run": (all_of_other, 3),
+    "results of another run": of_other,
+    "plan, chain and results of another run": all_of_other,
     # Edited plans.
-    "plan cut to statistics, judged again": (bad(plan(only("statistics"))), 3),
-    "plan cut, everything forged": (bad(plan(only("statistics"), "forge")), 3),
+    "plan cut to statistics, judged again": bad(plan(only("statistics"))),
+    "plan cut, everything forged": bad(plan(only("statistics"), "forge")),
     "a weaker check, everything forged": (
         bad(
             plan(
@@ -730,77 +711,56 @@ _ROWS: Rows = {
         ),
         1,
     ),
-    "a shorter time limit, everything forged": (
-        good(
-            plan(lambda d: check_of(d, "linearizable")["options"].update(time_limit_s=60), "forge")
-        ),
-        3,
+    "a shorter time limit, everything forged": good(
+        plan(lambda d: check_of(d, "linearizable")["options"].update(time_limit_s=60), "forge")
     ),
-    "mutant removed from the plan": (mutant(plan(lambda d: d.update(mutant=None))), 3),
-    "mutant removed, everything forged": (
-        mutant(plan(lambda d: d.update(mutant=None), "forge")),
-        3,
+    "mutant removed from the plan": mutant(plan(lambda d: d.update(mutant=None))),
+    "mutant removed, everything forged": mutant(plan(lambda d: d.update(mutant=None), "forge")),
+    "faults removed from the plan": good(plan(lambda d: d.update(faults=[], schedule=[]))),
+    "expectations lowered in the check": good(
+        plan(lambda d: check_of(d, "exercised").update(options={"expectations": {}}), "forge")
     ),
-    "faults removed from the plan": (good(plan(lambda d: d.update(faults=[], schedule=[]))), 3),
-    "expectations lowered in the check": (
-        good(
-            plan(lambda d: check_of(d, "exercised").update(options={"expectations": {}}), "forge")
-        ),
-        3,
+    "expectations lowered": good(plan(lambda d: d["expectations"].update(min_operations=1))),
+    "another backend": good(plan(lambda d: d.update(backend="docker"))),
+    "another backend, not judged again": good(plan(lambda d: d.update(backend="docker"), "leave")),
+    "an unknown workload, everything forged": good(
+        plan(lambda d: d.update(workload="registers"), "forge")
     ),
-    "expectations lowered": (good(plan(lambda d: d["expectations"].update(min_operations=1))), 3),
-    "another backend": (good(plan(lambda d: d.update(backend="docker"))), 3),
-    "another backend, not judged again": (
-        good(plan(lambda d: d.update(backend="docker"), "leave")),
-        3,
-    ),
-    "an unknown workload, everything forged": (
-        good(plan(lambda d: d.update(workload="registers"), "forge")),
-        3,
-    ),
-    "a strand's fault replaced, forged": (simulated(plan(pause_instead, "forge")), 3),
-    "a plan of the future": (good(plan(lambda d: d.update(version=7), "leave")), 3),
+    "a strand's fault replaced, forged": simulated(plan(pause_instead, "forge")),
+    "a plan of the future": good(plan(lambda d: d.update(version=7), "leave")),
     # The chain.
-    "a chain without its end": (good(cut_ended), 3),
-    "a line missing in the chain": (good(lambda s: drop_line(s.digests_path, 3)), 3),
-    "a chain that points outside": (good(outside), 3),
-    "an empty chain": (good(lambda s: s.digests_path.write_text("")), 3),
-    "half the journal, chain forged, results kept": (good(forged_history), 3),
+    "a chain without its end": good(cut_ended),
+    "a line missing in the chain": good(lambda s: drop_line(s.digests_path, 3)),
+    "a chain that points outside": good(outside),
+    "an empty chain": good(lambda s: s.digests_path.write_text("")),
+    "half the journal, chain forged, results kept": good(forged_history),
     "a limit: a wrong journal, all forged to PASS": (simulated(forged_clean), 0),
     "the same, judged again": (simulated(forged_clean, "--judge-again"), 1),
-    "evidence forged, judged again": (simulated(forged_evidence, "--judge-again"), 3),
+    "evidence forged, judged again": simulated(forged_evidence, "--judge-again"),
     # Batches.
-    "a seed missing": (batch(lambda f: rows(f, lambda t: t[:2])), 3),
-    "a seed twice": (batch(lambda f: rows(f, lambda t: [t[0], t[1], t[1]])), 3),
-    "a seed of another range": (batch(lambda f: rows(f, lambda t: t[2].update(seed=27))), 3),
-    "no rows": (batch(lambda f: shutil.rmtree(f / "results")), 3),
+    "a seed missing": batch(lambda f: rows(f, lambda t: t[:2])),
+    "a seed twice": batch(lambda f: rows(f, lambda t: [t[0], t[1], t[1]])),
+    "a seed of another range": batch(lambda f: rows(f, lambda t: t[2].update(seed=27))),
+    "no rows": batch(lambda f: shutil.rmtree(f / "results")),
     "a failed row, summary PASS": (batch(lambda f: rows(f, failed_row)), 1),
-    "a PASS that holds a finding": (batch(lambda f: rows(f, whitened_row)), 3),
-    "a PASS of a seed that was quiet": (batch(lambda f: rows(f, quiet_row)), 3),
-    "seeds that needed less than nothing": (batch(lambda f: rows(f, less_needed)), 3),
-    "a figure that is no number": (batch(lambda f: rows(f, infinite_row)), 3),
-    "summary FAIL, rows PASS": (
-        batch(lambda f: edit(f / "summary.json", lambda d: d.update(verdict="FAIL"))),
-        3,
+    "a PASS that holds a finding": batch(lambda f: rows(f, whitened_row)),
+    "a PASS of a seed that was quiet": batch(lambda f: rows(f, quiet_row)),
+    "seeds that needed less than nothing": batch(lambda f: rows(f, less_needed)),
+    "a figure that is no number": batch(lambda f: rows(f, infinite_row)),
+    "summary FAIL, rows PASS": batch(
+        lambda f: edit(f / "summary.json", lambda d: d.update(verdict="FAIL"))
     ),
-    "a failure kept, rows PASS": (
-        batch(lambda f: (f / "failures" / "x-1.json").write_text("{}")),
-        3,
-    ),
-    "other columns": (batch(other_columns), 3),
-    "a batch.json that is a pipe": (batch(lambda f: to_pipe(f / "batch.json")), 3),
-    "rows that are a pipe": (batch(lambda f: to_pipe(next((f / "results").glob("*.parquet")))), 3),
+    "a failure kept, rows PASS": batch(lambda f: (f / "failures" / "x-1.json").write_text("{}")),
+    "other columns": batch(other_columns),
+    "a batch.json that is a pipe": batch(lambda f: to_pipe(f / "batch.json")),
+    "rows that are a pipe": batch(lambda f: to_pipe(next((f / "results").glob("*.parquet")))),
     "a batch and its copy": (batch_twice, 0, "gate open: 1 of 1 run passes"),
-    "a torn Parquet file": (batch(torn_parquet), 3),
-    "an edited batch.json": (
-        batch(lambda f: edit(f / "batch.json", lambda d: d.update(last=16))),
-        3,
+    "a torn Parquet file": batch(torn_parquet),
+    "an edited batch.json": batch(lambda f: edit(f / "batch.json", lambda d: d.update(last=16))),
+    "a batch of the future": batch(
+        lambda f: edit(f / "batch.json", lambda d: d.update(version=99))
     ),
-    "a batch of the future": (
-        batch(lambda f: edit(f / "batch.json", lambda d: d.update(version=99))),
-        3,
-    ),
-    "richer rows, run again": (batch(richer, "--judge-again"), 3),
-    "other code, run again": (batch(of_other_code, "--judge-again"), 3),
+    "richer rows, run again": batch(richer, "--judge-again"),
+    "other code, run again": batch(of_other_code, "--judge-again"),
 }
 SITUATIONS = situations(_ROWS)
