@@ -41,11 +41,7 @@ def odd(request, tmp_path, monkeypatch):
     return path
 
 
-READERS = (
-    open_plain,
-    read_lines,
-    lambda path: read_plain(path, bytes_max=9),
-)
+READERS = (open_plain, read_lines, lambda path: read_plain(path, bytes_max=9))
 
 
 @pytest.mark.parametrize("read", READERS)

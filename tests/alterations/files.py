@@ -18,16 +18,7 @@ from cluster.node.log.batch.records import (
     parse_header,
     with_place,
 )
-from tests.alterations.runs import (
-    LOG,
-    NODES,
-    Altered,
-    Change,
-    Row,
-    no_ops,
-    replaced,
-    write_json,
-)
+from tests.alterations.runs import LOG, NODES, Altered, Change, Row, no_ops, replaced, write_json
 
 # -- raw logs --------------------------------------------------------------------------------------
 

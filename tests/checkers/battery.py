@@ -17,14 +17,7 @@ from tests.checkers import histories
 from tests.checkers.evidence.run_evidence import good_log, record, with_log
 from tests.checkers.evidence.test_assisted import LOST, logs_of
 from tests.checkers.guarantees.test_sessions import script
-from tests.checkers.histories import (
-    FIRST_WORLDS,
-    op,
-    random_history,
-    read,
-    repeated_strings,
-    write,
-)
+from tests.checkers.histories import FIRST_WORLDS, op, random_history, read, repeated_strings, write
 from tests.checkers.invariants.more_worlds import RULED, paired_history
 from tests.checkers.linearizability import test_rules  # noqa: F401  (which registers its worlds)
 from tests.checkers.linearizability.oracle import is_linearizable

@@ -22,11 +22,7 @@ from tests.kafka_release import VERSION, release
 KAFKAS = load(VERSION)
 STATIC = 4
 DIFFERENCES = (
-    Difference(
-        "A topic that is only validated gets no id.",
-        "create .*",
-        r"topics\.topic_id",
-    ),
+    Difference("A topic that is only validated gets no id.", "create .*", r"topics\.topic_id"),
     Difference(
         "A controller of Kafka takes the last of two changes of a key; ours refuses both, as "
         "brokers do.",

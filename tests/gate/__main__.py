@@ -47,10 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tried(
-    bench: Bench,
-    situation: Situation,
-    wrong: list[str],
-    times: list[tuple[float, float, str]],
+    bench: Bench, situation: Situation, wrong: list[str], times: list[tuple[float, float, str]]
 ) -> str:
     outcome = bench.try_gate(situation)
     times.append((outcome.took_s, outcome.cpu_s, situation.name))

@@ -45,12 +45,7 @@ LIBRARIES = {
 
 def run(arguments: tuple[str, ...], optimized: str) -> subprocess.CompletedProcess[str]:
     option, environment = (
-        ([], {"PYTHONOPTIMIZE": "1"})
-        if optimized == "PYTHONOPTIMIZE"
-        else (
-            [optimized],
-            {},
-        )
+        ([], {"PYTHONOPTIMIZE": "1"}) if optimized == "PYTHONOPTIMIZE" else ([optimized], {})
     )
     return subprocess.run(
         [sys.executable, *option, *arguments],

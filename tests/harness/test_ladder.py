@@ -111,8 +111,7 @@ def test_a_run_is_not_told_what_is_expected_of_it(outcomes, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fails", "passes", "code"),
-    [(FOUND, PASSED, 0), (FOUND, FOUND, 1), (PASSED, PASSED, 3)],
+    ("fails", "passes", "code"), [(FOUND, PASSED, 0), (FOUND, FOUND, 1), (PASSED, PASSED, 3)]
 )
 def test_the_exit_code_tells_an_accusation_from_a_lost_detection(
     outcomes, tmp_path, monkeypatch, fails, passes, code

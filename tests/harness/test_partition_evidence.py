@@ -5,12 +5,7 @@ from hypothesis import strategies as st
 
 from checkers.evidence import DataBatch, PartitionLog
 from cluster.client.batches import batch_of
-from cluster.node.log.batch.records import (
-    Record,
-    encode_batch,
-    parse_header,
-    with_place,
-)
+from cluster.node.log.batch.records import Record, encode_batch, parse_header, with_place
 from harness.evidence.partition_logs import decode_partitions
 from results.store.evidence_files import load_evidence, write_partition_logs
 
@@ -43,9 +38,7 @@ def test_a_log_is_its_segments_and_what_the_checkpoints_say(tmp_path):
     segment(tmp_path / "d0-3", 2, second)
     (tmp_path / "replication-offset-checkpoint").write_text(CHECKPOINT.format(2))
     batches = [as_evidence(first, "a", "b"), as_evidence(second, "c")]
-    assert decode_partitions("n1", [tmp_path]) == [
-        PartitionLog("n1", "d0-3", 0, 3, 2, batches),
-    ]
+    assert decode_partitions("n1", [tmp_path]) == [PartitionLog("n1", "d0-3", 0, 3, 2, batches)]
     (tmp_path / "log-start-offset-checkpoint").write_text(CHECKPOINT.format(1))
     assert decode_partitions("n1", [tmp_path])[0].start_offset == 1
 

@@ -20,10 +20,7 @@ class Disks:
 
     def __init__(self, recovery_point):
         offsets = {TopicPartition("d0", 1): recovery_point}
-        self.content = {
-            SEGMENT: LOG,
-            "recovery-point-offset-checkpoint": encode_offsets(offsets),
-        }
+        self.content = {SEGMENT: LOG, "recovery-point-offset-checkpoint": encode_offsets(offsets)}
         self.damaged = []
 
     async def files(self, node):

@@ -88,10 +88,7 @@ def test_reads_are_linearizable_unless_the_workload_says_so(kind, serializable):
 
 @pytest.mark.parametrize(
     ("kind", "op", "ends"),
-    [
-        (SET, Op("add", None, "a"), EventType.INFO),
-        (REGISTER, Op("read", "k"), EventType.FAIL),
-    ],
+    [(SET, Op("add", None, "a"), EventType.INFO), (REGISTER, Op("read", "k"), EventType.FAIL)],
 )
 def test_an_answer_that_cannot_be_read_is_a_wrong_answer(kind, op, ends):
     (done,) = outcomes(kind, garbage, op)

@@ -78,8 +78,7 @@ def test_a_pending_operation_does_not_happen_before_its_call():
 def test_alike_pending_operations_each_happen_once():
     adds = [Operation(i, 1, 0, PENDING, None) for i in range(3)]
     counter = Model(
-        init=lambda: 0,
-        step=lambda n, add, output: (True, n + add) if add else (output == n, n),
+        init=lambda: 0, step=lambda n, add, output: (True, n + add) if add else (output == n, n)
     )
     assert check_operations(counter, [*adds, Operation(9, 0, 1, 3, 2)])
     assert not check_operations(counter, [*adds, Operation(9, 0, 1, 4, 2)])
@@ -231,9 +230,7 @@ def test_a_partition_that_loses_an_operation_is_refused():
     with pytest.raises(HistoryError, match="1 operations of 2: "):
         check_operations(losing, [write(1, 0, 1), read(1, 2, 3)])
     events = Model(
-        init=lambda: 0,
-        step=register_step,
-        partition_event=lambda history: [history, history],
+        init=lambda: 0, step=register_step, partition_event=lambda history: [history, history]
     )
     with pytest.raises(HistoryError, match="makes 2 events of 1"):
         check_events(events, [Event(0, CALL, 1, 0)])

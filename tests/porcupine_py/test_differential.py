@@ -92,8 +92,7 @@ REGISTER_OPERATIONS = st.one_of(
     st.tuples(VALUES, st.none()), st.tuples(st.none(), st.integers(0, 2))
 )
 QUEUE_OPERATIONS = st.one_of(
-    st.tuples(VALUES, st.none()),
-    st.tuples(st.just("take"), st.one_of(st.none(), VALUES)),
+    st.tuples(VALUES, st.none()), st.tuples(st.just("take"), st.one_of(st.none(), VALUES))
 )
 
 

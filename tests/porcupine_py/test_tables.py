@@ -24,18 +24,14 @@ READ_OR_REFUSAL = st.tuples(
     st.tuples(st.just("read"), st.none()), st.tuples(st.sampled_from(["ok", "fail"]), VALUES)
 )
 WRITE = st.tuples(
-    st.tuples(st.just("write"), VALUES),
-    st.tuples(st.sampled_from(["ok", "info"]), st.none()),
+    st.tuples(st.just("write"), VALUES), st.tuples(st.sampled_from(["ok", "info"]), st.none())
 )
 CAS = st.tuples(
     st.tuples(st.just("cas"), st.tuples(VALUES, VALUES)),
     st.tuples(st.sampled_from(["ok", "fail", "info"]), st.none()),
 )
 CALLS = st.tuples(
-    st.one_of(READ_OR_REFUSAL, WRITE, CAS),
-    st.integers(0, 12),
-    st.integers(0, 6),
-    st.booleans(),
+    st.one_of(READ_OR_REFUSAL, WRITE, CAS), st.integers(0, 12), st.integers(0, 6), st.booleans()
 )
 
 

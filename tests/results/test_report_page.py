@@ -358,7 +358,7 @@ def test_the_chart_of_a_whole_run_counts_every_operation(tmp_path):
     drawn = over_time(events, operations, NODES, reigns(events, events[-1].time_ns))
     assert drawn["lanes"] == ["n1", "n2", "n3", "kill", "pause", "partition"]
     assert [bar["text"] for bar in drawn["bars"]] == [
-        *("epoch 1", "epoch 2", "epoch 4", "n1", "n3", "n2"),
+        *("epoch 1", "epoch 2", "epoch 4", "n1", "n3", "n2")
     ]
     assert len(drawn["p50_ms"]) == len(drawn["rates"]["ok"])
 

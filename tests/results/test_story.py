@@ -120,10 +120,7 @@ def test_a_decision_in_the_metadata_log_stands_where_its_record_was_appended():
     [
         ((8, "hw", {"epoch": 2, "offset": 6, "role": "follower"}), "8.0000 s"),
         ((8, "hw", {"epoch": 2, "offset": 5, "role": "follower"}), "9.5000 s"),
-        (
-            (7, "state", {"state": "Leader", "epoch": 3, "leader_id": 1, "voted_id": -1}),
-            "7.0000 s",
-        ),
+        ((7, "state", {"state": "Leader", "epoch": 3, "leader_id": 1, "voted_id": -1}), "7.0000 s"),
     ],
 )
 def test_of_a_node_that_traces_no_appends_it_stands_within_the_reign_of_its_epoch(after, ends):

@@ -125,12 +125,7 @@ def test_ctrl_c_before_anything_was_made_is_quiet(tmp_path: Path):
 
 @pytest.mark.nightly  # tests/readme runs M15 for every commit
 @pytest.mark.parametrize(
-    ("mutant", "checker"),
-    [
-        ("M32", "linearizable"),
-        ("M31", "invariants"),
-        ("M19", "invariants"),
-    ],
+    ("mutant", "checker"), [("M32", "linearizable"), ("M31", "invariants"), ("M19", "invariants")]
 )
 def test_a_mutant_ends_in_fail_and_is_named(tmp_path: Path, mutant: str, checker: str):
     process = start(tmp_path, "--seed", "6", "--mutant", mutant)

@@ -128,8 +128,7 @@ def test_replicas_are_never_more_than_brokers_and_those_in_sync_never_more_than_
 
 
 @pytest.mark.parametrize(
-    ("failure", "kind"),
-    [(Failure.NOT_SENT, FAIL), (LOST, INFO), (Failure.DISCONNECTED, INFO)],
+    ("failure", "kind"), [(Failure.NOT_SENT, FAIL), (LOST, INFO), (Failure.DISCONNECTED, INFO)]
 )
 def test_a_send_without_an_answer_is_never_tried_again_unless_the_option_says_so(failure, kind):
     brokers = Brokers()
@@ -194,12 +193,7 @@ def test_a_batch_that_was_certainly_not_appended_leaves_its_sequence_to_the_next
 
 @pytest.mark.parametrize(
     ("options", "acks", "producer"),
-    [
-        ({}, -1, 1001),
-        ({"idempotence": 0}, -1, -1),
-        ({"acks": "1"}, 1, -1),
-        ({"acks": "0"}, 0, -1),
-    ],
+    [({}, -1, 1001), ({"idempotence": 0}, -1, -1), ({"acks": "1"}, 1, -1), ({"acks": "0"}, 0, -1)],
 )
 def test_acks_and_idempotence_are_what_the_options_say(options, acks, producer):
     brokers = Brokers()
@@ -322,11 +316,7 @@ def test_streams_send_each_record_once_over_all_workers():
 
 @pytest.mark.parametrize(
     ("role", "expected"),
-    [
-        (Role.MIXED, {"send", "poll", MOVE}),
-        (Role.READER, {"poll"}),
-        (Role.WRITER, {"send"}),
-    ],
+    [(Role.MIXED, {"send", "poll", MOVE}), (Role.READER, {"poll"}), (Role.WRITER, {"send"})],
 )
 def test_roles_say_who_sends_and_who_polls(role, expected):
     workload = workload_named("log", {"move_fraction": 0.1})

@@ -134,10 +134,7 @@ def test_with_a_return_fraction_of_none_changes_only_ever_remove():
 @pytest.mark.parametrize("seed", [1, 2])
 def test_voters_come_and_go_under_load(seed, tmp_path):
     backend, monitor, events, reads = campaign(
-        seed=seed,
-        duration_s=60,
-        workload="reconfig",
-        workload_options={"change_fraction": 0.1},
+        seed=seed, duration_s=60, workload="reconfig", workload_options={"change_fraction": 0.1}
     )
     changes = Counter(
         event.value["change"]

@@ -120,10 +120,7 @@ def test_a_zombie_is_fenced_and_its_successor_goes_on(version):
 def test_a_zombie_whose_commit_is_acknowledged_is_reported():
     brokers = TransactionalBrokers(2)
     accepted = t.EndTxnResponse(
-        throttle_time=m.NO_THROTTLE,
-        error_code=ErrorCode.none,
-        producer_id=7,
-        producer_epoch=9,
+        throttle_time=m.NO_THROTTLE, error_code=ErrorCode.none, producer_id=7, producer_epoch=9
     )
     brokers.rules.append([t.EndTxnRequest, accepted, False])
     ops = txn(a(X, 1), f="zombie"), *END
@@ -236,7 +233,7 @@ def test_values_are_unique_and_reads_come_first():
         kinds = [step[0] for step in each.value]
         assert kinds == sorted(kinds, reverse=True)
     assert {each.f for each in ops} == {
-        *("txn", "abort", "zombie", "txn-late", "abort-late", "read", "read-uncommitted"),
+        *("txn", "abort", "zombie", "txn-late", "abort-late", "read", "read-uncommitted")
     }
 
 

@@ -161,10 +161,7 @@ def final(topic_id):
             {None: "lost"},
         ),
         (
-            [
-                create(0, 0, 1, "x"),
-                delete(1, 2, 3, type=FAIL, error="unknown_topic_or_partition"),
-            ],
+            [create(0, 0, 1, "x"), delete(1, 2, 3, type=FAIL, error="unknown_topic_or_partition")],
             [],
             {"x": "lost-deletion"},
         ),

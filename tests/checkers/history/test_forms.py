@@ -261,11 +261,7 @@ def test_sends_and_polls_are_judged_as_a_log(written):
 
 @pytest.mark.parametrize(
     ("records", "kind"),
-    [
-        ("[[0 5] [1 7]]", "phantom"),
-        ("[[0 6] [1 5]]", "moved"),
-        ("[[3 6] [0 5]]", "reordered-read"),
-    ],
+    [("[[0 5] [1 7]]", "phantom"), ("[[0 6] [1 5]]", "moved"), ("[[3 6] [0 5]]", "reordered-read")],
 )
 def test_a_poll_that_no_log_explains_is_found(written, records, kind):
     polled = [POLLED[0], (1, "ok", "poll", f"[[:poll {{1 {records}}}]]")]

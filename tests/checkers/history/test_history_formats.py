@@ -36,19 +36,7 @@ def test_edn_reads_what_jepsen_prints():
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "[1",
-        "]",
-        "{:a}",
-        "{:a 1 :a 2}",
-        '"open',
-        "#=(exit)",
-        "[1}",
-        ":",
-        "[" * 200,
-        "1.2.3",
-    ],
+    "text", ["[1", "]", "{:a}", "{:a 1 :a 2}", '"open', "#=(exit)", "[1}", ":", "[" * 200, "1.2.3"]
 )
 def test_edn_refuses_what_is_not_data(text):
     with pytest.raises(HistoryError, match="line 1: EDN"):

@@ -251,14 +251,7 @@ def _list(operations):
 
 def _counter(operations):
     def step(state, o):
-        return (
-            (o.output == state, state)
-            if o.f == "read"
-            else (
-                True,
-                state + amount(o.f, o.input),
-            )
-        )
+        return (o.output == state, state) if o.f == "read" else (True, state + amount(o.f, o.input))
 
     yield 0, step
 

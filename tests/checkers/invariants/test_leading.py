@@ -147,11 +147,7 @@ ALONE = [*ISOLATED, {"kind": "wait", "after_ms": 6_000}, {"kind": "heal"}]
 DEPOSED = [
     *ISOLATED,
     {"kind": "timer-rate", "targets": "@A", "rate": 0.3},
-    {
-        "kind": "wait",
-        "until": {"established": True, "epoch": "later"},
-        "within_ms": 8_000,
-    },
+    {"kind": "wait", "until": {"established": True, "epoch": "later"}, "within_ms": 8_000},
     {"kind": "heal", "fault": "partition"},
     {"kind": "wait", "after_ms": 2_000},
     {"kind": "heal"},

@@ -207,10 +207,7 @@ def _spoil(rnd, order, operations):
         order.insert(rnd.randint(0, len(order)), rnd.choice(operations).index)
 
 
-LONG = {
-    "queue": ("enqueue", "dequeue", "fifo"),
-    "stack": ("push", "pop", "lifo"),
-}
+LONG = {"queue": ("enqueue", "dequeue", "fifo"), "stack": ("push", "pop", "lifo")}
 
 
 @pytest.mark.parametrize("name", LONG)

@@ -25,14 +25,8 @@ def describe(index, begin, end, topic_id):
 
 
 CASES = {
-    "the id of the create is seen": (
-        True,
-        [create(0, 0, 1, "x"), describe(1, 2, 3, "x")],
-    ),
-    "another id is seen": (
-        False,
-        [create(0, 0, 1, "x"), describe(1, 2, 3, "y")],
-    ),
+    "the id of the create is seen": (True, [create(0, 0, 1, "x"), describe(1, 2, 3, "x")]),
+    "another id is seen": (False, [create(0, 0, 1, "x"), describe(1, 2, 3, "y")]),
     "an indeterminate create shows its id": (
         True,
         [create(0, 0, None), describe(1, 2, 3, "x"), describe(2, 4, 5, "x")],

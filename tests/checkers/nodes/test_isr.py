@@ -120,11 +120,7 @@ def test_each_wrong_decision_is_found(kind, changes):
     assert result.anomalies[0]["offset"] == len(START) + len(changes) - 1
 
 
-LONE = [
-    *(TOPIC, *map(broker, (1, 2, 3))),
-    partition(),
-    change(isr=[1]),
-]
+LONE = [*(TOPIC, *map(broker, (1, 2, 3))), partition(), change(isr=[1])]
 
 
 @pytest.mark.parametrize("recovering", [{}, {"leaderRecoveryState": 1}])

@@ -501,8 +501,7 @@ VALUES = st.recursive(
 )
 RECORDS = st.lists(VALUES | st.tuples(st.integers(-1, 2**64), VALUES).map(list), max_size=3)
 ANSWERS = VALUES | st.fixed_dictionaries(
-    {"records": VALUES | RECORDS},
-    optional={"high_watermark": VALUES, "log_start": VALUES},
+    {"records": VALUES | RECORDS}, optional={"high_watermark": VALUES, "log_start": VALUES}
 )
 
 

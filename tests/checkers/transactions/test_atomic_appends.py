@@ -234,12 +234,7 @@ def test_read_uncommitted_shows_what_is_open_and_what_will_be_aborted():
 
 @pytest.mark.parametrize(
     ("shown", "kind"),
-    [
-        ((3,), "skipped"),
-        ((3, 1), "skipped"),
-        ((1, 1), "duplicate"),
-        ((1, 77), "phantom"),
-    ],
+    [((3,), "skipped"), ((3, 1), "skipped"), ((1, 1), "duplicate"), ((1, 77), "phantom")],
 )
 def test_read_uncommitted_shows_the_log_as_it_is(shown, kind):
     history = two().txn(a("x", 3)).dirty(r("x", *shown))

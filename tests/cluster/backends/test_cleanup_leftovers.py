@@ -177,10 +177,7 @@ def leaning(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], subproces
     record_process(tmp_path, RecordedProcess(run, "harness", ProcessIdentity(2**22 + 1, "x")))
     support = {**os.environ, **labels(run, support=True), **dead}
     node = {**os.environ, **labels(run), **dead}
-    with (
-        subprocess.Popen(SLEEP, env=support) as below,
-        subprocess.Popen(SLEEP, env=node) as above,
-    ):
+    with subprocess.Popen(SLEEP, env=support) as below, subprocess.Popen(SLEEP, env=node) as above:
         yield above, below
         above.kill()
         below.kill()

@@ -173,11 +173,7 @@ def test_a_worker_of_spark_which_imports_it_from_an_archive_finds_ivy():
     program = "import pyspark; from cluster.systems.kafka import fetch; print(pyspark.__file__, fetch._ivy())"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(archive), *sys.path))}
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
     )
     module, ivy = done.stdout.split()
     assert module.startswith(str(archive))

@@ -66,11 +66,7 @@ class PaperImage:
 def with_release(home: str = "/opt/kafka", java: str = "java", jars=JARS) -> dict[str, bytes]:
     names = "".join(f"{name}.jar\n" for name in (*jars, "kafka-clients-4.3.1"))
     clients = f"{home}/libs/kafka-clients-4.3.1.jar"
-    return {
-        f"ls {home}/libs": names.encode(),
-        f"{java} -version": b"",
-        f"cat {clients}": jar(),
-    }
+    return {f"ls {home}/libs": names.encode(), f"{java} -version": b"", f"cat {clients}": jar()}
 
 
 def request(image: PaperImage, **options: str) -> SystemRequest:

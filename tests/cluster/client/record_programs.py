@@ -78,11 +78,7 @@ def produce_by_confluent(asked: argparse.Namespace) -> None:
 def consume_by_confluent(asked: argparse.Namespace) -> None:
     """Read for ever. librdkafka wants the name of a group, which it never asks for."""
     consumer = Consumer(
-        {
-            "bootstrap.servers": asked.bootstrap,
-            "group.id": "unused",
-            "enable.auto.commit": False,
-        }
+        {"bootstrap.servers": asked.bootstrap, "group.id": "unused", "enable.auto.commit": False}
     )
     consumer.assign([Place(asked.topic, p, OFFSET_BEGINNING) for p in range(asked.partitions)])
     while True:

@@ -63,8 +63,7 @@ def fetched(records=b"", error=NONE, top=NONE):
 
 def fetch(reply, position=0):
     return ask(
-        reply,
-        lambda c: c.fetch(NODE, P, position, 4, 500.0, max_wait_ms=50.0, max_bytes=100),
+        reply, lambda c: c.fetch(NODE, P, position, 4, 500.0, max_wait_ms=50.0, max_bytes=100)
     )
 
 
@@ -220,11 +219,7 @@ def metadata(topic_error=NONE):
         error_code=topic_error, name="d0", topic_id=None, partitions=(partition,)
     )
     return m.MetadataResponse(
-        throttle_time=m.NO_THROTTLE,
-        brokers=(),
-        controller_id=1,
-        topics=(topic,),
-        error_code=NONE,
+        throttle_time=m.NO_THROTTLE, brokers=(), controller_id=1, topics=(topic,), error_code=NONE
     )
 
 
@@ -250,10 +245,7 @@ def log_of(sizes):
     return data, records
 
 
-@given(
-    st.lists(st.integers(1, 4), min_size=1, max_size=6),
-    st.data(),
-)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.data())
 def test_a_log_that_is_cut_anywhere_is_read_up_to_its_last_whole_batch(sizes, data):
     log, records = log_of(sizes)
     cut = data.draw(st.integers(0, len(log)))

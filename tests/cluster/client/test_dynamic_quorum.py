@@ -15,10 +15,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.admin import KafkaAdminClient
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 VOTERS = {i: uuid.UUID(int=7_000 + i, version=4) for i in (1, 2, 3)}
 JOINER = 4
 PATIENCE_S = 600
@@ -104,8 +101,7 @@ def test_kafka_python_describes_a_dynamic_quorum_whichever_broker_is_asked(quoru
 
 @pytest.mark.parametrize("listener", ["client", "controller"])
 @pytest.mark.parametrize(
-    "version",
-    sorted({SERVED[ApiKey.ADD_RAFT_VOTER].lowest, SERVED[ApiKey.ADD_RAFT_VOTER].highest}),
+    "version", sorted({SERVED[ApiKey.ADD_RAFT_VOTER].lowest, SERVED[ApiKey.ADD_RAFT_VOTER].highest})
 )
 def test_a_voter_is_added_updated_and_removed_in_each_version(quorum, listener, version):
     """Remove and Update have one version each; Add has two, and brokers pass both on."""

@@ -70,10 +70,7 @@ def end(reply, *, bumps_epoch=True, commit=True):
 
 def ended(error=NONE, producer_id=4000, epoch=8):
     return t.EndTxnResponse(
-        throttle_time=m.NO_THROTTLE,
-        error_code=error,
-        producer_id=producer_id,
-        producer_epoch=epoch,
+        throttle_time=m.NO_THROTTLE, error_code=error, producer_id=producer_id, producer_epoch=epoch
     )
 
 

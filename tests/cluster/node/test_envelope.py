@@ -51,11 +51,7 @@ def test_what_is_sealed_is_unsealed():
 
 @pytest.mark.parametrize(
     ("address", "packed"),
-    [
-        ("::1", bytes(15) + b"\1"),
-        ("fe80::2%eth0", b"\xfe\x80" + bytes(13) + b"\2"),
-        ("", bytes(4)),
-    ],
+    [("::1", bytes(15) + b"\1"), ("fe80::2%eth0", b"\xfe\x80" + bytes(13) + b"\2"), ("", bytes(4))],
 )
 def test_addresses_are_packed(address, packed):
     assert seal(create("t"), Origin(address=address)).client_host_address == packed

@@ -135,9 +135,7 @@ def test_a_quorum_begins_with_its_bootstrap_checkpoint_and_puts_it_into_the_log(
     world.dynamic = True
     voters = VoterSet(
         Voter(
-            ReplicaKey(i, node.directory_id),
-            Endpoint(i, "n", 9000 + i),
-            listeners=listeners_of(i),
+            ReplicaKey(i, node.directory_id), Endpoint(i, "n", 9000 + i), listeners=listeners_of(i)
         )
         for i, node in world.nodes.items()
     )

@@ -74,11 +74,7 @@ def test_a_single_voter_asks_no_other_node():
         ([("kraft.version", 1), (ELR, 9)], ErrorCode.none, ErrorCode.invalid_update_version),
         ([("kraft.version", 1), ("no.such", 1)], ErrorCode.none, ErrorCode.invalid_update_version),
         ([("kraft.version", 1), (ELR, 1), (ELR, 1)], ErrorCode.none, ErrorCode.invalid_request),
-        (
-            [("kraft.version", 1), ("kraft.version", 1)],
-            ErrorCode.none,
-            ErrorCode.invalid_request,
-        ),
+        ([("kraft.version", 1), ("kraft.version", 1)], ErrorCode.none, ErrorCode.invalid_request),
         (
             [("kraft.version", 7), (ELR, 1)],
             ErrorCode.invalid_update_version,

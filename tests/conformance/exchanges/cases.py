@@ -163,12 +163,7 @@ def _port(facts: Facts, node: int) -> int:
 
 
 def fetch(
-    epoch: int = 0,
-    *,
-    offset: int | None = 0,
-    last_epoch: int = 0,
-    replica: int = 2,
-    **changes: Any,
+    epoch: int = 0, *, offset: int | None = 0, last_epoch: int = 0, replica: int = 2, **changes: Any
 ) -> Callable[[Facts], Any]:
     """Fetch the metadata log; `offset` counts from the log's end where it is None or negative."""
 

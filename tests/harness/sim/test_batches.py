@@ -245,10 +245,7 @@ def test_sources_in_c_count_and_what_is_built_from_them_does_not(tmp_path, monke
 
 
 def test_one_process_at_a_time_runs_a_batch(tmp_path):
-    with (
-        Batch(tmp_path, BatchPlan(0, 1)),
-        pytest.raises(BatchError, match="another process"),
-    ):
+    with Batch(tmp_path, BatchPlan(0, 1)), pytest.raises(BatchError, match="another process"):
         Batch(tmp_path, BatchPlan(0, 1))
     Batch(tmp_path, BatchPlan(0, 1)).close()
 

@@ -12,14 +12,7 @@ from harness.cli import main
 from harness.sim.calibration import calibration as module
 from harness.sim.calibration import score, trial
 from harness.sim.calibration.calibration import Calibration, CalibrationPlan, read_calibration
-from harness.sim.calibration.trial import (
-    CleanTrial,
-    Finding,
-    Search,
-    Trial,
-    try_clean,
-    try_mutant,
-)
+from harness.sim.calibration.trial import CleanTrial, Finding, Search, Trial, try_clean, try_mutant
 from harness.sim.swarm.draw import draw
 
 ROOT = Path(__file__).parents[3]

@@ -30,11 +30,7 @@ def test_a_message_is_generalised_and_stays_readable(text, wanted):
 def test_a_quorum_that_did_not_come_back_is_grouped_by_what_was_not_done():
     strand = Strand(1_000.0, (Step("pause", targets="majority"),))
     plan = sim_plan(
-        seed=1,
-        duration_s=4.0,
-        rate_per_s=5.0,
-        strands=(strand,),
-        bounds=Bounds(liveness_ms=10.0),
+        seed=1, duration_s=4.0, rate_per_s=5.0, strands=(strand,), bounds=Bounds(liveness_ms=10.0)
     )
     causes = run_plan(plan).violations[0].causes
     assert causes[0] == "liveness"

@@ -117,21 +117,14 @@ def test_a_stored_plan_expects_what_its_world_would_give(tmp_path: Path):
     )
     run_stored(plan, tmp_path / "run")
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
-    assert plan["expectations"] == {
-        "min_operations": 160,
-        "faults": ["kill"],
-        "leader_changes": 1,
-    }
+    assert plan["expectations"] == {"min_operations": 160, "faults": ["kill"], "leader_changes": 1}
     assert {"name": "exercised", "options": {"expectations": plan["expectations"]}} in plan[
         "checks"
     ]
 
 
 def test_a_fault_on_dead_nodes_alone_did_not_bite():
-    steps = (
-        Step("kill", targets="node:n1"),
-        Step("pause", targets="node:n1", after_ms=50.0),
-    )
+    steps = (Step("kill", targets="node:n1"), Step("pause", targets="node:n1", after_ms=50.0))
     plan = sim_plan(seed=1, duration_s=2.0, strands=(Strand(500.0, steps),))
     exercise = run_plan(plan).exercise
     assert exercise["faults_tried"] == {"kill": 1, "pause": 1}

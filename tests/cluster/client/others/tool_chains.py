@@ -77,11 +77,7 @@ def _run(command: list[str], folder: Path) -> None:
     """Run a step of a build at low priority. Raises UnavailableError with its last line."""
     try:
         done = subprocess.run(
-            ["nice", *command],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
+            ["nice", *command], cwd=folder, capture_output=True, text=True, check=False
         )
     except OSError as error:
         raise UnavailableError(f"{command[0]}: {error.strerror}") from error

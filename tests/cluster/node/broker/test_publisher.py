@@ -59,9 +59,7 @@ class Broker:
         self.loader = MetadataLoader(self.image, FakeClock(), lambda: 0)
         self.changes, self.firsts = [], 0
         self.publisher = BrokerMetadataPublisher(
-            1,
-            on_changes=lambda changes, *_: self.changes.append(changes),
-            on_first=self._first,
+            1, on_changes=lambda changes, *_: self.changes.append(changes), on_first=self._first
         )
         self.loader.install(self.publisher)
         self.commit(TopicRecord(name="t", topic_id=T), *some)

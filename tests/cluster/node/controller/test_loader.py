@@ -22,11 +22,7 @@ from cluster.node.controller.records.system import (
     BeginTransactionRecord,
     EndTransactionRecord,
 )
-from cluster.node.controller.records.topic import (
-    ConfigRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-)
+from cluster.node.controller.records.topic import ConfigRecord, RemoveTopicRecord, TopicRecord
 from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
 from cluster.node.log.metadata.snapshot import SnapshotEncoder, parse_snapshot
 from cluster.node.log.types import OffsetAndEpoch

@@ -195,9 +195,7 @@ def test_the_client_listener_describes_configs_from_the_image():
 
 def describe_cluster():
     return DescribeClusterRequest(
-        include_cluster_authorized_operations=False,
-        endpoint_type=1,
-        include_fenced_brokers=False,
+        include_cluster_authorized_operations=False, endpoint_type=1, include_fenced_brokers=False
     )
 
 

@@ -89,11 +89,7 @@ def test_a_removal_waits_until_every_replica_that_stays_is_in_sync():
     assert world.ask((5, 6)) == ErrorCode.none
     assert (world.now.isr, world.now.removing_replicas) == ((6, 4), (4,))
     world.alter(world.topic_id, [6, 4, 5])
-    assert (world.now.replicas, world.now.isr, world.now.removing_replicas) == (
-        (5, 6),
-        (6, 5),
-        (),
-    )
+    assert (world.now.replicas, world.now.isr, world.now.removing_replicas) == ((5, 6), (6, 5), ())
 
 
 def test_a_reassignment_to_what_is_there_changes_only_the_order():

@@ -167,13 +167,7 @@ def test_a_damaged_value_is_refused_with_its_reason(value, complaint):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"name": None},
-        {"name": 5},
-        {"name": "\ud800"},
-        {"topic_id": None},
-    ],
+    "change", [{"name": None}, {"name": 5}, {"name": "\ud800"}, {"topic_id": None}]
 )
 def test_a_value_that_the_type_cannot_hold_is_refused(change):
     with pytest.raises(MetadataRecordError):

@@ -282,10 +282,7 @@ def test_metadata_answers_by_name_by_id_and_for_all():
     assert [t.name for t in node.call(metadata(everything=True), CLIENT).topics] == ["a", "b"]
     assert [t.name for t in node.call(metadata(ids=(created[1].topic_id,)), CLIENT).topics] == ["b"]
     reply = node.call(metadata("nope", "a b"), CLIENT)
-    assert codes(reply) == [
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.invalid_topic_exception,
-    ]
+    assert codes(reply) == [ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_topic_exception]
     reply = node.call(metadata(ids=(uuid.UUID(int=9),)), CLIENT)
     assert codes(reply) == [ErrorCode.unknown_topic_id]
     assert reply.cluster_id == "fake-cluster"
@@ -304,11 +301,7 @@ def test_metadata_by_id_does_not_look_at_names():
     named = m.MetadataRequestTopic(name="nope", topic_id=None)
     request = m.MetadataRequest(topics=(asked, named), include_topic_authorized_operations=False)
     (topic,) = node.call(request, CLIENT).topics
-    assert (topic.name, topic.topic_id, topic.error_code) == (
-        "a",
-        created.topic_id,
-        ErrorCode.none,
-    )
+    assert (topic.name, topic.topic_id, topic.error_code) == ("a", created.topic_id, ErrorCode.none)
     unknown = m.MetadataRequestTopic(name="a", topic_id=uuid.UUID(int=9))
     request = dataclasses.replace(request, topics=(unknown,))
     (topic,) = node.call(request, CLIENT).topics

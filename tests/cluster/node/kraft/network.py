@@ -118,11 +118,7 @@ class NodeNetwork:
     is_alive: Callable[[], bool]
 
     def request(
-        self,
-        destination: Endpoint,
-        message: object,
-        timeout_ms: float,
-        on_reply: Reply,
+        self, destination: Endpoint, message: object, timeout_ms: float, on_reply: Reply
     ) -> None:
         """Send a request; see `cluster.node.ports.Network`."""
         self.network.request(

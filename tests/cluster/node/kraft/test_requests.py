@@ -198,11 +198,7 @@ def test_the_better_the_successor_the_sooner_it_stands(candidates, backoff_ms):
 
 @pytest.mark.parametrize(
     ("request_", "error"),
-    [
-        (end(epoch=4), V.fenced_leader_epoch),
-        (end(leader=-1), V.invalid_request),
-        (end(), V.none),
-    ],
+    [(end(epoch=4), V.fenced_leader_epoch), (end(leader=-1), V.invalid_request), (end(), V.none)],
 )
 def test_end_quorum_epoch_is_checked_in_kafkas_order(request_, error):
     world, node = voter_in_epoch_5()

@@ -8,13 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from kio.serial import entity_writer
 
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.apis import (
-    SERVED,
-    ApiKey,
-    ListenerType,
-    request_class,
-    response_class,
-)
+from cluster.node.protocol.apis import SERVED, ApiKey, ListenerType, request_class, response_class
 from cluster.node.protocol.codec import Request, read_request, write_response
 from cluster.node.protocol.convert import convert
 from tests.cluster.node.protocol.entities import entities

@@ -41,11 +41,7 @@ DATA = ListenerType.BROKER
 VERSIONS = [
     (key, v) for key in DATA_APIS for v in range(SERVED[key].lowest, SERVED[key].highest + 1)
 ]
-few = settings(
-    max_examples=8,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 OK = d.ProduceResponse((d.ProduceResult(TOPIC_ID, 0, ErrorCode.none, 5),))
 FAILED = d.ProduceResponse(
     (*OK.partitions, d.ProduceResult(TOPIC_ID, 1, ErrorCode.not_leader_or_follower))
@@ -121,11 +117,7 @@ def test_a_damaged_request_is_refused_or_handled(key, version, monkeypatch):
     service, handler = data_listener(monkeypatch, None)
 
     @few
-    @given(
-        entities(request_class(key, version)),
-        entities(response_class(key, version)),
-        st.data(),
-    )
+    @given(entities(request_class(key, version)), entities(response_class(key, version)), st.data())
     def check(request, response, data):
         frame = bytearray(frame_of(wants_answer(request)))
         for _ in range(data.draw(st.integers(1, 3))):
@@ -260,10 +252,7 @@ def test_a_request_of_a_mebibyte_of_records_is_handled_whole(monkeypatch):
             ),
             2,
         ),
-        (
-            d.ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=(), timeout=NO_THROTTLE),
-            1,
-        ),
+        (d.ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=(), timeout=NO_THROTTLE), 1),
     ],
 )
 def test_what_an_old_version_cannot_ask_for_is_not_sent(request_, version):

@@ -39,9 +39,7 @@ PLAN = {
     "rate_per_s": 60,
     "concurrency": 8,
     "security": {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-256"},
-    "schedule": [
-        {"at_s": 1, "fault": "kill", "parameters": {"targets": "leader"}, "for_s": 2},
-    ],
+    "schedule": [{"at_s": 1, "fault": "kill", "parameters": {"targets": "leader"}, "for_s": 2}],
 }
 
 
@@ -101,10 +99,7 @@ def test_what_is_rendered_is_what_the_node_reads(protocol, tmp_path):
         (tmp_path / name).write_text(content)
     config = parse_config((tmp_path / "server.properties").read_text(), "test")
     assert {settings.protocol.name for settings in config.security.values()} == {protocol}
-    for register in (
-        lifecycle_config(config, uuid.UUID(int=7)),
-        registration_config(config),
-    ):
+    for register in (lifecycle_config(config, uuid.UUID(int=7)), registration_config(config)):
         assert [listener[3] for listener in register.listeners] == [
             config.security["CLIENT"].protocol.value
         ]

@@ -128,10 +128,7 @@ JAAS = "listener.name.controller.plain.sasl.jaas.config"
     ("change", "message"),
     [
         ({"sasl.enabled.mechanisms": None}, "sasl.enabled.mechanisms: is missing"),
-        (
-            {"sasl.enabled.mechanisms": "GSSAPI"},
-            "sasl.enabled.mechanisms: unknown value 'GSSAPI'",
-        ),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms: unknown value 'GSSAPI'"),
         (
             {"sasl.mechanism.controller.protocol": None},
             "sasl.mechanism.controller.protocol: is missing",

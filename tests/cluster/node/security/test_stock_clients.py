@@ -17,16 +17,10 @@ from tests.cluster.node.security.authority import Authority, secured
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.admin import (
-        KafkaAdminClient,
-        NewTopic,
-    )
+    from kafka.admin import KafkaAdminClient, NewTopic
     from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 TIMEOUT_S = 120
 PATIENT = {
     "controller.quorum.election.timeout.ms": 1000,
