@@ -20,9 +20,15 @@ from harness.commands.options import (
 )
 from harness.errors import UsageError
 from harness.full_disk import full_disk_of
+from harness.page_sections import read_section, write_section
 from harness.signals.interrupt import interruptible
 from harness.sim.calibration import score
-from harness.sim.calibration.calibration import Calibration, CalibrationPlan, read_calibration
+from harness.sim.calibration.calibration import (
+    Calibration,
+    CalibrationPlan,
+    read_calibration,
+    render,
+)
 from harness.terminal.answers import Shown, answer
 from harness.terminal.progress import progress_bar
 
@@ -67,6 +73,11 @@ from harness.terminal.progress import progress_bar
     FILE,
 )
 @path_option(
+    "--write page",
+    "Take the results into --against, and what it then has into this page (docs/calibration.md).",
+    click.Path(path_type=Path, dir_okay=False, exists=True),
+)
+@path_option(
     "--out",
     "Where the results go; the same command goes on there.",
     default=Path("runs/calibration"),
@@ -79,6 +90,7 @@ def calibrate(
     budget_s: float,
     clean_seeds: int,
     against: Path | None,
+    page: Path | None,
     out: Path,
     shown: Shown,
 ) -> int:
@@ -88,7 +100,11 @@ def calibrate(
     missed, 2 usage, 130 interrupted (finished trials are kept).
     """
     chosen = [*_mutant_ids(mutants), *(site.id for site in sample(per_layer, first_seed))]
-    earlier = [] if against is None else read_calibration(against)["trials"]
+    earlier = None if against is None else read_calibration(against)
+    if page is not None:
+        if earlier is None:
+            raise UsageError("--write: needs --against, the calibration that the results go into")
+        read_section(page, score.SECTION)
     plan = CalibrationPlan(tuple(chosen), clean_seeds, first_seed, budget_s)
     with full_disk_of(out), progress_bar("calibrating", 1.0, shown) as bar, interruptible():
         calibration = Calibration(out, plan)
@@ -96,13 +112,17 @@ def calibrate(
             done = len(calibration.trials) + len(calibration.clean)
             bar.at(done / calibration.total, f"{done} of {calibration.total}: {trial}")
     document = calibration.document
-    lost = score.losses(document, earlier)
+    lost = score.losses(document, [] if earlier is None else earlier["trials"])
+    if page is not None and earlier is not None and against is not None:
+        merged = score.merge(earlier, document)
+        against.write_text(render(merged), encoding="utf-8")
+        write_section(page, score.SECTION, list(score.section(merged)))
     status = Status.UNKNOWN if lost else Status.PASS
     status = Status.FAIL if score.alarms(document) else status
-    page = out / "calibration.md"
     code = EXIT_CODES[status]
     found = {**document, "lost": lost, "folder": str(out), "exit_code": code}
-    answer(shown, found, [*_lines(document, lost), str(page)], [str(page)])
+    own_page = str(out / "calibration.md")
+    answer(shown, found, [*_lines(document, lost), own_page], [own_page])
     return code
 
 

@@ -116,7 +116,7 @@ def explain(probe: Probe) -> str:
 
 
 _NO_INVENTORY = "no hosts were named"
-_INVENTORY_REMEDY = "kraftprobe doctor --inventory FILE (docs/backends.md describes the file)"
+_INVENTORY_REMEDY = "kraftprobe doctor --inventory FILE (docs/setup.md describes the file)"
 _ABILITIES = tuple(ability.value for ability in Ability)
 
 

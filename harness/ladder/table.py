@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from harness.errors import UsageError
 from harness.ladder.climb import Climb
 from harness.ladder.rungs import Rung, label, rungs
+from harness.page_sections import read_section, write_section
 from harness.sim.calibration.score import interval
 
-BEGIN, END = "<!-- begin ladder -->\n", "<!-- end ladder -->"
+SECTION = "ladder"
+"""Of the page (`harness.page_sections`)."""
 _HEAD = (
     "| rung | what goes wrong | FAIL on | found | PASS on | passed | check | backend | s a run |\n"
     "|---|---|---|---|---|---|---|---|---|"
@@ -39,16 +40,10 @@ def write(page: Path, climbs: Iterable[Climb]) -> None:
 
     Raises UsageError where the page has no marks, OSError.
     """
-    text = page.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise UsageError(f"{page}: has no section between {BEGIN.strip()} and {END}")
-    before, _, rest = text.partition(BEGIN)
-    section, _, after = rest.partition(END)
-    rows = {**rows_of(section), **{c.rung.id: row(c) for c in climbs if not c.refusal}}
+    known = rows_of(read_section(page, SECTION))
+    rows = {**known, **{c.rung.id: row(c) for c in climbs if not c.refusal}}
     lines = [rows.get(name) or _row(rung, "", "", "") for name, rung in rungs().items()]
-    page.write_text(
-        before + BEGIN + "\n".join(["", _HEAD, *lines, "", ""]) + END + after, encoding="utf-8"
-    )
+    write_section(page, SECTION, [_HEAD, *lines])
 
 
 def rows_of(section: str) -> Mapping[str, str]:

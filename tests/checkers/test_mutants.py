@@ -1,7 +1,4 @@
-"""Small faults put into the checkers: each is noticed by the battery, and a sound checker passes it.
-
-The list with a sentence for each is in docs/checkers.md.
-"""
+"""Small faults put into the checkers: each is noticed by the battery, and a sound checker passes it."""
 
 from dataclasses import replace
 
@@ -392,13 +389,6 @@ def compares_committed_logs_by_checksum_only(patch):
 @pytest.mark.slow
 def test_a_sound_checker_passes_the_battery():
     assert list(battery()) == []
-
-
-def test_there_are_enough_mutants_and_the_documentation_names_each(request):
-    assert len(MUTANTS) >= 15
-    text = (request.config.rootpath / "docs" / "checkers.md").read_text()
-    for name in MUTANTS:
-        assert f"`{name}`" in text, name
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -38,7 +38,7 @@ from cluster.backends.docker.engine import (
 REPOSITORY = "kraftprobe/host"
 BASE_REPOSITORY = "kraftprobe/base"
 IMAGE_LABEL = "kraftprobe.image"
-"""Label of images: the digest. They belong to no run and are kept; see docs/backends.md."""
+"""Label of images: the digest. They belong to no run and are kept; see docs/setup.md."""
 BASE_VARIABLE = "KRAFTPROBE_DOCKER_BASE"
 DEFAULT_BASE = "python:3.12-slim"
 

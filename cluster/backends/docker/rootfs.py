@@ -5,7 +5,7 @@ dependencies, the tools that hosts need, whatever of shared objects all of these
 it), and the few files of /etc without which names do not resolve. Everything lies where it lies on
 this machine, so no path has to be configured; the dependencies go to one folder.
 
-On one Debian 12: 80 MB and 2 s (docs/backends.md).
+On one Debian 12: 80 MB and 2 s (docs/setup.md).
 """
 
 from __future__ import annotations

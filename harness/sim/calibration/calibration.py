@@ -86,12 +86,19 @@ class Calibration:
         self._store()
 
     def _store(self) -> None:
-        text = json.dumps(self.document, indent=1, allow_nan=False) + "\n"
         lines = "\n".join(score.page(self.document)) + "\n"
-        for path, content in ((self._path, text), (self._path.with_suffix(".md"), lines)):
+        for path, content in (
+            (self._path, render(self.document)),
+            (self._path.with_suffix(".md"), lines),
+        ):
             temporary = path.with_suffix(f".tmp{os.getpid()}")
             temporary.write_text(content, encoding="utf-8")
             temporary.replace(path)
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """Return the content of the file."""
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def read_calibration(path: Path) -> dict[str, Any]:

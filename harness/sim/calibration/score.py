@@ -8,12 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.verdict import Status
+from cluster.mutants.equivalents import EQUIVALENT
 from cluster.mutants.mechanical import LAYERS, PREFIX
 
 Document = Mapping[str, Any]
 """`calibration.json`: see `harness.sim.calibration.calibration`."""
 Row = Mapping[str, Any]
 """One of its trials, as of `harness.sim.calibration.trial.Trial`."""
+
+SECTION = "calibration"
+"""Of a page (`harness.page_sections`): what `section` renders."""
 
 _Z = 1.96
 """Standard deviations of an interval of 95 %."""
@@ -77,8 +81,67 @@ def alarms(document: Document) -> list[Row]:
     return [row for row in document["clean"] if row["verdict"] == Status.FAIL.value]
 
 
+def merge(earlier: Document, document: Document) -> dict[str, Any]:
+    """Return a calibration with the trials of an earlier one that this one did not repeat."""
+    trials = {row["mutant"]: row for row in (*earlier["trials"], *document["trials"])}
+    budgets = (each.get("budget_s", 0.0) for each in (earlier, document))
+    return {
+        **document,
+        "mutants": sorted(trials),
+        "budget_s": max(budgets),
+        "trials": [trials[mutant] for mutant in sorted(trials)],
+        "clean": document["clean"] or earlier["clean"],
+    }
+
+
 def page(document: Document) -> Iterator[str]:
     """The calibration as Markdown, line by line."""
+    yield from _head(document)
+    yield ""
+    yield "| mutant | what it does | found by | seed | CPU s | by clients alone |"
+    yield "|---|---|---|---|---|---|"
+    trials = document["trials"]
+    for row in sorted(trials, key=lambda row: (row["found"] is None, row["mutant"])):
+        yield f"| `{row['mutant']}` | {_cell(row['title'])} | {_finding(row)} | {_alone(row)} |"
+
+
+def section(document: Document) -> Iterator[str]:
+    """The calibration in short, for a page: what found which, and what was missed."""
+    yield from _head(document)
+    trials = document["trials"]
+    yield ""
+    yield "| found by | faulty nodes |"
+    yield "|---|---|"
+    by_property: dict[str, list[str]] = {}
+    for row in _findings(trials):
+        by_property.setdefault(row["found"]["property"], []).append(_name(row))
+    for name, mutants in sorted(by_property.items()):
+        yield f"| {name} | {', '.join(mutants)} |"
+    alone = [_name(row) for row in trials if row["alone"] is not None]
+    yield f"| clients alone | {', '.join(alone) or '-'} |"
+    yield ""
+    yield "| missed | what it does | tried |"
+    yield "|---|---|---|"
+    missed = [row for row in trials if row["found"] is None]
+    for row in missed:
+        if not _is_mechanical(row):
+            yield f"| {_name(row)} | {_cell(row['title'])} | {row['seeds']} worlds |"
+    mechanical = [row for row in missed if _is_mechanical(row) and not _is_equivalent(row)]
+    for what, is_reached in (("missed though reached", True), ("never reached", False)):
+        names = [_name(row) for row in mechanical if row["is_reached"] is is_reached]
+        if names:
+            yield ""
+            yield f"Mechanical ones {what}: {', '.join(names)}."
+    equivalent = [row for row in trials if _is_equivalent(row)]
+    if equivalent:
+        yield ""
+        yield "| equivalent | why |"
+        yield "|---|---|"
+    for row in equivalent:
+        yield f"| {_name(row)} | {EQUIVALENT[row['mutant']]} |"
+
+
+def _head(document: Document) -> Iterator[str]:
     trials, clean = document["trials"], document["clean"]
     count = len(alarms(document))
     found, rate = len(_findings(trials)), found_per_cpu_hour(trials)
@@ -96,20 +159,24 @@ def page(document: Document) -> Iterator[str]:
     yield ""
     yield (
         "| faulty nodes | found | share, 95 % interval | by clients alone | never reached "
-        "| seeds, median | CPU s, median |"
+        "| equivalent | seeds, median | CPU s, median |"
     )
-    yield "|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|"
     for name, rows in groups(trials).items():
         yield f"| {name} | {' | '.join(_figures(rows))} |"
-    yield ""
-    yield "| mutant | what it does | found by | seed | CPU s | by clients alone |"
-    yield "|---|---|---|---|---|---|"
-    for row in sorted(trials, key=lambda row: (row["found"] is None, row["mutant"])):
-        yield f"| `{row['mutant']}` | {_cell(row['title'])} | {_finding(row)} | {_alone(row)} |"
 
 
 def _is_mechanical(row: Row) -> bool:
     return bool(row["mutant"].startswith(PREFIX))
+
+
+def _is_equivalent(row: Row) -> bool:
+    """Whether it is known that it cannot be found; what was found is not equivalent."""
+    return row["found"] is None and row["mutant"] in EQUIVALENT
+
+
+def _name(row: Row) -> str:
+    return f"`{row['mutant']}`"
 
 
 def _findings(trials: Sequence[Row]) -> list[Row]:
@@ -117,12 +184,14 @@ def _findings(trials: Sequence[Row]) -> list[Row]:
 
 
 def _figures(rows: Sequence[Row]) -> Iterator[str]:
-    found = _findings(rows)
-    low, high = interval(len(found), len(rows))
-    yield f"{len(found)} of {len(rows)}"
-    yield f"{100 * len(found) / len(rows):.0f} % ({100 * low:.0f} to {100 * high:.0f})"
+    found, equivalent = _findings(rows), sum(map(_is_equivalent, rows))
+    of = len(rows) - equivalent
+    low, high = interval(len(found), of)
+    yield f"{len(found)} of {of}"
+    yield f"{100 * len(found) / max(of, 1):.0f} % ({100 * low:.0f} to {100 * high:.0f})"
     yield str(sum(row["alone"] is not None for row in rows))
-    yield str(sum(row["is_reached"] is False for row in rows))
+    yield str(sum(row["is_reached"] is False and not _is_equivalent(row) for row in rows))
+    yield str(equivalent)
     for figure in ("seeds", "cpu_s"):
         values = [row["found"][figure] for row in found]
         yield f"{statistics.median(values):.3g}" if values else "-"

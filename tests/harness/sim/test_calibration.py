@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from cluster.mutants import find
+from cluster.mutants.equivalents import EQUIVALENT
 from harness.cli import main
+from harness.page_sections import read_section
 from harness.sim.calibration import calibration as module
 from harness.sim.calibration import score, trial
 from harness.sim.calibration.calibration import Calibration, CalibrationPlan, read_calibration
@@ -200,3 +203,55 @@ def test_an_unknown_mutant_is_refused(tmp_path):
     result = calibrate("--mutants", "M15,M999", "--out", tmp_path)
     assert result.exit_code == 2
     assert "--mutants: unknown mutant 'M999'" in result.stderr
+
+
+def test_the_page_of_docs_has_the_stored_calibration():
+    rows = read_section(ROOT / "docs/calibration.md", score.SECTION).strip().splitlines()
+    assert rows == list(score.section(read_calibration(LAST)))
+
+
+def test_every_equivalent_mutant_is_a_place_of_the_node():
+    assert [mutant for mutant in EQUIVALENT if find(mutant).id != mutant] == []
+
+
+EARLIER = {"budget_s": 15.0, "first_seed": 0, "clean": [asdict(CleanTrial(0, "PASS", None))]}
+
+
+@pytest.mark.usefixtures("tried")
+def test_results_go_into_the_earlier_calibration_and_the_page(tmp_path):
+    file, page = tmp_path / "earlier.json", tmp_path / "page.md"
+    rows = [asdict(replace(FOUND, mutant="I01")), asdict(replace(MISSED, mutant="M15"))]
+    file.write_text(json.dumps({**EARLIER, "trials": rows}))
+    page.write_text("before\n<!-- begin calibration -->\n<!-- end calibration -->\nafter\n")
+    arguments = ("--mutants", "M15,M34", "--clean", 0, "--against", file, "--write", page)
+    result = calibrate(*arguments, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    merged = read_calibration(file)
+    found = {row["mutant"]: row["found"] is not None for row in merged["trials"]}
+    assert found == {"I01": True, "M15": True, "M34": False}
+    assert (merged["budget_s"], len(merged["clean"])) == (60.0, 1)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("<!-- end calibration -->\nafter\n")
+    assert "| majority-durable | `I01`, `M15` |" in text.splitlines()
+    assert any(line.startswith("| `M34` | ") for line in text.splitlines())
+
+
+def test_results_need_the_calibration_that_they_go_into(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- begin calibration -->\n<!-- end calibration -->\n")
+    result = calibrate("--mutants", "M15", "--write", page, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "--write: needs --against" in result.stderr
+
+
+def test_a_section_names_what_was_missed_and_leaves_out_what_is_equivalent(monkeypatch):
+    reached = replace(MISSED, mutant="X:kraft.core:f:sum:1", is_reached=True)
+    same = replace(MISSED, mutant="X:kraft.core:f:sum:2", is_reached=True)
+    monkeypatch.setattr(score, "EQUIVALENT", {same.mutant: "nobody asks"})
+    trials = [asdict(trial) for trial in (FOUND, MISSED, reached, same)]
+    lines = list(score.section({**EARLIER, "trials": trials}))
+    assert "| mechanical, consensus | 0 of 2 | 0 % (0 to 66) | 0 | 1 | 1 | - | - |" in lines
+    assert "Mechanical ones missed though reached: `X:kraft.core:f:sum:1`." in lines
+    assert "Mechanical ones never reached: `X:kraft.core:f:sum:0`." in lines
+    assert "| `X:kraft.core:f:sum:2` | nobody asks |" in lines
