@@ -2,8 +2,9 @@
 
 PySpark brings Ivy, which Spark uses for its own packages: it knows the public repository, resolves
 what an artefact depends on, checks every file against the repository's checksums, and goes on where
-it was cut off, since its cache keeps what arrived whole. The jar files of a release whose digests
-are in `versions` must have these as well; for any other they are written down when they come.
+it was cut off, since its cache keeps what arrived whole. It locks none of its files, so of fetches
+that share a cache one runs after the other. The jar files of a release whose digests are in
+`versions` must have these as well; for any other they are written down when they come.
 
 What another repository has under a version is another release, as two candidates for 4.4.0 are:
 its name is `VERSION@` and a digest of the repository's address, and Ivy keeps its files apart. Only
@@ -105,7 +106,7 @@ def _fetch(version: str, name: str, artefacts: Artefacts, repository: str | None
             shutil.rmtree(whole, ignore_errors=True)
             shutil.copytree(home / "libs", whole / "libs")
             shutil.copy(home / DIGESTS, whole / DIGESTS)
-        _compare(f"Apache Kafka {version}", whole, listing)
+        _compare(f"Apache Kafka {version}", whole, listing, say)
     return whole
 
 
@@ -135,10 +136,11 @@ def _fetch_module(
     home.parent.mkdir(parents=True, exist_ok=True)
     with _alone(home.parent / f".{home.name}.lock", say):
         if not (home / DIGESTS).is_file():
-            say(f"resolving what {title} depends on")
-            retrieve(title, repository, home, module, say)
+            with _alone(_ivy_lock(home), say):
+                say(f"resolving what {title} depends on")
+                retrieve(title, repository, home, module, say)
         say("comparing digests")
-        _compare(title, home, listing)
+        _compare(title, home, listing, say)
     return home
 
 
@@ -148,7 +150,7 @@ def _alone(lock: Path, say: Say) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another process that fetches it")
+            say("waiting for another process that fetches")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -216,7 +218,7 @@ def _trouble(lines: list[str]) -> str:
     return next((line for line in reversed(lines) if line), "Ivy wrote nothing")[:300]
 
 
-def _compare(title: str, home: Path, listing: Path) -> None:
+def _compare(title: str, home: Path, listing: Path, say: Say) -> None:
     """Compare the jar files with their digests. What differs is deleted. Raises FetchError."""
     expected = _read_listing(listing if listing.is_file() else home / DIGESTS)
     found = {f"libs/{jar.name}": jar for jar in (home / "libs").glob("*.jar")}
@@ -226,7 +228,8 @@ def _compare(title: str, home: Path, listing: Path) -> None:
     ]
     if odd:
         shutil.rmtree(home)
-        shutil.rmtree(_ivy_cache(home), ignore_errors=True)
+        with _alone(_ivy_lock(home), say):
+            shutil.rmtree(_ivy_cache(home), ignore_errors=True)
         raise FetchError(
             f"{title}: {min(odd)} is not the file that was expected (SHA-256); "
             "what was fetched is deleted: fetch it again"
@@ -236,6 +239,12 @@ def _compare(title: str, home: Path, listing: Path) -> None:
 def _ivy_cache(home: Path) -> Path:
     """Locate what Ivy keeps of a release's repository."""
     return home.parent / f".ivy{home.name[home.name.find('@') :] if '@' in home.name else ''}"
+
+
+def _ivy_lock(home: Path) -> Path:
+    """Locate the lock of `_ivy_cache`, which is held after that of a release, never before."""
+    cache = _ivy_cache(home)
+    return cache.with_name(f"{cache.name}.lock")
 
 
 def _listing(name: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -178,6 +179,26 @@ def test_a_worker_of_spark_which_imports_it_from_an_archive_finds_ivy():
     module, ivy = done.stdout.split()
     assert module.startswith(str(archive))
     assert Path(ivy).is_file()
+
+
+def test_fetches_that_share_ivys_files_run_one_after_the_other(repository):
+    home = fetch.fetch(VERSION, repository.url, lambda _: None)
+    shutil.rmtree(home)
+    repository.asked.clear()
+    said, waits = [], threading.Event()
+
+    def say(line):
+        said.append(line)
+        waits.set()
+
+    second = threading.Thread(target=fetch.fetch, args=(VERSION, repository.url, say))
+    with fetch._alone(fetch._ivy_lock(home), lambda _: None):
+        second.start()
+        assert waits.wait(timeout=60)
+        assert said == ["waiting for another process that fetches"]
+        assert not home.exists()
+    second.join()
+    assert home_of(home.name) == home
 
 
 def test_an_interrupted_fetch_goes_on_where_it_was(repository):
