@@ -7,7 +7,9 @@ leaders to UpdateFeatures) and `upgrade` (what the processes printed):
   it that may have been accepted; kraft.version never goes back.
 - `refused-change-made`: a level that was asked for, and refused each time, is in the log.
 - `level-lost`: a level whose change was acknowledged is not in the log, or a log lacks its
-  record and has later ones in common with a log that holds it.
+  record and has later ones in common with a log that holds it. kraft.version is in the log where
+  raft's control record is (KIP-853): Kafka 4.0 acknowledges a FeatureLevelRecord of that name, and
+  skips it when it is replayed (KAFKA-18979; since 4.1 the change goes to raft, KAFKA-16538).
 - `above-support`: a level is in force beyond what a registered broker or controller supports. A
   controller decides about levels and registrations one after the other, and knows all that is in
   the log before: it refuses the later one of the two that do not fit. So it is the log's order that
@@ -127,7 +129,7 @@ def _changes(log: Sequence[LogRecord]) -> Iterator[tuple[LogRecord, str, int]]:
     for record in log:
         level: object = None
         name: object = _KRAFT
-        if record.kind == "FeatureLevelRecord":
+        if record.kind == "FeatureLevelRecord" and record.value.get("name") != _KRAFT:
             name, level = record.value.get("name"), record.value.get("featureLevel")
         elif record.kind == "control:KRAFT_VERSION":
             level = record.value.get("kraftVersion")
@@ -192,13 +194,15 @@ def _losses(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
     held = {(feature, level) for _, feature, level in changes}
     for note in asked:
         wanted = _level(note)
+        if wanted == (_KRAFT, note.value["detail"].get("before")):
+            continue  # no change: a quorum that begins with voters has it in its first snapshot
         if wanted is not None and _answers(note)[-1:] == [_ACCEPTED] and wanted not in held:
             yield {
                 "kind": "level-lost",
                 "feature": wanted[0],
                 "explanation": (
-                    f"{wanted[0]} {wanted[1]} was acknowledged by {seconds(note.time_ns)}, and the "
-                    "log does not hold it"
+                    f"{wanted[0]} {wanted[1]} was acknowledged by {seconds(note.time_ns)}, and "
+                    f"no {'control ' if wanted[0] == _KRAFT else ''}record of the log holds it"
                 ),
             }
 

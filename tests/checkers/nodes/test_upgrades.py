@@ -108,6 +108,20 @@ def test_an_acknowledged_level_is_in_the_log():
     assert (cut.status, kinds(cut)) == (Status.UNKNOWN, ["level-lost"])
 
 
+def test_kraft_version_is_acknowledged_by_its_control_record():
+    wanted = asked(1, "none", feature="kraft.version")
+    assert judge([*GOOD, kraft(1)], [ASKED, wanted]).status is Status.PASS
+    result = judge([*GOOD, level(1, "kraft.version")], [ASKED, wanted])
+    assert (result.status, kinds(result)) == (Status.FAIL, ["level-lost"])
+    assert result.anomalies[0]["feature"] == "kraft.version"
+
+
+def test_a_level_that_was_in_force_before_it_was_asked_for_needs_no_record():
+    again = note("finalize", 30, feature="kraft.version", level=1, before=1, answers=["none"])
+    records = [*GOOD[1:], level(1, "kraft.version")]
+    assert judge(records, [ASKED, again]).status is Status.PASS
+
+
 @pytest.mark.parametrize("altered", ["n1", "n2"])
 def test_a_record_of_a_finalized_level_that_one_log_dropped_is_found(altered):
     records = [*GOOD, registered(4, 33)]
