@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "cluster" / "backends"))
 
 from fake_system import FakeSystem
+from hosted_nodes import run_up
 from netns_world import netns_backend, require_namespaces
 from stub_view import StubView
 
@@ -21,15 +21,8 @@ def with_view(tmp_path: Path):
     """Run an async test body on a view of a cluster of fake nodes, and take it down after."""
 
     def run(body: Callable[[StubView], Awaitable[None]], node_count: int = 3) -> None:
-        async def whole() -> None:
-            backend = LocalBackend(FakeSystem(), tmp_path, node_count, "run-1")
-            try:
-                await backend.up()
-                await body(StubView(backend))
-            finally:
-                await backend.down()
-
-        asyncio.run(whole())
+        backend = LocalBackend(FakeSystem(), tmp_path, node_count, "run-1")
+        run_up(backend, lambda up: body(StubView(up)))
 
     return run
 
@@ -40,14 +33,6 @@ def with_hosts_view(tmp_path: Path):
     require_namespaces()
 
     def run(body: Callable[[StubView], Awaitable[None]], node_count: int = 3) -> None:
-        async def whole() -> None:
-            backend = netns_backend(tmp_path, node_count)
-            try:
-                await backend.up()
-                await body(StubView(backend))
-            finally:
-                await backend.down()
-
-        asyncio.run(whole())
+        run_up(netns_backend(tmp_path, node_count), lambda up: body(StubView(up)))
 
     return run

@@ -7,6 +7,7 @@ import json
 
 import pytest
 from fake_system import FakeSystem
+from hosted_nodes import run_up
 from stub_view import StubView
 
 from cluster.backends.base import NodeState
@@ -64,15 +65,8 @@ def on_nodes(tmp_path, monkeypatch):
     monkeypatch.setattr(upgrade, "LEGAL_WITHIN_S", 0.2)
 
     def run(body, system=None):
-        async def whole() -> None:
-            backend = LocalBackend(system or Printing(), tmp_path, 3, "run-1")
-            try:
-                await backend.up()
-                await body(StubView(backend))
-            finally:
-                await backend.down()
-
-        asyncio.run(whole())
+        backend = LocalBackend(system or Printing(), tmp_path, 3, "run-1")
+        run_up(backend, lambda up: body(StubView(up)))
 
     return run
 

@@ -5,8 +5,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from checkers import Status, check
 from checkers.linearizability import columnar
@@ -80,13 +78,6 @@ def test_repeated_values_make_no_rule_in_columns_wrong(kind, cases):
             verify_order(operations, model_named(kind.split()[1]), order)
         seen[truth, order is not None] += 1
     assert seen[True, True] > 10
-
-
-@pytest.mark.parametrize("kind", [f"unique {name}" for name in TYPES])
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
-@given(rnd=st.randoms(use_true_random=False))
-def test_no_counterexample_to_a_rule_in_columns_is_found(kind, rnd):
-    compared(rnd, kind)
 
 
 VERIFIED = [f"unique {name}" for name in TYPES] + ["any queue", "any stack"]

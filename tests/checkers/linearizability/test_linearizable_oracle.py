@@ -3,8 +3,6 @@
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from checkers.linearizability.linearizable import judge
 from checkers.verdict import Status
@@ -37,11 +35,3 @@ def test_the_verdict_is_that_of_brute_force(kind, algorithm, cases):
     seen = [judged(Random(f"{kind}-{case}"), kind, algorithm)[0] for case in cases]
     share = seen.count(Status.FAIL) / len(cases)
     assert 0.1 < share < 0.9, "the histories must be of both sorts to test anything"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "algorithm"), ALGORITHMS)
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
-@given(rnd=st.randoms(use_true_random=False))
-def test_no_counterexample_to_the_verdict_is_found(kind, algorithm, rnd):
-    judged(rnd, kind, algorithm)

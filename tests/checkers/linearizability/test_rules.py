@@ -6,8 +6,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from checkers import Status, check
 from checkers.history import INFINITY_NS
@@ -84,14 +82,6 @@ def test_a_rule_agrees_with_brute_force(kind, cases):
 def test_repeated_values_make_no_rule_wrong(kind, cases):
     seen = Counter(judged(Random(f"{kind}-{case}"), kind) for case in cases)
     assert kind == "any idle-counter" or seen[None] > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [f"unique {name}" for name in RULED])
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
-@given(rnd=st.randoms(use_true_random=False))
-def test_no_counterexample_to_a_rule_is_found(kind, rnd):
-    judged(rnd, kind)
 
 
 @drawn(200, 5_000)

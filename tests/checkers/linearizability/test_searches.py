@@ -5,8 +5,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from checkers.verdict import Status
 from porcupine_py.columns import from_operations
@@ -141,18 +139,6 @@ def test_a_narrow_frontier_finds_orders_but_refutes_nothing():
             certificate.verify_order(operations, model, outcome.linearization)
     assert min(seen.values()) > 10
     assert seen[Status.UNKNOWN]
-
-
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.randoms(use_true_random=False), st.sampled_from(REGISTERS))
-def test_searches_agree_on_generated_histories(rnd, kind):
-    name = kind.removeprefix("unique-")
-    operations, _ = random_history(rnd, kind, size_max=6)
-    model = model_named(name)
-    truth = is_linearizable(operations, name)
-    for run in SEARCHES.values():
-        assert proved(operations, model, run(relevant(operations, model), model)) == truth
 
 
 @pytest.mark.parametrize("run", SEARCHES.values(), ids=SEARCHES)

@@ -480,16 +480,6 @@ def test_right_logs_pass_and_spoilt_ones_are_found_as_by_brute_force():
     assert min(verdicts[Status.PASS], verdicts[Status.FAIL]) > 300
 
 
-@pytest.mark.slow
-@settings(max_examples=100, deadline=None)
-@given(rnd=st.randoms(use_true_random=False), changes=st.integers(0, 5))
-def test_the_kinds_are_those_of_brute_force(rnd, changes):
-    options, operations = drawn(rnd)
-    for _ in range(changes):
-        operations = spoilt(rnd, operations)
-    compared(rnd, operations, options)
-
-
 VALUES = st.recursive(
     st.none()
     | st.booleans()

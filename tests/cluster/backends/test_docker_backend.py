@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import secrets
-import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,11 +14,11 @@ from pathlib import Path
 import docker
 import pytest
 from docker_cluster import docker_backend
-from fake_system import frame
+from hosted_nodes import ask, has_every_ability, meets_all_that_a_command_started, run_up
 from waiting import eventually
 
 from cluster.backends.abilities import ClockSetting, DiskFault, LinkShape
-from cluster.backends.base import Ability, BackendError, Death, NodeState
+from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.docker import engine
 from cluster.backends.docker.docker_hosts import DockerProvider
@@ -62,27 +61,10 @@ def with_containers(client: docker.DockerClient, tmp_path: Path, run_id: str):
     def run(
         body: Callable[[HostedBackend], Awaitable[None]], node_count: int = 2, mode: str = ""
     ) -> None:
-        async def whole() -> None:
-            backend = docker_backend(tmp_path, node_count, run_id, mode)
-            try:
-                await backend.up()
-                await body(backend)
-            finally:
-                await backend.down()
-
-        asyncio.run(whole())
+        run_up(docker_backend(tmp_path, node_count, run_id, mode), body)
         assert find_things(client, None, run_id) == []
 
     return run
-
-
-async def ask(backend: HostedBackend, node: str, payload: bytes, listener="CONTROLLER") -> bytes:
-    endpoint = backend.endpoint(node, listener)
-    connection = await backend.provider.connect(endpoint.host, endpoint.port)
-    loop = asyncio.get_running_loop()
-    with connection:
-        await loop.sock_sendall(connection, frame(payload))
-        return (await loop.sock_recv(connection, 65536))[4:]
 
 
 @play("with_containers")
@@ -115,27 +97,7 @@ async def test_nodes_live_die_pause_and_stop_as_anywhere(backend: HostedBackend)
 
 @play("with_containers", 1, "wrapped")
 async def test_a_fault_of_a_node_meets_whatever_its_command_started(backend: HostedBackend):
-    assert await answers(backend)
-    await backend.pause("n1")
-    assert not await answers(backend)
-    await backend.resume("n1")
-    assert await answers(backend)
-    await backend.kill("n1")
-    assert not await answers(backend)
-    await backend.start("n1")
-    shell = await backend.process("n1")
-    assert shell is not None
-    os.kill(shell.pid, signal.SIGKILL)
-    await eventually(backend.unexpected_deaths)
-    assert not await answers(backend)
-
-
-async def answers(backend: HostedBackend) -> bool:
-    try:
-        async with asyncio.timeout(0.3):
-            return await ask(backend, "n1", b"hi") == b"hi"
-    except (OSError, TimeoutError):
-        return False
+    await meets_all_that_a_command_started(backend)
 
 
 @play("with_containers", node_count=1)
@@ -411,6 +373,4 @@ def test_the_image_is_made_once_and_another_base_is_another_image(
 
 @play("with_containers")
 async def test_every_ability_works_on_this_machine(backend: HostedBackend):
-    for ability in Ability:
-        probe = await backend.probe(ability)
-        assert probe.possible, probe.reason
+    await has_every_ability(backend)

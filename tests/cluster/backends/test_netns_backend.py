@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,11 +13,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_system import frame
+from hosted_nodes import ask, has_every_ability, meets_all_that_a_command_started, run_up
 from netns_world import netns_backend, require_namespaces
 from waiting import eventually
 
-from cluster.backends.base import Ability, BackendError, Death, NodeState
+from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.cleanup import clean, find_leftovers
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.netns import netns_hosts as netns
@@ -41,26 +40,9 @@ def with_hosts(tmp_path: Path):
     def run(
         body: Callable[[HostedBackend], Awaitable[None]], node_count: int = 3, mode: str = ""
     ) -> None:
-        async def whole() -> None:
-            backend = netns_backend(tmp_path, node_count, mode=mode)
-            try:
-                await backend.up()
-                await body(backend)
-            finally:
-                await backend.down()
-
-        asyncio.run(whole())
+        run_up(netns_backend(tmp_path, node_count, mode=mode), body)
 
     return run
-
-
-async def ask(backend: HostedBackend, node: str, payload: bytes, listener="CONTROLLER") -> bytes:
-    endpoint = backend.endpoint(node, listener)
-    connection = await backend.provider.connect(endpoint.host, endpoint.port)
-    loop = asyncio.get_running_loop()
-    with connection:
-        await loop.sock_sendall(connection, frame(payload))
-        return (await loop.sock_recv(connection, 65536))[4:]
 
 
 def nodes_of(folder: Path) -> list[int]:
@@ -106,27 +88,7 @@ async def test_nodes_live_die_pause_and_stop_as_anywhere(backend: HostedBackend)
 
 @play("with_hosts", 1, "wrapped")
 async def test_a_fault_of_a_node_meets_whatever_its_command_started(backend: HostedBackend):
-    assert await answers(backend)
-    await backend.pause("n1")
-    assert not await answers(backend)
-    await backend.resume("n1")
-    assert await answers(backend)
-    await backend.kill("n1")
-    assert not await answers(backend)
-    await backend.start("n1")
-    shell = await backend.process("n1")
-    assert shell is not None
-    os.kill(shell.pid, signal.SIGKILL)
-    await eventually(backend.unexpected_deaths)
-    assert not await answers(backend)
-
-
-async def answers(backend: HostedBackend) -> bool:
-    try:
-        async with asyncio.timeout(0.3):
-            return await ask(backend, "n1", b"hi") == b"hi"
-    except (OSError, TimeoutError):
-        return False
+    await meets_all_that_a_command_started(backend)
 
 
 @play("with_hosts")
@@ -330,9 +292,7 @@ def test_a_missing_tool_is_one_clear_line_with_its_package(
 
 @play("with_hosts", node_count=2)
 async def test_every_ability_works_on_this_machine(backend: HostedBackend):
-    for ability in Ability:
-        probe = await backend.probe(ability)
-        assert probe.possible, probe.reason
+    await has_every_ability(backend)
 
 
 def test_a_host_that_lost_its_agent_is_reported_and_nothing_is_left(tmp_path: Path):
