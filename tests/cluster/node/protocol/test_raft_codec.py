@@ -58,84 +58,64 @@ def endpoints_of(leader_id):
     return st.none() | st.builds(Endpoint, st.just(leader_id), hosts, st.integers(1, 65535))
 
 
-def with_endpoint(cls, **fields):
-    """Messages with the endpoint of their leader, as the wire has no other."""
+int16 = st.integers(-(2**15), 2**15 - 1)
+ports = st.integers(0, 65535)
+
+
+def some(strategy):
+    return st.lists(strategy, max_size=3).map(tuple)
+
+
+replicas = some(st.builds(m.ReplicaDescription, int32, directories, int64, int64, int64))
+FIELDS = {
+    **dict.fromkeys(("replica_id", "voter_id", "leader_id"), int32),
+    **dict.fromkeys(("replica_epoch", "leader_epoch", "current_leader_epoch"), int32),
+    **dict.fromkeys(("last_offset_epoch", "last_fetched_epoch", "max_wait_ms"), int32),
+    **dict.fromkeys(("last_offset", "fetch_offset", "high_watermark"), int64),
+    **dict.fromkeys(("log_start_offset", "position", "size"), int64),
+    **dict.fromkeys(("replica_directory_id", "voter_directory_id"), directories),
+    **dict.fromkeys(("timeout_ms", "max_bytes"), positive),
+    **dict.fromkeys(("min_kraft_version", "max_kraft_version"), int16),
+    **dict.fromkeys(("pre_vote", "vote_granted", "ack_when_committed"), st.booleans()),
+    **dict.fromkeys(("voters", "observers"), replicas),
+    "cluster_id": clusters,
+    "error": errors,
+    "message": st.none() | st.text(max_size=5),
+    "records": st.binary(max_size=50),
+    "listeners": some(st.builds(VoterListener, hosts, hosts, ports)),
+    "nodes": some(st.builds(Endpoint, int32, hosts, ports)),
+    "preferred_candidates": some(st.builds(m.ReplicaKey, int32, directories)),
+}
+
+
+def message_of(cls):
+    """A message; with the endpoint of its leader, if it has one, as the wire has no other."""
+    names = {field.name for field in dataclasses.fields(cls)}
+    fields = {name: FIELDS[name] for name in names & set(FIELDS)}
+    if cls is m.FetchResponse:
+        fields |= dict.fromkeys(("diverging_epoch", "snapshot_id"), st.none() | positions)
+    elif "snapshot_id" in names:
+        fields["snapshot_id"] = positions
+    if "leader_endpoint" not in names:
+        return st.builds(cls, **fields)
     return positive.flatmap(
         lambda leader: st.builds(
-            cls, leader_id=st.just(leader), leader_endpoint=endpoints_of(leader), **fields
+            cls, **fields | {"leader_id": st.just(leader), "leader_endpoint": endpoints_of(leader)}
         )
     )
 
 
-int16 = st.integers(-(2**15), 2**15 - 1)
-listeners = st.lists(st.builds(VoterListener, hosts, hosts, st.integers(0, 65535)), max_size=3).map(
-    tuple
-)
-replicas = st.builds(m.ReplicaDescription, int32, directories, int64, int64, int64)
 REQUESTS = [
-    st.builds(
-        m.VoteRequest, clusters, int32, int32, directories, int32, directories, int32, int64, st.booleans()
-    ),
-    with_endpoint(
-        m.BeginQuorumEpochRequest,
-        cluster_id=clusters, voter_id=int32, voter_directory_id=directories, leader_epoch=int32,
-    ),
-    with_endpoint(
-        m.EndQuorumEpochRequest,
-        cluster_id=clusters,
-        leader_epoch=int32,
-        preferred_candidates=st.lists(st.builds(m.ReplicaKey, int32, directories), max_size=3).map(tuple),
-    ),
-    st.builds(
-        m.FetchRequest, clusters, int32, directories, int32, int64, int32, int32, positive, int64
-    ),
-    st.builds(m.FetchSnapshotRequest, clusters, int32, directories, int32, positions, int64, int32),
-    st.builds(m.DescribeQuorumRequest),
-    st.builds(v.AddVoterRequest, clusters, positive, int32, directories, listeners, st.booleans()),
-    st.builds(v.RemoveVoterRequest, clusters, int32, directories),
-    st.builds(
-        v.UpdateVoterRequest, clusters, int32, int32, directories, listeners, int16, int16
-    ),
-]  # fmt: skip
+    *map(message_of, (m.VoteRequest, m.BeginQuorumEpochRequest, m.EndQuorumEpochRequest)),
+    *map(message_of, (m.FetchRequest, m.FetchSnapshotRequest, m.DescribeQuorumRequest)),
+    *map(message_of, (v.AddVoterRequest, v.RemoveVoterRequest, v.UpdateVoterRequest)),
+]
 none = st.just(ErrorCode.none)
 RESPONSES = [
-    with_endpoint(m.VoteResponse, error=errors, leader_epoch=int32, vote_granted=st.booleans()),
-    with_endpoint(m.BeginQuorumEpochResponse, error=errors, leader_epoch=int32),
-    with_endpoint(m.EndQuorumEpochResponse, error=errors, leader_epoch=int32),
-    with_endpoint(
-        m.FetchResponse,
-        error=errors,
-        leader_epoch=int32,
-        high_watermark=int64,
-        log_start_offset=int64,
-        records=st.binary(max_size=50),
-        diverging_epoch=st.none() | positions,
-        snapshot_id=st.none() | positions,
-    ),
-    with_endpoint(
-        m.FetchSnapshotResponse,
-        error=errors,
-        leader_epoch=int32,
-        snapshot_id=positions,
-        size=int64,
-        position=int64,
-        records=st.binary(max_size=50),
-    ),
-    st.builds(
-        m.DescribeQuorumResponse,
-        error=errors,
-        leader_id=int32,
-        leader_epoch=int32,
-        high_watermark=int64,
-        voters=st.lists(replicas, max_size=3).map(tuple),
-        observers=st.lists(replicas, max_size=3).map(tuple),
-        nodes=st.lists(st.builds(Endpoint, int32, hosts, st.integers(0, 65535)), max_size=3).map(
-            tuple
-        ),
-    ),
-    st.builds(v.AddVoterResponse, errors, st.none() | st.text(max_size=5)),
-    st.builds(v.RemoveVoterResponse, errors, st.none() | st.text(max_size=5)),
-    with_endpoint(v.UpdateVoterResponse, error=errors, leader_epoch=int32).filter(
+    *map(message_of, (m.VoteResponse, m.BeginQuorumEpochResponse, m.EndQuorumEpochResponse)),
+    *map(message_of, (m.FetchResponse, m.FetchSnapshotResponse, m.DescribeQuorumResponse)),
+    *map(message_of, (v.AddVoterResponse, v.RemoveVoterResponse)),
+    message_of(v.UpdateVoterResponse).filter(
         lambda r: r.leader_endpoint is None or r.leader_endpoint.host
     ),
 ]
