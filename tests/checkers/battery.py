@@ -17,7 +17,15 @@ from tests.checkers import histories
 from tests.checkers.evidence.run_evidence import good_log, record, with_log
 from tests.checkers.evidence.test_assisted import LOST, logs_of
 from tests.checkers.guarantees.test_sessions import script
-from tests.checkers.histories import FIRST_WORLDS, op, random_history, read, repeated_strings, write
+from tests.checkers.histories import (
+    FIRST_WORLDS,
+    op,
+    random_history,
+    read,
+    repeated_strings,
+    sequence,
+    write,
+)
 from tests.checkers.invariants.more_worlds import RULED, paired_history
 from tests.checkers.linearizability import test_rules  # noqa: F401  (which registers its worlds)
 from tests.checkers.linearizability.oracle import is_linearizable
@@ -76,12 +84,7 @@ KNOWN = {
     "strings, searched": (repeated_strings("ab"), "kv", PASS),
     "strings, one of them wrong": (repeated_strings("ba"), "kv", FAIL),
     "append of nothing": (
-        [
-            op(0, "append", (0, 1), input="a"),
-            op(1, "get", (2, 3), output="a"),
-            op(2, "append", (4, 5), input=""),
-            op(3, "get", (6, 7), output="a"),
-        ],
+        sequence(("append", "a"), ("get", None, "a"), ("append", ""), ("get", None, "a")),
         "kv",
         PASS,
     ),
@@ -126,20 +129,8 @@ KNOWN = {
         "kv",
         PASS,
     ),
-    "lost element": (
-        [op(0, "add", (0, 1), input=1), op(1, "read", (2, 3), output=[])],
-        "set",
-        FAIL,
-    ),
-    "unread element": (
-        [
-            op(0, "add", (0, 1), input=1),
-            op(1, "add", (2, 3), input=2),
-            op(2, "read", (4, 5), output=[2]),
-        ],
-        "set",
-        FAIL,
-    ),
+    "lost element": (sequence(("add", 1), ("read", None, [])), "set", FAIL),
+    "unread element": (sequence(("add", 1), ("add", 2), ("read", None, [2])), "set", FAIL),
     "diverging reads": (
         [
             op(0, "append", (0, 9), input=1),
@@ -156,7 +147,7 @@ KNOWN = {
         PASS,
     ),
     "blocks": (
-        [op(0, "allocate", (0, 1), output=[0, 10]), op(1, "allocate", (2, 3), output=[5, 10])],
+        sequence(("allocate", None, [0, 10]), ("allocate", None, [5, 10])),
         "producer-ids",
         FAIL,
     ),
@@ -167,16 +158,12 @@ KNOWN = {
         FAIL,
     ),
     "topic of another id": (
-        [op(0, "create", (0, 1), output="a"), op(1, "describe", (2, 3), output={"id": "b"})],
+        sequence(("create", None, "a"), ("describe", None, {"id": "b"})),
         "topics",
         FAIL,
     ),
     "appended twice": (
-        [
-            op(0, "append", (0, 1), input="a"),
-            op(1, "append", (2, 3), input="a"),
-            op(2, "read", (4, 5), output="a"),
-        ],
+        sequence(("append", "a"), ("append", "a"), ("read", None, "a")),
         "config",
         PASS,
     ),

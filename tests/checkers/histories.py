@@ -24,6 +24,14 @@ def op(index: int, f: str, times: tuple[int, int | None], **fields: Any) -> Oper
     return Operation(index=index, f=f, type=kind, invoke_ns=begin, complete_ns=end_ns, **values)
 
 
+def sequence(*rows):
+    """Operations one after another, by f, input and output."""
+    return [
+        op(i, f, (2 * i, 2 * i + 1), input=values[0], output=(*values, None)[1])
+        for i, (f, *values) in enumerate(rows)
+    ]
+
+
 def write(index: int, value: Any, begin: int, end: int | None, **fields: Any) -> Operation:
     return op(index, "write", (begin, end), input=value, output=value, **fields)
 

@@ -12,7 +12,7 @@ from checkers.jepsen import bank, set_full
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.transactions import check as check_transactions
 from tests.checkers.evidence.run_evidence import good_run
-from tests.checkers.histories import op
+from tests.checkers.histories import op, sequence
 from tests.checkers.transactions.test_cycles import a, r, txn, w
 
 GOLDEN = Path(__file__).parent / "wording.jsonl"
@@ -25,11 +25,7 @@ SAID = {row["name"]: row["sentence"] for row in SENTENCES if "rows" not in row}
 @pytest.mark.parametrize("row", SMALLEST, ids=lambda row: row["name"])
 def test_a_violation_is_said_in_the_users_own_values(row):
     sentence = row["sentence"]
-    history = [
-        op(i, f, (2 * i, 2 * i + 1), input=given, output=result)
-        for i, (f, given, result) in enumerate(row["rows"])
-    ]
-    result = check(history, row["name"])
+    result = check(sequence(*row["rows"]), row["name"])
     assert result.summary == f"not linearizable: {sentence}"
     assert result.anomalies[0]["explanation"] == sentence
 
