@@ -53,12 +53,13 @@ Of brokers and partitions, on the metadata images of a simulated world's nodes (
 | broker-epoch | a broker's epoch grows with each incarnation, and with nothing else |
 | partition-epochs | leader and partition epochs never decrease, and a change of leader is one of both |
 
-Of partitions' high watermarks, on the replicas of a simulated world's nodes (no trace holds these):
+Of partitions' high watermarks and ISRs, on the replicas of a simulated world's nodes (no trace holds these):
 
 | name | says |
 |---|---|
 | held-in-sync | each member of an ISR holds what its leader calls committed |
 | enough-in-sync | no high watermark moves while the ISR is below min.insync.replicas |
+| lag-allowed | no replica leaves an ISR before replica.lag.time.max.ms |
 
 | file | what |
 |---|---|

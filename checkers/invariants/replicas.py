@@ -1,8 +1,9 @@
 """Invariants of partitions' high watermarks, over replicas that a simulated world shows.
 
-They read one event that no node traces, `high-watermark`: what a leader calls committed, beside the
-ends of all replicas' logs and what the newest committed metadata say of the partition
-(`harness/sim/replica_sight.py`). Its field `partition` is a `Led`.
+They read two events that no node traces (`harness/sim/replica_sight.py`). `high-watermark`: what a
+leader calls committed, beside the ends of all replicas' logs and what the newest committed metadata
+say of the partition; its field `partition` is a `Led`. `isr-proposal`: a leader's AlterPartition
+arrives at a controller; its field `proposal` is a `Proposal`.
 
 A leader may know less than the metadata. Within its leader epoch nobody but itself asks to enlarge
 its ISR, one change at a time, and it counts a member from when it asks: so whatever the newest ISR
@@ -41,6 +42,19 @@ class Led:
     """min.insync.replicas, at most the number of replicas."""
     ends: Mapping[int, int]
     """Log end by id, of brokers that run and are registered as the metadata have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A change of an ISR that a leader asks for."""
+
+    name: str
+    leader_epoch: int
+    ago_ms: Mapping[int, float]
+    """Member that is to leave, and lags by the leader's account -> when the leader saw it caught
+    up before it asked, so long ago."""
+    lag_max_ms: float
+    """replica.lag.time.max.ms"""
 
 
 class _OfReplicas(Invariant):
@@ -111,4 +125,30 @@ class EnoughInSync(_OfReplicas):
         )
 
 
-REPLICATION: tuple[type[Invariant], ...] = (HeldInSync, EnoughInSync)
+class LagAllowed(_OfReplicas):
+    """No replica is taken out of the ISR that had all its leader had, not long ago.
+
+    By the leader's clock, from when a Fetch at the end of its log arrived, in the same leader epoch
+    and while no earlier change was on its way; what the leader was asked without such a Fetch, and
+    how long its request took, only lengthen the time.
+    """
+
+    name = "lag-allowed"
+    says = "no replica leaves an ISR before replica.lag.time.max.ms"
+    source = "KIP-16"
+
+    def on_isr_proposal(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a leader asks for."""
+        proposal: Proposal = fields["proposal"]
+        for member, ago_ms in proposal.ago_ms.items():
+            if ago_ms <= proposal.lag_max_ms:
+                return Broken(
+                    f"{node} leads {proposal.name} in leader epoch {proposal.leader_epoch} and "
+                    f"takes broker {member} out of the ISR, which had caught up {ago_ms:.1f} ms "
+                    f"before, where replica.lag.time.max.ms is {proposal.lag_max_ms:g}",
+                    (node, node_name(member)),
+                )
+        return None
+
+
+REPLICATION: tuple[type[Invariant], ...] = (HeldInSync, EnoughInSync, LagAllowed)

@@ -72,7 +72,10 @@ class ChangeAfterCommit(Invariant):
 
 
 class CommittedVoters(Invariant):
-    """No node reverts to voters older than a set that it knows to be committed, while it runs."""
+    """No node reverts to voters older than a set that it knows to be committed, while it runs.
+
+    And voters of the log are in force with kraft.version 1 alone, whose record comes before theirs.
+    """
 
     name = "committed-voters"
     source = "KIP-853: the newest of the log count, and committed records are not truncated"
@@ -82,6 +85,8 @@ class CommittedVoters(Invariant):
     def on_voters(self, node: str, fields: Fields) -> Broken | None:
         """Compare with the sets before."""
         quorum, offset = self.quorum, fields["offset"]
+        if offset >= 0 and not fields.get("kraft_version", 1):
+            return Broken(f"{node} goes by the voters of offset {offset} at kraft.version 0")
         forgotten = quorum.electorate.forgotten_offset(node, offset, quorum.mark(node))
         if forgotten is None:
             return None

@@ -344,6 +344,12 @@ def test_a_quorum_state_file_is_there_again_after_a_restart(stored, held, keeps)
     assert found == ([] if keeps else ["recovery"])
 
 
+@pytest.mark.parametrize(("version", "found"), [(0, {"committed-voters"}), (1, set())])
+def test_voters_of_a_log_are_in_force_with_its_kraft_version(version, found):
+    node, event, fields = voters("n1", offset=3)
+    assert broken([start("n1"), (node, event, {**fields, "kraft_version": version})]) == found
+
+
 def test_another_replica_has_another_quorum_state_file():
     sight = Started(VOTED)
     events = [start("n1"), state("n1", 2, voted=3), start("n1", "new"), recovered("n1", 0)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import checkers.invariants
-from checkers.invariants.replicas import REPLICATION, Led
+from checkers.invariants.replicas import REPLICATION, Led, Proposal
 from checkers.invariants.watcher import Watcher
 
 LED = Led(
@@ -84,6 +84,15 @@ MOVED = replace(SMALL, high_watermark=11)
 )
 def test_nothing_is_committed_by_too_few(looks, found):
     assert broken(*looks) == found
+
+
+@pytest.mark.parametrize(
+    ("ago_ms", "found"), [({2: 300.0}, ["lag-allowed"]), ({2: 300.1}, []), ({}, [])]
+)
+def test_a_member_leaves_once_it_has_lagged_for_as_long_as_is_allowed(ago_ms, found):
+    watcher = Watcher(among=REPLICATION)
+    watcher.take("n1", "isr-proposal", {"proposal": Proposal("t-0", 4, ago_ms, 300.0)})
+    assert [violation.property for violation in watcher.violations] == found
 
 
 def test_every_invariant_of_replicas_stands_in_the_table():
