@@ -9,7 +9,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from harness.cli import main
 from tests.gate.bench import Bench
 
 pytestmark = pytest.mark.slow
@@ -111,3 +114,105 @@ def test_no_input_is_taken_for_a_command(place):
 def test_gate_sh_without_runs_is_usage(place):
     assert (CI / "gate.sh").stat().st_mode & stat.S_IXUSR
     assert shell(place, f"{CI / 'gate.sh'} release.toml") == (2, "usage: gate.sh POLICY RUN...\n")
+
+
+KAFKA = str(CI / "kafka.sh")
+RECORDER = """#!/bin/sh
+echo "$*" >>asked
+for last; do :; done
+case "$*" in
+*--repository*) echo "/cache/kafka/$last@0123abcd" ;;
+*fetch*) echo "/cache/kafka/$last" ;;
+*) exit "${ENDS:-0}" ;;
+esac
+"""
+
+
+@pytest.fixture
+def recorder(place):
+    """A `kraftprobe` that notes what it is asked; of a fetch, prints a folder as the true one does."""
+    (place / "bin" / "kraftprobe").write_text(RECORDER)
+    return place
+
+
+def asked(place):
+    return [line.split() for line in (place / "asked").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("variables", "fetch", "build"),
+    [
+        ({"KAFKA_VERSION": "4.3.1"}, ["4.3.1"], ["--kafka-version", "4.3.1"]),
+        (
+            {"KAFKA_VERSION": "4.4.0", "KAFKA_REPOSITORY": "https://staging.example/7"},
+            ["--repository", "https://staging.example/7", "4.4.0"],
+            ["--kafka-version", "4.4.0@0123abcd"],
+        ),
+        ({"KAFKA_HOME": "build/kafka", "KAFKA_VERSION": ""}, None, ["--kafka-home", "build/kafka"]),
+    ],
+    ids=["release", "candidate", "folder"],
+)
+def test_each_kind_of_a_kafka_build_is_run_twice_beside_a_canary(recorder, variables, fetch, build):
+    assert shell(recorder, f"{KAFKA} netns", **variables) == (0, "")
+    commands = asked(recorder)
+    if fetch is not None:
+        assert commands.pop(0) == ["kafka", "fetch", "--quiet", *fetch]
+    runs = [
+        "run",
+        "--system",
+        "apache-kafka",
+        "--campaign",
+        "quick",
+        "--backend",
+        "netns",
+        "--seed",
+    ]
+    canary = ["run", "--campaign", "quick", "--mutant", "M15"]
+    assert commands == [[*runs, "7", *build], [*runs, "8", *build], canary]
+
+
+@pytest.mark.parametrize("variables", [{"KAFKA_VERSION": "4.3.1"}, {"KAFKA_HOME": "build"}])
+def test_what_the_script_asks_are_commands(recorder, variables):
+    assert shell(recorder, f"{KAFKA} local", **variables) == (0, "")
+    for words in asked(recorder):
+        refused = CliRunner().invoke(main, [*words, "--help"])  # unknown options come first
+        assert refused.exit_code == 0, refused.output
+
+
+def test_runs_that_find_something_leave_the_verdict_to_the_gate(recorder):
+    assert shell(recorder, KAFKA, KAFKA_VERSION="4.3.1", ENDS="1") == (0, "")
+    assert asked(recorder)[1][-2:] == ["--faults", "kill,pause"]
+
+
+def test_runs_that_were_refused_are_no_evidence(recorder):
+    assert shell(recorder, KAFKA, KAFKA_VERSION="4.3.1", ENDS="2")[0] != 0
+    assert shell(recorder, KAFKA) == (2, "kafka.sh: set KAFKA_VERSION or KAFKA_HOME\n")
+
+
+def test_the_policy_for_kafka_is_one_that_refuses_other_systems(place):
+    code, output = shell(place, f"kraftprobe gate --policy {CI / 'kafka.toml'} passes")
+    assert code == 3, output
+    assert "apache-kafka" in output
+
+
+def test_the_workflow_for_kafka_runs_the_script_and_the_gate_of_its_policy():
+    document = yaml.safe_load((CI / "github" / "kafka.yml").read_text())
+    job = document["jobs"]["gate"]
+    inputs = document[True]["workflow_dispatch"]["inputs"]  # YAML reads "on" as true
+    assert job["env"] == {f"KAFKA_{name.upper()}": f"${{{{ inputs.{name} }}}}" for name in inputs}
+    steps = job["steps"]
+    [script] = [step["run"] for step in steps if step.get("name") == "Runs"]
+    assert "kraftprobe/ci/kafka.sh netns" in script
+    assert "inputs." not in script
+    [gate] = [step["with"] for step in steps if step.get("uses") == "./kraftprobe/ci/github"]
+    assert gate == {"policy": "kraftprobe/ci/kafka.toml", "runs": "runs/quick"}
+
+
+def test_the_job_of_gitlab_for_kafka_runs_the_script_before_the_gate_of_its_policy():
+    job = yaml.safe_load((CI / "gitlab" / "kafka.gitlab-ci.yml").read_text())[".kraftprobe-kafka"]
+    assert (job["extends"], job["before_script"][-1]) == (
+        ".kraftprobe-gate",
+        "kraftprobe/ci/kafka.sh local",
+    )
+    assert job["variables"]["KRAFTPROBE_POLICY"] == "kraftprobe/ci/kafka.toml"
+    assert job["variables"]["KRAFTPROBE_RUNS"] == "runs/quick"
