@@ -1,6 +1,7 @@
 """What a program with a faked wall clock sees, beside the clock itself."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -64,10 +65,12 @@ print(min(looks), strange[:3])
 """
 
 
-def program(source, file):
-    environment = {**os.environ, **variables(library(), file)}
+def program(source, file, preloaded=None):
+    environment = {**os.environ, **variables(preloaded or library(), file)}
     command = [sys.executable, "-I", "-S", "-c", source]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 @pytest.mark.parametrize("offset_s", [0, HOUR_S, -HOUR_S])
@@ -100,6 +103,23 @@ def test_threads_see_one_of_two_clocks_and_never_the_true_one(tmp_path):
 def test_a_program_without_a_file_has_the_true_clock(tmp_path):
     output, _ = program("import time; print(time.time())", tmp_path / "none").communicate()
     assert abs(float(output) - time.time()) < 300
+
+
+def test_a_process_keeps_a_library_that_was_built_anew_but_no_file_that_was(tmp_path):
+    preloaded, file = tmp_path / "clock.so", tmp_path / "offset"
+    shutil.copy(library(), preloaded)
+    clocks.store(str(file), HOUR_S * 10**9)
+    with program("print(flush=True); input()", file, preloaded) as waiting:
+        waiting.stdout.readline()
+        seen = []
+        for made in (preloaded, file):
+            content = made.read_bytes()
+            made.unlink()
+            made.write_bytes(content)
+            seen.append(clocks.see(waiting.pid, {}))
+        waiting.stdin.write("\n")
+    assert [look["faked"] for look in seen] == [True, False]
+    assert round(seen[0]["wall_ms"] / 1000) == HOUR_S
 
 
 def test_a_clock_that_drifts_is_moved_until_its_file_is_gone(tmp_path):

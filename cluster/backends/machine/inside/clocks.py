@@ -24,8 +24,11 @@ def see(pid: "int | None", environment: "dict[str, str]") -> "dict[str, float | 
         variables = {name: value for name, _, value in pairs if name}
         with open(f"/proc/{pid}/maps") as maps:
             mapped = maps.read()
-        paths = (variables.get(name, "") for name in ("LD_PRELOAD", "KRAFTPROBE_CLOCK_OFFSET"))
-        faked = all(f"/{os.path.basename(path)}\n" in mapped for path in paths)
+        library = "/" + os.path.basename(variables.get("LD_PRELOAD", ""))
+        # Built anew, it works on in those that loaded it; a file made anew is another page.
+        loaded = f"{library}\n" in mapped or f"{library} (deleted)\n" in mapped
+        page = "/" + os.path.basename(variables.get("KRAFTPROBE_CLOCK_OFFSET", ""))
+        faked = loaded and f"{page}\n" in mapped
     variables.update(environment)
     before = time.time_ns() - time.monotonic_ns()
     began = time.monotonic_ns()
