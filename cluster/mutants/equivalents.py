@@ -4,5 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
-EQUIVALENT: Final[dict[str, str]] = {}
+EQUIVALENT: Final[dict[str, str]] = {
+    "X:controller.apis.controller_apis:ControllerApis._elect_leaders:number:0": (
+        "a request waits one per mille longer, which nothing bounds so closely"
+    ),
+    "X:controller.partitions.alter_partition:_alter:connector:0": (
+        "a topic that is gone has no partitions: another error, which a leader treats alike"
+    ),
+    "X:controller.metadata.indexed:IndexedMap.keys_with:always:0": (
+        "an index that is there is built again, with the same content"
+    ),
+    "X:controller.core.event_queue:_time:left-out:0": "a metric",
+    "X:log.data.data_log:DataLog.end_offset_for_epoch:connector:0": (
+        "a leader's log has the leader's epoch, and no follower asks for a later one"
+    ),
+    "X:broker.replication.replica_manager:ReplicaManager._make:never:1": (
+        "logs have the id of their topic from their creation; those of older releases lack it"
+    ),
+    "X:broker.lifecycle.registration:BrokerLifecycleManager._backoff_ms:number:1": (
+        "ten doublings of the back-off are more than any heartbeat interval, which bounds it"
+    ),
+    "X:log.metadata.log:Log._last_record_epoch:number:1": (
+        "every record of a metadata log has an epoch, and none has epoch 0"
+    ),
+}
 """Id -> the argument."""

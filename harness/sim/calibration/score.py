@@ -145,8 +145,9 @@ def _head(document: Document) -> Iterator[str]:
     trials, clean = document["trials"], document["clean"]
     count = len(alarms(document))
     found, rate = len(_findings(trials)), found_per_cpu_hour(trials)
+    of = len(trials) - sum(map(_is_equivalent, trials))
     yield (
-        f"**{rate:.0f} bugs per CPU hour**: {found} of {len(trials)} faulty nodes found, each "
+        f"**{rate:.0f} bugs per CPU hour**: {found} of {of} faulty nodes found, each "
         f"within {document['budget_s']:g} s of one core, worlds from seed "
         f"{document['first_seed']} on."
     )

@@ -158,6 +158,7 @@ def test_drawn_worlds_with_logs_are_silent(seed):
         ("M36C", 17, "enough-in-sync"),
         ("M37", 15, "log"),
         ("M39A", 0, "isr"),
+        ("X:broker.replication.partition:Follower.is_caught_up:connector:0", 3, "lag-allowed"),
     ],
 )
 def test_drawn_worlds_with_logs_find_faulty_brokers(mutant, seed, expected):
