@@ -98,6 +98,8 @@ class Succession(Invariant):
 
     The new epoch must be on its disk before it acts in it, so it may go on while its disk has work
     to do. A node whose disk has none, and which still leads its old epoch, did not take it up.
+    After a change of voters in its term answers show nothing: what the node had asked until then,
+    of voters that may be none any more, it does not wait for.
     """
 
     name = "succession"
@@ -111,18 +113,27 @@ class Succession(Invariant):
         """The epoch that a node leads."""
         self._later: dict[str, tuple[int, str]] = {}
         """The later epoch that a leading node has heard of, and from which node."""
+        self._changed: set[str] = set()
+        """Leading nodes with a change of voters in their term."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         """Take up a process, which does not lead."""
         del fields
         self._leading.pop(node, None)
         self._later.pop(node, None)
+        self._changed.discard(node)
 
     def on_state(self, node: str, fields: Fields) -> None:
         """Take up who leads."""
         self.on_start(node, fields)
         if fields["state"] == "Leader":
             self._leading[node] = fields["epoch"]
+
+    def on_voters(self, node: str, fields: Fields) -> None:
+        """Take up a change of voters."""
+        del fields
+        if node in self._leading:
+            self._changed.add(node)
 
     def on_epoch_arrival(self, node: str, fields: Fields) -> Broken | None:
         """Judge what it did since the last one, and take up this one if nodes are in that epoch.
@@ -134,7 +145,8 @@ class Succession(Invariant):
             return None
         broken = self._judge(node)
         asked_epoch = fields["asked_epoch"]
-        if epoch > own and asked_epoch in (None, own) and epoch in self.quorum.entered:
+        counts = asked_epoch is None or (asked_epoch == own and node not in self._changed)
+        if epoch > own and counts and epoch in self.quorum.entered:
             self._later[node] = epoch, fields["sender"]
         return broken
 

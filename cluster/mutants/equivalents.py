@@ -18,9 +18,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:log.data.data_log:DataLog.end_offset_for_epoch:connector:0": (
         "a leader's log has the leader's epoch, and no follower asks for a later one"
     ),
-    "X:broker.replication.replica_manager:ReplicaManager._make:never:1": (
-        "logs have the id of their topic from their creation; those of older releases lack it"
-    ),
     "X:broker.lifecycle.registration:BrokerLifecycleManager._backoff_ms:number:1": (
         "ten doublings of the back-off are more than any heartbeat interval, which bounds it"
     ),

@@ -117,6 +117,8 @@ def test_a_leader_may_go_on_for_two_time_outs_after_a_majority_fetched(events, f
         ([told(1, 3), fetch(2, "n3")], ["succession"]),
         ([told(1, 3), (1.0, False), led(2), (3.0, True), (3.0, *state("n1", 3)), led(4)], []),
         ([told(1, 3), (1.0, False), led(2), (3.0, True), led(4)], ["succession"]),
+        ([(0.5, *voters("n1", "23")), told(1, 3, asked_epoch=2), led(2)], []),
+        ([(0.5, *voters("n1", "23")), told(1, 3), led(2)], ["succession"]),
         ([told(1, 2), led(2)], []),
         ([told(1, 4), led(2)], []),
         ([told(1, 3, asked_epoch=1), led(2)], []),
