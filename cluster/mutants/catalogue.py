@@ -11,7 +11,7 @@ from cluster.node.controller.core.controller import QuorumController
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.inbound import InboundRequests
-from cluster.node.kraft.messages import FetchRequest, FetchResponse, OffsetAndEpoch
+from cluster.node.kraft.messages import FetchRequest, FetchResponse
 from cluster.node.kraft.outbound import OutboundRequests
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
 from cluster.node.kraft.quorum.leader_state import Leader
@@ -25,6 +25,7 @@ from cluster.node.kraft.quorum.states import NEVER_MS, Follower, Unattached
 from cluster.node.kraft.replicated_log import ReplicatedLog, Validity
 from cluster.node.kraft.request_manager import RequestManager
 from cluster.node.log.batch.records import iter_batches, with_base_offset
+from cluster.node.log.types import OffsetAndEpoch
 
 # -- elections -----------------------------------------------------------------------------------
 

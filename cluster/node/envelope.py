@@ -25,7 +25,6 @@ from cluster.node.controller.records.wire import BOOL, STRING, MetadataRecordErr
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.apis import SERVED, ApiKey, VersionRange
 from cluster.node.protocol.codec import (
-    MalformedError,
     Request,
     UnwritableError,
     api_key_of,
@@ -36,6 +35,7 @@ from cluster.node.protocol.codec import (
 )
 from cluster.node.protocol.messages import EnvelopeRequest, EnvelopeResponse
 from cluster.node.protocol.origin import Origin
+from cluster.node.wire.bounds import MalformedError
 from cluster.values import valueclass
 
 FORWARDABLE: Final[Mapping[int, VersionRange]] = {

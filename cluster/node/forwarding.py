@@ -37,7 +37,6 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest
 from cluster.node.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
 from cluster.node.ports import Clock, Endpoint, Failure, Network, Timer
-from cluster.node.protocol.codec import MalformedError
 from cluster.node.protocol.messages import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
@@ -51,6 +50,7 @@ from cluster.node.protocol.messages import (
     milliseconds,
 )
 from cluster.node.protocol.origin import ANONYMOUS, Origin
+from cluster.node.wire.bounds import MalformedError
 
 DEFAULT_TIMEOUT_MS: Final = 30_000.0
 """For requests that carry no time-out of their own: request.timeout.ms."""

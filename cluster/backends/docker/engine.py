@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import docker
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.errors import APIError, DockerException
 from requests.exceptions import ConnectionError as RequestsConnectionError
 from requests.exceptions import RequestException, Timeout
 
@@ -43,17 +43,6 @@ _START = "start it (sudo systemctl start docker)"
 
 EngineErrors = (DockerException, RequestException, OSError)
 """What the SDK raises when the engine refuses, is gone, or was never there."""
-
-__all__ = [
-    "APIError",
-    "EngineErrors",
-    "ImageNotFound",
-    "NotFound",
-    "connect",
-    "engine_expected",
-    "in_thread",
-    "reason",
-]
 
 
 class EngineGoneError(BackendError):

@@ -23,17 +23,12 @@ from pathlib import Path
 from typing import IO
 
 import docker
+from docker.errors import ImageNotFound
 
 from cluster.backends.base import BackendError
 from cluster.backends.docker import rootfs
 from cluster.backends.docker.dependencies import requirements
-from cluster.backends.docker.engine import (
-    BUILD_TIMEOUT_S,
-    EngineErrors,
-    ImageNotFound,
-    in_thread,
-    reason,
-)
+from cluster.backends.docker.engine import BUILD_TIMEOUT_S, EngineErrors, in_thread, reason
 
 REPOSITORY = "kraftprobe/host"
 BASE_REPOSITORY = "kraftprobe/base"

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import docker
+from docker.errors import NotFound
 
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
 from cluster.backends.docker import engine
-from cluster.backends.docker.engine import EngineErrors, NotFound
+from cluster.backends.docker.engine import EngineErrors
 from cluster.backends.processes.records import TRIAL, state_of
 from cluster.values import valueclass
 

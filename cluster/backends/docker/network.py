@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import docker
+from docker.errors import APIError
 from docker.types import IPAMConfig, IPAMPool
 
 from cluster.backends.base import BackendError
-from cluster.backends.docker.engine import APIError
 from cluster.values import valueclass
 
 _ROUTES = Path("/proc/net/route")

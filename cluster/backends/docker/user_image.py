@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import docker
+from docker.errors import ImageNotFound
 from docker.types import LogConfig
 
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
-from cluster.backends.docker.engine import EngineErrors, ImageNotFound
+from cluster.backends.docker.engine import EngineErrors
 from cluster.backends.processes.records import TRIAL, labels, own_identity
 from cluster.systems.kinds import SettingError
 

@@ -295,16 +295,3 @@ class Mesh:
     def cuts(self) -> frozenset[tuple[str, str]]:
         """Name the links that are cut."""
         return frozenset(ends for ends, link in self._links.items() if link.cut)
-
-
-__all__ = [
-    "Action",
-    "Call",
-    "Host",
-    "LinkState",
-    "LinksMatch",
-    "Mesh",
-    "MessageMatch",
-    "Reply",
-    "Rule",
-]

@@ -484,16 +484,3 @@ class SimWorld:
             if match.accepts(name, event, fields):
                 trigger.count()
         self._triggers = [entry for entry in self._triggers if not entry[1].done]
-
-
-__all__ = [
-    "BackendError",
-    "NodeEvidence",
-    "Observe",
-    "OwnProgram",
-    "Program",
-    "SimNode",
-    "SimWorld",
-    "TraceMatch",
-    "Trigger",
-]

@@ -24,7 +24,6 @@ from cluster.node.kraft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    OffsetAndEpoch,
     RaftRequest,
     RaftResponse,
     ReplicaDescription,
@@ -45,6 +44,7 @@ from cluster.node.kraft.voter_messages import (
     UpdateVoterRequest,
 )
 from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID
+from cluster.node.log.types import OffsetAndEpoch
 
 Reply = Callable[[RaftResponse], None]
 

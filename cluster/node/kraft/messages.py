@@ -207,32 +207,6 @@ class DescribeQuorumResponse:
     top_level_error: ErrorCode = ErrorCode.none
 
 
-__all__ = [
-    "MAX_EPOCH",
-    "MAX_OFFSET",
-    "METADATA_TOPIC",
-    "METADATA_TOPIC_ID",
-    "NO_DIRECTORY",
-    "NO_NODE",
-    "BeginQuorumEpochRequest",
-    "BeginQuorumEpochResponse",
-    "DescribeQuorumRequest",
-    "DescribeQuorumResponse",
-    "EndQuorumEpochRequest",
-    "EndQuorumEpochResponse",
-    "FetchRequest",
-    "FetchResponse",
-    "FetchSnapshotRequest",
-    "FetchSnapshotResponse",
-    "OffsetAndEpoch",
-    "RaftRequest",
-    "RaftResponse",
-    "ReplicaDescription",
-    "ReplicaKey",
-    "VoteRequest",
-    "VoteResponse",
-]
-
 RaftRequest = (
     VoteRequest
     | BeginQuorumEpochRequest

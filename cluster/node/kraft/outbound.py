@@ -21,7 +21,6 @@ from cluster.node.kraft.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
-    OffsetAndEpoch,
     RaftRequest,
     VoteRequest,
     VoteResponse,
@@ -33,6 +32,7 @@ from cluster.node.kraft.voter_messages import UpdateVoterRequest, UpdateVoterRes
 from cluster.node.kraft.voter_updates import VoterUpdates
 from cluster.node.log.batch.records import CorruptBatchError
 from cluster.node.log.metadata.log import MisplacedBatchError
+from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint, Failure
 
 Response = TypeVar(

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from cluster.node.kraft.messages import OffsetAndEpoch
 from cluster.node.kraft.quorum.control_state import ControlState
 from cluster.node.kraft.snapshot_store import SnapshotFile, SnapshotStore
 from cluster.node.kraft.types import IllegalStateError
 from cluster.node.log.batch.records import BatchHeader, parse_header, split_batches
 from cluster.node.log.metadata.log import Log
 from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID, CorruptSnapshotError, Snapshot
+from cluster.node.log.types import OffsetAndEpoch
 
 
 class Validity(Enum):

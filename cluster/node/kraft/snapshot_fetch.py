@@ -17,11 +17,12 @@ from collections.abc import Callable
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
-from cluster.node.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse, OffsetAndEpoch
+from cluster.node.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft.snapshot_store import SnapshotFile
 from cluster.node.kraft.types import ContradictionError
 from cluster.node.log.metadata.snapshot import CorruptSnapshotError
+from cluster.node.log.types import OffsetAndEpoch
 
 START_OVER = (ErrorCode.snapshot_not_found, ErrorCode.position_out_of_range)
 """The leader no longer has what was being loaded: ask it what it has."""

@@ -47,20 +47,6 @@ from cluster.node.wire.bounds import MalformedError, bound_frame
 from cluster.node.wire.schema import element
 from cluster.values import valueclass
 
-__all__ = [
-    "MalformedError",
-    "Request",
-    "UnwritableError",
-    "api_key_of",
-    "correlation_id_of",
-    "listener_of",
-    "read_request",
-    "read_response",
-    "spoken_versions",
-    "write_request",
-    "write_response",
-]
-
 _SIZE_AND_REQUEST: Final = struct.Struct(">ihhi")
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 _REQUEST_START: Final = struct.Struct(">hhi")

@@ -8,12 +8,7 @@ from typing import Any, Final, Protocol, cast
 
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.apis import SPOKEN, ApiKey, VersionRange
-from cluster.node.protocol.codec import (
-    MalformedError,
-    correlation_id_of,
-    read_response,
-    write_request,
-)
+from cluster.node.protocol.codec import correlation_id_of, read_response, write_request
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.protocol.messages import (
     ApiVersionsRequest,
@@ -22,6 +17,7 @@ from cluster.node.protocol.messages import (
 )
 from cluster.node.security.connecting import ClientSecurity
 from cluster.node.security.mechanisms import ClientExchange, SaslError
+from cluster.node.wire.bounds import MalformedError
 
 _ASK_VERSIONS: Final = ApiVersionsRequest(
     client_software_name="kraftprobe", client_software_version="1"

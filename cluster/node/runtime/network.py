@@ -31,7 +31,6 @@ from typing import Any, Final
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol.apis import ApiKey, VersionRange
 from cluster.node.protocol.codec import (
-    MalformedError,
     UnwritableError,
     api_key_of,
     listener_of,
@@ -42,6 +41,7 @@ from cluster.node.protocol.codec import (
 from cluster.node.protocol.data_messages import UNANSWERED, wants_response
 from cluster.node.runtime.connection import PeerConnection
 from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
+from cluster.node.wire.bounds import MalformedError
 
 RECONNECT_BACKOFF_MS: Final = 50.0
 RECONNECT_BACKOFF_MAX_MS: Final = 500.0

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any, Final, Protocol, cast
 
 from cluster.node.protocol.apis import PEER_APIS, READ_APIS
-from cluster.node.protocol.codec import MalformedError
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.runtime.limits import Quota, ServerLimits
 from cluster.node.security.mapping_rules import MappingRule, name_of
 from cluster.node.security.principal import subject_of
+from cluster.node.wire.bounds import MalformedError
 
 _OF_NODES: Final = frozenset(int(key).to_bytes(2, "big") for key in PEER_APIS)
 """What a frame begins with that only another node sends, where nodes are served."""

@@ -7,7 +7,7 @@ import pytest
 from checkers.invariants.electorate import Electorate, VotersInForce
 from cluster import mutants
 from cluster.backends.base import NodeState
-from cluster.backends.sim.mesh import MessageMatch
+from cluster.backends.sim.links import MessageMatch
 from tests.harness.sim.quorums import Quorum, campaign
 from tests.harness.sim.scan import scan
 

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.backends.base import BackendError, NodeState
-from cluster.backends.sim.mesh import LinksMatch, Mesh, MessageMatch
+from cluster.backends.sim.hooks import TraceMatch
+from cluster.backends.sim.links import LinksMatch, MessageMatch
+from cluster.backends.sim.mesh import Mesh
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.settings import SimSettings
-from cluster.backends.sim.world import TraceMatch
 from cluster.node.kraft.messages import DescribeQuorumRequest, VoteRequest
 from cluster.node.ports import Failure
 from cluster.node.protocol.data_messages import FetchRequest

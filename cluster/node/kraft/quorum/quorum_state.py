@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from cluster.node.kraft.messages import NO_NODE, OffsetAndEpoch, ReplicaKey
+from cluster.node.kraft.messages import NO_NODE, ReplicaKey
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
 from cluster.node.kraft.quorum.config import RaftConfig
 from cluster.node.kraft.quorum.control_state import ControlState
@@ -30,6 +30,7 @@ from cluster.node.kraft.quorum.states import (
 )
 from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.types import IllegalStateError, LeaderAndEpoch
+from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Clock, Endpoint, Random, Trace
 
 EpochState = Unattached | Prospective | Candidate | Leader | Follower | Resigned

@@ -7,7 +7,7 @@ import uuid
 
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.scheduler import Scheduler
-from cluster.node.kraft.messages import OffsetAndEpoch, ReplicaKey
+from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
 from cluster.node.kraft.quorum.config import RaftConfig
 from cluster.node.kraft.quorum.control_state import ControlState
@@ -17,6 +17,7 @@ from cluster.node.kraft.quorum.quorum_state import QuorumState
 from cluster.node.kraft.quorum.quorum_state_store import QuorumStateStore, decode
 from cluster.node.kraft.quorum.states import Candidate, Follower, Prospective, Resigned, Unattached
 from cluster.node.kraft.quorum.voters import VoterSet
+from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
 
 FOLDER = "__cluster_metadata-0"

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.scheduler import Scheduler
-from cluster.node.kraft.messages import OffsetAndEpoch
 from cluster.node.kraft.replicated_log import ReplicatedLog, Validity
 from cluster.node.kraft.snapshot_store import SnapshotStore
 from cluster.node.kraft.types import IllegalStateError
 from cluster.node.log.batch.records import CorruptBatchError, Record, encode_batch
 from cluster.node.log.metadata.log import Log, LogConfig
+from cluster.node.log.types import OffsetAndEpoch
 
 
 def log_of(*epochs):

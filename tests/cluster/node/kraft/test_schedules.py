@@ -10,13 +10,13 @@ import pytest
 
 from cluster.node.kraft import inbound, outbound, role_polls
 from cluster.node.kraft.core import RaftCore
-from cluster.node.kraft.messages import OffsetAndEpoch
 from cluster.node.kraft.quorum import leader_state, quorum_state, states
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.states import Follower, Resigned
 from cluster.node.kraft.replicated_log import ReplicatedLog, Validity
 from cluster.node.kraft.request_manager import RequestManager
+from cluster.node.log.types import OffsetAndEpoch
 from tests.cluster.node.kraft.monitor import SafetyMonitor
 from tests.cluster.node.kraft.world import World
 

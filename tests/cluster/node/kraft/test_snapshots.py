@@ -7,13 +7,14 @@ import pytest
 
 from cluster import mutants
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse, OffsetAndEpoch
+from cluster.node.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft.replicated_log import Validity
 from cluster.node.kraft.types import IllegalStateError
 from cluster.node.log.metadata.snapshot import CorruptSnapshotError
 from cluster.node.log.storage.recovery import CorruptLogError
+from cluster.node.log.types import OffsetAndEpoch
 from tests.cluster.node.kraft.world import DIRECTORY, World
 
 

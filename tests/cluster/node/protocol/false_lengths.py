@@ -24,7 +24,8 @@ from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.control import _ENTITIES, decode_control
 from cluster.node.log.batch.records import CorruptBatchError, Record
 from cluster.node.protocol.apis import SERVED, request_class, response_class
-from cluster.node.protocol.codec import MalformedError, read_request, read_response
+from cluster.node.protocol.codec import read_request, read_response
+from cluster.node.wire.bounds import MalformedError
 from cluster.node.wire.schema import element, is_array
 
 INT32_LENGTHS = (2**31 - 1, -2, -(2**31), 10**6)

@@ -23,7 +23,6 @@ from cluster.node.protocol.apis import (
     response_class,
 )
 from cluster.node.protocol.codec import (
-    MalformedError,
     UnwritableError,
     api_key_of,
     read_request,
@@ -33,6 +32,7 @@ from cluster.node.protocol.codec import (
     write_response,
 )
 from cluster.node.protocol.messages import NO_THROTTLE, ApiVersionsRequest
+from cluster.node.wire.bounds import MalformedError
 from tests.cluster.client.data_samples import NAME, TOPIC_ID, sample
 from tests.cluster.node.protocol.data_service import DATA_TABLE, data_listener
 from tests.cluster.node.protocol.entities import entities

@@ -30,7 +30,6 @@ from cluster.node.protocol.apis import (
     request_class,
 )
 from cluster.node.protocol.codec import (
-    MalformedError,
     Request,
     UnwritableError,
     api_key_of,
@@ -40,6 +39,7 @@ from cluster.node.protocol.codec import (
     write_response,
 )
 from cluster.node.protocol.convert import METADATA_TOPIC_ID
+from cluster.node.wire.bounds import MalformedError
 from tests.cluster.node.protocol.kafka_python import MESSAGES
 
 SERVES = LISTENER_APIS[ListenerType.CONTROLLER]
