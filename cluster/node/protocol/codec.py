@@ -42,7 +42,8 @@ from cluster.node.protocol.data_fetch_codec import FETCH
 from cluster.node.protocol.data_messages import FetchRequest, ProduceRequest
 from cluster.node.protocol.data_produce_codec import PRODUCE
 from cluster.node.protocol.data_schema import DataCodec
-from cluster.node.protocol.raft_codec import CODECS, REQUEST_KEYS, RaftCodec, Refused
+from cluster.node.protocol.raft_codec import CODECS, REQUEST_KEYS
+from cluster.node.protocol.raft_schema import RaftCodec, Refused
 from cluster.node.wire.bounds import MalformedError, bound_frame
 from cluster.node.wire.schema import element
 from cluster.values import valueclass

@@ -201,7 +201,7 @@ def _source_of(
     if rule is not None:
         return rule
     if field.name not in source.__dataclass_fields__:
-        default = _default(field, target)
+        default = schema_default(field, target)
         return lambda _: default
     convert_value = _field_converter(root, _field(source, field.name), field, target)
     name = field.name
@@ -234,7 +234,7 @@ def _field_converter(
 def _loss_check(
     root: str, source: type[Any], field: dataclasses.Field[Any]
 ) -> Callable[[Any], None]:
-    default = _default(field, source)
+    default = schema_default(field, source)
 
     def refuse(entity: Any) -> None:
         if getattr(entity, field.name) != default:
@@ -255,7 +255,7 @@ _ZEROS: Final[dict[str, Any]] = {
 }
 
 
-def _default(field: dataclasses.Field[Any], owner: type[Any]) -> Any:
+def schema_default(field: dataclasses.Field[Any], owner: type[Any]) -> Any:
     """Return the schema's default: the explicit one, else null, empty or zero by type."""
     if field.default is not dataclasses.MISSING:
         return field.default
@@ -265,7 +265,7 @@ def _default(field: dataclasses.Field[Any], owner: type[Any]) -> Any:
         return ()
     if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
         nested = dataclasses.fields(field.type)
-        return field.type(**{inner.name: _default(inner, field.type) for inner in nested})
+        return field.type(**{inner.name: schema_default(inner, field.type) for inner in nested})
     kafka_type = field.metadata.get("kafka_type")
     assert kafka_type is not None, f"no default for {owner.__name__}.{field.name}"
     return _ZEROS.get(kafka_type, 0)

@@ -10,5 +10,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from kio.schema.add_partitions_to_txn.v3.request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from kio.schema.add_partitions_to_txn.v3.response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from kio.schema.end_txn.v4.request import EndTxnRequest as EndTxnRequestV4
+from kio.schema.end_txn.v5.request import EndTxnRequest
+from kio.schema.end_txn.v5.response import EndTxnResponse
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
+from kio.schema.types import ProducerId, TransactionalId
+
 TRANSACTION: Final = 1
 """The type of coordinator that has transactions, of FindCoordinator."""
