@@ -37,7 +37,6 @@ from cluster.node.ports import Clock, Endpoint, Failure, Network
 from cluster.node.protocol.messages import (
     AlterableConfig,
     AlterConfigsResource,
-    ApiVersionsRequest,
     BrokerId,
     CreatableTopic,
     CreatableTopicConfig,
@@ -223,17 +222,6 @@ class Client:
     def wall_ms(self) -> int:
         """Return the wall time, in ms since 1970: for data, such as timestamps of records."""
         return self._clock.wall_ms()
-
-    async def api_versions(self, endpoint: Endpoint) -> Mapping[int, tuple[int, int]]:
-        """Which APIs the node serves: key -> (lowest, highest version). Raises CallFailed."""
-        request = ApiVersionsRequest(client_software_name="kraftprobe", client_software_version="1")
-        return await self.ask(
-            endpoint,
-            request,
-            lambda answer: {
-                key.api_key: (key.min_version, key.max_version) for key in answer.api_keys
-            },
-        )
 
     async def create_topic(
         self,

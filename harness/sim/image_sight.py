@@ -18,8 +18,7 @@ from typing import TypeVar
 
 from checkers.invariants.brokers import Image, Partition
 from checkers.invariants.watcher import Watcher
-from cluster.backends.sim.hooks import TraceFields
-from cluster.backends.sim.incarnation import Incarnation
+from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld
 from cluster.node.controller.metadata.feature_levels import is_elr_enabled
 from cluster.node.controller.metadata.registrations import (

@@ -13,8 +13,7 @@ from checkers.invariants.leading import LEADING
 from checkers.invariants.replicas import REPLICATION
 from checkers.invariants.sight import Batch, Election, node_name
 from checkers.invariants.watcher import INVARIANTS, Violation, Watcher
-from cluster.backends.sim.hooks import TraceFields
-from cluster.backends.sim.incarnation import Incarnation, Replica
+from cluster.backends.sim.incarnation import Incarnation, Replica, TraceFields
 from cluster.backends.sim.world import SimWorld
 from cluster.node.kraft.messages import (
     BeginQuorumEpochRequest,

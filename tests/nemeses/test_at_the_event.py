@@ -12,9 +12,9 @@ import pytest
 from simulated import WorldView, begun, frozen, in_world
 
 from cluster.backends.base import NodeState
-from cluster.backends.sim.hooks import TraceMatch
 from nemeses.base import Injection
 from nemeses.drive import heal, heal_all, inject
+from tests.harness.sim.hooks import at_event
 from tests.play import play
 
 TWO = "node:n1,node:n3"
@@ -88,7 +88,7 @@ async def test_a_kill_within_a_nodes_own_event_ends_it_there(view: WorldView):
     def kill() -> None:
         done.append(begun(inject(view, "kill", {"targets": "leader,follower"})))
 
-    world.on_trace(TraceMatch(event="append", node=leader), kill)
+    at_event(world, "append", kill, node=leader)
     await asyncio.sleep(5)
     (killed,) = done
     assert (killed.targets[0], len(killed.targets), killed.verified) == (leader, 2, True)

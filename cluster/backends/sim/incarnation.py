@@ -7,14 +7,15 @@ of that has an effect: a dead process sends, writes and traces nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.backends.sim.hooks import TraceFields
 from cluster.backends.sim.mesh import Call, Mesh, Reply
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.node.assembly import Node, NodeSignal
 from cluster.node.reasons import reason_of
+
+TraceFields = dict[str, Any]
 
 TIMER_GRAIN_MS = 1e-6
 """A timer is late by this much, as real ones are: with clocks that drift, rounding could otherwise
@@ -122,8 +123,6 @@ class Incarnation:
     """This repository's node, once it has opened its log; always None of another program."""
     replica: Replica | None = None
     """None until its log is open."""
-    keeps_files: ClassVar[bool] = True
-    """Whether what it keeps lies on the simulated disks, byte for byte."""
 
     def __init__(self, world: Surroundings, node: Host) -> None:
         self.name = node.name

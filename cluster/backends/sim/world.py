@@ -17,12 +17,12 @@ from typing import Literal, Protocol
 
 from cluster.backends.base import BackendError, Death, NodeState
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.backends.sim.hooks import TraceFields, TraceMatch, Trigger
 from cluster.backends.sim.incarnation import (
     CLIENT_PORT,
     CONTROLLER_PORT,
     HostClock,
     Incarnation,
+    TraceFields,
 )
 from cluster.backends.sim.medium import Keep
 from cluster.backends.sim.mesh import Mesh
@@ -89,8 +89,6 @@ class SimNode:
         self.starts = random.Random(f"{seed}/starts/{name}")
         self.events: list[tuple[float, int, str, TraceFields, float]] = []
         """(the node's monotonic ms, incarnation, event, fields, the world's ms), oldest first."""
-        self.is_doomed = False
-        """Its disk fails next: the process is then expected to end by itself, once."""
         self._scheduler = world.scheduler
 
     @property
@@ -256,7 +254,6 @@ class SimWorld:
         """Called with every new process before its first instruction."""
         self.on_end: list[Callable[[Incarnation], None]] = []
         """Called with every process that has ended, in any way, before its disk loses power."""
-        self._triggers: list[tuple[TraceMatch, Trigger]] = []
         self._endpoints: dict[tuple[str, ListenerName], Endpoint] = {}
         for name, node in self.nodes.items():
             self._endpoints[name, "CONTROLLER"] = Endpoint(node.node_id, name, CONTROLLER_PORT)
@@ -304,12 +301,6 @@ class SimWorld:
             process.begin(pid, serves)
 
         self.scheduler.call_later(node.starts.uniform(least_ms, most_ms), begin, process)
-
-    def start_all(self) -> None:
-        """Start every dead node."""
-        for name in self.names:
-            if self.nodes[name].state is NodeState.DEAD:
-                self.start(name)
 
     def kill(self, name: str, keep: Keep | None = None) -> None:
         """SIGKILL, at this very instruction; nothing happens to a dead node.
@@ -380,13 +371,11 @@ class SimWorld:
         """Take notice of a process that ended by itself."""
         node = self.nodes[process.name]
         tail = (f"fatal: {reason}",)
-        if not node.is_doomed:
-            self.deaths.append(Death(process.name, process.incarnation, EXIT_BROKEN, tail))
+        self.deaths.append(Death(process.name, process.incarnation, EXIT_BROKEN, tail))
         self._on_end(node, "everything", reason)
 
     def _on_end(self, node: SimNode, keep: Keep, reason: str) -> None:
         assert node.process is not None
-        node.is_doomed = False
         for hook in self.on_end:
             hook(node.process)
         for disk in node.disks.values():
@@ -394,39 +383,6 @@ class SimWorld:
         waiting = self._ready.pop(node.name, [])
         for callback in waiting:
             callback(reason)
-
-    # -- disk faults -----------------------------------------------------------------------------
-
-    def break_disk(self, name: str, error: OSError) -> None:
-        """Let the next sync of a node's disk fail; the node is expected to end.
-
-        After a restart the disk works again, and holds what was synced before.
-        """
-        node = self.nodes[name]
-        node.is_doomed = True
-        node.disk.fail(error)
-
-    # -- triggers --------------------------------------------------------------------------------
-
-    def on_trace(self, match: TraceMatch, act: Callable[[], None], nth: int = 1) -> Trigger:
-        """Call `act` at the `nth` trace event that matches, at the instruction that traces it.
-
-        `act` may kill, pause, cut and hold. It must not start a node within another node's event,
-        but schedule the start.
-        """
-        trigger = Trigger(act, nth)
-        self._triggers.append((match, trigger))
-        return trigger
-
-    def on_disk(self, name: str, act: Callable[[], None], nth: int = 1) -> Trigger:
-        """Call `act` right after the `nth` change that the node asks of its disk from now on.
-
-        Appends, writes, truncations, renames, removals and syncs count: with `kill` as the act
-        the node dies between a write and its fsync, or between two steps of replacing a file.
-        """
-        trigger = Trigger(act, nth)
-        self.nodes[name].disk.on_operation = trigger
-        return trigger
 
     # -- addresses and evidence ------------------------------------------------------------------
 
@@ -476,11 +432,3 @@ class SimWorld:
             )
         for observe in self.observers:
             observe(process, event, fields)
-        if self._triggers:
-            self._pull_triggers(process.name, event, fields)
-
-    def _pull_triggers(self, name: str, event: str, fields: TraceFields) -> None:
-        for match, trigger in tuple(self._triggers):
-            if match.accepts(name, event, fields):
-                trigger.count()
-        self._triggers = [entry for entry in self._triggers if not entry[1].done]

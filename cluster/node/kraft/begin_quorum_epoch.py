@@ -93,7 +93,6 @@ class BeginQuorumEpochs:
 
         def on_answer(_: BeginQuorumEpochResponse) -> None:
             if core.leader is leader:
-                replica.has_acknowledged_leader = True
                 replica.confirmed_read = max(replica.confirmed_read, latest_read)
                 self._release_readers(leader)
 

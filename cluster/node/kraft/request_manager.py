@@ -73,15 +73,6 @@ class RequestManager:
                 until_ms = connection.until_ms
         return until_ms if until_ms > now_ms else None
 
-    def is_backing_off(self, node_id: int, now_ms: float) -> bool:
-        """Whether the last request to this node failed a moment ago."""
-        connection = self._connections.get(node_id)
-        return (
-            connection is not None
-            and connection.status is _Status.BACKING_OFF
-            and now_ms < connection.until_ms
-        )
-
     def ready_at_ms(self, node_id: int) -> float:
         """When `is_ready` will hold without any response arriving."""
         connection = self._connections.get(node_id)

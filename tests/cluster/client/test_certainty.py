@@ -190,7 +190,6 @@ EVERYTHING = {
     "heartbeat": lambda c: BrokerClient(c, 100).heartbeat(NODE, BROKER, 1, 0),
     "allocate_producer_ids": lambda c: BrokerClient(c, 100).allocate_producer_ids(NODE, BROKER, 1),
     "is_alive": lambda c: BrokerClient(c, 100).is_alive(NODE, 7),
-    "api_versions": lambda c: c.api_versions(NODE),
     "describe_quorum": lambda c: c.describe_quorum(NODE),
     "final_read": lambda c: c.final_read(NODE),
 }

@@ -2,11 +2,11 @@
 
 import pytest
 
-from cluster.backends.sim.hooks import TraceMatch
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest
 from cluster.systems.kraft import FORWARDING_HOLD, REGISTRATION
 from tests.cluster.node.controller.fakes import alter, creatable, create
+from tests.harness.sim.hooks import at_event
 from tests.harness.sim.quorums import Quorum
 
 SETTINGS = {
@@ -131,7 +131,7 @@ def test_a_leader_that_resigns_while_it_answers_hides_that_from_its_own_clients(
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_no_request_is_carried_out_twice_though_its_answer_is_lost(seed):
     quorum, leader, others = started(seed)
-    quorum.world.on_trace(TraceMatch("ack", leader), lambda: quorum.world.kill(leader), nth=3)
+    at_event(quorum.world, "ack", lambda: quorum.world.kill(leader), node=leader, nth=3)
     writers = Writers(quorum, topic)
     writers.write_for(1_500, 10, others)
     assert quorum.scheduler.run_until(writers.all_answered, 40_000)

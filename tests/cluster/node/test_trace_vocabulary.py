@@ -201,7 +201,7 @@ def test_every_documented_event_is_emitted_by_a_scripted_run(monkeypatch):
     quorum.run(3_000)
     replace_a_disk(quorum)
     victim = next(name for name in quorum.world.names if name != quorum.elect())
-    quorum.world.break_disk(victim, OSError(5, "gone"))
+    quorum.world.nodes[victim].disk.fail(OSError(5, "gone"))
     settled(quorum, lambda: is_traced(quorum, "fatal"))
 
     emitted = defaultdict(set)

@@ -29,7 +29,8 @@ class Quorum:
             nodes, seed, settings=SimSettings(**settings), node_settings=run_node_settings
         )
         self.monitor = watch(self.world)
-        self.world.start_all()
+        for name in self.world.names:
+            self.world.start(name)
 
     @property
     def scheduler(self):

@@ -104,7 +104,8 @@ def test_one_plan_is_played_by_kafka_and_by_our_node(system):
 
 def test_a_leader_that_resigns_before_its_listener_knows_it_does_so_then():
     world = SimWorld(3, 1, program=program_of(kafka_raft.NAME, request_of(plan_of(VERSION, 1))))
-    world.start_all()
+    for name in world.names:
+        world.start(name)
 
     def leader():
         for node in world.nodes.values():

@@ -5,17 +5,18 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.backends.base import BackendError, NodeState
-from cluster.backends.sim.hooks import TraceMatch
 from cluster.backends.sim.links import LinksMatch, MessageMatch
 from cluster.backends.sim.mesh import Mesh
 from cluster.backends.sim.scheduler import BusyLoopError, Scheduler
 from cluster.backends.sim.settings import SimSettings
+from cluster.backends.sim.world import EXIT_BROKEN
 from cluster.node.kraft.messages import DescribeQuorumRequest, VoteRequest
 from cluster.node.ports import Failure
 from cluster.node.protocol.data_messages import FetchRequest
 from cluster.node.protocol.messages import ApiVersionsRequest
 from cluster.schemas import Schema
 from harness.errors import PlanError
+from tests.harness.sim.hooks import Nth, at_event
 from tests.harness.sim.quorums import Quorum, campaign
 
 
@@ -202,7 +203,7 @@ def test_a_node_killed_between_any_two_disk_operations_comes_back_sound(nth):
     world = quorum.world
     leader = quorum.elect()
     victim = others(quorum, leader)[0]
-    world.on_disk(victim, lambda: world.kill(victim), nth)
+    world.nodes[victim].disk.on_operation = Nth(nth, lambda: world.kill(victim))
     for _ in range(5):
         quorum.append(leader)
         quorum.run(50)
@@ -218,7 +219,6 @@ def test_a_node_killed_between_any_two_disk_operations_comes_back_sound(nth):
 def test_a_node_can_be_killed_at_the_instruction_that_traces_its_vote():
     quorum = Quorum(seed=3)
     world = quorum.world
-    vote = TraceMatch("vote", fields={"granted": True, "pre_vote": False})
     killed = []
 
     def kill():
@@ -226,7 +226,7 @@ def test_a_node_can_be_killed_at_the_instruction_that_traces_its_vote():
         killed.append(voter)
         world.kill(voter)
 
-    world.on_trace(vote, kill)
+    at_event(world, "vote", kill, granted=True, pre_vote=False)
     quorum.elect()
     assert len(killed) == 1
     assert quorum.monitor.violations == []
@@ -247,15 +247,15 @@ def test_what_a_killed_process_still_does_stays_inside_it():
     assert world.deaths == []
 
 
-def test_a_failed_disk_ends_the_node_and_is_no_unexpected_death():
+def test_a_failed_disk_ends_the_node():
     quorum = Quorum()
     world = quorum.world
     leader = quorum.elect()
-    world.break_disk(leader, OSError(5, "Input/output error"))
+    world.nodes[leader].disk.fail(OSError(5, "Input/output error"))
     quorum.append(leader)
     quorum.run(100)
     assert world.nodes[leader].state is NodeState.DEAD
-    assert world.deaths == []
+    assert [(death.node, death.exit_code) for death in world.deaths] == [(leader, EXIT_BROKEN)]
     world.start(leader)
     quorum.run(5_000)
     assert world.nodes[leader].state is NodeState.RUNNING

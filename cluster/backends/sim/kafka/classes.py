@@ -177,12 +177,6 @@ def compile_generation(name: str) -> dict[str, bytes]:
         return compile_sources(sources(name), libraries, Path(target))
 
 
-def read_jar(name: str) -> dict[str, bytes]:
-    """Return the class files of a generation that are part of the distribution, by their paths."""
-    with zipfile.ZipFile(JARS / f"{name}.jar") as jar:
-        return {path: jar.read(path) for path in jar.namelist()}
-
-
 def build() -> None:
     """Compile all generations into `jars`."""
     JARS.mkdir(exist_ok=True)

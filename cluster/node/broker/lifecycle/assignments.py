@@ -78,11 +78,6 @@ class AssignmentsManager:
         self._timer: Timer | None = None
         self._stopped = False
 
-    @property
-    def pending_count(self) -> int:
-        """How many replicas the metadata may have in another place."""
-        return len(self._pending)
-
     def partition_changed(self, key: PartitionKey) -> None:
         """Look at a partition that is new, changed or gone."""
         if self._stopped or not self._is_misplaced(key):

@@ -77,9 +77,7 @@ class BrokerMetadataPublisher:
     @property
     def held(self) -> LocalReplicaChanges:
         """All that this broker holds, as changes from nothing."""
-        return LocalReplicaChanges(
-            (), dict(self.leaders), tuple(self.leaders), dict(self.followers)
-        )
+        return LocalReplicaChanges((), dict(self.leaders), dict(self.followers))
 
     def on_controller_change(self, leader: LeaderAndEpoch) -> None:
         """See `cluster.node.controller.metadata.loader.MetadataPublisher`."""

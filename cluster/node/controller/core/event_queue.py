@@ -47,11 +47,6 @@ class EventQueue:
         """Whether no event waits, apart from one that may be running."""
         return not self._events
 
-    @property
-    def is_held(self) -> bool:
-        """Whether an event goes on in a later turn, before all others."""
-        return self._held
-
     def append(self, event: Callable[[], None]) -> None:
         """Run an event now, or after those that are before it.
 

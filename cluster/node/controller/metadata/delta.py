@@ -72,13 +72,11 @@ class LocalReplicaChanges:
     """It held them and does so no longer: removed with their topic, or reassigned."""
     leaders: dict[PartitionKey, PartitionRegistration]
     """It leads them, and something about them is new."""
-    elected_leaders: tuple[PartitionKey, ...]
-    """Those of `leaders` that it did not lead before, or led in an earlier epoch."""
     followers: dict[PartitionKey, PartitionRegistration]
     """It holds them, another broker or none leads, and something about them is new."""
 
 
-NO_LOCAL_CHANGES = LocalReplicaChanges((), {}, (), {})
+NO_LOCAL_CHANGES = LocalReplicaChanges((), {}, {})
 """What most deltas ask."""
 
 
@@ -87,7 +85,6 @@ def local_changes(
 ) -> LocalReplicaChanges:
     """Sort partitions of a delta by what their changes mean to a broker."""
     deletes: list[PartitionKey] = []
-    elected: list[PartitionKey] = []
     leaders: dict[PartitionKey, PartitionRegistration] = {}
     followers: dict[PartitionKey, PartitionRegistration] = {}
     for key in among:
@@ -99,12 +96,6 @@ def local_changes(
                 deletes.append(key)
         elif after.leader == broker_id:
             leaders[key] = after
-            if (
-                before is None
-                or before.leader != broker_id
-                or before.leader_epoch != after.leader_epoch
-            ):
-                elected.append(key)
         else:
             followers[key] = after
-    return LocalReplicaChanges(tuple(deletes), leaders, tuple(elected), followers)
+    return LocalReplicaChanges(tuple(deletes), leaders, followers)

@@ -152,7 +152,6 @@ class Leader:
         state.last_fetch_leader_end_offset = leader_end_offset
         progressed = state.end_offset != fetch_offset
         state.end_offset = fetch_offset
-        state.has_acknowledged_leader = True
         if is_voter:
             self._count_for_check_quorum(key.id, now_ms)
             # A Fetch from where the last was proves nothing new: every second one is such.

@@ -38,7 +38,6 @@ class ReplicaState:
     last_caught_up_ms: float = NEVER_FETCHED_MS
     last_fetch_wall_ms: int = -1
     last_caught_up_wall_ms: int = -1
-    has_acknowledged_leader: bool = False
     begin_sent_ms: float = NEVER_FETCHED_MS
     asked_read: int = 0
     """The latest read that the last BeginQuorumEpoch to this voter may confirm."""

@@ -136,11 +136,6 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
     @property
-    def compression(self) -> int:
-        """Codec of the records: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
-        return self.attributes & COMPRESSION_MASK
-
-    @property
     def last_sequence(self) -> int:
         """Sequence of the last record; 0 follows `SEQUENCE_MAX`. -1 without sequences."""
         if self.base_sequence < 0:

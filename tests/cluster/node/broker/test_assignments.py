@@ -91,7 +91,7 @@ def test_what_the_metadata_do_not_know_is_reported_in_one_request():
     assert life.traced == [("assign-replicas", {"partitions": 4})]
     life.clock.advance(60_000)
     assert len(life.sent) == 1
-    assert life.manager.pending_count == 0
+    assert life.manager._pending == {}
 
 
 def test_other_brokers_replicas_are_their_own_affair():
@@ -160,7 +160,7 @@ def test_a_topic_that_is_deleted_in_the_meantime_is_forgotten():
     sent = len(life.sent)
     life.clock.advance(60_000)
     assert len(life.sent) == sent
-    assert life.manager.pending_count == 0
+    assert life.manager._pending == {}
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from cluster.node.protocol.data_messages import (
 )
 from cluster.node.protocol.messages import DescribeLogDirsRequest
 from tests.cluster.node.broker.cluster_of_brokers import TWO_DIRECTORIES, Brokers, values_in
+from tests.harness.sim.hooks import Nth
 
 SMALL_STEPS = {**TWO_DIRECTORIES, "replica.fetch.max.bytes": 200}
 ERROR = OSError(5, "Input/output error")
@@ -181,7 +182,7 @@ def test_a_crash_at_any_change_of_a_disk_around_the_swap_loses_nothing(is_target
         moves.alter(moves.other.path)
         path = moves.other.path if is_target else moves.home.path
         disk = moves.world.nodes["n1"].disks[path]
-        disk.on_operation = _Nth(number, lambda moves=moves: moves.world.kill("n1", "written"))
+        disk.on_operation = Nth(number, lambda moves=moves: moves.world.kill("n1", "written"))
         node = moves.world.nodes["n1"]
         moves.until(lambda node=node, moves=moves: not node.process.alive or moves.has_moved())
         disk.on_operation = None
@@ -190,18 +191,6 @@ def test_a_crash_at_any_change_of_a_disk_around_the_swap_loses_nothing(is_target
         moves.restart()
         moves.write(moves.partition().leader, b"after")
         moves.check()
-
-
-class _Nth:
-    """Acts at the nth change that is asked of a disk."""
-
-    def __init__(self, number, act):
-        self.left, self.act = number, act
-
-    def count(self):
-        self.left -= 1
-        if self.left == 0:
-            self.act()
 
 
 def test_a_log_that_is_cut_meanwhile_takes_the_future_log_along():
@@ -229,7 +218,7 @@ def test_moves_go_on_through_changes_of_leaders():
         leader = moves.partition().leader
         assert moves.until(lambda leader=leader: moves.replica(leader).partition.leads)
         moves.write(leader, b"round %d" % round_)
-        moves.world.start_all()
+        moves.world.start(f"n{killed}")
         assert moves.until(lambda: set(moves.partition().isr) == {1, 2, 3}, 60_000)
     assert moves.until(moves.has_moved, 30_000)
     moves.check()

@@ -203,7 +203,7 @@ class Node:
     def call(self, message, listener=CONTROLLER):
         """Send a request, commit and confirm, and return the only reply."""
         replies = self.send(message, listener)
-        while self.controller._queue.is_held:
+        while self.controller._queue._held:
             self.clock.advance(0)
         self.raft.commit()
         self.raft.confirm()

@@ -1,0 +1,27 @@
+"""Acts at a chosen event of a simulated world."""
+
+from __future__ import annotations
+
+
+class Nth:
+    """Calls `act` at the `nth` event that is counted."""
+
+    def __init__(self, nth, act):
+        self.left, self.act = nth, act
+
+    def count(self):
+        self.left -= 1
+        if self.left == 0:
+            self.act()
+
+
+def at_event(world, event, act, node=None, nth=1, **wanted):
+    """Call `act` at the instruction that traces the `nth` such event."""
+    hook = Nth(nth, act)
+
+    def observe(process, traced, fields):
+        known = {name: fields.get(name) for name in wanted}
+        if traced == event and node in (None, process.name) and known == wanted:
+            hook.count()
+
+    world.observers.append(observe)
