@@ -26,7 +26,7 @@ from cluster.node.config_values import (
     ListenerAddress,
     PropertyValueError,
 )
-from cluster.node.kafka_keys import KAFKA_KEYS
+from cluster.node.controller.configs.definitions import DOCUMENTED
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.frames import DEFAULT_MAX_FRAME_BYTES
 from cluster.node.security import settings as security_settings
@@ -302,9 +302,9 @@ def _meaning(key: str) -> Literal["ours", "none", "unsafe", "unknown"]:
     """Say what a key is to this node."""
     if key in _KEYS or key in security_settings.KEYS or listener_key(key):
         return "ours"
-    if key in _KEEPS_OUT or (key in KAFKA_KEYS and key.startswith(("ssl.", "sasl."))):
+    if key in _KEEPS_OUT or (key in DOCUMENTED and key.startswith(("ssl.", "sasl."))):
         return "unsafe"
-    return "none" if key in KAFKA_KEYS else "unknown"
+    return "none" if key in DOCUMENTED else "unknown"
 
 
 def _refusal(key: str) -> str:
@@ -312,7 +312,7 @@ def _refusal(key: str) -> str:
         return (
             f"{key} would not be obeyed: this node does not have it; remove the line to go without"
         )
-    near = difflib.get_close_matches(key, [*_KEYS, *security_settings.KEYS, *KAFKA_KEYS], n=1)
+    near = difflib.get_close_matches(key, [*_KEYS, *security_settings.KEYS, *DOCUMENTED], n=1)
     return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from cluster.node.errors import ErrorCode
+from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
     UpdateFeaturesRequest,
@@ -27,15 +28,6 @@ UpdateOthers = Callable[[UpdateFeaturesRequest, Callable[[Any], None]], None]
 """The controller's own UpdateFeatures."""
 
 
-class Upgrader(Protocol):
-    """The raft client, as far as needed here."""
-
-    def upgrade_kraft_version(
-        self, level: int, done: Callable[[ErrorCode, str | None], None], *, validate_only: bool
-    ) -> None:
-        """See `cluster.node.kraft.raft_client.RaftClient`."""
-
-
 def is_kraft_version_update(message: object) -> bool:
     """Return whether a request updates that feature, among others or not."""
     return isinstance(message, UpdateFeaturesRequest) and any(
@@ -44,7 +36,7 @@ def is_kraft_version_update(message: object) -> bool:
 
 
 def update_kraft_version(
-    raft: Upgrader, update_others: UpdateOthers, request: UpdateFeaturesRequest, reply: Reply
+    raft: RaftClient, update_others: UpdateOthers, request: UpdateFeaturesRequest, reply: Reply
 ) -> None:
     """Let raft finalize the level that was asked for and the controller the rest, and answer."""
     own = [update for update in request.feature_updates if update.feature == KRAFT_VERSION]

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from cluster.node.kafka_keys import KAFKA_KEYS
+from cluster.node.controller.configs.definitions import DOCUMENTED
 from cluster.systems.kafka.installation import home_of, java
 from tests.kafka_release import release
 
@@ -20,4 +20,4 @@ def test_every_documented_setting_is_known():
         text=True,
         check=True,
     ).stdout
-    assert set(re.findall(r'id="brokerconfigs_([^"]+)"', listed)) == KAFKA_KEYS
+    assert set(re.findall(r'id="brokerconfigs_([^"]+)"', listed)) == DOCUMENTED

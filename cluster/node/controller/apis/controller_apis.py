@@ -30,7 +30,6 @@ from cluster.node.controller.apis.topic_partitions import describe_topic_partiti
 from cluster.node.controller.configs.configuration_control import incremental_alter_configs
 from cluster.node.controller.configs.describe import describe_configs, list_config_resources
 from cluster.node.controller.core.controller import QuorumController
-from cluster.node.controller.core.raft import Raft
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.registrations import client_endpoints, controller_endpoints
 from cluster.node.controller.metadata.state import BrokerRegistration, MetadataState, ResourceType
@@ -43,6 +42,7 @@ from cluster.node.controller.topics.topic_changes import create_partitions, dele
 from cluster.node.controller.topics.topic_creation import create_topics
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_NODE
+from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.ports import Endpoint, Random
 from cluster.node.protocol.messages import (
     AlterPartitionReassignmentsRequest,
@@ -76,7 +76,7 @@ class ControllerApis:
     """Dispatches requests; answers each at most once, maybe much later."""
 
     def __init__(
-        self, controller: QuorumController, raft: Raft, cluster: ClusterInfo, random: Random
+        self, controller: QuorumController, raft: RaftClient, cluster: ClusterInfo, random: Random
     ) -> None:
         self._controller = controller
         self._raft = raft

@@ -100,6 +100,10 @@ TOPIC: Final = _keys("topic")
 BROKER: Final = _keys("broker")
 QUOTAS: Final = _keys("dynamic-broker")
 """Keys of brokers that are only ever set dynamically, and defined apart."""
+DOCUMENTED: Final = frozenset(
+    name for keys in (BROKER, QUOTAS) for name, key in keys.items() if not key.internal
+)
+"""What a server's file may hold, as `kafka.server.KafkaConfig`, run as a program, lists it."""
 GROUP: Final = _keys("group")
 CLIENT_METRICS: Final = _keys("client-metrics")
 

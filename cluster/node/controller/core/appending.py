@@ -16,7 +16,6 @@ from typing import Any
 
 from cluster.node.controller.core.event_queue import EventQueue
 from cluster.node.controller.core.pending import ControllerSettings
-from cluster.node.controller.core.raft import Raft
 from cluster.node.controller.metadata.feature_levels import metadata_version
 from cluster.node.controller.metadata.result import (
     RECORDS_PER_PART,
@@ -33,6 +32,7 @@ from cluster.node.controller.records import (
     record_version,
 )
 from cluster.node.errors import ErrorCode
+from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.types import BatchTooLargeError, BufferFullError, NotLeaderError
 from cluster.node.ports import Clock
 
@@ -54,7 +54,7 @@ class Appender:
 
     def __init__(
         self,
-        raft: Raft,
+        raft: RaftClient,
         clock: Clock,
         queue: EventQueue,
         speculative: SpeculativeState,

@@ -33,7 +33,6 @@ from cluster.node.controller.core.pending import (
     WaitingRead,
 )
 from cluster.node.controller.core.periodic import Generate, PeriodicTasks
-from cluster.node.controller.core.raft import Raft
 from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.loader import MetadataLoader
 from cluster.node.controller.metadata.registrations import is_static
@@ -51,6 +50,7 @@ from cluster.node.controller.metadata.state import MetadataState, ReplayError
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.system import AbortTransactionRecord, NoOpRecord
 from cluster.node.errors import ErrorCode
+from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.types import (
     CommittedBatch,
     IllegalStateError,
@@ -72,7 +72,7 @@ class QuorumController:
 
     def __init__(
         self,
-        raft: Raft,
+        raft: RaftClient,
         clock: Clock,
         trace: Trace,
         settings: ControllerSettings | None = None,
