@@ -19,9 +19,8 @@ from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.inbound import InboundRequests
 from cluster.node.kraft.messages import VoteRequest
 from cluster.node.kraft.quorum.control_state import LogHistory
-from cluster.node.kraft.quorum.election import EpochElection
 from cluster.node.kraft.quorum.quorum_state import QuorumState
-from cluster.node.kraft.quorum.states import Candidate, Unattached
+from cluster.node.kraft.quorum.states import Candidate, EpochElection, Unattached
 from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.snapshot_store import SnapshotFile

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.backends.base import BackendError, NodeState
 from cluster.backends.localhost import LocalHost
-from cluster.backends.machine.detaching import HostDetachable
+from cluster.backends.machine.equip import HostDetachable
 from cluster.backends.machine.programs import Machine
 from nemeses.drive import heal, inject
 from tests.cluster.node.controller.fakes import creatable, create

@@ -1,21 +1,152 @@
-"""Give a backend of processes the abilities of its machines: clocks, disks, limits."""
+"""The abilities of a backend of processes: clocks, disks, and here directories, limits, signals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
+from typing import Final, Literal
 
-from cluster.backends.abilities import Abilities
+from cluster.backends.abilities import Abilities, LimitMeasure
+from cluster.backends.base import BackendError, Probe
 from cluster.backends.machine.clocks import FakedClocks, library
-from cluster.backends.machine.detaching import HostDetachable
 from cluster.backends.machine.disks import FuseDisks
-from cluster.backends.machine.limits import ProcessLimits
-from cluster.backends.machine.programs import Machine
-from cluster.backends.machine.signals import NodeSignals
+from cluster.backends.machine.inside import limits, signals
+from cluster.backends.machine.programs import Machine, run_program
 from cluster.backends.processes.lifecycle import ProcessBackend
 from cluster.backends.processes.releases import NodeReleases
 from cluster.backends.terms import Need
+
+_AWAY = ".away"
+_DETACH = 'test -d "$1" && mv -T "$1" "$1$2" && touch "$1"'
+_ATTACH = 'if test -e "$1$2"; then rm -f "$1" && mv -T "$1$2" "$1"; fi'
+
+
+class HostDetachable:
+    """See `cluster.backends.abilities.Detachable`: renamed, and a file in the place.
+
+    So every call by a name in the directory fails (ENOTDIR), and a node that starts meanwhile
+    cannot make it anew. What the node has open it still writes to, as after a lazy unmount.
+    `folders`: of each node what may be in its `log.dirs`, that of the metadata first.
+    """
+
+    def __init__(
+        self, machines: Mapping[str, Machine], folders: Mapping[str, Sequence[PurePath]]
+    ) -> None:
+        self._machines = machines
+        self._folders = folders
+
+    async def probe(self) -> Probe:
+        """See `Detachable.probe`: a rename works everywhere."""
+        return Probe(possible=True)
+
+    async def detach(self, node: str) -> str:
+        """See `Detachable.detach`."""
+        _, *others = self._folders[node]
+        for folder in reversed(others):
+            if await self._done(node, _DETACH, folder):
+                return folder.name
+        raise BackendError(f"{node} has one log directory")
+
+    async def attach(self, node: str) -> None:
+        """See `Detachable.attach`."""
+        _, *others = self._folders[node]
+        for folder in others:
+            if not await self._done(node, _ATTACH, folder):
+                raise BackendError(f"{node}: {folder.name} cannot be given back")
+
+    async def _done(self, node: str, script: str, folder: PurePath) -> bool:
+        command = ("sh", "-c", script, "sh", str(folder), _AWAY)
+        return (await self._machines[node].run(command)).exit_code == 0
+
+
+LIMITS = {"descriptors": "RLIMIT_NOFILE", "file-size": "RLIMIT_FSIZE"}
+"""Names that plans use -> the kernel's."""
+
+
+class ProcessLimits:
+    """See `cluster.backends.abilities.Limits`: by prlimit(2), of a live process."""
+
+    def __init__(self, hosts: Mapping[str, Machine]) -> None:
+        self._hosts = hosts
+        self._first: dict[tuple[str, int, str], int] = {}
+        """(node, pid, limit) -> soft limit before the first change of this process."""
+
+    async def probe(self, name: str) -> Probe:
+        """Let a throw-away process run into the limit."""
+        host = next(iter(self._hosts.values()))
+        value, wanted = (24, "EMFILE") if name == "descriptors" else (0, "EFBIG")
+        try:
+            error = await run_program(host, limits.run_into, _kernel_name(name), value)
+        except BackendError as refusal:
+            return Probe(possible=False, reason=str(refusal))
+        if error != wanted:
+            return Probe(possible=False, reason=f"a process over its limit saw {error or 'none'}")
+        return Probe(possible=True)
+
+    async def set(self, node: str, name: str, value: int | None) -> None:
+        """See `Limits.set`. Nothing happens where there is no process, or it has its own limit."""
+        pid = await self._hosts[node].pid()
+        if pid is None:
+            if value is None:
+                return
+            raise BackendError(f"{node} is dead: it has no limits")
+        key = (node, pid, name)
+        if value is None:
+            first = self._first.pop(key, None)
+            if first is not None:
+                await self._prlimit(node, pid, name, first)
+            return
+        before, _, _ = await self._prlimit(node, pid, name, value)
+        self._first.setdefault(key, before)
+
+    async def measure(self, node: str, name: str) -> LimitMeasure:
+        """See `Limits.measure`."""
+        pid = await self._hosts[node].pid()
+        if pid is None:
+            raise BackendError(f"{node} is dead: it has no limits")
+        _, now, room = await self._prlimit(node, pid, name, None)
+        return LimitMeasure(now, room)
+
+    async def _prlimit(
+        self, node: str, pid: int, name: str, value: int | None
+    ) -> tuple[int, int, int | None]:
+        """Set the limit, unless `value` is None: what it was, what it is, how much room it has."""
+        host = self._hosts[node]
+        return await run_program(host, limits.set_soft, pid, _kernel_name(name), value)
+
+
+def _kernel_name(name: str) -> str:
+    if name not in LIMITS:
+        raise BackendError(f"there is no limit {name!r}: {', '.join(LIMITS)}")
+    return LIMITS[name]
+
+
+_SIGNALS: Final = {"resign": "SIGUSR1", "snapshot": "SIGUSR2"}
+
+
+class NodeSignals:
+    """See `cluster.backends.abilities.Requests`."""
+
+    def __init__(
+        self, machines: Mapping[str, Machine], log_folders: Mapping[str, PurePath]
+    ) -> None:
+        """`log_folders`: where each node's metadata log is, as seen inside its host."""
+        self._machines = machines
+        self._log_folders = log_folders
+
+    async def send(self, node: str, what: Literal["resign", "snapshot"]) -> None:
+        """See `Requests.send`."""
+        machine = self._machines[node]
+        pid = await machine.pid()
+        if pid is None:
+            raise BackendError(f"{node} cannot be asked: it is dead")
+        await run_program(machine, signals.send, pid, _SIGNALS[what])
+
+    async def latest_snapshot(self, node: str) -> str:
+        """See `Requests.latest_snapshot`."""
+        folder = str(self._log_folders[node])
+        return await run_program(self._machines[node], signals.latest_snapshot, folder)
 
 
 def equip(

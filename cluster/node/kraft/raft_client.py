@@ -32,8 +32,7 @@ from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.reconfiguration import Reconfiguration
 from cluster.node.kraft.replicated_log import ReplicatedLog
 from cluster.node.kraft.role_polls import RolePolls
-from cluster.node.kraft.snapshot_store import SnapshotStore
-from cluster.node.kraft.snapshot_writer import SnapshotWriter
+from cluster.node.kraft.snapshot_store import SnapshotStore, SnapshotWriter
 from cluster.node.kraft.types import LeaderAndEpoch, NotLeaderError, RaftListener
 from cluster.node.log.batch.control import ControlMessage, KRaftVersion
 from cluster.node.log.metadata.log import Log

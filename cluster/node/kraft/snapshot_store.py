@@ -11,13 +11,15 @@ the start everything that is not a whole checkpoint is removed.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from cluster.node.log.batch.control import ControlMessage
 from cluster.node.log.metadata.snapshot import (
     DELETED_SUFFIX,
     PART_SUFFIX,
     SUFFIX,
     Snapshot,
+    SnapshotEncoder,
     parse_snapshot,
     parse_snapshot_name,
     snapshot_name,
@@ -197,3 +199,42 @@ class SnapshotFile:
         """Give up: remove the file."""
         self.frozen = True
         self._store.discard(self)
+
+
+class SnapshotWriter:
+    """How a state machine writes a snapshot of itself: `append`..., then `freeze`.
+
+    Nobody sees the snapshot before it is durable (RecordsSnapshotWriter).
+    """
+
+    def __init__(
+        self,
+        file: SnapshotFile,
+        last_contained_log_timestamp_ms: int,
+        control: Sequence[ControlMessage],
+        on_durable: Callable[[SnapshotFile], None],
+    ) -> None:
+        """`control` is what follows the SnapshotHeader, `on_durable` is called at the end."""
+        self._file = file
+        self._on_durable = on_durable
+        self._encoder = SnapshotEncoder(file.id, last_contained_log_timestamp_ms)
+        file.append(self._encoder.header(control))
+
+    @property
+    def id(self) -> OffsetAndEpoch:
+        """What it will stand for."""
+        return self._file.id
+
+    @property
+    def size_bytes(self) -> int:
+        """Size so far."""
+        return self._file.size_bytes
+
+    def append(self, values: Sequence[bytes]) -> None:
+        """Add one batch of metadata records."""
+        self._file.append(self._encoder.records(values))
+
+    def freeze(self) -> None:
+        """Finish it."""
+        self._file.append(self._encoder.footer())
+        self._file.freeze(lambda: self._on_durable(self._file))

@@ -24,10 +24,9 @@ from typing import Final, TypeVar
 
 from cluster.node.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
 from cluster.node.broker.replication.delayed import Purgatory
-from cluster.node.broker.replication.eligibility import ReplicaEligibility
 from cluster.node.broker.replication.fetch_sessions import FetchSessions
 from cluster.node.broker.replication.fetcher_manager import ReplicaFetcherManager
-from cluster.node.broker.replication.isr_manager import IsrManager
+from cluster.node.broker.replication.isr_manager import IsrManager, ReplicaEligibility
 from cluster.node.broker.replication.partition import Partition, PartitionLimits
 from cluster.node.broker.replication.replica import Replica
 from cluster.node.broker.replication.replica_config import ReplicaConfig, ReplicaSeams

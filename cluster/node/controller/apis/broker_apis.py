@@ -16,16 +16,20 @@ from cluster.node.controller.brokers.cluster_control import (
     register_controller,
     unregister_broker,
 )
-from cluster.node.controller.brokers.producer_ids import allocate_producer_ids
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.core.feature_update import update_features
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
-from cluster.node.controller.metadata.result import ControllerResult
-from cluster.node.controller.metadata.state import MetadataState
+from cluster.node.controller.metadata.registrations import checked_epoch
+from cluster.node.controller.metadata.result import ControllerResult, RequestError
+from cluster.node.controller.metadata.state import NEXT_PRODUCER_ID, MetadataState
 from cluster.node.controller.partitions.alter_partition import alter_partition
 from cluster.node.controller.partitions.directory_assignment import assign_replicas_to_dirs
+from cluster.node.controller.records.system import ProducerIdsRecord
+from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
+    NO_THROTTLE,
     AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
@@ -33,10 +37,45 @@ from cluster.node.protocol.messages import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     ControllerRegistrationRequest,
+    ProducerId,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
     UpdateFeaturesRequest,
+    i32,
 )
+
+PRODUCER_ID_BLOCK_SIZE = 1_000
+"""ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE"""
+PRODUCER_ID_MAX = 2**63 - 1
+
+
+def allocate_producer_ids(
+    request: AllocateProducerIdsRequest, state: MetadataState
+) -> ControllerResult[AllocateProducerIdsResponse]:
+    """Give the next block of ids, which no broker gets twice (KIP-730, ProducerIdControlManager).
+
+    Raises RequestError: STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR when there is none left.
+    """
+    checked_epoch(state, request.broker_id, request.broker_epoch)
+    first = state.producer_ids.get(NEXT_PRODUCER_ID) or 0
+    if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
+        message = f"Exhausted all producerIds as the next block's end would exceed {first}"
+        raise RequestError(ErrorCode.unknown_server_error, message)
+    record = ProducerIdsRecord(
+        broker_id=request.broker_id,
+        broker_epoch=request.broker_epoch,
+        next_producer_id=first + PRODUCER_ID_BLOCK_SIZE,
+    )
+    return ControllerResult(
+        records=(record,),
+        response=AllocateProducerIdsResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=ErrorCode.none,
+            producer_id_start=ProducerId(first),
+            producer_id_len=i32(PRODUCER_ID_BLOCK_SIZE),
+        ),
+    )
+
 
 DEFAULT_TIMEOUT_MS = 30_000.0
 Generate = Callable[[Any, MetadataState], ControllerResult[Any]]

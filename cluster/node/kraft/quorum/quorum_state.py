@@ -17,12 +17,12 @@ from cluster.node.kraft.messages import NO_NODE, ReplicaKey
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
 from cluster.node.kraft.quorum.config import RaftConfig
 from cluster.node.kraft.quorum.control_state import ControlState
-from cluster.node.kraft.quorum.election import EpochElection
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.quorum_state_store import ElectionState, QuorumStateStore, encode
 from cluster.node.kraft.quorum.states import (
     NEVER_MS,
     Candidate,
+    EpochElection,
     Follower,
     Prospective,
     Resigned,

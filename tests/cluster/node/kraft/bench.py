@@ -11,11 +11,17 @@ from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
 from cluster.node.kraft.quorum.config import RaftConfig
 from cluster.node.kraft.quorum.control_state import ControlState
-from cluster.node.kraft.quorum.election import EpochElection
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.quorum_state import QuorumState
 from cluster.node.kraft.quorum.quorum_state_store import QuorumStateStore, decode
-from cluster.node.kraft.quorum.states import Candidate, Follower, Prospective, Resigned, Unattached
+from cluster.node.kraft.quorum.states import (
+    Candidate,
+    EpochElection,
+    Follower,
+    Prospective,
+    Resigned,
+    Unattached,
+)
 from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint

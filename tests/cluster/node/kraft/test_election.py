@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from cluster.node.kraft.quorum.election import EpochElection
+from cluster.node.kraft.quorum.states import EpochElection
 from cluster.node.kraft.types import IllegalStateError
 
 

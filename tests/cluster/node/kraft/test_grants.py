@@ -6,9 +6,15 @@ import pytest
 
 from cluster.node.kraft.messages import NO_DIRECTORY, ReplicaKey
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
-from cluster.node.kraft.quorum.election import EpochElection
 from cluster.node.kraft.quorum.leader_state import Leader
-from cluster.node.kraft.quorum.states import Candidate, Follower, Prospective, Resigned, Unattached
+from cluster.node.kraft.quorum.states import (
+    Candidate,
+    EpochElection,
+    Follower,
+    Prospective,
+    Resigned,
+    Unattached,
+)
 from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.ports import Endpoint
 
