@@ -7,6 +7,7 @@ the files that the system renders, and runs the command that the system names.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from pathlib import Path, PurePath
@@ -73,7 +74,10 @@ class TraceReader(Protocol):
 
 
 class Layout(Protocol):
-    """Where a node's files lie, running or stored, and how they are read."""
+    """Where a node's files lie, running or stored, and how they are read.
+
+    What is not otherwise said: the node writes its trace itself, to `trace.jsonl`.
+    """
 
     def data_folder(self, folder: PurePath) -> PurePath:
         """Locate the metadata folder of a node in this folder."""
@@ -86,19 +90,22 @@ class Layout(Protocol):
 
     def trace_file(self, folder: PurePath) -> PurePath:
         """Locate the node's event trace."""
+        return folder / "trace.jsonl"
 
     def trace_source(self, folder: PurePath) -> PurePath:
         """Locate what the node writes while it runs: the trace, or what it is made from."""
+        return self.trace_file(folder)
 
-    def trace_reader(self, folder: PurePath) -> TraceReader | None:
+    def trace_reader(self, folder: PurePath) -> TraceReader | None:  # noqa: ARG002  (contract)
         """Make what reads the source anew; None: the source is the trace."""
+        return None
 
 
 class System(Layout, Protocol):
     """How to run one kind of node."""
 
     name: str
-    mutant: str | None
+    mutant: str | None = None
     """The deliberately wrong variant that it starts, None for the true program."""
     ping: bytes
     """What a healthy node answers at once on each listener, whatever its role: a whole request,
@@ -107,34 +114,35 @@ class System(Layout, Protocol):
     """How the harness connects to its listeners."""
     stop_timeout_s: float
     """How long a node may take to end after SIGTERM."""
-    stop_codes: frozenset[int]
+    stop_codes: frozenset[int] = frozenset({0, -signal.SIGTERM})
     """How a node that was asked by SIGTERM may end, as from `waitpid`."""
     ready_timeout_s: float
     """How long a node may take until it answers; one that dies meanwhile is noticed at once."""
-    ready_listeners: Listeners
+    ready_listeners: Listeners = EVERY_LISTENER
     """Where a node that listens there answers once it is ready; others may wait for its quorum."""
-    ready: Ready | None
+    ready: Ready | None = None
     """Asks a node that starts whether it is up, at most a second long, instead of `ping`. It must
     not depend on other nodes, or no node could start while a fault keeps the others away."""
-    ports: tuple[str, ...]
+    ports: tuple[str, ...] = ()
     """Names of the ports that a node needs beside CLIENT and CONTROLLER: clients can connect to
     them, and backend `local` has no proxies before them."""
 
-    releases: tuple[str, ...]
+    releases: tuple[str, ...] = ()
     """Releases of an upgrade, by the names that nodes print; none: nodes are of one release."""
-    reads: tuple[Path, ...]
+    reads: tuple[Path, ...] = ()
     """Folders of this machine, beside its code, that a node reads at the same path."""
-    image: str | None
+    image: str | None = None
     """Id of the image in whose root file system its nodes run (`cluster.systems.image`); None: they
     run in what the backend brings."""
-    mapped: tuple[str, ...]
+    mapped: tuple[str, ...] = ()
     """How the names of those files end that a node maps into memory for writing."""
 
-    names: Names
+    names: Names = "posix"
     """What its disk promises of names when the power is lost."""
 
-    def listeners(self, node_id: int) -> Listeners:
-        """Say where the node of this id listens."""
+    def listeners(self, node_id: int) -> Listeners:  # noqa: ARG002  (contract)
+        """Say where the node of this id listens: everywhere."""
+        return EVERY_LISTENER
 
     def files(self, node: Placement) -> Mapping[str, str]:
         """Render the node's configuration: path relative to its folder -> content."""
@@ -142,5 +150,9 @@ class System(Layout, Protocol):
     def command(self, node: Placement) -> tuple[str, ...]:
         """Name the program and its arguments, to be run in the node's folder."""
 
-    def environment(self, node: Placement) -> Mapping[str, str]:
-        """Give the variables to set beside those that the node inherits."""
+    def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
+        """Give the variables to set beside those that the node inherits.
+
+        By that of Python output reaches the log before a kill can lose it.
+        """
+        return {"PYTHONUNBUFFERED": "1"}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import signal
 import struct
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -16,7 +15,7 @@ from cluster.names import unknown
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.schemas import Schema
-from cluster.systems.base import EVERY_LISTENER, Listeners, Names, Placement, Ready, TraceReader
+from cluster.systems.base import Layout, Placement, System
 from cluster.systems.image import MEANING, OPTION, Image, versions_of
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
 from cluster.systems.secured import RunSecurity
@@ -105,7 +104,7 @@ def cluster_id_of(run_id: str) -> str:
     return encoded.replace("-", "A")  # a leading dash reads as an option in Kafka's tools
 
 
-class KraftLayout:
+class KraftLayout(Layout):
     """See `cluster.systems.base.Layout`."""
 
     def data_folder(self, folder: PurePath) -> PurePath:
@@ -121,33 +120,13 @@ class KraftLayout:
         more = (folder / f"log-{number}" for number in range(2, LOG_DIRS_MAX + 1))
         return (self.data_folder(folder), *more)
 
-    def trace_file(self, folder: PurePath) -> PurePath:
-        """Locate the trace."""
-        return folder / "trace.jsonl"
 
-    def trace_source(self, folder: PurePath) -> PurePath:
-        """The node writes its trace itself."""
-        return self.trace_file(folder)
-
-    def trace_reader(self, folder: PurePath) -> TraceReader | None:  # noqa: ARG002  (contract)
-        """Nothing is to be made."""
-        return None
-
-
-class KraftSystem(KraftLayout):
+class KraftSystem(KraftLayout, System):
     """Runs `cluster.node` with combined roles: controller and broker in one process."""
 
     name = "kraft"
     stop_timeout_s = 10.0  # the node gives itself 6
-    stop_codes = frozenset({0, -signal.SIGTERM})
-    releases: tuple[str, ...] = ()
-    reads: tuple[Path, ...] = ()
-    mapped: tuple[str, ...] = ()
     ready_timeout_s = 120.0  # five of them took over 30 s beside a load of 20 on two cores
-    ready_listeners: Listeners = EVERY_LISTENER
-    ready: Ready | None = None
-    ports: tuple[str, ...] = ()
-    names: Names = "posix"
 
     def __init__(
         self,
@@ -165,10 +144,6 @@ class KraftSystem(KraftLayout):
         self._security = security
         self.ping = API_VERSIONS_PING if security is None else security.ping(API_VERSIONS_PING)
         self.client_security = PLAINTEXT if security is None else security.client()
-
-    def listeners(self, node_id: int) -> Listeners:  # noqa: ARG002  (contract)
-        """See `System.listeners`: everywhere."""
-        return EVERY_LISTENER
 
     def files(self, node: Placement) -> Mapping[str, str]:
         """Render `server.properties`, and what it names of keys and certificates."""
@@ -216,10 +191,6 @@ class KraftSystem(KraftLayout):
         program = ("cluster.node",) if self.mutant is None else ("cluster.mutants", self.mutant)
         config = str(node.folder / "server.properties")
         return (python, "-m", *program, "--config", config)
-
-    def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
-        """Let output reach the log before a kill can lose it."""
-        return {"PYTHONUNBUFFERED": "1"}
 
 
 def _check_settings(node_settings: Mapping[str, Any]) -> Mapping[str, int]:

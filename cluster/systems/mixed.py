@@ -20,12 +20,9 @@ from cluster.node.controller.metadata.feature_levels import (
 from cluster.node.runtime.trace import clock_name
 from cluster.systems import kraft
 from cluster.systems.base import (
-    EVERY_LISTENER,
     Layout,
     Listeners,
-    Names,
     Placement,
-    Ready,
     System,
     TraceReader,
 )
@@ -100,17 +97,11 @@ class DynamicKraftSystem(KraftSystem):
         return starting(node)
 
 
-class MixedSystem(MixedLayout):
+class MixedSystem(MixedLayout, System):
     """Runs each node by the system of its kind."""
 
     name = NAME
-    mutant: str | None = None
-    image: str | None = None
-    releases: tuple[str, ...] = ()
     ready_listeners: Listeners = ("CONTROLLER",)
-    ready: Ready | None = None
-    ports: tuple[str, ...] = ()
-    names: Names = "posix"
 
     def __init__(self, kinds: tuple[str, ...], systems: Mapping[str, System]) -> None:
         """`kinds`: those of n1, n2, ...; the last stands for all further nodes as well."""
@@ -124,10 +115,6 @@ class MixedSystem(MixedLayout):
         self.stop_timeout_s = max(system.stop_timeout_s for system in each)
         self.stop_codes = frozenset(code for system in each for code in system.stop_codes)
         self.ready_timeout_s = max(system.ready_timeout_s for system in each)
-
-    def listeners(self, node_id: int) -> Listeners:  # noqa: ARG002  (contract)
-        """See `System.listeners`: everywhere."""
-        return EVERY_LISTENER
 
     def files(self, node: Placement) -> Mapping[str, str]:
         """Render what the node's own system does."""

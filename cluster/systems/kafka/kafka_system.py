@@ -14,7 +14,7 @@ from cluster.node.ports import Endpoint
 from cluster.node.runtime.trace import clock_name
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.node.wire.uuid_text import uuid_to_text
-from cluster.systems.base import Listeners, Names, Placement, Ready, TraceReader
+from cluster.systems.base import Listeners, Placement, System, TraceReader
 from cluster.systems.kafka.installation import BRIEF, Installation, advertises_controllers
 from cluster.systems.kafka.output_traces import OutputReader
 from cluster.systems.kafka.roles import Roles
@@ -80,20 +80,16 @@ class KafkaLayout(KraftLayout):
         return OutputReader()
 
 
-class KafkaSystem(KafkaLayout):
+class KafkaSystem(KafkaLayout, System):
     """Runs each node in its roles, by default as controller and broker in one JVM."""
 
     name = NAME
-    mutant: str | None = None
     mapped: tuple[str, ...] = (".index", ".timeindex")
     stop_timeout_s = 60.0
     stop_codes = frozenset({0, -signal.SIGTERM, 128 + signal.SIGTERM})  # the JVM's after its hooks
     ready_timeout_s = 180.0
     # The other one opens once the broker has registered, which takes a quorum.
     ready_listeners: Listeners = ("CONTROLLER",)
-    ready: Ready | None = None
-    ports: tuple[str, ...] = ()
-    names: Names = "posix"
 
     def __init__(
         self,
