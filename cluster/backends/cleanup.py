@@ -75,12 +75,7 @@ def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[
         if runs is not None and seen.run_id not in here and not seen.run_id.startswith(TRIAL):
             continue
         if seen.run_id == run_id or (run_id is None and _is_dead(seen.harness)):
-            add(
-                seen.run_id,
-                seen.identity,
-                supports=seen.supports,
-                contained=seen.contained,
-            )
+            add(seen.run_id, seen.identity, supports=seen.supports, contained=seen.contained)
     return sorted(found.values(), key=lambda kept: (kept.supports, kept.run_id, kept.identity.pid))
 
 

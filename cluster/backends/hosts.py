@@ -125,11 +125,7 @@ class HostProvider(Protocol):
         """Write files, by path relative to the node's folder; parents are made. BackendError."""
 
     async def start(
-        self,
-        node: str,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        output: str,
+        self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
     ) -> StartedProcess:
         """Start a process in the node's host, in its folder, in a session of its own.
 

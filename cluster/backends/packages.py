@@ -13,11 +13,7 @@ _MANAGERS: Mapping[str, str] = {
     "pacman": "pacman -S",
 }
 _NAMES: Mapping[str, Mapping[str, str]] = {
-    "dnf": {
-        "docker.io": "moby-engine",
-        "iproute2": "iproute",
-        "iptables": "iptables-nft",
-    },
+    "dnf": {"docker.io": "moby-engine", "iproute2": "iproute", "iptables": "iptables-nft"},
     "apk": {"docker.io": "docker", "openssh-server": "openssh"},
     "pacman": {"docker.io": "docker", "iptables": "iptables-nft", "openssh-server": "openssh"},
 }

@@ -362,12 +362,7 @@ class Client:
         return await self.attempt(endpoint, request, read, timeout_ms)
 
     async def read_config(
-        self,
-        endpoint: Endpoint,
-        resource: Resource,
-        name: str,
-        *,
-        timeout_ms: float | None = None,
+        self, endpoint: Endpoint, resource: Resource, name: str, *, timeout_ms: float | None = None
     ) -> Outcome:
         """Read one config; the value is a string, or None when it is not set."""
 
@@ -413,9 +408,7 @@ class Client:
         Raises CallFailed; FinalReadRefused when a response carries an error.
         """
         everything = MetadataRequest(
-            topics=None,
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=False,
+            topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
         topics = await self.ask(endpoint, everything, _all_topics, timeout_ms)
         others = [*dict.fromkeys([CLUSTER_RESOURCE, *also])]
@@ -430,7 +423,7 @@ class Client:
                         resource_type=kind, resource_name=name, configuration_keys=None
                     )
                     for kind, name in resources
-                ),
+                )
             )
             configs |= await self.ask(endpoint, question, _all_configs, timeout_ms)
         return {"topics": topics, "configs": configs}
@@ -462,7 +455,7 @@ def _question(resource: Resource, name: str) -> DescribeConfigsRequest:
             DescribeConfigsResource(
                 resource_type=resource[0], resource_name=resource[1], configuration_keys=(name,)
             ),
-        ),
+        )
     )
 
 

@@ -139,9 +139,7 @@ class BrokerClient:
         itself; any other is a `fail` with `not_controller`, unless it may lag.
         """
         request = MetadataRequest(
-            topics=(),
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=False,
+            topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
 
         def read(response: Any) -> Outcome:

@@ -17,14 +17,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import transaction_messages as t
 from cluster.node.protocol.data_messages import InitProducerIdRequest
-from cluster.node.protocol.messages import (
-    ApiVersionsRequest,
-    TopicName,
-    i8,
-    i16,
-    i32,
-    milliseconds,
-)
+from cluster.node.protocol.messages import ApiVersionsRequest, TopicName, i8, i16, i32, milliseconds
 from cluster.values import valueclass
 
 TRANSACTION_VERSION: Final = "transaction.version"

@@ -54,10 +54,7 @@ from cluster.node.part_configs import (
 )
 from cluster.node.ports import Clock, Disk, Failure, Network, Random, Trace
 from cluster.node.protocol.features import Features
-from cluster.node.protocol.messages import (
-    EnvelopeRequest,
-    IncrementalAlterConfigsRequest,
-)
+from cluster.node.protocol.messages import EnvelopeRequest, IncrementalAlterConfigsRequest
 from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.security.mechanisms import ScramCredential
 from cluster.values import valueclass
@@ -377,10 +374,7 @@ class Node:
             handle()
 
     def _handle_envelope(
-        self,
-        listener: str,
-        envelope: EnvelopeRequest,
-        reply: Callable[[object], None],
+        self, listener: str, envelope: EnvelopeRequest, reply: Callable[[object], None]
     ) -> None:
         try:
             request, origin = unseal(envelope)

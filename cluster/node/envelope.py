@@ -86,10 +86,7 @@ def seal(message: Any, origin: Origin) -> EnvelopeRequest:
     version = SERVED[api_key_of(message)].highest
     frame = write_request(message, version, _CORRELATION_ID, origin.client_id)
     principal = bytearray(_VERSION.pack(_PRINCIPAL_VERSION))
-    data = _DefaultPrincipalData(
-        type=origin.principal_type,
-        name=origin.principal_name,
-    )
+    data = _DefaultPrincipalData(type=origin.principal_type, name=origin.principal_name)
     write_message(principal, data, _PRINCIPAL_VERSION)
     return EnvelopeRequest(
         request_data=frame[_SIZE_BYTES:],
@@ -124,12 +121,7 @@ def unseal(envelope: EnvelopeRequest) -> tuple[Request, Origin]:
         request = read_request(frame, FORWARDABLE)
     except MalformedError as error:
         raise EnvelopeError(ErrorCode.unsupported_version, str(error)) from error
-    return request, Origin(
-        principal.type,
-        principal.name,
-        address,
-        request.client_id or "",
-    )
+    return request, Origin(principal.type, principal.name, address, request.client_id or "")
 
 
 def answer_to(request: Request, reply: Callable[[object], None]) -> Callable[[Any], None]:

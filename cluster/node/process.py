@@ -52,12 +52,7 @@ from cluster.node.runtime.metered_trace import MeteredTrace
 from cluster.node.runtime.metrics_endpoint import MetricsEndpoint
 from cluster.node.runtime.network import TcpNetwork
 from cluster.node.runtime.server import TcpServer
-from cluster.node.runtime.trace import (
-    JsonLinesTrace,
-    clock_name,
-    lift_file_size_limit,
-    no_trace,
-)
+from cluster.node.runtime.trace import JsonLinesTrace, clock_name, lift_file_size_limit, no_trace
 from cluster.node.security.connecting import PLAINTEXT, ClientSecurity, client_security
 from cluster.node.security.settings import SecuritySettingsError
 

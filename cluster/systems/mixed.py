@@ -19,22 +19,11 @@ from cluster.node.controller.metadata.feature_levels import (
 )
 from cluster.node.runtime.trace import clock_name
 from cluster.systems import kraft
-from cluster.systems.base import (
-    Layout,
-    Listeners,
-    Placement,
-    System,
-    TraceReader,
-)
+from cluster.systems.base import Layout, Listeners, Placement, System, TraceReader
 from cluster.systems.image import OPTION as IMAGE
 from cluster.systems.kafka import kind as kafka
 from cluster.systems.kafka.installation import RELEASES as UPGRADE
-from cluster.systems.kafka.kafka_system import (
-    LOGGING,
-    START_FILE,
-    formats,
-    starting,
-)
+from cluster.systems.kafka.kafka_system import LOGGING, START_FILE, formats, starting
 from cluster.systems.kafka.roles import OPTION as ROLES
 from cluster.systems.kinds import SettingError, SystemRequest, everywhere
 from cluster.systems.kraft import NODE_SETTINGS, KraftLayout, KraftSystem

@@ -196,11 +196,7 @@ class DockerProvider:
         write_files(node, Path(self.hosts[node].folder), files)
 
     async def start(
-        self,
-        node: str,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        output: str,
+        self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
     ) -> ExecProcess:
         """See `HostProvider.start`."""
         host = self.hosts[node]

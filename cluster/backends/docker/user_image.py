@@ -65,10 +65,7 @@ class UserImage:
 
     def _run(self, client: docker.DockerClient, command: tuple[str, ...]) -> bytes:
         run_id, harness = f"{TRIAL}{secrets.token_hex(4)}", own_identity()
-        marks = {
-            engine.RUN_LABEL: run_id,
-            engine.HARNESS_LABEL: f"{harness.pid}:{harness.started}",
-        }
+        marks = {engine.RUN_LABEL: run_id, engine.HARNESS_LABEL: f"{harness.pid}:{harness.started}"}
         container = None
         try:
             container = client.containers.create(

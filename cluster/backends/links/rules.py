@@ -98,8 +98,7 @@ class LinkRules:
         for source, target in links:
             by_target.setdefault(target, []).append(source)
         results = await asyncio.gather(
-            *(act(target, sources) for target, sources in by_target.items()),
-            return_exceptions=True,
+            *(act(target, sources) for target, sources in by_target.items()), return_exceptions=True
         )
         for result in results:
             if isinstance(result, BaseException):

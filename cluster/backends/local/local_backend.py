@@ -13,13 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from cluster.backends.base import (
-    Abilities,
-    Ability,
-    Link,
-    LinkMeasure,
-    Probe,
-)
+from cluster.backends.base import Abilities, Ability, Link, LinkMeasure, Probe
 from cluster.backends.hosts import StartedProcess, plain_connect
 from cluster.backends.links.proxy import HOST, LinkProxies
 from cluster.backends.links.shapes import PERFECT

@@ -137,11 +137,7 @@ class NetnsProvider:
         write_files(node, Path(self._hosts[node].folder), files)
 
     async def start(
-        self,
-        node: str,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        output: str,
+        self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
     ) -> LocalProcess:
         """See `HostProvider.start`."""
         host = self._hosts[node]

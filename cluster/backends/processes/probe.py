@@ -28,10 +28,7 @@ async def probe_process(process: Incarnation, *, signals: bool) -> Probe:
 
 
 async def _failed_signal(process: Incarnation) -> str | None:
-    for number, state in (
-        (signal.SIGSTOP, NodeState.PAUSED),
-        (signal.SIGCONT, NodeState.RUNNING),
-    ):
+    for number, state in ((signal.SIGSTOP, NodeState.PAUSED), (signal.SIGCONT, NodeState.RUNNING)):
         await process.send(number)
         if not await process.wait_state(state, TIMEOUT_S):
             return f"a process is {await process.state()} after {number.name}, not {state}"

@@ -351,11 +351,7 @@ class MemoryDisk:
     # The queue.
 
     def _enqueue(
-        self,
-        apply: Callable[[], None],
-        done: Completion | None = None,
-        *,
-        is_sync: bool = False,
+        self, apply: Callable[[], None], done: Completion | None = None, *, is_sync: bool = False
     ) -> None:
         if not self._powered:
             return

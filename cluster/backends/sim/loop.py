@@ -81,10 +81,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return self.scheduler.now_ms / _MS
 
     def call_soon(
-        self,
-        callback: Callable[[Unpack[Ts]], object],
-        *args: *Ts,
-        context: Context | None = None,
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> events.Handle:
         """See asyncio, whose checks of threads and closed loops nothing here can fail."""
         handle = _Handle(callback, args, context)

@@ -10,12 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.node.protocol.apis import LISTENER_APIS, ListenerType
-from cluster.node.protocol.codec import (
-    api_key_of,
-    read_response,
-    spoken_versions,
-    write_request,
-)
+from cluster.node.protocol.codec import api_key_of, read_response, spoken_versions, write_request
 from cluster.node.protocol.features import Features
 from cluster.node.protocol.server import ListenerService, RequestHandler
 

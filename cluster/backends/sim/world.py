@@ -402,9 +402,7 @@ class SimWorld:
             )
             state = f"{folder}/quorum-state"
             found[name] = NodeEvidence(
-                segments,
-                node.disk.read(state) if node.disk.exists(state) else None,
-                node.trace,
+                segments, node.disk.read(state) if node.disk.exists(state) else None, node.trace
             )
         return found
 
@@ -422,13 +420,7 @@ class SimWorld:
         """Take an event that a process traces, at the instruction that traces it."""
         if self.settings.trace_in_memory:
             self.nodes[process.name].events.append(
-                (
-                    process.monotonic_ms(),
-                    process.incarnation,
-                    event,
-                    fields,
-                    self.scheduler.now_ms,
-                )
+                (process.monotonic_ms(), process.incarnation, event, fields, self.scheduler.now_ms)
             )
         for observe in self.observers:
             observe(process, event, fields)

@@ -45,9 +45,5 @@ class SshBackend(HostedBackend):
     def _equip(self, needs: Collection[Need]) -> Abilities:
         machines = {node: Machine(host, INTERPRETER) for node, host in self.hosts.items()}
         return equip(
-            self,
-            machines,
-            needs,
-            abilities=self.abilities(),
-            clock_library=lambda: CLOCK_LIBRARY,
+            self, machines, needs, abilities=self.abilities(), clock_library=lambda: CLOCK_LIBRARY
         )

@@ -200,11 +200,7 @@ class SshProvider:
             await self._sessions[node].call("put", content, path=f"nodes/{node}/{path}")
 
     async def start(
-        self,
-        node: str,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        output: str,
+        self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
     ) -> SshProcess:
         """See `HostProvider.start`."""
         folder = f"nodes/{node}"

@@ -376,8 +376,7 @@ class InboundRequests:
         if not 0 <= position < size_bytes:
             return replace(response, error=ErrorCode.position_out_of_range)
         leader.count_alive(
-            ReplicaKey(request.replica_id, request.replica_directory_id),
-            core.clock.monotonic_ms(),
+            ReplicaKey(request.replica_id, request.replica_directory_id), core.clock.monotonic_ms()
         )
         wanted = min(request.max_bytes, core.config.fetch_snapshot_max_bytes)
         records = snapshots.read_slice(snapshot_id, position, wanted)

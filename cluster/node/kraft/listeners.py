@@ -24,10 +24,7 @@ class ListenerContext:
     """Knows what a listener was given so far: every batch once, every leader once."""
 
     def __init__(
-        self,
-        listener: RaftListener,
-        next_offset: int,
-        feed_later: Callable[[], None],
+        self, listener: RaftListener, next_offset: int, feed_later: Callable[[], None]
     ) -> None:
         """`feed_later` has `feed` called in a turn to come."""
         self._listener = listener

@@ -74,14 +74,7 @@ class RaftClient:
         replicated = ReplicatedLog(log, snapshots, control)
         self._quorum = QuorumState(config, store, clock, random, trace, self._resume, control)
         self._core = RaftCore(
-            config,
-            self._quorum,
-            replicated,
-            clock,
-            network,
-            random,
-            trace,
-            self._submit,
+            config, self._quorum, replicated, clock, network, random, trace, self._submit
         )
         self._cleaner = LogCleaner(
             self._core.log,

@@ -56,9 +56,7 @@ def _write_fetch_request(m: FetchRequest, version: int) -> Any:
         session_epoch=m.session_epoch,
         topics=tuple(
             form.topic(
-                "FetchTopic",
-                topic,
-                partitions=tuple(_fetch_partition(form, row) for row in rows),
+                "FetchTopic", topic, partitions=tuple(_fetch_partition(form, row) for row in rows)
             )
             for topic, rows in by_topic(m.partitions)
         ),

@@ -41,9 +41,7 @@ from kio.schema.api_versions.v4.response import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from kio.schema.assign_replicas_to_dirs.v0.request import (
-    AssignReplicasToDirsRequest,
-)
+from kio.schema.assign_replicas_to_dirs.v0.request import AssignReplicasToDirsRequest
 from kio.schema.assign_replicas_to_dirs.v0.request import (
     DirectoryData as AssignReplicasToDirsRequestDirectory,
 )
@@ -53,9 +51,7 @@ from kio.schema.assign_replicas_to_dirs.v0.request import (
 from kio.schema.assign_replicas_to_dirs.v0.request import (
     TopicData as AssignReplicasToDirsRequestTopic,
 )
-from kio.schema.assign_replicas_to_dirs.v0.response import (
-    AssignReplicasToDirsResponse,
-)
+from kio.schema.assign_replicas_to_dirs.v0.response import AssignReplicasToDirsResponse
 from kio.schema.assign_replicas_to_dirs.v0.response import (
     DirectoryData as AssignReplicasToDirsResponseDirectory,
 )

@@ -86,10 +86,7 @@ class ListenerService:
     max_frame_bytes: ClassVar[int | None] = None
 
     def serve(
-        self,
-        frame: bytes,
-        respond: Callable[[bytes | None], None],
-        origin: Origin = ANONYMOUS,
+        self, frame: bytes, respond: Callable[[bytes | None], None], origin: Origin = ANONYMOUS
     ) -> None:
         """Serve one request of `origin`; `respond` gets the response frame, None to hang up.
 

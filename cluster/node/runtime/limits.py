@@ -112,12 +112,7 @@ class Quota:
         if idle:
             return min(
                 idle,
-                key=lambda m: (
-                    -held[m.address],
-                    m.is_authenticated,
-                    m.is_of_peer,
-                    m.last_active,
-                ),
+                key=lambda m: (-held[m.address], m.is_authenticated, m.is_of_peer, m.last_active),
             )
         crowd = [m for m in self._members if m.address != address and 2 * held[m.address] > most]
         return min(crowd, key=lambda m: (m.is_of_peer, m.last_active), default=None)

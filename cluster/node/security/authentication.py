@@ -108,10 +108,7 @@ class SaslSession:
         return None if self.authenticated else self._authenticator.max_receive_bytes
 
     def serve(
-        self,
-        frame: bytes,
-        respond: Callable[[bytes | None], None],
-        origin: Origin = ANONYMOUS,
+        self, frame: bytes, respond: Callable[[bytes | None], None], origin: Origin = ANONYMOUS
     ) -> None:
         """Serve one request, as the user's once there is a proof.
 
@@ -143,10 +140,7 @@ class SaslSession:
         respond(write_response(request, answer))
 
     def _prove(
-        self,
-        exchange: ServerExchange,
-        frame: bytes,
-        respond: Callable[[bytes | None], None],
+        self, exchange: ServerExchange, frame: bytes, respond: Callable[[bytes | None], None]
     ) -> None:
         request = read_request(frame, _BEFORE_PROOF)
         try:
@@ -165,10 +159,7 @@ class SaslSession:
         respond(write_response(request, answer))
 
     def _prove_bare(
-        self,
-        exchange: ServerExchange,
-        token: bytes,
-        respond: Callable[[bytes | None], None],
+        self, exchange: ServerExchange, token: bytes, respond: Callable[[bytes | None], None]
     ) -> None:
         try:
             answer = exchange.answer(token)

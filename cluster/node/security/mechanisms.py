@@ -89,11 +89,7 @@ class ScramServer:
     KIP-48) is refused: the name that it gives is a token's, not a user's.
     """
 
-    def __init__(
-        self,
-        mechanism: str,
-        find: Callable[[str], ScramCredential | None],
-    ) -> None:
+    def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None]) -> None:
         self.user: str | None = None
         self._name: str | None = None
         self._find = find

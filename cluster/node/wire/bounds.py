@@ -60,10 +60,7 @@ _FIXED_SIZES: Final = {
 }
 _LATEST_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999, where Python's dates end."""
-_HELD_MS: Final = {
-    "timedelta_i64": (-_LATEST_MS, _LATEST_MS),
-    "datetime_i64": (0, _LATEST_MS),
-}
+_HELD_MS: Final = {"timedelta_i64": (-_LATEST_MS, _LATEST_MS), "datetime_i64": (0, _LATEST_MS)}
 """What kio can hold of the values that there are; Kafka's -1 for no time is 0."""
 _INT16: Final = struct.Struct(">h").unpack_from
 _INT32: Final = struct.Struct(">i").unpack_from

@@ -301,10 +301,7 @@ def _ivy() -> Path:
 def _trust(work: Path) -> list[str]:
     """Make Java believe the authorities that OpenSSL does; where it has no bundle, Java's own."""
     from cryptography import x509  # noqa: PLC0415  (the options of a plan need none of it)
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
-        BestAvailableEncryption,
-        pkcs12,
-    )
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12  # noqa: PLC0415
 
     paths = ssl.get_default_verify_paths()
     bundles = [Path(paths.cafile or ""), Path(paths.capath or "") / "ca-certificates.crt"]

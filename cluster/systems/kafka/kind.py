@@ -67,15 +67,7 @@ _PROCESSES: Final = frozenset({"kill", "stop", "pause", "restart", "upgrade"})
 _LINKS: Final = frozenset({"partition", "loss", "delay", "reorder", "duplicate", "bandwidth"})
 
 _DISKS: Final = frozenset(
-    {
-        "disk-error",
-        "disk-full",
-        "disk-slow",
-        "disk-stall",
-        "disk-wipe",
-        "power-loss",
-        "torn-write",
-    }
+    {"disk-error", "disk-full", "disk-slow", "disk-stall", "disk-wipe", "power-loss", "torn-write"}
 )
 """Those under which it promises to lose nothing: it takes a file whose bytes have changed, or that
 has become shorter, for one that was being written."""
@@ -189,11 +181,7 @@ KIND = SystemKind(
     reads_at="CLIENT",
     reads_lag=True,
     # Its nodes dial each other's own addresses (KIP-853): no proxy of `local` stands between them.
-    faults={
-        "local": _ANYWHERE,
-        "netns": _HOSTS,
-        "docker": _HOSTS | {"container-kill"},
-    },
+    faults={"local": _ANYWHERE, "netns": _HOSTS, "docker": _HOSTS | {"container-kill"}},
     # Those of SCRAM are in the metadata, which no controller has before it has spoken to others.
     mechanisms=frozenset({PLAIN}),
     traced=TRACED,

@@ -33,10 +33,7 @@ def see(pid: "int | None", environment: "dict[str, str]") -> "dict[str, float | 
     before = time.time_ns() - time.monotonic_ns()
     began = time.monotonic_ns()
     shown = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _LOOK],
-        env=variables,
-        check=True,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-I", "-S", "-c", _LOOK], env=variables, check=True, stdout=subprocess.PIPE
     ).stdout.split()
     ended = time.monotonic_ns()
     wall, monotonic = int(shown[0]), int(shown[1])

@@ -25,13 +25,7 @@ from cluster.systems.kafka.fetch import Say, fetch_raft
 from cluster.systems.kafka.installation import java, raft_libraries
 from cluster.systems.kinds import SettingError
 
-REFERENCES: Final = {
-    "3.9": "3.9.2",
-    "4.0": "4.0.0",
-    "4.1": "4.1.2",
-    "4.3": "4.3.1",
-    "4.4": "4.4.0",
-}
+REFERENCES: Final = {"3.9": "3.9.2", "4.0": "4.0.0", "4.1": "4.1.2", "4.3": "4.3.1", "4.4": "4.4.0"}
 """Generation -> the release that it is compiled against."""
 SOURCES: Final = Path(__file__).parent / "java"
 JARS: Final = Path(__file__).parent / "jars"

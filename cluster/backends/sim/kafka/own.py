@@ -17,12 +17,7 @@ from cluster.backends.sim.incarnation import CONTROLLER_PORT
 from cluster.backends.sim.kafka.machine import FEATURES_AS_THEY_ARE, Archive, StateMachine
 from cluster.backends.sim.process import OwnReplica, Process, Served
 from cluster.backends.sim.world import SimNode, SimWorld
-from cluster.client.raft_log import (
-    NOT_LEADER,
-    AppendRequest,
-    AppendResponse,
-    ReadRequest,
-)
+from cluster.client.raft_log import NOT_LEADER, AppendRequest, AppendResponse, ReadRequest
 from cluster.node.assembly import NodeSignal, Seams, open_raft
 from cluster.node.config import NodeConfig
 from cluster.node.controller.core.feature_control import SUPPORTED

@@ -19,11 +19,7 @@ from cluster.node.broker.replication.partition import IsrAnswer, Partition
 from cluster.node.broker.replication.replica_fetcher import FollowedPartition, Outcome
 from cluster.node.controller.metadata.state import PartitionKey, PartitionRegistration
 from cluster.node.errors import ErrorCode
-from cluster.node.log.data.data_config import (
-    AppendError,
-    StorageError,
-    UnexpectedAppendOffsetError,
-)
+from cluster.node.log.data.data_config import AppendError, StorageError, UnexpectedAppendOffsetError
 from cluster.node.log.data.data_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, DataLog
 from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.ports import Clock, Endpoint, Network, Trace

@@ -151,10 +151,7 @@ class ControllerApis:
         )
 
     def _alter_reassignments(
-        self,
-        _listener: str,
-        request: AlterPartitionReassignmentsRequest,
-        reply: Reply,
+        self, _listener: str, request: AlterPartitionReassignmentsRequest, reply: Reply
     ) -> None:
         self._controller.append_write_event(
             lambda state: alter_partition_reassignments(request, state, self._cluster),
@@ -164,10 +161,7 @@ class ControllerApis:
         )
 
     def _list_reassignments(
-        self,
-        _listener: str,
-        request: ListPartitionReassignmentsRequest,
-        reply: Reply,
+        self, _listener: str, request: ListPartitionReassignmentsRequest, reply: Reply
     ) -> None:
         self._controller.append_read_event(
             lambda state: list_partition_reassignments(request, state),
@@ -227,11 +221,7 @@ class ControllerApis:
         self._controller.append_read_event(answer, on_error, METADATA_CONFIRMATION_MS, reply)
 
     def _metadata_of_image(
-        self,
-        listener: str,
-        request: MetadataRequest,
-        _error: ErrorCode,
-        _message: str | None,
+        self, listener: str, request: MetadataRequest, _error: ErrorCode, _message: str | None
     ) -> MetadataResponse:
         state = self._controller.image.state
         controller_id = self._controller_to_name(listener)
@@ -288,10 +278,6 @@ class ControllerApis:
             )
         reply(
             describe_cluster(
-                request,
-                self._cluster.cluster_id,
-                endpoints,
-                leader_id,
-                to_controller=to_controller,
+                request, self._cluster.cluster_id, endpoints, leader_id, to_controller=to_controller
             )
         )

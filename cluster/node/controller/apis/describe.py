@@ -12,11 +12,7 @@ from cluster.node.controller.apis.authorized_operations import (
 )
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.registrations import client_endpoints, is_offline
-from cluster.node.controller.metadata.state import (
-    BrokerRegistration,
-    MetadataState,
-    TopicImage,
-)
+from cluster.node.controller.metadata.state import BrokerRegistration, MetadataState, TopicImage
 from cluster.node.controller.metadata.topic_names import INTERNAL_TOPICS, invalid_name_reason
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
@@ -63,10 +59,7 @@ def describe_metadata(
         topics = [
             topic
             if topic.error_code is ErrorCode.unknown_topic_id
-            else replace(
-                topic,
-                topic_authorized_operations=OPERATIONS_ON_TOPIC,
-            )
+            else replace(topic, topic_authorized_operations=OPERATIONS_ON_TOPIC)
             for topic in topics
         ]
     return MetadataResponse(

@@ -54,12 +54,7 @@ def _whole(response: type[Any]) -> _Failed:
 
 
 def _each(
-    response: type[Any],
-    rows: str,
-    row: type[Any],
-    asked: str,
-    *keys: str,
-    once: bool = True,
+    response: type[Any], rows: str, row: type[Any], asked: str, *keys: str, once: bool = True
 ) -> _Failed:
     """Return what gives every element of `asked` a row with the error, and equal ones one row.
 

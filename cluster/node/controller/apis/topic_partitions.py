@@ -128,10 +128,7 @@ def _refusal(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitions
         throttle_time=NO_THROTTLE,
         topics=tuple(
             DescribeTopicPartitionsResponseTopic(
-                error_code=ErrorCode.invalid_request,
-                name=topic.name,
-                topic_id=None,
-                partitions=(),
+                error_code=ErrorCode.invalid_request, name=topic.name, topic_id=None, partitions=()
             )
             for topic in request.topics
         ),

@@ -272,12 +272,7 @@ _MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the "
     "message was sent to an incompatible broker. See the broker logs for more details."
 )
-_OF_TYPE: Final[
-    Mapping[
-        int,
-        Callable[[ConfigResource, MetadataState, ClusterInfo], Described],
-    ]
-] = {
+_OF_TYPE: Final[Mapping[int, Callable[[ConfigResource, MetadataState, ClusterInfo], Described]]] = {
     ResourceType.TOPIC: _topic,
     ResourceType.BROKER: _broker,
     ResourceType.BROKER_LOGGER: _loggers,

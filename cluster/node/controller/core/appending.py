@@ -26,11 +26,7 @@ from cluster.node.controller.metadata.result import (
 )
 from cluster.node.controller.metadata.speculative import SpeculativeState
 from cluster.node.controller.metadata.state import ReplayError
-from cluster.node.controller.records import (
-    MetadataRecord,
-    encode_record,
-    record_version,
-)
+from cluster.node.controller.records import MetadataRecord, encode_record, record_version
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.types import BatchTooLargeError, BufferFullError, NotLeaderError

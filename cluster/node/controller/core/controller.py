@@ -96,11 +96,7 @@ class QuorumController:
             self._settings.max_snapshot_interval_ms,
         )
         self.heartbeats = BrokerHeartbeatManager(clock, self._settings.broker_session_timeout_ms)
-        self.periodic_tasks = PeriodicTasks(
-            clock,
-            self.heartbeats,
-            self._append_internal_event,
-        )
+        self.periodic_tasks = PeriodicTasks(clock, self.heartbeats, self._append_internal_event)
         self._appender = Appender(raft, clock, self._queue, self.speculative, self._settings)
         self._deferred: deque[DeferredWrite] = deque()
         self._reads: list[WaitingRead] = []

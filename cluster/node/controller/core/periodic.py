@@ -38,12 +38,7 @@ class _Task:
 class PeriodicTasks:
     """The timers of one claim."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        heartbeats: BrokerHeartbeatManager,
-        append: Append,
-    ) -> None:
+    def __init__(self, clock: Clock, heartbeats: BrokerHeartbeatManager, append: Append) -> None:
         self._clock = clock
         self._append = append
         self._heartbeats = heartbeats

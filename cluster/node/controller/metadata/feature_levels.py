@@ -38,10 +38,7 @@ READABLE = {
 More than what this node offers to finalize: a lower metadata.version writes older versions of
 records, which are all read.
 """
-OFFERED = {
-    **READABLE,
-    METADATA_VERSION: range(METADATA_VERSION_MIN, METADATA_VERSION_LEVEL + 1),
-}
+OFFERED = {**READABLE, METADATA_VERSION: range(METADATA_VERSION_MIN, METADATA_VERSION_LEVEL + 1)}
 """By feature, the levels that this node can be asked to finalize."""
 
 

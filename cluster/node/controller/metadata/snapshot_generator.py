@@ -23,11 +23,7 @@ from cluster.node.controller.metadata.image_writer import (
     frozen_copy,
     image_records,
 )
-from cluster.node.controller.records import (
-    MetadataRecord,
-    encode_record,
-    record_version,
-)
+from cluster.node.controller.records import MetadataRecord, encode_record, record_version
 from cluster.node.kraft.types import CommittedBatch
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Clock

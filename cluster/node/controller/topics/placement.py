@@ -123,10 +123,7 @@ def _shuffle(random: Random, items: list[Any]) -> None:
 
 
 def place_replicas(
-    random: Random,
-    brokers: Sequence[UsableBroker],
-    partition_count: int,
-    replication_factor: int,
+    random: Random, brokers: Sequence[UsableBroker], partition_count: int, replication_factor: int
 ) -> list[tuple[int, ...]]:
     """Return the replicas of each partition, leader first.
 

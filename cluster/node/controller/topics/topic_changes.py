@@ -64,10 +64,7 @@ def delete_topics(
             records.append(RemoveTopicRecord(topic_id=topic.id))
         results.append(
             DeletableTopicResult(
-                name=name,
-                topic_id=topic_id,
-                error_code=error.error,
-                error_message=error.message,
+                name=name, topic_id=topic_id, error_code=error.error, error_message=error.message
             )
         )
     return ControllerResult(
@@ -77,10 +74,7 @@ def delete_topics(
 
 
 def _topic_to_delete(
-    item: DeleteTopicState,
-    names: Counter[TopicName],
-    ids: Counter[uuid.UUID],
-    state: MetadataState,
+    item: DeleteTopicState, names: Counter[TopicName], ids: Counter[uuid.UUID], state: MetadataState
 ) -> TopicImage:
     message = None
     if item.name is not None and item.topic_id is not None:
@@ -102,8 +96,7 @@ def _topic_to_delete(
     topic = state.topic_by_name(item.name)
     if topic is None:
         raise TopicError(
-            ErrorCode.unknown_topic_or_partition,
-            "This server does not host this topic-partition.",
+            ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
         )
     if topic.id in ids:
         raise TopicError(
@@ -150,8 +143,7 @@ def _partitions(
     topic = state.topic_by_name(item.name)
     if topic is None:
         raise TopicError(
-            ErrorCode.unknown_topic_or_partition,
-            "This server does not host this topic-partition.",
+            ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
         )
     additional = item.count - topic.partition_count
     if additional == 0:

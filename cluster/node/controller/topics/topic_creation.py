@@ -76,8 +76,7 @@ def create_topics(
         records += _records(name, topic_id, placements, configs, state)
         if len(records) > RECORDS_PER_BATCH_MAX:
             raise RequestError(
-                ErrorCode.policy_violation,
-                "Excessively large number of partitions per request.",
+                ErrorCode.policy_violation, "Excessively large number of partitions per request."
             )
         created_id = None if request.validate_only else topic_id
         shown = effective_topic_configs(configs, state, cluster)

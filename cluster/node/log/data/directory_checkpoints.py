@@ -26,10 +26,7 @@ class DirectoryCheckpoints:
     """See the module. `finish` gets an error of the disk, or else calls what is done."""
 
     def __init__(
-        self,
-        disk: Disk,
-        folder: str,
-        finish: Callable[[Callable[[], None], OSError | None], None],
+        self, disk: Disk, folder: str, finish: Callable[[Callable[[], None], OSError | None], None]
     ) -> None:
         self._disk = disk
         self._folder = folder

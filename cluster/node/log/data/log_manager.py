@@ -241,9 +241,7 @@ class LogManager:
             self._clock.call_later(0, partial(barrier.on_pass, directory))
 
     def _in_each(
-        self,
-        act: Callable[[LogDirectory, Callable[[], None]], None],
-        done: Callable[[], None],
+        self, act: Callable[[LogDirectory, Callable[[], None]], None], done: Callable[[], None]
     ) -> None:
         """Act in each directory that is online; `done` once all have, or went offline."""
         directories = self.online

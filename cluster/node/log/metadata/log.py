@@ -98,11 +98,7 @@ class Log:
 
     @classmethod
     def open(
-        cls,
-        disk: Disk,
-        directory: str,
-        config: LogConfig,
-        on_failure: Callable[[OSError], None],
+        cls, disk: Disk, directory: str, config: LogConfig, on_failure: Callable[[OSError], None]
     ) -> Log:
         """Recover the log in `directory` (named `<topic>-<partition>`) or begin an empty one.
 
