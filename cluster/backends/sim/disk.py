@@ -29,6 +29,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Protocol
 
 from cluster.backends.sim.medium import Change, File, Folder, Keep, nothing
 from cluster.node.ports import Completion, Random
