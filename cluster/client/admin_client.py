@@ -198,8 +198,7 @@ class Client:
         except WrongAnswerError as error:
             raise self._wrong(endpoint, message, str(error)) from error
         except Exception as error:
-            what = f"{type(error).__name__}: {error}"
-            raise self._wrong(endpoint, message, what) from error
+            raise self._wrong(endpoint, message, f"{type(error).__name__}: {error}") from error
 
     def _wrong(self, endpoint: Endpoint, message: object, what: str) -> CallFailed:
         described = f"answer to {type(message).__name__}: {what}"[:_WRONG_ANSWER_MAX]

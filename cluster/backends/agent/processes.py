@@ -136,8 +136,7 @@ async def run(
         async with asyncio.timeout(limit_s):
             stdout, stderr = await process.communicate(stdin)
     except TimeoutError:
-        reason = f"{' '.join(command)[:200]}: no end within {limit_s:g} s"
-        raise RefusedError(reason) from None
+        raise RefusedError(f"{' '.join(command)[:200]}: no end within {limit_s:g} s") from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

@@ -108,8 +108,7 @@ def _check(
 ) -> None:
     """Raise ConfigError for a resource whose change is not forwarded."""
     if occurrences > 1:
-        message = "Each resource must appear at most once."
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ConfigError(ErrorCode.invalid_request, "Each resource must appear at most once.")
     check_named_once(item)
     check_not_null(item)
     resource = ConfigResource(item.resource_type, item.resource_name)
@@ -118,8 +117,7 @@ def _check(
             _check_own_id(resource.name, cluster)
         _check_broker(resource, item, state, cluster)
     elif not _is_of_loggers(item) and resource.type not in _FORWARDED:
-        message = f"Unknown resource type {resource.type}"
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ConfigError(ErrorCode.invalid_request, f"Unknown resource type {resource.type}")
 
 
 def _is_of_loggers(item: AlterConfigsResource) -> bool:

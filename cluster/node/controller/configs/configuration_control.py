@@ -186,11 +186,9 @@ _CHANGED = frozenset(
 
 def _check_type(resource: ConfigResource) -> None:
     if resource.type == ResourceType.BROKER_LOGGER:
-        message = "Unexpected resource type BROKER_LOGGER."
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ConfigError(ErrorCode.invalid_request, "Unexpected resource type BROKER_LOGGER.")
     if resource.type not in _CHANGED:
-        message = f"Unknown resource type {resource.type}."
-        raise ConfigError(ErrorCode.unsupported_version, message)
+        raise ConfigError(ErrorCode.unsupported_version, f"Unknown resource type {resource.type}.")
 
 
 def alter_loggers(item: AlterConfigsResource, cluster: ClusterInfo, *, validate_only: bool) -> None:
@@ -216,8 +214,7 @@ def _check_logger(config: AlterableConfig, levels: Mapping[str, str]) -> None:
         message = f"{operation.name} operation is not allowed for the BROKER_LOGGER resource"
         raise ConfigError(ErrorCode.invalid_request, message)
     if config.name not in levels:
-        message = f"Logger {config.name} does not exist!"
-        raise ConfigError(ErrorCode.invalid_config, message)
+        raise ConfigError(ErrorCode.invalid_config, f"Logger {config.name} does not exist!")
     if operation is OpType.DELETE:
         message = f"Removing the log level of the {ROOT} logger is not allowed"
         raise ConfigError(ErrorCode.invalid_request, message)

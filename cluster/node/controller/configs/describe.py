@@ -154,8 +154,7 @@ def _as_asked(
 def _topic(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo) -> Described:
     reason = invalid_name_reason(resource.name)
     if reason is not None:
-        message = f"Topic name is invalid: {reason}"
-        raise ConfigError(ErrorCode.invalid_topic_exception, message)
+        raise ConfigError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
     if state.topic_names.get(resource.name) is None:
         raise ConfigError(ErrorCode.unknown_topic_or_partition, "")
     sources = broker_sources(state, cluster)

@@ -146,8 +146,7 @@ def _range(lowest: float | None, highest: float | None) -> Check:
 def _one_of(allowed: Sequence[str]) -> Check:
     def check(name: str, value: Value) -> None:
         if value not in allowed:
-            message = f"String must be one of: {', '.join(allowed)}"
-            raise InvalidValueError.of(name, value, message)
+            raise InvalidValueError.of(name, value, f"String must be one of: {', '.join(allowed)}")
 
     return check
 
@@ -181,8 +180,7 @@ def _list(allowed: Sequence[str], may_be_empty: bool, _may_be_null: bool) -> Che
 
 def _gzip_level(name: str, value: Value) -> None:
     if value != -1 and value not in range(1, 10):
-        message = "Value must be between 1 and 9 or equal to -1"
-        raise InvalidValueError.of(name, value, message)
+        raise InvalidValueError.of(name, value, "Value must be between 1 and 9 or equal to -1")
 
 
 def _throttled_replicas(name: str, value: Value) -> None:

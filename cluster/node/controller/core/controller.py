@@ -200,11 +200,10 @@ class QuorumController:
 
     def _claim(self, epoch: int) -> None:
         if self.image.provenance.last_contained_epoch != epoch:
-            message = (
+            raise IllegalStateError(
                 f"claim of epoch {epoch} before its start was replayed: "
                 f"the image ends in {self.image.provenance}"
             )
-            raise IllegalStateError(message)
         assert self.speculative.is_empty
         assert not self._deferred
         assert not self._reads

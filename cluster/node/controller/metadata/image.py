@@ -66,10 +66,9 @@ class MetadataImage:
         """Replay one committed batch. Raises ReplayError: the node must stop."""
         previous = self.provenance
         if batch.base_offset != previous.last_contained_offset + 1:
-            message = (
+            raise ReplayError(
                 f"committed batch at {batch.base_offset} after {previous.last_contained_offset}"
             )
-            raise ReplayError(message)
         if batch.epoch < previous.last_contained_epoch:
             message = f"epoch {batch.epoch} at {batch.base_offset} is older than what precedes it"
             raise ReplayError(message)
@@ -120,7 +119,6 @@ class MetadataImage:
         else:
             held, self._transaction = self._transaction, None
             if held is None:
-                message = f"{type(record).__name__} without an open metadata transaction"
-                raise ReplayError(message)
+                raise ReplayError(f"{type(record).__name__} without an open metadata transaction")
             for kept in held if isinstance(record, EndTransactionRecord) else ():
                 replay(self.state, kept)

@@ -59,15 +59,13 @@ def replay(state: MetadataState, record: MetadataRecord) -> None:
     """Apply one record. Raises ReplayError when it does not fit the state."""
     apply = _REPLAY.get(type(record))
     if apply is None:
-        message = f"{type(record).__name__} cannot be replayed"
-        raise ReplayError(message)
+        raise ReplayError(f"{type(record).__name__} cannot be replayed")
     apply(state, record)
 
 
 def _topic(state: MetadataState, record: TopicRecord) -> None:
     if state.topic_names.get(record.name) is not None or state.topics.get(record.topic_id):
-        message = f"topic {record.name} ({record.topic_id}) exists already"
-        raise ReplayError(message)
+        raise ReplayError(f"topic {record.name} ({record.topic_id}) exists already")
     state.topics.put(record.topic_id, TopicImage(record.name, record.topic_id))
     state.topic_names.put(record.name, record.topic_id)
     state.similar_names.put(similar_name(record.name), record.name)
@@ -76,8 +74,7 @@ def _topic(state: MetadataState, record: TopicRecord) -> None:
 def _partition(state: MetadataState, record: PartitionRecord) -> None:
     topic = state.topics.get(record.topic_id)
     if topic is None:
-        message = f"partition {record.partition_id} of unknown topic {record.topic_id}"
-        raise ReplayError(message)
+        raise ReplayError(f"partition {record.partition_id} of unknown topic {record.topic_id}")
     if not 0 <= record.partition_id <= topic.partition_count:
         message = f"partition {record.partition_id} of {topic.name} after {topic.partition_count}"
         raise ReplayError(message)
@@ -107,8 +104,7 @@ def _partition_change(state: MetadataState, record: PartitionChangeRecord) -> No
     key = (record.topic_id, record.partition_id)
     old = state.partitions.get(key)
     if old is None:
-        message = f"change of unknown partition {record.partition_id} of {record.topic_id}"
-        raise ReplayError(message)
+        raise ReplayError(f"change of unknown partition {record.partition_id} of {record.topic_id}")
     state.partitions.put(key, changed_partition(old, record))
 
 
@@ -136,8 +132,7 @@ def changed_partition(
 def _remove_topic(state: MetadataState, record: RemoveTopicRecord) -> None:
     topic = state.topics.get(record.topic_id)
     if topic is None:
-        message = f"removal of unknown topic {record.topic_id}"
-        raise ReplayError(message)
+        raise ReplayError(f"removal of unknown topic {record.topic_id}")
     state.topics.remove(topic.id)
     state.topic_names.remove(topic.name)
     if state.similar_names.get(similar_name(topic.name)) == topic.name:
@@ -154,8 +149,7 @@ def _clear_elr(state: MetadataState, record: ClearElrRecord) -> None:
     if record.topic_name:
         topic_id = state.topic_names.get(record.topic_name)
         if topic_id is None:
-            message = f"clearing the ELR of unknown topic {record.topic_name}"
-            raise ReplayError(message)
+            raise ReplayError(f"clearing the ELR of unknown topic {record.topic_name}")
         topic_ids = [topic_id]
     else:
         topic_ids = list(state.topics.keys())
@@ -199,11 +193,10 @@ def _feature_level(state: MetadataState, record: FeatureLevelRecord) -> None:
     # node that went on would serve another state than its leader's (FeatureControlManager.replay).
     readable = READABLE.get(record.name, range(1))
     if record.feature_level and record.feature_level not in readable:
-        message = (
+        raise ReplayError(
             f"{record.name} is finalized at level {record.feature_level}, "
             f"and this node supports levels {readable.start} to {readable.stop - 1}"
         )
-        raise ReplayError(message)
     if record.feature_level == 0:
         state.features.remove(record.name)
     else:
@@ -213,8 +206,7 @@ def _feature_level(state: MetadataState, record: FeatureLevelRecord) -> None:
 def _producer_ids(state: MetadataState, record: ProducerIdsRecord) -> None:
     current = state.producer_ids.get(NEXT_PRODUCER_ID)
     if current is not None and record.next_producer_id <= current:
-        message = f"next producer id {record.next_producer_id} is not above {current}"
-        raise ReplayError(message)
+        raise ReplayError(f"next producer id {record.next_producer_id} is not above {current}")
     state.producer_ids.put(NEXT_PRODUCER_ID, record.next_producer_id)
 
 
@@ -239,8 +231,7 @@ def _register_broker(state: MetadataState, record: RegisterBrokerRecord) -> None
 def _registration(state: MetadataState, broker_id: int, epoch: int) -> BrokerRegistration:
     broker = state.brokers.get(broker_id)
     if broker is None or broker.epoch != epoch:
-        message = f"broker {broker_id} is not registered with epoch {epoch}"
-        raise ReplayError(message)
+        raise ReplayError(f"broker {broker_id} is not registered with epoch {epoch}")
     return broker
 
 
@@ -257,8 +248,7 @@ def _fence_broker(state: MetadataState, record: FenceBrokerRecord | UnfenceBroke
 def _broker_change(state: MetadataState, record: BrokerRegistrationChangeRecord) -> None:
     broker = _registration(state, record.broker_id, record.broker_epoch)
     if record.fenced not in {-1, 0, 1} or record.in_controlled_shutdown not in {0, 1}:
-        message = f"unknown change of broker {broker.id}: {record}"
-        raise ReplayError(message)
+        raise ReplayError(f"unknown change of broker {broker.id}: {record}")
     changes: dict[str, Any] = {}
     if record.fenced:
         changes["fenced"] = record.fenced == 1

@@ -38,8 +38,7 @@ class SpeculativeState:
             try:
                 replay(self.state, record)
             except (MetadataRecordError, ReplayError) as error:
-                message = f"record appended at offset {offset}: {error}"
-                raise ReplayError(message) from error
+                raise ReplayError(f"record appended at offset {offset}: {error}") from error
 
     def drop_through(self, offset: int) -> None:
         """Forget what the image contains now."""

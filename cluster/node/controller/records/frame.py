@@ -122,8 +122,7 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
 
 def _encode(record: MetadataRecord, version: int) -> bytes:
     if not 0 <= version <= record.max_version:
-        message = f"{type(record).__name__} has no version {version}"
-        raise MetadataRecordError(message)
+        raise MetadataRecordError(f"{type(record).__name__} has no version {version}")
     out = bytearray()
     write_uvarint(out, FRAME_VERSION)
     write_uvarint(out, record.api_key)
@@ -144,20 +143,16 @@ def _decode(value: bytes) -> tuple[MetadataRecord, int]:
     reader = Reader(value)
     frame_version = reader.uvarint()
     if frame_version != FRAME_VERSION:
-        message = f"unknown frame version {frame_version}"
-        raise MetadataRecordError(message)
+        raise MetadataRecordError(f"unknown frame version {frame_version}")
     api_key, version = reader.uvarint(), reader.uvarint()
     record_type = RECORD_TYPES.get(api_key)
     if record_type is None:
-        message = f"unknown metadata record api key {api_key}"
-        raise MetadataRecordError(message)
+        raise MetadataRecordError(f"unknown metadata record api key {api_key}")
     if version > record_type.max_version:
-        message = f"unknown version {version} of {record_type.__name__}"
-        raise MetadataRecordError(message)
+        raise MetadataRecordError(f"unknown version {version} of {record_type.__name__}")
     record = read_message(reader, record_type, version)
     if reader.remaining:
-        message = f"{reader.remaining} bytes after the {record_type.__name__}"
-        raise MetadataRecordError(message)
+        raise MetadataRecordError(f"{reader.remaining} bytes after the {record_type.__name__}")
     return record, version
 
 

@@ -39,8 +39,7 @@ class Reader:
         """Take the next `size` bytes."""
         end = self.position + size
         if end > len(self._data):
-            message = f"truncated: {size} bytes wanted, {self.remaining} left"
-            raise MetadataRecordError(message)
+            raise MetadataRecordError(f"truncated: {size} bytes wanted, {self.remaining} left")
         chunk = self._data[self.position : end]
         self.position = end
         return chunk
@@ -96,8 +95,7 @@ class Integer:
         try:
             out += self._struct.pack(value)
         except struct.error as error:
-            message = f"{value!r} is no {self._name}"
-            raise MetadataRecordError(message) from error
+            raise MetadataRecordError(f"{value!r} is no {self._name}") from error
 
     def read(self, reader: Reader) -> int:
         """Read a big endian integer."""
@@ -139,8 +137,7 @@ class Boolean:
         """Read 0 or 1; Kafka never writes another byte."""
         byte = reader.take(1)[0]
         if byte > 1:
-            message = f"byte {byte} is no bool"
-            raise MetadataRecordError(message)
+            raise MetadataRecordError(f"byte {byte} is no bool")
         return byte == 1
 
 
@@ -152,8 +149,7 @@ class Uuid:
     def write(self, out: bytearray, value: Any) -> None:
         """Append the 16 bytes."""
         if not isinstance(value, uuid.UUID):
-            message = f"{value!r} is no uuid"
-            raise MetadataRecordError(message)
+            raise MetadataRecordError(f"{value!r} is no uuid")
         out += value.bytes
 
     def read(self, reader: Reader) -> uuid.UUID:
@@ -169,13 +165,11 @@ class String:
     def write(self, out: bytearray, value: Any) -> None:
         """Append length + 1 and UTF-8 bytes."""
         if not isinstance(value, str):
-            message = f"{value!r} is no string"
-            raise MetadataRecordError(message)
+            raise MetadataRecordError(f"{value!r} is no string")
         try:
             encoded = value.encode()
         except UnicodeEncodeError as error:
-            message = f"{value!r} has no UTF-8 form"
-            raise MetadataRecordError(message) from error
+            raise MetadataRecordError(f"{value!r} has no UTF-8 form") from error
         write_uvarint(out, len(encoded) + 1)
         out += encoded
 
@@ -231,8 +225,7 @@ class Array:
         if count < 0:
             raise MetadataRecordError("null for an array that may not be null")
         if count > reader.remaining:
-            message = f"truncated: {count} elements in {reader.remaining} bytes"
-            raise MetadataRecordError(message)
+            raise MetadataRecordError(f"truncated: {count} elements in {reader.remaining} bytes")
         if isinstance(self._element, Integer):
             return self._element.read_many(reader, count)
         return tuple([self._element.read(reader) for _ in range(count)])
@@ -302,11 +295,9 @@ def read_tags(reader: Reader, known: Mapping[int, WireType]) -> dict[int, Any]:
         previous = tag
         wire_type = known.get(tag)
         if wire_type is None:
-            message = f"unknown tag {tag}"
-            raise MetadataRecordError(message)
+            raise MetadataRecordError(f"unknown tag {tag}")
         inner = Reader(reader.take(size))
         values[tag] = wire_type.read(inner)
         if inner.remaining:
-            message = f"{inner.remaining} bytes too many in tag {tag}"
-            raise MetadataRecordError(message)
+            raise MetadataRecordError(f"{inner.remaining} bytes too many in tag {tag}")
     return values

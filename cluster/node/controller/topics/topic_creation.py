@@ -96,8 +96,7 @@ def check_named_once(counts: Mapping[TopicName, int], name: TopicName) -> None:
 def _check_name(name: str, state: MetadataState, similar_in_request: dict[str, str]) -> None:
     reason = invalid_name_reason(name)
     if reason is not None:
-        message = f"Topic name is invalid: {reason}"
-        raise TopicError(ErrorCode.invalid_topic_exception, message)
+        raise TopicError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
     if name == METADATA_TOPIC:
         message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
         raise TopicError(ErrorCode.invalid_request, message)
