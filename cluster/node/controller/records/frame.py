@@ -14,46 +14,16 @@ from dataclasses import fields, is_dataclass
 from functools import cache, lru_cache
 from typing import Any
 
+from cluster.node.controller.records import broker, security, system, topic
 from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
-    FenceBrokerRecord,
     RegisterBrokerRecord,
-    RegisterControllerRecord,
-    UnfenceBrokerRecord,
-    UnregisterBrokerRecord,
-    UnregisterControllerRecord,
 )
 from cluster.node.controller.records.schema import (
     MetadataRecord,
     lowest_version,
     read_message,
     write_message,
-)
-from cluster.node.controller.records.security import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
-    DelegationTokenRecord,
-    RemoveAccessControlEntryRecord,
-    RemoveDelegationTokenRecord,
-    RemoveUserScramCredentialRecord,
-    UserScramCredentialRecord,
-)
-from cluster.node.controller.records.system import (
-    AbortTransactionRecord,
-    BeginTransactionRecord,
-    EndTransactionRecord,
-    FeatureLevelRecord,
-    NoOpRecord,
-    ProducerIdsRecord,
-    ZkMigrationStateRecord,
-)
-from cluster.node.controller.records.topic import (
-    ClearElrRecord,
-    ConfigRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RemoveTopicRecord,
-    TopicRecord,
 )
 from cluster.node.controller.records.wire import MetadataRecordError, Reader, write_uvarint
 
@@ -64,36 +34,10 @@ CORDONED_LOG_DIRS = 30
 RECORDS_REMEMBERED = 4096
 
 RECORD_TYPES: dict[int, type[MetadataRecord]] = {
-    record_type.api_key: record_type
-    for record_type in (
-        RegisterBrokerRecord,
-        UnregisterBrokerRecord,
-        TopicRecord,
-        PartitionRecord,
-        ConfigRecord,
-        PartitionChangeRecord,
-        FenceBrokerRecord,
-        UnfenceBrokerRecord,
-        RemoveTopicRecord,
-        FeatureLevelRecord,
-        ProducerIdsRecord,
-        BrokerRegistrationChangeRecord,
-        NoOpRecord,
-        BeginTransactionRecord,
-        EndTransactionRecord,
-        AbortTransactionRecord,
-        RegisterControllerRecord,
-        ClearElrRecord,
-        UserScramCredentialRecord,
-        RemoveUserScramCredentialRecord,
-        DelegationTokenRecord,
-        RemoveDelegationTokenRecord,
-        AccessControlEntryRecord,
-        RemoveAccessControlEntryRecord,
-        ClientQuotaRecord,
-        ZkMigrationStateRecord,
-        UnregisterControllerRecord,
-    )
+    found.api_key: found
+    for module in (broker, security, system, topic)
+    for found in vars(module).values()
+    if isinstance(found, type) and issubclass(found, MetadataRecord) and found is not MetadataRecord
 }
 """Every record type that we know, by api key."""
 
