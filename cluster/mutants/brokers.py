@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.mutants.mutations import Mutant, Patch
-from cluster.node.controller.apis.broker_apis import BrokerApis
+from cluster.node.controller.apis.write_apis import WriteApis
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.metadata.state import MetadataState
 
-_HEARTBEAT = BrokerApis._heartbeat
+_HEARTBEAT = WriteApis._heartbeat
 
 
-def _m41_any_epoch(self: BrokerApis, request: Any, state: MetadataState) -> Any:
+def _m41_any_epoch(self: WriteApis, request: Any, state: MetadataState) -> Any:
     broker = state.brokers.get(request.broker_id)
     if broker is not None:
         request = replace(request, broker_epoch=broker.epoch)
@@ -29,7 +29,7 @@ ALL = (
         "M41",
         "takes heartbeats of any broker epoch",
         "broker fencing: a replaced incarnation is kept alive, or fences its successor",
-        (Patch(BrokerApis, "_heartbeat", _m41_any_epoch),),
+        (Patch(WriteApis, "_heartbeat", _m41_any_epoch),),
     ),
     Mutant(
         "M42",

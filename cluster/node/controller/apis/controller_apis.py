@@ -1,16 +1,14 @@
 """Requests for the controller and for the metadata, by type (ControllerApis, partly KafkaApis).
 
-- CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs, ElectLeaders,
-  AlterPartitionReassignments: by the active controller, on whichever listener; every other node
-  answers NOT_CONTROLLER. ListPartitionReassignments is a confirmed read there.
+- Writes of administrators, brokers and controllers (`write_apis`): by the active controller, on
+  whichever listener; every other node answers NOT_CONTROLLER. ListPartitionReassignments is a
+  confirmed read there.
 - DescribeConfigs: on the controller listener a confirmed read, or NOT_CONTROLLER, but of this node
   itself, and on the client listener, this node's image. ListConfigResources: this node's image.
 - Metadata: on the controller listener a confirmed read, or NOT_CONTROLLER; on the client listener a
   confirmed read that names this node as the controller, or else this node's image.
 - DescribeCluster: every node names the controllers on the controller listener, the brokers on the
   client listener.
-- UpdateFeatures, UnregisterBroker, and what brokers and controllers ask of the active controller
-  (`broker_apis`): by the active controller.
 - DescribeTopicPartitions: by every node, from its image.
 
 A node's image may be stale. A Metadata answer that names its own sender as the controller is not:
@@ -23,38 +21,27 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from cluster.node.controller.apis.broker_apis import BrokerApis
 from cluster.node.controller.apis.describe import describe_cluster, describe_metadata
 from cluster.node.controller.apis.error_responses import error_response
 from cluster.node.controller.apis.topic_partitions import describe_topic_partitions
-from cluster.node.controller.configs.configuration_control import incremental_alter_configs
+from cluster.node.controller.apis.write_apis import WriteApis
 from cluster.node.controller.configs.describe import describe_configs, list_config_resources
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.registrations import client_endpoints, controller_endpoints
 from cluster.node.controller.metadata.state import BrokerRegistration, MetadataState, ResourceType
-from cluster.node.controller.partitions.elections import elect_leaders
 from cluster.node.controller.partitions.reassignment import (
-    alter_partition_reassignments,
     list_partition_reassignments,
 )
-from cluster.node.controller.topics.topic_changes import create_partitions, delete_topics
-from cluster.node.controller.topics.topic_creation import create_topics
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.ports import Endpoint, Random
 from cluster.node.protocol.messages import (
-    AlterPartitionReassignmentsRequest,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeTopicPartitionsRequest,
-    ElectLeadersRequest,
-    IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
@@ -83,18 +70,12 @@ class ControllerApis:
         self._cluster = cluster
         self._random = random
         self._handlers: dict[type, Handler] = {
-            CreateTopicsRequest: self._create_topics,
-            DeleteTopicsRequest: self._delete_topics,
-            CreatePartitionsRequest: self._create_partitions,
-            IncrementalAlterConfigsRequest: self._incremental_alter_configs,
-            ElectLeadersRequest: self._elect_leaders,
-            AlterPartitionReassignmentsRequest: self._alter_reassignments,
             ListPartitionReassignmentsRequest: self._list_reassignments,
             DescribeConfigsRequest: self._describe_configs,
             ListConfigResourcesRequest: self._list_config_resources,
             MetadataRequest: self._metadata,
             DescribeClusterRequest: self._describe_cluster,
-            **BrokerApis(controller, cluster).handlers,
+            **WriteApis(controller, cluster, random).handlers,
             DescribeTopicPartitionsRequest: self._describe_topic_partitions,
         }
 
@@ -105,60 +86,6 @@ class ControllerApis:
     def handle(self, listener: str, message: object, reply: Reply) -> None:
         """Handle a request that arrived on a listener. Raises KeyError when it is not ours."""
         self._handlers[type(message)](listener, message, reply)
-
-    def _create_topics(self, _listener: str, request: CreateTopicsRequest, reply: Reply) -> None:
-        self._controller.append_write_event(
-            lambda state: create_topics(request, state, self._cluster, self._random),
-            partial(error_response, request),
-            request.timeout.total_seconds() * 1000,
-            reply,
-        )
-
-    def _delete_topics(self, _listener: str, request: DeleteTopicsRequest, reply: Reply) -> None:
-        self._controller.append_write_event(
-            lambda state: delete_topics(request, state),
-            partial(error_response, request),
-            request.timeout.total_seconds() * 1000,
-            reply,
-        )
-
-    def _create_partitions(
-        self, _listener: str, request: CreatePartitionsRequest, reply: Reply
-    ) -> None:
-        self._controller.append_write_event(
-            lambda state: create_partitions(request, state, self._cluster, self._random),
-            partial(error_response, request),
-            request.timeout.total_seconds() * 1000,
-            reply,
-        )
-
-    def _incremental_alter_configs(
-        self, _listener: str, request: IncrementalAlterConfigsRequest, reply: Reply
-    ) -> None:
-        self._controller.append_write_event(
-            lambda state: incremental_alter_configs(request, state, self._cluster),
-            partial(error_response, request),
-            DEFAULT_API_TIMEOUT_MS,
-            reply,
-        )
-
-    def _elect_leaders(self, _listener: str, request: ElectLeadersRequest, reply: Reply) -> None:
-        self._controller.append_write_event(
-            lambda state: elect_leaders(request, state),
-            partial(error_response, request),
-            request.timeout.total_seconds() * 1000,
-            reply,
-        )
-
-    def _alter_reassignments(
-        self, _listener: str, request: AlterPartitionReassignmentsRequest, reply: Reply
-    ) -> None:
-        self._controller.append_write_event(
-            lambda state: alter_partition_reassignments(request, state, self._cluster),
-            partial(error_response, request),
-            request.timeout.total_seconds() * 1000,
-            reply,
-        )
 
     def _list_reassignments(
         self, _listener: str, request: ListPartitionReassignmentsRequest, reply: Reply

@@ -30,7 +30,7 @@ from cluster.node.ports import Clock
 
 
 class Writer(Protocol):
-    """A snapshot that is being written (`kraft.snapshot_writer.SnapshotWriter` fits)."""
+    """A snapshot that is being written (`kraft.snapshot_store.SnapshotWriter` fits)."""
 
     def append(self, values: Sequence[bytes]) -> None:
         """Add one batch of records."""

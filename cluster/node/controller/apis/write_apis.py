@@ -1,7 +1,4 @@
-"""Requests of brokers and controllers to the active controller (the rest of ControllerApis).
-
-All are writes; every other node answers NOT_CONTROLLER.
-"""
+"""Requests that the active controller carries out; every other node answers NOT_CONTROLLER."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from cluster.node.controller.brokers.cluster_control import (
     register_controller,
     unregister_broker,
 )
+from cluster.node.controller.configs.configuration_control import incremental_alter_configs
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.core.feature_update import update_features
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
@@ -24,12 +22,18 @@ from cluster.node.controller.metadata.result import ControllerResult, RequestErr
 from cluster.node.controller.metadata.state import NEXT_PRODUCER_ID, MetadataState
 from cluster.node.controller.partitions.alter_partition import alter_partition
 from cluster.node.controller.partitions.directory_assignment import assign_replicas_to_dirs
+from cluster.node.controller.partitions.elections import elect_leaders
+from cluster.node.controller.partitions.reassignment import alter_partition_reassignments
 from cluster.node.controller.records.system import ProducerIdsRecord
+from cluster.node.controller.topics.topic_changes import create_partitions, delete_topics
+from cluster.node.controller.topics.topic_creation import create_topics
 from cluster.node.errors import ErrorCode
+from cluster.node.ports import Random
 from cluster.node.protocol.messages import (
     NO_THROTTLE,
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+    AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
@@ -37,6 +41,11 @@ from cluster.node.protocol.messages import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     ControllerRegistrationRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
     ProducerId,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -82,13 +91,23 @@ Generate = Callable[[Any, MetadataState], ControllerResult[Any]]
 Handler = Callable[[str, Any, Callable[[Any], None]], None]
 
 
-class BrokerApis:
+class WriteApis:
     """Handlers by request class, for `ControllerApis`."""
 
-    def __init__(self, controller: QuorumController, cluster: ClusterInfo) -> None:
+    def __init__(self, controller: QuorumController, cluster: ClusterInfo, random: Random) -> None:
         self._controller = controller
         self._cluster = cluster
         generators: dict[type, Generate] = {
+            CreateTopicsRequest: lambda r, state: create_topics(r, state, cluster, random),
+            DeleteTopicsRequest: delete_topics,
+            CreatePartitionsRequest: lambda r, state: create_partitions(r, state, cluster, random),
+            IncrementalAlterConfigsRequest: lambda r, state: incremental_alter_configs(
+                r, state, cluster
+            ),
+            ElectLeadersRequest: elect_leaders,
+            AlterPartitionReassignmentsRequest: lambda r, state: alter_partition_reassignments(
+                r, state, cluster
+            ),
             BrokerRegistrationRequest: self._register_broker,
             BrokerHeartbeatRequest: self._heartbeat,
             UnregisterBrokerRequest: self._unregister_broker,
