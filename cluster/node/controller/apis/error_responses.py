@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, Final
 
@@ -15,133 +15,69 @@ from cluster.node.kraft.voter_messages import (
     RemoveVoterResponse,
 )
 from cluster.node.protocol import messages as m
+from cluster.node.protocol.apis import ApiKey, highest_response_class
+from cluster.node.protocol.convert import schema_default
+from cluster.node.wire.schema import element, is_array
 
-_Failed = Callable[[Any, ErrorCode, str | None], Any]
-
-_EMPTY: Final[Mapping[str, Any]] = {
-    "throttle_time": m.NO_THROTTLE,
-    "controller_id": m.BrokerId(-1),
-    "topic_id": None,
-    "should_shut_down": False,
-    "producer_id_start": m.ProducerId(0),
-    "producer_id_len": m.i32(0),
+_RESOURCE = "resource_type", "resource_name"
+_ROWS: Final[Mapping[type[Any], tuple[str, str, tuple[str, ...]]]] = {
+    m.CreateTopicsRequest: ("topics", "topics", ("name",)),
+    m.DeleteTopicsRequest: ("responses", "topics", ("name", "topic_id")),
+    m.CreatePartitionsRequest: ("results", "topics", ("name",)),
+    m.IncrementalAlterConfigsRequest: ("responses", "resources", _RESOURCE),
+    m.DescribeConfigsRequest: ("results", "resources", _RESOURCE),
+    # At the top since version 13; for older ones, for every topic.
+    m.MetadataRequest: ("topics", "topics", ("name", "topic_id")),
 }
-"""Fields of responses that hold nothing when all failed; those that are not here are lists."""
+"""Where an answer has an error for each thing asked for: the answer's field, the request's,
+and the fields that a row repeats. All others have one at the top."""
+_REPEATED: Final = (m.DescribeConfigsRequest, m.MetadataRequest)
+"""Requests whose answers have a row for each element; others have one for equal elements."""
 
 
 def error_response(request: Any, error: ErrorCode, message: str | None) -> Any:
-    """Return the response with this error in every place that has one.
-
-    Raises KeyError for a request that never fails as a whole.
-    """
-    return _FAILED[type(request)](request, error, message)
+    """Return the response with this error in every place that has one."""
+    match request:
+        case DescribeQuorumRequest():
+            return DescribeQuorumResponse(error, NO_NODE, -1, -1, top_level_error=error)
+        case AddVoterRequest():
+            return AddVoterResponse(error, message)
+        case RemoveVoterRequest():
+            return RemoveVoterResponse(error, message)
+        case m.ElectLeadersRequest():
+            return _elections(request, error, message)
+    response = highest_response_class(ApiKey(request.__api_key__))
+    rows = _ROWS.get(type(request))
+    if rows is None:
+        return _fill(response, error, message)
+    name, asked, keys = rows
+    row = element(response.__dataclass_fields__[name].type)
+    elements = [tuple(getattr(e, key) for key in keys) for e in getattr(request, asked) or ()]
+    if not isinstance(request, _REPEATED):
+        elements = list(dict.fromkeys(elements))
+    filled = (_fill(row, error, message, **dict(zip(keys, e, strict=True))) for e in elements)
+    return _fill(response, error, message, **{name: tuple(filled)})
 
 
 def _fill(entity: type[Any], error: ErrorCode, message: str | None, **known: Any) -> Any:
-    values = {**_EMPTY, "error_code": error, "error_message": message, **known}
-    return entity(
-        **{
-            field.name: values.get(field.name, ())
-            for field in fields(entity)
-            if field.name in values or field.default is MISSING
-        }
-    )
+    values = {"error_code": error, "error_message": message, **known}
+    for field in fields(entity):
+        if field.name not in values and field.default is MISSING:
+            values[field.name] = () if is_array(field.type) else schema_default(field, entity)
+    has = entity.__dataclass_fields__
+    return entity(**{name: value for name, value in values.items() if name in has})
 
 
-def _whole(response: type[Any]) -> _Failed:
-    """Return what puts the error at the top."""
-    return lambda _request, error, message: _fill(response, error, message)
-
-
-def _each(
-    response: type[Any], rows: str, row: type[Any], asked: str, *keys: str, once: bool = True
-) -> _Failed:
-    """Return what gives every element of `asked` a row with the error, and equal ones one row.
-
-    `rows` is the response's field for them, `keys` are the fields that a row repeats.
-    """
-
-    def fail(request: Any, error: ErrorCode, message: str | None) -> Any:
-        elements = [tuple(getattr(e, key) for key in keys) for e in getattr(request, asked) or ()]
-        filled = (
-            _fill(row, error, message, **dict(zip(keys, element, strict=True)))
-            for element in (dict.fromkeys(elements) if once else elements)
-        )
-        return _fill(response, error, message, **{rows: tuple(filled)})
-
-    return fail
-
-
-def _elections(
-    request: m.ElectLeadersRequest, error: ErrorCode, message: str | None
-) -> m.ElectLeadersResponse:
+def _elections(request: m.ElectLeadersRequest, error: ErrorCode, message: str | None) -> Any:
     """Return the error at the top, which version 0 lacks, and for every partition asked about."""
-    return m.ElectLeadersResponse(
-        throttle_time=m.NO_THROTTLE,
-        error_code=error,
-        replica_election_results=tuple(
-            m.ElectLeadersTopicResult(
-                topic=topic.topic,
-                partition_result=tuple(
-                    _fill(m.ElectLeadersPartitionResult, error, message, partition_id=index)
-                    for index in dict.fromkeys(topic.partitions)
-                ),
-            )
-            for topic in request.topic_partitions or ()
-        ),
+    results = tuple(
+        m.ElectLeadersTopicResult(
+            topic=topic.topic,
+            partition_result=tuple(
+                _fill(m.ElectLeadersPartitionResult, error, message, partition_id=index)
+                for index in dict.fromkeys(topic.partitions)
+            ),
+        )
+        for topic in request.topic_partitions or ()
     )
-
-
-_RESOURCE = "resource_type", "resource_name"
-_FAILED: Final[Mapping[type[Any], _Failed]] = {
-    m.CreateTopicsRequest: _each(
-        m.CreateTopicsResponse, "topics", m.CreatableTopicResult, "topics", "name"
-    ),
-    m.DeleteTopicsRequest: _each(
-        m.DeleteTopicsResponse, "responses", m.DeletableTopicResult, "topics", "name", "topic_id"
-    ),
-    m.CreatePartitionsRequest: _each(
-        m.CreatePartitionsResponse, "results", m.CreatePartitionsTopicResult, "topics", "name"
-    ),
-    m.IncrementalAlterConfigsRequest: _each(
-        m.IncrementalAlterConfigsResponse,
-        "responses",
-        m.AlterConfigsResourceResponse,
-        "resources",
-        *_RESOURCE,
-    ),
-    m.DescribeConfigsRequest: _each(
-        m.DescribeConfigsResponse,
-        "results",
-        m.DescribeConfigsResult,
-        "resources",
-        *_RESOURCE,
-        once=False,
-    ),
-    # At the top since version 13; for older ones, for every topic.
-    m.MetadataRequest: _each(
-        m.MetadataResponse,
-        "topics",
-        m.MetadataResponseTopic,
-        "topics",
-        "name",
-        "topic_id",
-        once=False,
-    ),
-    m.ElectLeadersRequest: _elections,
-    m.AlterPartitionReassignmentsRequest: _whole(m.AlterPartitionReassignmentsResponse),
-    m.ListPartitionReassignmentsRequest: _whole(m.ListPartitionReassignmentsResponse),
-    m.BrokerRegistrationRequest: _whole(m.BrokerRegistrationResponse),
-    m.BrokerHeartbeatRequest: _whole(m.BrokerHeartbeatResponse),
-    m.UnregisterBrokerRequest: _whole(m.UnregisterBrokerResponse),
-    m.ControllerRegistrationRequest: _whole(m.ControllerRegistrationResponse),
-    m.AlterPartitionRequest: _whole(m.AlterPartitionResponse),
-    m.AssignReplicasToDirsRequest: _whole(m.AssignReplicasToDirsResponse),
-    m.AllocateProducerIdsRequest: _whole(m.AllocateProducerIdsResponse),
-    m.UpdateFeaturesRequest: _whole(m.UpdateFeaturesResponse),
-    DescribeQuorumRequest: lambda _request, error, _message: DescribeQuorumResponse(
-        error, NO_NODE, -1, -1, top_level_error=error
-    ),
-    AddVoterRequest: lambda _request, error, message: AddVoterResponse(error, message),
-    RemoveVoterRequest: lambda _request, error, message: RemoveVoterResponse(error, message),
-}
+    return _fill(m.ElectLeadersResponse, error, message, replica_election_results=results)
