@@ -59,39 +59,14 @@ def _present(array: Any, name: str) -> Any:
     return array
 
 
-def _topics_of_v0(request: Any) -> Any:
-    # In v0 an empty array asks for all topics, afterwards null does (KIP-4).
-    return request.topics or None
-
-
 def _states_of_names(request: Any, state: type[Any]) -> Any:
     names = _present(request.topic_names, "topic_names")
     return tuple(state(name=name, topic_id=None) for name in names)
 
 
-def _topic_id_of_name(topic: Any) -> uuid.UUID | None:
-    return METADATA_TOPIC_ID if topic.topic == METADATA_TOPIC else None
-
-
-def _name_of_topic_id(topic: Any) -> str:
-    return METADATA_TOPIC if topic.topic_id == METADATA_TOPIC_ID else ""
-
-
 def _candidates_of_ids(partition: Any, info: type[Any]) -> Any:
     ids = _present(partition.preferred_successors, "preferred_successors")
     return tuple(info(candidate_id=i, candidate_directory_id=None) for i in ids)
-
-
-def _ids_of_candidates(partition: Any) -> Any:
-    return tuple(candidate.candidate_id for candidate in partition.preferred_candidates)
-
-
-def _members_of_ids(partition: Any, member: type[Any]) -> Any:
-    return tuple(member(broker_id=i) for i in _present(partition.new_isr, "new_isr"))
-
-
-def _ids_of_members(partition: Any) -> Any:
-    return tuple(member.broker_id for member in partition.new_isr_with_epochs)
 
 
 def _rule(root: str, source: type[Any], target: type[Any], name: str) -> Converter | None:
@@ -106,7 +81,8 @@ def _rename(root: str, source: type[Any], target: type[Any], name: str) -> Conve
     match root, target.__name__, name:
         case "MetadataRequest", "MetadataRequest", "topics" if source.__version__ == 0:
             lift = _field_converter(root, _field(source, name), _field(target, name), target)
-            return lambda request: lift(_topics_of_v0(request))
+            # In v0 an empty array asks for all topics, afterwards null does (KIP-4).
+            return lambda request: lift(request.topics or None)
         case "DeleteTopicsRequest", "DeleteTopicsRequest", "topics" if "topic_names" in has:
             state = element(_hints(target)["topics"])
             return lambda request: _states_of_names(request, state)
@@ -114,9 +90,9 @@ def _rename(root: str, source: type[Any], target: type[Any], name: str) -> Conve
             replica_state = _hints(target)["replica_state"]
             return lambda r: replica_state(replica_id=r.replica_id)
         case "FetchRequest", ("FetchTopic" | "ForgottenTopic"), "topic_id" if "topic" in has:
-            return _topic_id_of_name
+            return lambda t: METADATA_TOPIC_ID if t.topic == METADATA_TOPIC else None
         case "FetchResponse", "FetchableTopicResponse", "topic" if "topic_id" in has:
-            return _name_of_topic_id
+            return lambda t: METADATA_TOPIC if t.topic_id == METADATA_TOPIC_ID else ""
         case "EndQuorumEpochRequest", "PartitionData", "preferred_candidates" if (
             "preferred_successors" in has
         ):
@@ -125,12 +101,12 @@ def _rename(root: str, source: type[Any], target: type[Any], name: str) -> Conve
         case "EndQuorumEpochRequest", "PartitionData", "preferred_successors" if (
             "preferred_candidates" in has
         ):
-            return _ids_of_candidates
+            return lambda partition: tuple(c.candidate_id for c in partition.preferred_candidates)
         case "AlterPartitionRequest", "PartitionData", "new_isr_with_epochs" if "new_isr" in has:
             member = element(_hints(target)["new_isr_with_epochs"])
-            return lambda partition: _members_of_ids(partition, member)
+            return lambda p: tuple(member(broker_id=i) for i in _present(p.new_isr, "new_isr"))
         case "AlterPartitionRequest", "PartitionData", "new_isr" if "new_isr_with_epochs" in has:
-            return _ids_of_members
+            return lambda partition: tuple(m.broker_id for m in partition.new_isr_with_epochs)
     return _feature_rule(root, name, has)
 
 
