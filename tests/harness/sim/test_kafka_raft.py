@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from checkers.verdict import Status
-from cluster.backends.sim.kafka.host import Spin
 from cluster.backends.sim.kafka.program import SPIN_MS_MAX
+from cluster.backends.sim.kafka.steps import Spin
 from cluster.backends.sim.programs import program_of
 from cluster.backends.sim.world import SimWorld
 from cluster.backends.terms import BackendError

@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from cluster.backends.sim.kafka import frames
 from cluster.backends.sim.kafka.frames import Effect
-from cluster.backends.sim.kafka.host import KafkaProcess, Spin
+from cluster.backends.sim.kafka.host import KafkaProcess
 from cluster.backends.sim.kafka.jvm import Jvm, jvm_of
 from cluster.backends.sim.kafka.machine import Archive
 from cluster.backends.sim.kafka.own import RaftProcess, voter_set
 from cluster.backends.sim.kafka.replica import KafkaReplica
+from cluster.backends.sim.kafka.steps import Spin
 from cluster.backends.sim.process import Process
 from cluster.backends.sim.world import OwnProgram, SimNode, SimWorld
 from cluster.backends.terms import BackendError
