@@ -242,6 +242,11 @@ class Partition:
         """See the module."""
         return self.isr if self._pending is None else self._pending.maximal
 
+    @property
+    def change_in_flight(self) -> bool:
+        """Whether a change of the ISR is not answered yet."""
+        return self._pending is not None
+
     def make_leader(self, state: PartitionRegistration) -> bool:
         """Lead as the metadata say; return whether it is a new leader epoch.
 

@@ -114,7 +114,7 @@ def test_who_has_all_that_is_committed_joins_and_counts_at_once():
     assert leader.partition.high_watermark == 2
     assert leader.proposals == []
     leader.fetch(3, 2)
-    assert leader.partition._pending is not None
+    assert leader.partition.change_in_flight
     leader.clock.now_ms = 5000.0  # it is waited for as a member, not as one that has just fetched
     leader.append()
     leader.fetch(2, 3)
@@ -257,7 +257,7 @@ def test_what_becomes_of_a_proposal_that_is_refused(error, pending, sent):
     leader = Leader(isr=(1, 2))
     leader.fetch(3, 0)
     leader.proposals.pop()[1](error)
-    assert (leader.partition._pending is not None) is pending
+    assert leader.partition.change_in_flight is pending
     assert len(leader.proposals) == sent
 
 
