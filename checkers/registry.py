@@ -84,7 +84,7 @@ from checkers.nodes import (
 from checkers.run_input import RunInput, asked_for
 from checkers.runs import answers, exercised, monitor, statistics
 from checkers.transactions import atomic_appends
-from checkers.verdict import ALLOWED, COUNTS, PROMISE, CheckResult, Status, worst
+from checkers.verdict import ALLOWED, COUNTS, PROMISE, CheckResult, Status, anomaly, worst
 from extensions import Registry
 from porcupine_py.columns import Columns
 from porcupine_py.names import nearest
@@ -478,7 +478,11 @@ def _crash_result(
     checker: str, error: BaseException, *, key: str | None = None, operations: int = 0
 ) -> CheckResult:
     summary = f"the checker itself failed: {type(error).__name__}: {error}"
-    anomaly = {"kind": "checker-failed", "explanation": summary}
     return CheckResult(
-        checker, Status.UNKNOWN, summary, key=key, operations=operations, anomalies=(anomaly,)
+        checker,
+        Status.UNKNOWN,
+        summary,
+        key=key,
+        operations=operations,
+        anomalies=(anomaly("checker-failed", summary),),
     )

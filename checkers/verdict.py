@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from porcupine_py.search.outcome import Status
+from porcupine_py.search import outcome
 
-__all__ = ["ALLOWED", "COUNTS", "EXIT_CODES", "PROMISE", "CheckResult", "Status", "worst"]
-
+Status = outcome.Status
+Anomaly = dict[str, Any]
+"""What is wrong: "kind", "explanation", and named values, nodes, offsets."""
 
 EXIT_CODES = {Status.PASS: 0, Status.FAIL: 1, Status.UNKNOWN: 3, Status.UNDER_EXERCISED: 4}
 """Process exit codes of a verdict (2 is usage or environment, 130 interrupted)."""
@@ -35,6 +36,21 @@ def worst(statuses: Iterable[Status]) -> Status:
     return next((status for status in _SEVERITY if status in seen), Status.UNKNOWN)
 
 
+class HasIndex(Protocol):
+    """An operation, or what stands for one."""
+
+    @property
+    def index(self) -> int:
+        """Its place in the history."""
+
+
+def anomaly(kind: str, explanation: str, *operations: HasIndex, **place: Any) -> Anomaly:
+    """Say what is wrong, with the indexes of its operations, and where."""
+    if operations:
+        place = {"operations": sorted({operation.index for operation in operations}), **place}
+    return {"kind": kind, "explanation": explanation, **place}
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """What one checker says of one history, key or set of evidence. JSON-able throughout."""
@@ -49,9 +65,8 @@ class CheckResult:
     """Which algorithm judged, where there is a choice."""
     operations: int = 0
     """How many operations (or records) it looked at."""
-    anomalies: tuple[dict[str, Any], ...] = ()
-    """What is wrong: each {"kind": str, "explanation": str, ...} with named values, nodes, offsets.
-    An anomaly may carry "window": operations as dicts of `Operation` fields, for the report."""
+    anomalies: tuple[Anomaly, ...] = ()
+    """One may carry "window": operations as dicts of `Operation` fields, for the report."""
     certificate: dict[str, Any] | None = None
     """Proof of the verdict: {"linearization": [operation index, ...]} or {"window": [...]}"""
     statistics: dict[str, Any] = field(default_factory=dict)

@@ -32,9 +32,9 @@ from typing import Any, Final
 import numpy as np
 
 from checkers.evidence import LogRecord
-from checkers.evidence.evidence_result import Anomaly
 from checkers.history import Operation
 from checkers.history.recorded import columns_of
+from checkers.verdict import Anomaly, anomaly
 from porcupine_py.columns import FAIL, OK, Bools, Columns, Int64s
 
 CELLS: Final = "kraftprobe."
@@ -175,20 +175,15 @@ def _block(record: LogRecord) -> Effect | None:
 
 def _loss(operations: Columns, row: int, what: str) -> Anomaly:
     operation = operations.operation(row)
-    return {
-        "kind": LOST,
-        "explanation": f"operation {operation.index} ({operation.f} of {operation.key!r}) was "
-        f"acknowledged by {operation.node or 'the system'}, but {what}",
-        "operations": [operation.index],
-    }
+    explanation = (
+        f"operation {operation.index} ({operation.f} of {operation.key!r}) was "
+        f"acknowledged by {operation.node or 'the system'}, but {what}"
+    )
+    return anomaly(LOST, explanation, operation)
 
 
 def _surplus(offset: int, what: str) -> Anomaly:
-    return {
-        "kind": "unasked-record",
-        "explanation": f"the record at offset {offset} {what}",
-        "offset": offset,
-    }
+    return anomaly("unasked-record", f"the record at offset {offset} {what}", offset=offset)
 
 
 def _rows_of(operations: Columns, *functions: str) -> Bools:
@@ -328,11 +323,11 @@ def _counters(effects: Effects, operations: Columns, committed_end: int) -> Iter
     asked = {operations.keys[code]: count for code, count in possible.items()}
     for key in sorted(names.values()):
         if key in asked and counts[key] - 1 > asked[key]:
-            yield {
-                "kind": "unasked-record",
-                "explanation": f"the logs hold {counts[key]} partitions of {key!r}, though only "
-                f"{asked[key]} increments can have had an effect",
-            }
+            explanation = (
+                f"the logs hold {counts[key]} partitions of {key!r}, though only "
+                f"{asked[key]} increments can have had an effect"
+            )
+            yield anomaly("unasked-record", explanation)
 
 
 def _topics(effects: Effects, operations: Columns, committed_end: int) -> Iterator[Anomaly]:

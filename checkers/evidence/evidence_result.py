@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence, Sized
 from typing import Any
 
 from checkers.evidence import Evidence
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import Anomaly, CheckResult, Status
 
-Anomaly = dict[str, Any]
 ANOMALIES_MAX = 50
 _NOT_JOURNALED = "the part of the run that the journal lacks"
 

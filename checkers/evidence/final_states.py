@@ -12,10 +12,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
+from checkers.verdict import Anomaly, anomaly
 from porcupine_py.models.topics import EXISTS, UNKNOWN_ID, UNKNOWN_TOPIC
 from porcupine_py.values import freeze
-
-Anomaly = dict[str, Any]
 
 
 def set_anomaly(key: str, operations: Sequence[Operation], final: Any) -> Anomaly | None:
@@ -217,4 +216,4 @@ def _describe(operation: Operation) -> str:
 
 def _anomaly(kind: str, explanation: str, operations: Iterable[Operation]) -> Anomaly:
     indexes = [operation.index for operation in operations]
-    return {"kind": kind, "explanation": explanation, "operations": indexes[:20]}
+    return anomaly(kind, explanation, operations=indexes[:20])

@@ -26,8 +26,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from checkers.evidence.effects import Places
-from checkers.evidence.evidence_result import Anomaly
 from checkers.history import seconds
+from checkers.verdict import Anomaly, anomaly
 from porcupine_py.columns import OK, Bools, Columns
 
 OUT_OF_ORDER = "out-of-order"
@@ -53,12 +53,10 @@ def out_of_order(operations: Columns, places: Places, reads: Bools) -> Iterator[
     for at in wrong[:SHOWN_MAX].tolist():
         place = done[int(np.argmax(highest >= floor[at]))]
         earlier, later = (operations.operation(int(rows[i])) for i in (place, at))
-        yield {
-            "kind": OUT_OF_ORDER,
-            "explanation": f"operation {earlier.index} ({earlier.f} of {earlier.key!r}), "
+        text = (
+            f"operation {earlier.index} ({earlier.f} of {earlier.key!r}), "
             f"acknowledged at {seconds(earlier.complete_ns)}, stands at offset {floor[at]}, and "
             f"operation {later.index} ({later.f} of {later.key!r}), invoked at "
-            f"{seconds(later.invoke_ns)}, at offset {last[at]}",
-            "operations": [earlier.index, later.index],
-            "offset": int(last[at]),
-        }
+            f"{seconds(later.invoke_ns)}, at offset {last[at]}"
+        )
+        yield anomaly(OUT_OF_ORDER, text, earlier, later, offset=int(last[at]))

@@ -44,14 +44,13 @@ from itertools import pairwise
 from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, HistoryError, Operation
-from checkers.verdict import PROMISE, CheckResult, Status
+from checkers.verdict import PROMISE, Anomaly, CheckResult, Status, anomaly
 from porcupine_py.models.collections import read_list
 from porcupine_py.models.counters import Counter
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.values import freeze
 
 NAME = "growth"
-Anomaly = dict[str, Any]
 
 
 def validate(options: Mapping[str, Any]) -> None:
@@ -108,11 +107,11 @@ def _judge_list(operations: Sequence[Operation]) -> Anomaly | None:
     for (before, first), (after, then) in pairwise(shown):
         if after[: len(before)] != before:
             explanation = f"operations {first.index} and {then.index} read lists of different order"
-            return _anomaly("reads-disagree", explanation, first, then)
+            return anomaly("reads-disagree", explanation, first, then)
     longest, last = shown[-1] if shown else ((), None)
     if last is not None and len(set(longest)) < len(longest):
         explanation = f"operation {last.index} read an element twice"
-        return _anomaly("doubled", explanation, last)
+        return anomaly("doubled", explanation, last)
     return (
         _went_back((read, len(elements)) for elements, read in shown)
         or _from_nowhere(appends, shown)
@@ -136,13 +135,13 @@ def _from_nowhere(
                 explanation = (
                     f"operation {read.index} read {element!r}, which no append can have added"
                 )
-                return _anomaly("phantom", explanation, read)
+                return anomaly("phantom", explanation, read)
             if append.invoke_ns > earliest.complete_ns:
                 explanation = (
                     f"operation {earliest.index} read {element!r} before operation "
                     f"{append.index} appended it"
                 )
-                return _anomaly("read-before-append", explanation, earliest, append)
+                return anomaly("read-before-append", explanation, earliest, append)
     return None
 
 
@@ -161,7 +160,7 @@ def _out_of_order(
                 f"acknowledged before operation {latest.index} appended that"
             )
             kind = "reordered" if element in present else "lost"
-            return _anomaly(kind, explanation, append, latest)
+            return anomaly(kind, explanation, append, latest)
         if element in present and (latest is None or append.invoke_ns > latest.invoke_ns):
             latest = append
     return None
@@ -184,7 +183,7 @@ def _judge_counter(operations: Sequence[Operation]) -> Anomaly | None:
                 f"operation {read.index} read {count}, when {possible} increments had been asked "
                 "for that can have had an effect"
             )
-            return _anomaly("phantom", explanation, read)
+            return anomaly("phantom", explanation, read)
     return _went_back(reads)
 
 
@@ -207,19 +206,19 @@ def _judge_broker(operations: Sequence[Operation]) -> Anomaly | None:
             other = epochs.setdefault(epoch, answer)
             if other.input["incarnation"] != incarnation:
                 explanation = f"operations {other.index} and {answer.index} both have epoch {epoch}"
-                return _anomaly("shared-epoch", explanation, other, answer)
+                return anomaly("shared-epoch", explanation, other, answer)
             accepted.append((answer, epoch))
             unfenced = answer.f != "register" and not answer.output["fenced"]
             possible_ns = unfencing.get(incarnation, INFINITY_NS)
             if unfenced and answer.f == "fence":
                 explanation = f"operation {answer.index} asked to be fenced and is not"
-                return _anomaly("not-fenced", explanation, answer)
+                return anomaly("not-fenced", explanation, answer)
             if answer.f == "heartbeat" and not answer.input["behind"] and not unfenced:
                 explanation = f"operation {answer.index} has all metadata and is fenced"
-                return _anomaly("not-unfenced", explanation, answer)
+                return anomaly("not-unfenced", explanation, answer)
         if unfenced and possible_ns > answer.complete_ns:
             explanation = f"operation {answer.index} shows a broker that nothing had unfenced"
-            return _anomaly("phantom", explanation, answer)
+            return anomaly("phantom", explanation, answer)
     return _went_back(accepted)
 
 
@@ -243,7 +242,7 @@ def _went_back(answers: Iterable[tuple[Operation, int]]) -> Anomaly | None:
                     f"{node} went back: operation {first.index} was answered with state {seen}, "
                     f"and then operation {then.index} with state {state}"
                 )
-                return _anomaly("went-back", explanation, first, then)
+                return anomaly("went-back", explanation, first, then)
     return None
 
 
@@ -255,11 +254,6 @@ def _whole(operation: Operation, value: object) -> int:
     if type(value) is not int:
         raise HistoryError(f"operation {operation.index}: {value!r} is no state")
     return value
-
-
-def _anomaly(kind: str, explanation: str, *operations: Operation) -> Anomaly:
-    indexes = sorted({operation.index for operation in operations})
-    return {"kind": kind, "explanation": explanation, "operations": indexes}
 
 
 _STALE = "reads that may be stale but go back at no node"

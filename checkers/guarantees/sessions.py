@@ -40,7 +40,7 @@ from typing import Any
 from checkers.history import EventType, Operation
 from checkers.transactions.graph import components, path
 from checkers.transactions.operations import Edge
-from checkers.verdict import PROMISE, CheckResult, Status
+from checkers.verdict import PROMISE, CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.values import freeze, show
 
@@ -181,7 +181,7 @@ def _phantom(operations: Sequence[Operation], versions: _Versions) -> dict[str, 
     for operation in operations:
         if operation.type is EventType.OK and versions.of(operation) is None:
             explanation = f"{_reader(operation)} read {show(operation.output)}, which nobody wrote"
-            return _anomaly("phantom-read", explanation, [operation])
+            return anomaly("phantom-read", explanation, operation)
     return None
 
 
@@ -203,7 +203,7 @@ def _read_before_own_write(
                 f"{_reader(first)} read {show(operation.input)} before it wrote it itself "
                 f"(operation {operation.index})"
             )
-            return _anomaly("read-before-write", explanation, [first, operation])
+            return anomaly("read-before-write", explanation, first, operation)
     return None
 
 
@@ -287,13 +287,11 @@ def _cycle_anomaly(
                 f"process {pair[0].process} {_PAST[pair[0].f]} {before} (operation "
                 f"{pair[0].index}) and then {_PAST[pair[1].f]} {after} (operation {pair[1].index})"
             )
-    return {
-        "kind": kinds[0] if len(kinds) == 1 else _SESSIONS,
-        "explanation": f"{'; '.join(demands)}: no order of these values allows both"
-        if len(demands) == 2
-        else f"{'; '.join(demands)}: no order of these values allows all of it",
-        "operations": sorted(set(operations)),
-    }
+    much = "both" if len(demands) == 2 else "all of it"
+    text = f"{'; '.join(demands)}: no order of these values allows {much}"
+    return anomaly(
+        kinds[0] if len(kinds) == 1 else _SESSIONS, text, operations=sorted(set(operations))
+    )
 
 
 def _topological(edges: Sequence[Edge], count: int) -> list[int]:
@@ -304,11 +302,6 @@ def _topological(edges: Sequence[Edge], count: int) -> list[int]:
     order = [group[0] for group in components(graph)][::-1]
     assert len(order) == count, "the demands have no cycle"
     return [0, *(number for number in order if number != 0)]
-
-
-def _anomaly(kind: str, explanation: str, operations: Sequence[Operation]) -> dict[str, Any]:
-    indexes = sorted({operation.index for operation in operations})
-    return {"kind": kind, "explanation": explanation, "operations": indexes}
 
 
 def _plain(value: Hashable) -> Any:

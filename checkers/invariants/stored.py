@@ -38,7 +38,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.log_audit import LogAudit
 from checkers.evidence.trace_fields import LEADER_CHANGE, VOTERS, incomplete, well_formed
 from checkers.invariants.elections import MonotonicEpoch, OneVote
@@ -54,7 +54,7 @@ from checkers.nodes.agreement import hit_by_ending_fault
 from checkers.nodes.starts import unlike_starts
 from checkers.nodes.trace_order import find_disorder, not_started, unlike_faults
 from checkers.run_input import RunInput
-from checkers.verdict import CheckResult
+from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "invariants"
@@ -280,7 +280,7 @@ class _Judged:
         if event is not None:
             explanation += f", at {self._evidence.when(event)}"
             place = self._evidence.place(event)
-        found: Anomaly = {"kind": kind, "explanation": explanation, **place}
+        found: Anomaly = anomaly(kind, explanation, **place)
         if doubted_for:
             self.doubts.append({**found, "unseen": list(doubted_for)})
         else:

@@ -28,8 +28,8 @@ from fractions import Fraction
 from typing import Any
 
 from checkers.history import EventType, Operation
-from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
-from checkers.verdict import CheckResult
+from checkers.jepsen.findings import Findings, UnreadableError
+from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.search.wording import title
 

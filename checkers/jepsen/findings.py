@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.history import Operation
-from checkers.verdict import ALLOWED, COUNTS, PROMISE, CheckResult, Status
+from checkers.verdict import ALLOWED, COUNTS, PROMISE, Anomaly, CheckResult, Status, anomaly
 
-Anomaly = dict[str, Any]
 EXPLAINED_MAX = 20
 """How many anomalies of a kind are explained; `counts` has them all."""
 
@@ -36,7 +35,7 @@ class Findings:
     def result(self, *, idle: str | None = None) -> CheckResult:
         """Return the verdict; `idle`: why a history in which nothing is wrong shows too little."""
         if self.wrong:
-            kinds = ", ".join(sorted({str(anomaly["kind"]) for anomaly in self.wrong}))
+            kinds = ", ".join(sorted({str(found["kind"]) for found in self.wrong}))
             status = Status.FAIL
             summary = (
                 f"{len(self.wrong)} anomalies ({kinds}); first: {self.wrong[0]['explanation']}"
@@ -63,19 +62,13 @@ class Findings:
 
     def unreadable(self, problem: str) -> CheckResult:
         """Return that a history has values of another shape, so that nothing was judged."""
-        self.doubts = [{"kind": "unreadable", "explanation": problem}]
+        self.doubts = [anomaly("unreadable", problem)]
         self.wrong = []
         return self.result()
 
 
 class UnreadableError(ValueError):
     """A value is not of the shape that a check reads; the message says which."""
-
-
-def anomaly(kind: str, explanation: str, *operations: Operation, **more: Any) -> Anomaly:
-    """Return an anomaly that names its operations."""
-    indexes = sorted({operation.index for operation in operations})
-    return {"kind": kind, "explanation": explanation, "operations": indexes, **more}
 
 
 def _some_of_each(anomalies: Sequence[Anomaly]) -> list[Anomaly]:

@@ -26,10 +26,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from checkers.history import EventType, Operation
-from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
+from checkers.jepsen.findings import Findings, UnreadableError
 from checkers.transactions.graph import components, path
 from checkers.transactions.operations import Edge
-from checkers.verdict import CheckResult
+from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.search.wording import title
 from porcupine_py.values import freeze, show

@@ -42,9 +42,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.history import EventType, Operation
-from checkers.jepsen.findings import Anomaly, Findings, UnreadableError, anomaly
+from checkers.jepsen.findings import Findings, UnreadableError
 from checkers.linearizability import linearizable
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import Anomaly, CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.search.wording import duration, title
 from porcupine_py.values import freeze, show
@@ -164,7 +164,7 @@ def check_key(
         if other.status is Status.FAIL:
             found.wrong += map(dict, other.anomalies)
         elif other.status is Status.UNKNOWN:
-            found.doubts.append({"kind": "not-decided", "explanation": other.summary})
+            found.doubts.append(anomaly("not-decided", other.summary))
     return found.result(idle=None if stable else "no element was known to be there for good")
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from checkers.history import Operation, seconds
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import CheckResult, Status, anomaly
 from porcupine_py.models import Model, model_named
 from porcupine_py.search import certificate
 from porcupine_py.search.dispatch import ALGORITHMS, dispatch
@@ -162,12 +162,12 @@ def _window_certificate(window: Window) -> dict[str, Any]:
 
 
 def _anomaly(operations: Sequence[Operation], outcome: Outcome) -> dict[str, Any]:
-    anomaly: dict[str, Any] = {"kind": outcome.kind, "explanation": outcome.explanation}
+    found = anomaly(outcome.kind, outcome.explanation)
     if outcome.window is not None:
         inside = set(outcome.window.operations)
         shown = [asdict(operation) for operation in operations if operation.index in inside]
-        anomaly["window"] = shown[:WINDOW_SHOWN_MAX]
-        anomaly["window_operations"] = len(shown)
+        found["window"] = shown[:WINDOW_SHOWN_MAX]
+        found["window_operations"] = len(shown)
     if outcome.possible:
-        anomaly["possible"] = outcome.possible
-    return anomaly
+        found["possible"] = outcome.possible
+    return found

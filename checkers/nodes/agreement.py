@@ -24,12 +24,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.log_audit import LogFindings
 from checkers.evidence.trace_fields import well_formed
 from checkers.history import NEMESIS, Event, seconds
 from checkers.run_input import RunInput
-from checkers.verdict import CheckResult
+from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "log-agreement"
@@ -123,12 +123,12 @@ def _highest_watermark(trace: Sequence[TraceEvent]) -> int:
 def _form_anomalies(found: LogFindings) -> Iterator[Anomaly]:
     for node, (before, after) in found.gaps.items():
         explanation = f"the log of {node} goes from offset {before} to {after}"
-        yield {"kind": "offset-gap", "explanation": explanation, "node": node}
+        yield anomaly("offset-gap", explanation, node=node)
     for node, (before, after, offset) in found.decreases.items():
         explanation = (
             f"the log of {node} goes back from epoch {before} to {after} at offset {offset}"
         )
-        yield {"kind": "epoch-decrease", "explanation": explanation, "node": node}
+        yield anomaly("epoch-decrease", explanation, node=node)
 
 
 def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterator[Anomaly]:
@@ -145,12 +145,7 @@ def _not_on_majority(evidence: Evidence, committed: Mapping[str, int]) -> Iterat
             f"{announcer} announced everything below {committed[announcer]} as committed, but a "
             f"majority of the final logs ends at {kept} or before"
         )
-        yield {
-            "kind": "committed-lost",
-            "explanation": explanation,
-            "node": announcer,
-            "offset": kept,
-        }
+        yield anomaly("committed-lost", explanation, node=announcer, offset=kept)
 
 
 def _majority_offset(ends: Mapping[str, int], voters: Sequence[str]) -> int:
@@ -208,7 +203,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
                 continue
             reason = event.fields.get("reason")
             explanation = f"{node} ended itself at {evidence.when(event)}: {reason}"
-            death = {"kind": "fatal", "explanation": explanation, **evidence.place(event)}
+            death = anomaly("fatal", explanation, **evidence.place(event))
             if storage_failed(reason) and node in hit:
                 explained.add(node)
             elif storage_failed(reason) and (unclear or (crowded and _FULL.search(str(reason)))):
@@ -227,7 +222,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
         )
         outsider = ended_from_outside(note)
         explanation += f": {outsider}" if outsider else ""
-        death = {"kind": "crash", "explanation": explanation, "node": node, "at_ns": note.time_ns}
+        death = anomaly("crash", explanation, node=node, at_ns=note.time_ns)
         unseen = node in hit and node not in evidence.traces
         # One whose trace is on a full disk cannot even trace why it ends.
         (doubts if unclear or crowded or unseen or outsider else deaths).append(death)
@@ -246,7 +241,7 @@ def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:
                 kind = str(violation.get("kind", "violation"))
                 explanation = str(violation.get("explanation", kind))
                 place = {"node": violation.get("node"), "at_ns": note.time_ns}
-                yield {"kind": kind, "explanation": explanation, **place}
+                yield anomaly(kind, explanation, **place)
 
 
 def hit_by_ending_fault(events: Sequence[Event]) -> set[str]:

@@ -40,8 +40,8 @@ import numpy as np
 
 from checkers.evidence import PHASE, Evidence, LogRecord, TraceEvent
 from checkers.evidence.effects import RULES, Effects, Places, effects_of, elements_of
-from checkers.evidence.evidence_result import Anomaly
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, Operation, seconds
+from checkers.verdict import Anomaly, anomaly
 
 ACK: Final = "ack"
 READ: Final = "read"
@@ -201,13 +201,7 @@ def _unlike(
     else:
         kind = "answer-differs"
         why = f"at offset {at}, where its record is not"
-    return {
-        "kind": kind,
-        "explanation": f"{what} {why}",
-        "node": node,
-        "operations": [operation.index],
-        **place,
-    }
+    return anomaly(kind, f"{what} {why}", operation, node=node, **place)
 
 
 def _lines(

@@ -37,7 +37,6 @@ from typing import Any
 from checkers.evidence import Evidence, FinalRead
 from checkers.evidence.evidence_result import doubtful
 from checkers.evidence.final_states import (
-    Anomaly,
     counter_anomaly,
     list_anomaly,
     register_anomaly,
@@ -47,7 +46,7 @@ from checkers.evidence.final_states import (
 from checkers.history import EventType, Operation
 from checkers.history.recorded import Recorded, tally
 from checkers.run_input import RunInput, asked_for
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import Anomaly, CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "durability"
@@ -100,10 +99,10 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         for node, final in finals.items():
             if cancelled():
                 return CheckResult(NAME, Status.UNKNOWN, "cancelled", algorithm=workload)
-            anomaly = rule(key, mine, final.get(key))
-            if anomaly is not None:
-                explanation = f"{node}: {anomaly['explanation']}"
-                found[node, key] = {**anomaly, "node": node, "key": key, "explanation": explanation}
+            wrong = rule(key, mine, final.get(key))
+            if wrong is not None:
+                explanation = f"{node}: {wrong['explanation']}"
+                found[node, key] = {**wrong, "node": node, "key": key, "explanation": explanation}
     order = {node: place for place, node in enumerate(finals)}
     anomalies = [found[place] for place in sorted(found, key=lambda at: (order[at[0]], at[1]))]
     anomalies += _disagreements(evidence, state_of)
@@ -170,14 +169,7 @@ def _disagreements(
                     f"{key!r} is {_text(there)} on {other} and {_text(here)} on {node}, both "
                     f"read at committed offset {read.high_watermark}"
                 )
-                found.append(
-                    {
-                        "kind": "divergent",
-                        "explanation": explanation,
-                        "key": key,
-                        "nodes": [other, node],
-                    }
-                )
+                found.append(anomaly("divergent", explanation, key=key, nodes=[other, node]))
     return found
 
 
@@ -214,8 +206,8 @@ def _result(
 ) -> CheckResult:
     acknowledged = sum(n for (_, kind), n in tally(operations).items() if kind is EventType.OK)
     kinds = dict.fromkeys(sorted({str(anomaly["kind"]) for anomaly in anomalies}), 0)
-    for anomaly in anomalies:
-        kinds[str(anomaly["kind"])] += 1
+    for wrong in anomalies:
+        kinds[str(wrong["kind"])] += 1
     status = Status.PASS
     summary = (
         f"{acknowledged} acknowledged operations agree with the final state of "

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from checkers.evidence import Evidence, LogRecord
-from checkers.evidence.evidence_result import Anomaly
 from checkers.history import INFINITY_NS, NEMESIS, seconds
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, OWN_DELAYS, fault_spans, phases
+from checkers.verdict import Anomaly, anomaly
 
 SESSION_MS: Final = 9_000
 """Kafka's default of broker.session.timeout.ms."""
@@ -61,15 +61,11 @@ def fence_doubts(
             for span in spans
         )
         if not explained:
-            yield {
-                "kind": "fenced-without-reason",
-                "node": broker,
-                "offset": record.offset,
-                "explanation": (
-                    f"{broker} was fenced by {seconds(at_ns, 1)} (offset {record.offset}), and "
-                    f"neither a fault nor an election kept it from its controller"
-                ),
-            }
+            text = (
+                f"{broker} was fenced by {seconds(at_ns, 1)} (offset {record.offset}), and "
+                f"neither a fault nor an election kept it from its controller"
+            )
+            yield anomaly("fenced-without-reason", text, node=broker, offset=record.offset)
 
 
 def _commit_marks(evidence: Evidence) -> list[tuple[int, int]]:

@@ -43,12 +43,12 @@ from itertools import takewhile
 from typing import Any, Final
 
 from checkers.evidence import LogRecord
-from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.evidence_result import evidence_result, without
 from checkers.nodes.in_sync import longest_log, replay_beginning
 from checkers.nodes.isr_heard import find_malformed, not_decided
 from checkers.nodes.snapshots import Image, Key, Value
 from checkers.run_input import RunInput
-from checkers.verdict import CheckResult
+from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "isr"
@@ -268,13 +268,13 @@ class _Replay:
         name = f"{topic}-{key[2]}"
         where = f"by the record at offset {record.offset}, epoch {record.epoch}"
         self.anomalies.append(
-            {
-                "kind": kind,
-                "explanation": f"{name} {what}, {where}{state}",
-                "partition": name,
-                "offset": record.offset,
-                "epoch": record.epoch,
-            }
+            anomaly(
+                kind,
+                f"{name} {what}, {where}{state}",
+                partition=name,
+                offset=record.offset,
+                epoch=record.epoch,
+            )
         )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.evidence.evidence_result import Anomaly
+from checkers.verdict import Anomaly, anomaly
 
 Decided = Mapping[tuple[str, int, int], Collection[frozenset[int]]]
 """The ISRs by topic name, partition and partition epoch; several where the name had several ids."""
@@ -48,15 +48,11 @@ def not_decided(evidence: Evidence, decided: Decided) -> Iterator[Anomaly]:
             if isrs is None or frozenset(fields["isr"]) in isrs:
                 continue
             made = " or ".join(str(sorted(isr)) for isr in isrs)
-            yield {
-                "kind": "isr-not-decided",
-                "explanation": (
-                    f"{name}: {node} takes {sorted(fields['isr'])} for the ISR of partition epoch "
-                    f"{epoch} at {evidence.when(event)}, where the metadata log has {made}"
-                ),
-                "partition": name,
-                **evidence.place(event),
-            }
+            text = (
+                f"{name}: {node} takes {sorted(fields['isr'])} for the ISR of partition epoch "
+                f"{epoch} at {evidence.when(event)}, where the metadata log has {made}"
+            )
+            yield anomaly("isr-not-decided", text, partition=name, **evidence.place(event))
             break
 
 

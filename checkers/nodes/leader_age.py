@@ -29,8 +29,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.evidence.evidence_result import Anomaly
 from checkers.history import NEMESIS, Event
+from checkers.verdict import Anomaly, anomaly
 
 SLACK_MS = 1_000.0
 """For scheduling and the way of a message on a busy machine."""
@@ -239,4 +239,4 @@ def _alone(evidence: Evidence, event: TraceEvent, epoch: int, heard_ns: float) -
         f"{event.node} still led epoch {epoch} at {evidence.when(event)}, and appended, "
         f"{age_s:.1f} s after a majority of the voters had last fetched from it"
     )
-    return {"kind": NAME, "explanation": explanation, "epoch": epoch, **evidence.place(event)}
+    return anomaly(NAME, explanation, epoch=epoch, **evidence.place(event))

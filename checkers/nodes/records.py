@@ -30,7 +30,7 @@ import numpy as np
 
 from checkers.evidence import FINAL_READS, Evidence, FinalRead, LogRecord
 from checkers.evidence.effects import CELLS, LOST, RULES, Places, cell_of, effects_of
-from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.order import out_of_order
 from checkers.history import NEMESIS
 from checkers.history.recorded import columns_of
@@ -38,7 +38,7 @@ from checkers.nodes.answered import TRACED, Joined, join
 from checkers.nodes.in_sync import announced_end
 from checkers.nodes.snapshots import Image, image_of
 from checkers.run_input import RunInput
-from checkers.verdict import CheckResult
+from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "records"
@@ -166,7 +166,7 @@ def _final_reads(
                 f"{node} was read at committed offset {read.high_watermark}, but no log reaches "
                 f"further than {end_offset}"
             )
-            yield {"kind": "read-beyond-logs", "explanation": explanation, "node": node}
+            yield anomaly("read-beyond-logs", explanation, node=node)
     shown = {node: _shown_by(read) for node, read in evidence.final_reads.items()}
     states = _States(log, base)
     for node, served in sorted(shown.items()):
@@ -177,13 +177,11 @@ def _final_reads(
             allowed = possible.get(name, [_ABSENT])
             found = served.get(name, _ABSENT)
             if found not in allowed and not (found is _ABSENT and name[1].startswith("__")):
-                yield {
-                    "kind": "read-differs",
-                    "explanation": f"{node} served {name[0]} {name[1]!r} as {_text(found)} in the "
-                    f"end, though by the logs it was {_text(allowed[-1])}",
-                    "node": node,
-                    "key": name[1],
-                }
+                said = (
+                    f"{node} served {name[0]} {name[1]!r} as {_text(found)} in the "
+                    f"end, though by the logs it was {_text(allowed[-1])}"
+                )
+                yield anomaly("read-differs", said, node=node, key=name[1])
 
 
 def _reads_gone(run: RunInput) -> list[str]:
@@ -203,7 +201,7 @@ def _without_sentinel(run: RunInput) -> Iterator[Anomaly]:
         for node in sorted({str(n) for n in value.get("read") or ()} & {*final_reads}):
             if sentinel not in final_reads[node].configs.get(_NAMED, {}):
                 explanation = f"the final read of {node} does not show {sentinel!r}, written before"
-                yield {"kind": "sentinel-missing", "explanation": explanation, "node": node}
+                yield anomaly("sentinel-missing", explanation, node=node)
 
 
 def _configs(evidence: Evidence, log: Sequence[LogRecord], base: Image) -> Iterator[Anomaly]:
@@ -230,13 +228,11 @@ def _configs(evidence: Evidence, log: Sequence[LogRecord], base: Image) -> Itera
             for config, text in sorted(configs.items()):
                 shown = (_RESOURCES.get(kind), name, config, text)
                 if not config.startswith(CELLS) and shown not in held:
-                    yield {
-                        "kind": "read-differs",
-                        "explanation": f"{node} served {config!r} of {resource!r} as "
-                        f"{text!r:.80} in the end, which no log holds",
-                        "node": node,
-                        "key": f"{resource}.{config}",
-                    }
+                    said = (
+                        f"{node} served {config!r} of {resource!r} as "
+                        f"{text!r:.80} in the end, which no log holds"
+                    )
+                    yield anomaly("read-differs", said, node=node, key=f"{resource}.{config}")
 
 
 _RESOURCES: Final = {"topic": 2, "broker": 4}

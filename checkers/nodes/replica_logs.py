@@ -44,14 +44,14 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from checkers.evidence import DataBatch, Evidence, PartitionLog
-from checkers.evidence.evidence_result import Anomaly, evidence_result
+from checkers.evidence.evidence_result import evidence_result
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.nodes.in_sync import Members, members_at_end
 from checkers.nodes.replica_traces import find_malformed, trace_anomalies
 from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
 from checkers.run_input import RunInput
 from checkers.runs.faults import active_between, fault_spans, named_faults, phases
-from checkers.verdict import CheckResult
+from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "replica-logs"
@@ -306,11 +306,5 @@ def _unheld(
 def _anomaly(
     kind: str, explanation: str, log: PartitionLog, offset: int, epoch: int | None
 ) -> Anomaly:
-    return {
-        "kind": kind,
-        "explanation": explanation,
-        "partition": log.partition,
-        "node": log.node,
-        "offset": offset,
-        **({} if epoch is None else {"epoch": epoch}),
-    }
+    more = {} if epoch is None else {"epoch": epoch}
+    return anomaly(kind, explanation, partition=log.partition, node=log.node, offset=offset, **more)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.evidence.evidence_result import Anomaly
+from checkers.verdict import Anomaly, anomaly
 
 LEADS, FOLLOWS, CUTS = "replica-leader", "replica-follower", "replica-truncated"
 _NUMBERS = {
@@ -53,13 +53,13 @@ def trace_anomalies(evidence: Evidence) -> Iterator[Anomaly]:
     for partition in sorted(by_partition):
         for kind, contradictions in _RULES.items():
             for event, text in islice(contradictions(by_partition[partition], evidence), 1):
-                yield {
-                    "kind": kind,
-                    "explanation": f"{partition}: {text}",
-                    "partition": partition,
-                    "epoch": event.fields["leader_epoch"],
+                yield anomaly(
+                    kind,
+                    f"{partition}: {text}",
+                    partition=partition,
+                    epoch=event.fields["leader_epoch"],
                     **evidence.place(event),
-                }
+                )
 
 
 def _is_whole(event: TraceEvent) -> bool:

@@ -21,9 +21,9 @@ from itertools import islice
 from typing import Any, Final
 
 from checkers.evidence import Evidence, Snapshot
-from checkers.evidence.evidence_result import Anomaly, evidence_result
+from checkers.evidence.evidence_result import evidence_result
 from checkers.run_input import RunInput
-from checkers.verdict import CheckResult
+from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "snapshots"
@@ -294,16 +294,12 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         found = list(islice(differences(sum_, held), _SHOWN_MAX + 1))
         if found:
             more = ", and more" if len(found) > _SHOWN_MAX else ""
+            explanation = (
+                f"snapshot {snapshot.offset}-{snapshot.epoch} of {snapshot.node} is not "
+                f"what the log below it adds up to: {'; '.join(found[:_SHOWN_MAX])}{more}"
+            )
             anomalies.append(
-                {
-                    "kind": "snapshot-differs",
-                    "node": snapshot.node,
-                    "offset": snapshot.offset,
-                    "explanation": (
-                        f"snapshot {snapshot.offset}-{snapshot.epoch} of {snapshot.node} is not "
-                        f"what the log below it adds up to: {'; '.join(found[:_SHOWN_MAX])}{more}"
-                    ),
-                }
+                anomaly("snapshot-differs", explanation, node=snapshot.node, offset=snapshot.offset)
             )
     good = f"{judged} snapshots hold what the log adds up to, in {keys} keys"
     if not judged:

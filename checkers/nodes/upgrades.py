@@ -32,12 +32,12 @@ from itertools import pairwise
 from typing import Any, Final
 
 from checkers.evidence import Evidence, LogRecord
-from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.evidence_result import evidence_result, without
 from checkers.history import NEMESIS, Event, EventType, seconds
 from checkers.nodes import fences
 from checkers.nodes.in_sync import longest_log
 from checkers.run_input import RunInput
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import Anomaly, CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME: Final = "upgrade"
@@ -154,15 +154,11 @@ def _went_back(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
         own = [(record, level) for record, name, level in changes if name == feature]
         for (_, before), (record, level) in pairwise(own):
             if level < before and (feature == _KRAFT or (feature, level) not in lowered):
-                yield {
-                    "kind": "level-went-back",
-                    "feature": feature,
-                    "offset": record.offset,
-                    "explanation": (
-                        f"{feature} went back from {before} to {level} at {_place(record)}, and no "
-                        "downgrade to it was accepted"
-                    ),
-                }
+                text = (
+                    f"{feature} went back from {before} to {level} at {_place(record)}, and no "
+                    "downgrade to it was accepted"
+                )
+                yield anomaly("level-went-back", text, feature=feature, offset=record.offset)
 
 
 def _refusals_made(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
@@ -179,15 +175,11 @@ def _refusals_made(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly
             continue
         for record, feature, level in made:
             if (feature, level) == wanted:
-                yield {
-                    "kind": "refused-change-made",
-                    "feature": feature,
-                    "offset": record.offset,
-                    "explanation": (
-                        f"{feature} {level} was refused ({_answers(note)[-1]}) at "
-                        f"{seconds(note.time_ns)}, and is in the log at {_place(record)}"
-                    ),
-                }
+                text = (
+                    f"{feature} {level} was refused ({_answers(note)[-1]}) at "
+                    f"{seconds(note.time_ns)}, and is in the log at {_place(record)}"
+                )
+                yield anomaly("refused-change-made", text, feature=feature, offset=record.offset)
 
 
 def _losses(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
@@ -197,14 +189,11 @@ def _losses(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
         if wanted == (_KRAFT, note.value["detail"].get("before")):
             continue  # no change: a quorum that begins with voters has it in its first snapshot
         if wanted is not None and _answers(note)[-1:] == [_ACCEPTED] and wanted not in held:
-            yield {
-                "kind": "level-lost",
-                "feature": wanted[0],
-                "explanation": (
-                    f"{wanted[0]} {wanted[1]} was acknowledged by {seconds(note.time_ns)}, and "
-                    f"no {'control ' if wanted[0] == _KRAFT else ''}record of the log holds it"
-                ),
-            }
+            text = (
+                f"{wanted[0]} {wanted[1]} was acknowledged by {seconds(note.time_ns)}, and "
+                f"no {'control ' if wanted[0] == _KRAFT else ''}record of the log holds it"
+            )
+            yield anomaly("level-lost", text, feature=wanted[0])
 
 
 def _gaps(evidence: Evidence) -> Iterator[Anomaly]:
@@ -222,16 +211,13 @@ def _gaps(evidence: Evidence) -> Iterator[Anomaly]:
             for record, feature, level in levels[other]:
                 place = (record.epoch, record.offset)
                 if place not in held and record.offset < end and log[0].offset <= record.offset:
-                    yield {
-                        "kind": "level-lost",
-                        "feature": feature,
-                        "node": node,
-                        "offset": record.offset,
-                        "explanation": (
-                            f"the log of {node} lacks {feature} {level}, which {other} has at "
-                            f"{_place(record)}"
-                        ),
-                    }
+                    text = (
+                        f"the log of {node} lacks {feature} {level}, which {other} has at "
+                        f"{_place(record)}"
+                    )
+                    yield anomaly(
+                        "level-lost", text, feature=feature, node=node, offset=record.offset
+                    )
 
 
 def _above_support(log: Sequence[LogRecord]) -> Iterator[Anomaly]:
@@ -271,16 +257,10 @@ def _beyond(
     role, number = node
     if name not in most or level <= most[name]:
         return
-    yield {
-        "kind": "above-support",
-        "feature": name,
-        "node": f"n{number}",
-        "offset": record.offset,
-        "explanation": (
-            f"{name} is {level} at {_place(record)}, and {role} n{number} supports {most[name]} at "
-            "most"
-        ),
-    }
+    text = (
+        f"{name} is {level} at {_place(record)}, and {role} n{number} supports {most[name]} at most"
+    )
+    yield anomaly("above-support", text, feature=name, node=f"n{number}", offset=record.offset)
 
 
 def _place(record: LogRecord) -> str:
@@ -299,13 +279,11 @@ def _other_releases(upgrades: Sequence[Event], evidence: Evidence) -> Iterator[A
         for node, wanted in note.value["detail"]["to"].items():
             if wanted not in _printed_behind(note, node, evidence):
                 said = note.value["detail"].get("reason") or "it was not measured"
-                yield {
-                    "kind": "not-upgraded",
-                    "node": node,
-                    "explanation": (
-                        f"{node} should have become {wanted} by {seconds(note.time_ns)}: {said}"
-                    ),
-                }
+                yield anomaly(
+                    "not-upgraded",
+                    f"{node} should have become {wanted} by {seconds(note.time_ns)}: {said}",
+                    node=node,
+                )
 
 
 def _printed_behind(note: Event, node: str, evidence: Evidence) -> set[str]:

@@ -20,11 +20,11 @@ from itertools import pairwise
 from typing import Any
 
 from checkers.evidence import LogRecord
-from checkers.evidence.evidence_result import Anomaly, evidence_result, without
+from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.trace_fields import VOTERS
 from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.run_input import RunInput
-from checkers.verdict import CheckResult
+from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "voter-changes"
@@ -110,7 +110,7 @@ def _losses(
             )
             asked = [o.index for o in operations if _step_of(o) == (change, voter)]
             place = {"voter": voter, "operations": asked}
-            yield {"kind": "change-lost", "explanation": explanation, **place}
+            yield anomaly("change-lost", explanation, **place)
 
 
 def _times(count: int) -> str:
@@ -137,17 +137,18 @@ def _surplus_steps(
         for (change, voter), count in sorted(excess.items())
     )
     without_answer = f"; the outcome of {unknown} requests is unknown" if unknown else ""
-    yield {
-        "kind": "change-uninvited",
-        "explanation": (
-            f"{change} of voter {voter} at offset {record.offset} of epoch {record.epoch}, "
-            f"which no answer to a client explains (in all: {steps}{without_answer})"
-        ),
-        "voter": voter,
-        "offset": record.offset,
-        "epoch": record.epoch,
-        "operations": _undone(record, step, made, asked),
-    }
+    text = (
+        f"{change} of voter {voter} at offset {record.offset} of epoch {record.epoch}, "
+        f"which no answer to a client explains (in all: {steps}{without_answer})"
+    )
+    yield anomaly(
+        "change-uninvited",
+        text,
+        voter=voter,
+        offset=record.offset,
+        epoch=record.epoch,
+        operations=_undone(record, step, made, asked),
+    )
 
 
 def _first_beyond(

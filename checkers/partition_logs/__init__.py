@@ -73,12 +73,12 @@ from typing import Any
 
 from checkers.history import EventType, HistoryError
 from checkers.partition_logs.columns import Log, RepeatedError, log_of
-from checkers.partition_logs.explain import Anomaly, explain
+from checkers.partition_logs.explain import explain
 from checkers.partition_logs.facts import Facts, Promise
 from checkers.partition_logs.rules import anomalies, unread
 from checkers.run_input import RunInput
 from checkers.runs.faults import fault_spans
-from checkers.verdict import ALLOWED, PROMISE, CheckResult, Status
+from checkers.verdict import ALLOWED, PROMISE, Anomaly, CheckResult, Status
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "log"

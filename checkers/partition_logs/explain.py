@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.partition_logs.columns import NONE
 from checkers.partition_logs.facts import Facts
 from checkers.partition_logs.rules import Found
 from checkers.runs.faults import FaultSpan, active_between, named_faults
+from checkers.verdict import Anomaly, anomaly
 
-Anomaly = dict[str, Any]
 FAULTS_MAX = 4
 """How many faults an explanation names."""
 
@@ -81,12 +80,6 @@ def explain(
     explanation = f"{key}: {_SENTENCES[found.kind](case)}"
     if active:
         explanation += f"; faults meanwhile: {named_faults(active, FAULTS_MAX)}"
-    anomaly: Anomaly = {
-        "kind": found.kind,
-        "explanation": explanation,
-        "key": key,
-        "operations": sorted({operation.index for operation in there}),
-    }
     witness = case.send or case.read
     assert witness is not None, "every anomaly has a record or a read"
     fields = {
@@ -96,7 +89,8 @@ def explain(
         "node": (case.read or witness).node,
         "faults": named,
     }
-    return anomaly | {name: value for name, value in fields.items() if value not in (None, [])}
+    known = {name: value for name, value in fields.items() if value not in (None, [])}
+    return anomaly(found.kind, explanation, *there, key=key, **known)
 
 
 def _case(found: Found, row: int, facts: Facts, operations: Sequence[Operation]) -> _Case:

@@ -23,7 +23,7 @@ from typing import Any
 from checkers.history import Event, EventType
 from checkers.history.recorded import failures, tally
 from checkers.run_input import RunInput
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "answers"
@@ -53,9 +53,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         Status.UNKNOWN if wrong else Status.PASS,
         summary,
         operations=len(run.operations),
-        anomalies=tuple(
-            {"kind": WRONG_ANSWER, "explanation": explanation} for explanation in wrong[:_KEPT_MAX]
-        ),
+        anomalies=tuple(anomaly(WRONG_ANSWER, explanation) for explanation in wrong[:_KEPT_MAX]),
         statistics={"wrong_answers": len(wrong), **_notes(failures(run.events, HUNG))},
     )
 

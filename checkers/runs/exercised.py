@@ -60,7 +60,7 @@ from checkers.history.recorded import Recorded, failures, tally
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, phases
 from checkers.runs.statistics import READS
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "exercised"
@@ -223,7 +223,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     skipped = tried["skipped"]
     if skipped and options.get("nothing_left"):
         explanation = f"every fault that was asked for was skipped: {', '.join(skipped)}"
-        anomalies.append({"kind": "nothing-left", "explanation": explanation})
+        anomalies.append(anomaly("nothing-left", explanation))
     return CheckResult(
         NAME,
         Status.UNDER_EXERCISED if anomalies else Status.PASS,
@@ -301,12 +301,12 @@ def shortfalls(tried: Mapping[str, Any]) -> list[dict[str, Any]]:
     ):
         if tried[key] < needed[key]:
             explanation = f"{text.format(tried[key])}, {needed[key]} were expected"
-            found.append({"kind": kind, "explanation": explanation})
+            found.append(anomaly(kind, explanation))
     for fault in tried["faults_planned"]:
         if not tried["faults_verified"].get(fault):
             times = tried["faults_tried"].get(fault, 0)
             explanation = f"the fault {fault!r} never bit: injected {times} times, verified never"
-            found.append({"kind": "fault-did-not-bite", "explanation": explanation, "fault": fault})
+            found.append(anomaly("fault-did-not-bite", explanation, fault=fault))
     return found
 
 

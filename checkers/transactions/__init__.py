@@ -67,11 +67,9 @@ from checkers.transactions.levels import (
 )
 from checkers.transactions.list_append import NotUniqueError
 from checkers.transactions.operations import (
-    Anomaly,
     Dependencies,
     ReplyError,
     Transaction,
-    anomaly,
     transactions,
     write_skews,
 )
@@ -84,7 +82,7 @@ from checkers.transactions.search import (
     realtime_edges,
 )
 from checkers.transactions.serial import Answer, Serial, explain, explain_snapshots
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import Anomaly, CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "transactions"
@@ -186,8 +184,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
 def _foreign_reply(error: ReplyError, model: str, operations: int) -> CheckResult:
     """Return the verdict on a history with a completion that is not of its transaction."""
     summary = f"foreign-reply: {error}"
-    found = {"kind": "foreign-reply", "explanation": str(error)}
-    found["operations"] = [error.operation.index]  # type: ignore[assignment]
+    found = anomaly("foreign-reply", str(error), error.operation)
     is_missing = error.operation.output is None
     return CheckResult(
         NAME,

@@ -74,9 +74,9 @@ from checkers.transactions.atomic_rules import (
     zombie_commits,
 )
 from checkers.transactions.list_append import NotUniqueError
-from checkers.transactions.operations import Anomaly, ReplyError
+from checkers.transactions.operations import ReplyError
 from checkers.transactions.search import cycle_anomaly, in_components, realtime_edges
-from checkers.verdict import CheckResult, Status
+from checkers.verdict import Anomaly, CheckResult, Status
 from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "atomic-appends"

@@ -9,7 +9,8 @@ from typing import Any
 
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.transactions import list_append
-from checkers.transactions.operations import Anomaly, Transaction, anomaly, name, transactions
+from checkers.transactions.operations import Transaction, name, transactions
+from checkers.verdict import Anomaly, anomaly
 from porcupine_py.values import show
 
 TXN, ABORT, ZOMBIE, LATE = "txn", "abort", "zombie", "-late"
@@ -116,16 +117,18 @@ def broken_in_the_end(parts: TransactionParts) -> Iterator[Anomaly]:
                 f"{name(transaction)} {ended}; in the end consumers with read_committed "
                 f"see {some}, but not {others}"
             )
-            found = anomaly("torn-transaction", what, transaction, *readers)
-            yield {**found, "transaction": transaction.index}
+            yield anomaly(
+                "torn-transaction", what, transaction, *readers, transaction=transaction.index
+            )
         elif transaction.type is EventType.OK and transaction.operation.f != ZOMBIE:
             lost = ", ".join(f"{show(s.value)} to {s.key}" for s in gone)
             what = (
                 f"{name(transaction)} appended {lost} and was acknowledged as committed; in the "
                 "end nothing of it is there"
             )
-            found = anomaly("lost-transaction", what, transaction, *readers)
-            yield {**found, "transaction": transaction.index}
+            yield anomaly(
+                "lost-transaction", what, transaction, *readers, transaction=transaction.index
+            )
 
 
 def lost_records(parts: TransactionParts) -> Iterator[Anomaly]:
@@ -169,8 +172,7 @@ def aborted_reads(parts: TransactionParts) -> Iterator[Anomaly]:
                     f"{name(writer)} appended {show(value)} to {step.key} and aborted{why}; "
                     f"{_consumer(reader)} read it"
                 )
-                found = anomaly("aborted-read", what, writer, reader)
-                yield {**found, "transaction": writer.index}
+                yield anomaly("aborted-read", what, writer, reader, transaction=writer.index)
 
 
 def zombie_commits(parts: TransactionParts) -> Iterator[Anomaly]:
@@ -275,8 +277,4 @@ def hanging_transactions(parts: TransactionParts, open_ms: float) -> Iterator[An
             "though nobody has one and every broker answers: consumers with read_committed see "
             "nothing behind it"
         )
-        yield {
-            "kind": "hanging-transaction",
-            "explanation": what,
-            "operations": [same[0].index, same[-1].index],
-        }
+        yield anomaly("hanging-transaction", what, same[0], same[-1])

@@ -31,17 +31,16 @@ from itertools import pairwise
 
 from checkers.history import EventType
 from checkers.transactions.operations import (
-    Anomaly,
     Dependencies,
     Edge,
     Key,
     Step,
     Transaction,
-    anomaly,
     future_reads,
     lost_updates,
     name,
 )
+from checkers.verdict import Anomaly, anomaly
 from porcupine_py.values import show
 
 WRITER = "append"

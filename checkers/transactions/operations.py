@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation, seconds
+from checkers.verdict import Anomaly, anomaly
 from porcupine_py.values import freeze, show
 
 Key = Hashable
@@ -73,9 +74,6 @@ class Edge:
     """In English, of the two transactions."""
     key: Key = None
     """Of a dependency: of which key."""
-
-
-Anomaly = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +223,6 @@ def write_skews(
                 f"{name(other)} read {shown[1]}, which {name(one)} replaced"
             )
             yield anomaly("write-skew", what, one, other)
-
-
-def anomaly(kind: str, explanation: str, *involved: Transaction) -> Anomaly:
-    """Return an anomaly that names its transactions."""
-    operations = sorted({transaction.index for transaction in involved})
-    return {"kind": kind, "explanation": explanation, "operations": operations}
 
 
 def name(transaction: Transaction) -> str:

@@ -28,18 +28,17 @@ from itertools import pairwise
 from checkers.history import EventType
 from checkers.transactions.graph import components
 from checkers.transactions.operations import (
-    Anomaly,
     Dependencies,
     Edge,
     Key,
     Step,
     Transaction,
-    anomaly,
     future_reads,
     lost_updates,
     name,
 )
 from checkers.transactions.search import process_edges, realtime_edges
+from checkers.verdict import Anomaly, anomaly
 from porcupine_py.values import show
 
 WRITER = "w"

@@ -21,7 +21,8 @@ from itertools import pairwise
 
 from checkers.history import INFINITY_NS, EventType
 from checkers.transactions.graph import components, path
-from checkers.transactions.operations import Anomaly, Edge, Transaction, name
+from checkers.transactions.operations import Edge, Transaction, name
+from checkers.verdict import Anomaly, anomaly
 from porcupine_py.search.outcome import Cancelled
 
 NEXT = "the next one"
@@ -198,12 +199,12 @@ def cycle_anomaly(
     first = letters[cycle[0].source]
     called = "; ".join(f"{letters[i]} is {name(transactions[i])}" for i in letters)
     explanation = f"{kind}: {'; '.join(sentences)}; so {first} would come before itself. {called}"
-    return {
-        "kind": kind,
-        "explanation": explanation,
-        "cycle": [{"from": e.source, "to": e.target, "kind": e.kind} for e in cycle],
-        "operations": [edge.source for edge in cycle],
-    }
+    return anomaly(
+        kind,
+        explanation,
+        cycle=[{"from": e.source, "to": e.target, "kind": e.kind} for e in cycle],
+        operations=[edge.source for edge in cycle],
+    )
 
 
 def _letter(place: int) -> str:

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from checkers.evidence import LogRecord
 from checkers.evidence.effects import RULES, EffectAudit, Effects, audit_effects, effects_of, merge
-from checkers.evidence.evidence_result import Anomaly
 from checkers.history import Operation
 from checkers.history.arrow import encode, integers, numbers
 from checkers.history.column_files import from_table
+from checkers.verdict import Anomaly
 from results.judge.session import SparkError, one_line_errors
 from results.store.tables import OPERATIONS_FILE, OPERATIONS_SCHEMA, RECORDS_FILE
 
