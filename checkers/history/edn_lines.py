@@ -156,16 +156,14 @@ def _with_others(
         if rows:
             texts = _strings([row[name] for row in rows])
             column = pc.replace_with_mask(column.cast(pa.string()), other, texts)
-        whole = name in ("index", "time")
-        if whole:
-            result[name] = column.cast(pa.string()).cast(pa.int64())
-        else:  # of values there are too many to make one table of codes of all chunks'
-            result[name] = column.cast(pa.string()) if name == "value" else _encode(column)
+        if name in ("index", "time"):
+            column = column.cast(pa.string()).cast(pa.int64())
+        elif name == "value":  # too many to make one table of codes of all chunks'
+            column = column.cast(pa.string())
+        elif not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        result[name] = column
     return result
-
-
-def _encode(column: pa.Array) -> pa.Array:
-    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
 def _convert(column: pa.DictionaryArray, name: str) -> pa.Array:

@@ -205,8 +205,6 @@ class _Columns:
         self.orders: list[Int64s] = []
         """Rows in order, of the keys proved right."""
         self.wrong: set[int] = set()
-        self.kernels: Kernels | None = None
-        """Where some key was searched."""
         self.refused: str | None = None
         """Why the orders are not accepted; everything is judged singly then."""
 
@@ -244,7 +242,6 @@ class _Columns:
         kernels = load() if len(left) > 1 else None
         if kernels is None:
             return
-        self.kernels = kernels
         part = self.encoded.select(np.array(left)) if len(left) < self.keys else self.encoded
         keys = KeySearch(kernels, part, _STEPS_EACH, _BATCH_BYTES_MAX)
         order, outcomes, search = keys.order, keys.outcomes, keys.run
@@ -295,7 +292,7 @@ class _Columns:
         order = np.concatenate(self.orders)
         try:
             proved = np.array([name is not None for name in self.algorithm], np.bool_)
-            verify_orders(self.columns, self.model, order, proved, self.kernels)
+            verify_orders(self.columns, self.model, order, proved)
         except RefusedError as error:
             self.refused = str(error)
 
@@ -327,7 +324,7 @@ class _Columns:
             mine = self._rows(k)
             inside = rows - mine.start if isinstance(mine, slice) else np.searchsorted(mine, rows)
             try:
-                verify_orders(part, self.model, inside, kernels=kernels)
+                verify_orders(part, self.model, inside)
             except RefusedError:
                 return None
             key, shown = self.columns.keys[k], self.columns.index[rows]

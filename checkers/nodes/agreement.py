@@ -49,10 +49,6 @@ NO_SPACE = "no-space"
 """The harness's note that its own disk, which nodes may share, was full when a node died."""
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def storage_failed(reason: object) -> bool:
     """Whether a node's last words say that its storage failed it."""
     return _STORAGE_FAILED.search(str(reason)) is not None
@@ -93,9 +89,9 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         f"{max(committed.values(), default=0)}, the highest announced as committed"
     )
     torn = {
-        node: int(state["tornTailBytes"])
+        node: size
         for node, state in sorted(run.required_evidence.quorum_states.items())
-        if node in evidence.logs and _whole(state.get("tornTailBytes")) and state["tornTailBytes"]
+        if node in evidence.logs and type(size := state.get("tornTailBytes")) is int and size
     }
     if torn:
         ends = ", ".join(f"{size} bytes of {node}'s" for node, size in torn.items())

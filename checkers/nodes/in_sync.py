@@ -15,10 +15,10 @@ A reassignment that ends after the last fault takes replicas away that were in s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from checkers.evidence import Evidence, LogRecord
+from checkers.evidence import Evidence
 from checkers.nodes.snapshots import Image
 
 _CHANGES = ("PartitionRecord", "PartitionChangeRecord")
@@ -63,7 +63,7 @@ def members_at_end(evidence: Evidence) -> Mapping[str, Members] | None:
             image.add(record.kind, record.value)
     serving = frozenset(evidence.final_reads)
     members = dict(_members(image, serving))
-    for record in _behind(log, committed):
+    for record in (r for r in log if r.offset >= committed):
         image.add(record.kind, record.value)
         if record.kind in _CHANGES:
             for partition, later in _members(image, serving):
@@ -85,10 +85,6 @@ def announced_end(evidence: Evidence) -> int:
         ),
         default=0,
     )
-
-
-def _behind(log: Sequence[LogRecord], committed: int) -> Iterator[LogRecord]:
-    return (record for record in log if record.offset >= committed)
 
 
 def _members(image: Image, serving: frozenset[str]) -> Iterator[tuple[str, Members]]:

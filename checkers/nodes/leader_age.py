@@ -117,15 +117,11 @@ def leaders_without_quorum(
         epochs = {found["epoch"] for found in surely}
         sure += surely
         doubts += [
-            {**found, "unseen": _ended_by(found["t_ns"], ends_ns)}
+            {**found, "unseen": sorted(n for n, end in ends_ns.items() if end < found["t_ns"])}
             for found in alone
             if found["epoch"] not in epochs
         ]
     return sure, doubts
-
-
-def _ended_by(time_ns: int, ends_ns: Mapping[str, int]) -> list[str]:
-    return sorted(node for node, end_ns in ends_ns.items() if end_ns < time_ns)
 
 
 def _of_node(

@@ -170,7 +170,7 @@ def _compare(partition: str, one: _Replica, other: _Replica) -> Iterator[Anomaly
         if offset <= agreed:
             kind, why = (
                 "log-mismatch",
-                f"though both have epoch {_epoch_at(one, agreed)} at {agreed}",
+                f"though both have epoch {one.by_offset[agreed].epoch} at {agreed}",
             )
         elif batch.last_offset < committed:
             kind, why = "committed-differs", f"below both high watermarks, {committed} or more"
@@ -188,10 +188,6 @@ def _compare(partition: str, one: _Replica, other: _Replica) -> Iterator[Anomaly
 def _equal(one: DataBatch, other: DataBatch) -> bool:
     mine, its = (one.last_offset, one.epoch, one.crc), (other.last_offset, other.epoch, other.crc)
     return mine == its
-
-
-def _epoch_at(replica: _Replica, offset: int) -> int:
-    return replica.by_offset[offset].epoch
 
 
 def _describe(batch: DataBatch) -> str:

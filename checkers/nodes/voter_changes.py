@@ -45,7 +45,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     logs = evidence.logs
     anomalies: list[Anomaly] = []
     longest = max(logs.values(), key=lambda log: log[-1].offset if log else -1, default=())
-    answered = Counter(_answered_steps(run.operations))
+    answered = Counter(filter(None, map(_step_of, run.operations)))
     doubts: list[Anomaly] = []
     missing = without(evidence, "log", logs)
     if longest and longest[0].offset == 0:
@@ -84,10 +84,6 @@ def _steps(log: Sequence[LogRecord]) -> Iterator[tuple[LogRecord, Step]]:
             yield after, ("add", voter)
         for voter in sorted(old - new):
             yield after, ("remove", voter)
-
-
-def _answered_steps(operations: Sequence[Operation]) -> Iterator[Step]:
-    return filter(None, map(_step_of, operations))
 
 
 def _step_of(operation: Operation) -> Step | None:

@@ -29,6 +29,7 @@ from harness.commands.options import (
 )
 from harness.errors import UsageError
 from harness.full_disk import full_disk_of
+from harness.judge.verdict_output import COLOURS
 from harness.plan.plan import Plan, in_simulation
 from harness.plan.system_request import system_unlike_real
 from harness.signals.interrupt import interruptible
@@ -218,16 +219,10 @@ def _lines(plan: Plan, result: SimResult) -> Iterator[str]:
     system = system_unlike_real(plan)
     of = f" of system {system}" if system else ""
     yield (
-        f"{_colour(result.verdict)} {plan.campaign}: {figures.get('operations', 0)} operations "
-        f"({figures.get('ok', 0)} ok), "
+        f"{click.style(result.verdict, fg=COLOURS[result.verdict])} {plan.campaign}: "
+        f"{figures.get('operations', 0)} operations ({figures.get('ok', 0)} ok), "
         f"{figures.get('faults', 0)} faults, {figures.get('simulated_s', 0):g} simulated seconds "
         f"in {figures.get('cpu_s', 0):.2f} s{of}{mutant}"
-    )
-
-
-def _colour(status: Status) -> str:
-    return click.style(
-        status.value, fg={"PASS": "green", "FAIL": "red"}.get(status.value, "yellow")
     )
 
 

@@ -109,12 +109,9 @@ def _try(plan: Plan, kinds: Sequence[str], abilities: Sequence[Ability], steps: 
         try:
             found.update(_ask(plan, wanting, (), (need,), steps).faults if wanting else {})
         except BackendError as error:
-            found.update(dict.fromkeys(wanting, _kept_down(error)))
+            impossible = Probe(possible=False, reason=str(error), remedy=NO_REMEDY)
+            found.update(dict.fromkeys(wanting, impossible))
     return Tried(bare.backend, bare.abilities, found)
-
-
-def _kept_down(error: BackendError) -> Probe:
-    return Probe(possible=False, reason=str(error), remedy=NO_REMEDY)
 
 
 def _ask(

@@ -19,7 +19,7 @@ from results.store.run_store import RunStore
 Judge = Callable[[RunStore], RunResults]
 
 
-_COLOURS = {
+COLOURS = {
     Status.PASS: "green",
     Status.FAIL: "red",
     Status.UNKNOWN: "yellow",
@@ -102,7 +102,7 @@ def print_results(results: RunResults, prefix: str = "") -> None:
     """Print each check, then the verdict; each line begins with `prefix`."""
     mutant = results.plan.get("mutant")
     for check in results.checks:
-        status = click.style(f"{check.status.value:<15}", fg=_COLOURS[check.status])
+        status = click.style(f"{check.status.value:<15}", fg=COLOURS[check.status])
         click.echo(f"{prefix}  {status} {check.checker}: {_line(check.summary)}")
         for note in check.statistics.get("notes", ()):
             click.echo(f"{prefix}  {'':15} {_line(note)}")
@@ -110,7 +110,7 @@ def print_results(results: RunResults, prefix: str = "") -> None:
     suffix = f" (MUTANT {mutant}: a deliberately faulty node)" if mutant else ""
     of = f" of system {system_shown(results.plan)}" if results.plan.get("system") else ""
     colour = "yellow" if results.skipped and results.status is Status.PASS else None
-    verdict = click.style(results.verdict, fg=colour or _COLOURS[results.status], bold=True)
+    verdict = click.style(results.verdict, fg=colour or COLOURS[results.status], bold=True)
     click.echo(f"{prefix}{verdict} {results.run}: {counts} operations{of}{suffix}")
     if results.recording.head is not None and not results.recording.ended:
         click.echo(f"{prefix}its harness broke off before the run was recorded to its end")

@@ -11,41 +11,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from porcupine_py.columns import FAIL, Bools, Columns, Int64s
-from porcupine_py.kernels.library import Kernels, Replayed
+from porcupine_py.columns import Bools, Columns, Int64s
+from porcupine_py.kernels import load, why_not
+from porcupine_py.kernels.library import Replayed
 from porcupine_py.models import KeyValue, Model, Register
 from porcupine_py.models.registers import CAS_REFUSED
 from porcupine_py.search.certificate import RefusedError
-from porcupine_py.search.replay_types import (
-    VERIFIERS,
-    functions,
-    refusal,
-    verify_met,
-    verify_placed,
-)
+from porcupine_py.search.replay_types import VERIFIERS, functions, refusal, verify_placed
 
 
 def verify_orders(
-    columns: Columns,
-    model: Model,
-    order: Int64s,
-    judged: Bools | None = None,
-    kernels: Kernels | None = None,
+    columns: Columns, model: Model, order: Int64s, judged: Bools | None = None
 ) -> None:
     """Accept rows as an order of each key; RefusedError says what is wrong.
 
-    `judged`: for each key whether it is among them; None: all. With `kernels` a register's orders
-    are taken in one compiled loop, which says the same in a third of the time: a fifth of judging
-    many keys that are searched. Without, as where the library is missing, in arrays.
+    `judged`: for each key whether it is among them; None: all. Orders of registers are taken in one
+    compiled loop; where the library is missing they are refused, and objects decide.
     """
     if judged is None:
         judged = np.ones(len(columns.keys), np.bool_)
     if isinstance(model, Register):
-        refusals = np.array([e is None or e in CAS_REFUSED for e in columns.errors], np.bool_)
-        if kernels is None:
-            _verify_register(columns, model, order, judged, refusals)
-        else:
-            _replay(kernels, columns, model, order, judged, refusals)
+        _replay(columns, model, order, judged)
     elif isinstance(model, KeyValue):
         _verify_strings(columns, model, order, judged)
     else:
@@ -53,46 +39,15 @@ def verify_orders(
         VERIFIERS[type(model)](columns, order)
 
 
-def _replay(
-    kernels: Kernels,
-    columns: Columns,
-    model: Register,
-    order: Int64s,
-    judged: Bools,
-    refusals: Bools,
-) -> None:
+def _replay(columns: Columns, model: Register, order: Int64s, judged: Bools) -> None:
+    kernels = load()
+    if kernels is None:
+        raise RefusedError(why_not())
+    refusals = np.array([e is None or e in CAS_REFUSED for e in columns.errors], np.bool_)
     names = [*map(columns.function, ("read", "write", "cas")), columns.code(model.initial)]
     wrong, row = kernels.replay(columns, order, judged, refusals, names)
     if wrong != Replayed.ACCEPTED:
         raise refusal(wrong, columns, row if wrong != Replayed.TWICE else 0)
-
-
-def _verify_register(
-    columns: Columns, model: Register, order: Int64s, judged: Bools, refusals: Bools
-) -> None:
-    """Every read and compare-and-set meets the value that it returned."""
-    read, write, cas = (columns.f == columns.function(f) for f in ("read", "write", "cas"))
-    refused = None
-    if np.any(cas):
-        refused = cas & (columns.type == FAIL) & refusals[columns.error]
-    verify_placed(columns, order, refused, write | cas, read, judged)
-    position = np.arange(len(order), dtype=np.int32)  # a history of 2^31 operations fits nowhere
-    changing = write if refused is None else write | (cas & ~refused)
-    # The last effect before each position, in the order of its own key.
-    before = np.full(len(order), -1, np.int32)
-    last = np.where(changing[order], position, np.int32(-1))
-    np.maximum.accumulate(last[:-1], out=before[1:])
-    start = np.zeros(len(order) if len(columns.keys) > 1 else 1, np.int32)
-    if len(columns.keys) > 1:
-        key = columns.key[order]
-        start[1:] = np.where(key[1:] != key[:-1], position[1:], 0)
-        np.maximum.accumulate(start, out=start)
-    state = columns.input[order[before]]
-    state[before < start] = columns.code(model.initial)
-    met = ~read[order] | (columns.output[order] == state)
-    if refused is not None:
-        met &= ~cas[order] | ((columns.expected[order] == state) != refused[order])
-    verify_met(columns, order, met)
 
 
 def _verify_strings(columns: Columns, model: KeyValue, order: Int64s, judged: Bools) -> None:

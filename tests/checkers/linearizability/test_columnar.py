@@ -13,7 +13,6 @@ from checkers.linearizability.columnar import judge_columns
 from checkers.linearizability.linearizable import judge
 from checkers.verdict import Status
 from porcupine_py.columns import from_operations
-from porcupine_py.kernels import load
 from porcupine_py.models import Register, model_named
 from porcupine_py.search import chains
 from porcupine_py.search.certificate import RefusedError, verify_order
@@ -91,17 +90,15 @@ HISTORY = [
         ([0, 1, 2, 4, 3, 5, 6], "refuses operation 3"),
     ],
 )
-@pytest.mark.parametrize("compiled", [False, True])
-def test_orders_are_verified_in_columns(order, refusal, compiled):
-    kernels = load() if compiled else None
+def test_orders_are_verified_in_columns(order, refusal):
     columns = from_operations(HISTORY)
     row_of = {int(index): row for row, index in enumerate(columns.index)}
     rows = np.array([row_of[index] for index in order])
     if refusal is None:
-        verify_orders(columns, model_named("cas-register"), rows, kernels=kernels)
+        verify_orders(columns, model_named("cas-register"), rows)
     else:
         with pytest.raises(RefusedError, match=refusal):
-            verify_orders(columns, model_named("cas-register"), rows, kernels=kernels)
+            verify_orders(columns, model_named("cas-register"), rows)
 
 
 def accepts(verifier, *arguments):
@@ -115,9 +112,7 @@ def accepts(verifier, *arguments):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cas-register", "kv"])
 def test_the_verifiers_agree(name):
-    """The readable one, the one in columns, and the compiled one."""
-    kernels = load()
-    assert kernels is not None
+    """The readable one and the compiled one, or the one in columns."""
     seen = Counter()
     for seed in range(1200):
         rnd = Random(seed)
@@ -129,7 +124,6 @@ def test_the_verifiers_agree(name):
         plain = accepts(verify_order, operations, model, columns.index[rows].tolist())
         order = np.array(rows, np.int64)
         assert accepts(verify_orders, columns, model, order) == plain, seed
-        assert accepts(verify_orders, columns, model, order, None, kernels) == plain, seed
         seen[plain] += 1
     assert min(seen[True], seen[False]) > 50
 
@@ -138,11 +132,9 @@ def test_what_is_not_judged_need_not_be_placed_and_must_not_be():
     columns = from_operations(HISTORY)
     judged = np.array([key == "other" for key in columns.keys])
     rows = {int(index): row for row, index in enumerate(columns.index)}
-    for kernels in (None, load()):
-        for order, accepted in (([5, 6], True), ([5], False), ([5, 6, 0], False)):
-            arguments = (np.array([rows[i] for i in order]), judged, kernels)
-            model = model_named("cas-register")
-            assert accepts(verify_orders, columns, model, *arguments) is accepted
+    for order, accepted in (([5, 6], True), ([5], False), ([5, 6, 0], False)):
+        arguments = (np.array([rows[i] for i in order]), judged)
+        assert accepts(verify_orders, columns, model_named("cas-register"), *arguments) is accepted
 
 
 @pytest.mark.parametrize("name", ["cas-register", "kv", "counter"])
@@ -152,9 +144,8 @@ def test_an_order_of_rows_that_are_not_there_is_refused(name, row):
     columns = from_operations([op(0, f, (0, 1), input=1 if f != "put" else "a")])
     model = model_named(name)
     verify_orders(columns, model, np.array([0]))
-    for kernels in (None, load()):
-        with pytest.raises(RefusedError, match="not in the history"):
-            verify_orders(columns, model, np.array([row]), kernels=kernels)
+    with pytest.raises(RefusedError, match="not in the history"):
+        verify_orders(columns, model, np.array([row]))
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
