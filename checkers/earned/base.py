@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from checkers.history import Event, EventType, Operation, Value
-from checkers.history.recorded import Recorded
+from checkers.history import Event, Operation
+from checkers.history.recorded import columns_of
 from checkers.run_input import RunInput
 from checkers.runs.faults import phases
 from checkers.verdict import CheckResult, Status
-from porcupine_py.columns import OK, Columns, Int64s
+from porcupine_py.columns import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,44 +68,6 @@ class Floor:
     """Keys that these observed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """What clients tried, an entry an operation, in order of invocation."""
-
-    ok: NDArray[np.bool_]
-    invoke_ns: Int64s
-    f: NDArray[Any]
-    """Codes of `functions`."""
-    functions: Sequence[str]
-    key: NDArray[Any]
-    """Codes of `keys`."""
-    keys: Sequence[str | None]
-    output: Callable[[int], Value]
-    """Returns the value with which an operation ended."""
-
-
-def _count_tries(operations: Sequence[Operation]) -> Tried:
-    if isinstance(operations, Recorded):
-        found: Columns = operations.columns
-        ok = found.type == OK
-        return Tried(
-            *(ok, found.invoke_ns, found.f, found.functions, found.key, found.keys),
-            lambda row: found.values[found.output[row]],
-        )
-    functions = list(dict.fromkeys(o.f for o in operations))
-    keys = list(dict.fromkeys(o.key for o in operations))
-    codes, numbers = ({name: i for i, name in enumerate(names)} for names in (functions, keys))
-    return Tried(
-        np.array([o.type is EventType.OK for o in operations], np.bool_),
-        np.array([o.invoke_ns for o in operations], np.int64),
-        np.array([codes[o.f] for o in operations], np.int64),
-        functions,
-        np.array([numbers[o.key] for o in operations], np.int64),
-        keys,
-        lambda row: operations[row].output,
-    )
-
-
 @dataclass(frozen=True)
 class Judged:
     """A run or a file, and the results of its checks."""
@@ -132,14 +91,14 @@ class Judged:
         return self.run.notes
 
     @cached_property
-    def tried(self) -> Tried:
-        """What clients tried."""
-        return _count_tries(self.run.operations)
+    def tried(self) -> Columns:
+        """What clients tried, an operation a row, in order of invocation."""
+        return columns_of(self.run.operations)
 
     @cached_property
-    def showing(self) -> Tried:
+    def showing(self) -> Columns:
         """Those of them that show something."""
-        return self.tried if self.shown is None else _count_tries(self.shown)
+        return self.tried if self.shown is None else columns_of(self.shown)
 
     @cached_property
     def phases(self) -> Mapping[str, int]:

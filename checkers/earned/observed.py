@@ -14,7 +14,6 @@ from checkers.earned.base import (
     OF_A_RUN,
     Judged,
     Outcome,
-    Tried,
     not_applicable,
     under_exercised,
     unknown,
@@ -22,6 +21,7 @@ from checkers.earned.base import (
 from checkers.runs import answers, exercised, monitor, statistics
 from checkers.runs.faults import HEAL
 from checkers.verdict import Status
+from porcupine_py.columns import OK, Columns
 
 SHARE_MIN = 0.05
 """Of what was tried, so much must have been ok."""
@@ -45,10 +45,10 @@ def service_share(judged: Judged) -> Outcome:
     kinds of fault in turn leave four fifths, a compare-and-set that mostly misses a tenth.
     """
     tried = judged.tried
-    loaded = np.ones(len(tried.ok), np.bool_)
+    loaded = np.ones(len(tried), np.bool_)
     if judged.plan is not None and HEAL in judged.phases:
         loaded = tried.invoke_ns < judged.phases[HEAL]
-    ok, total = int((loaded & tried.ok).sum()), int(loaded.sum())
+    ok, total = int((loaded & (tried.type == OK)).sum()), int(loaded.sum())
     if ok >= SHARE_MIN * total:
         return HOLDS
     return under_exercised(
@@ -65,9 +65,10 @@ def observations(judged: Judged) -> Outcome:
     if judged.plan is not None:
         return not_applicable("a run has its plan's floor")
     tried, floor = judged.showing, judged.floor
-    seen = tried.ok & observes(tried)
+    ok = tried.type == OK
+    seen = ok & observes(tried)
     for found, least, what in (
-        (int(tried.ok.sum()), floor.ok, "operations were ok"),
+        (int(ok.sum()), floor.ok, "operations were ok"),
         (int(seen.sum()), floor.reads, "operations that were ok observed something"),
         (len(np.unique(tried.key[seen])), floor.keys, "keys were observed"),
     ):
@@ -76,14 +77,14 @@ def observations(judged: Judged) -> Outcome:
     return HOLDS
 
 
-def observes(tried: Tried) -> NDArray[np.bool_]:
+def observes(tried: Columns) -> NDArray[np.bool_]:
     """Say of each operation whether its ok shows something of the state."""
     blind = [code for code, name in enumerate(tried.functions) if name in BLIND]
     found: NDArray[np.bool_] = ~np.isin(tried.f, blind)
     if _TRANSACTION in tried.functions:
-        code = list(tried.functions).index(_TRANSACTION)
-        for row in np.flatnonzero((tried.f == code) & tried.ok).tolist():
-            found[row] = _reads(tried.output(row))
+        transactions = (tried.f == tried.function(_TRANSACTION)) & (tried.type == OK)
+        for row in np.flatnonzero(transactions).tolist():
+            found[row] = _reads(tried.values[tried.output[row]])
     return found
 
 

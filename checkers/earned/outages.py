@@ -11,7 +11,6 @@ import numpy as np
 from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
 from checkers.earned.observed import BLIND
 from checkers.history import INFINITY_NS, seconds
-from checkers.history.recorded import columns_of
 from checkers.runs.exercised import DEPOSING, OUTAGE
 from checkers.runs.faults import HEAL, FaultSpan, fault_spans
 from checkers.runs.statistics import READS
@@ -49,7 +48,7 @@ def writes_served(judged: Judged) -> Outcome:
         return not_applicable("simulated time has the plan's bound on liveness")
     heal_ns = judged.phases.get(HEAL, INFINITY_NS)
     bound_s = _bound_s(judged.plan)
-    operations = columns_of(judged.run.operations)
+    operations = judged.tried
     hurt = list(_hurt(judged.plan, fault_spans(judged.notes)))
     for begin_ns, end_ns in _outages(operations, judged.plan, hurt, heal_ns):
         if end_ns - begin_ns > bound_s * 1e9:

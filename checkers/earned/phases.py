@@ -19,6 +19,7 @@ from checkers.nodes import agreement, durability
 from checkers.runs.exercised import planned_faults
 from checkers.runs.faults import HEAL, not_healed
 from checkers.verdict import Status
+from porcupine_py.columns import OK
 
 _NO_PHASES = "the journal names no phases"
 
@@ -39,7 +40,7 @@ def load_phase(judged: Judged) -> Outcome:
     during = tried.invoke_ns >= begin_ns
     if end_ns is not None:
         during &= tried.invoke_ns < end_ns
-    if bool((during & tried.ok).any()):
+    if bool((during & (tried.type == OK)).any()):
         return HOLDS
     return under_exercised("no operation was ok while faults came")
 
@@ -64,7 +65,7 @@ def last_phase(judged: Judged) -> Outcome:
         return unknown(
             f"nothing was asked after the heal at {when}: the workload ends with nothing"
         )
-    served = np.unique(tried.key[after & tried.ok])
+    served = np.unique(tried.key[after & (tried.type == OK)])
     never = [key for key in np.unique(tried.key[after]).tolist() if key not in served]
     if not never:
         return HOLDS
