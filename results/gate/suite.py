@@ -16,13 +16,13 @@ UNKNOWN and UNDER-EXERCISED are errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
 from checkers.verdict import Status, worst
 from results.gate.policy_gate import GateDecision, GateEntry
-from results.report.junit import clean, times_s
+from results.report.junit import add_case, add_problem, clean, counts_of, times_s
 
 _NO_CAMPAIGN = "unreadable"
 
@@ -96,23 +96,10 @@ def _add_suite(root: ET.Element, name: str, class_name: str, cases: dict[str, _C
     suite = ET.SubElement(
         root,
         "testsuite",
-        {
-            "name": clean(name),
-            "tests": str(len(cases)),
-            "failures": str(statuses.count(Status.FAIL)),
-            "errors": str(_errors(statuses)),
-            "time": f"{sum(case.time_s for case in cases.values()):.3f}",
-        },
+        {"name": clean(name), **counts_of(statuses)},
+        time=f"{sum(case.time_s for case in cases.values()):.3f}",
     )
     for (case_name, case), status in zip(cases.items(), statuses, strict=True):
-        attributes = {"classname": clean(class_name), "name": clean(case_name)}
-        element = ET.SubElement(suite, "testcase", {**attributes, "time": f"{case.time_s:.6f}"})
+        element = add_case(suite, class_name, case_name, time=f"{case.time_s:.6f}")
         if status is not Status.PASS:
-            tag = "failure" if status is Status.FAIL else "error"
-            message = clean(f"{status}: {case.lines[0]}")
-            problem = ET.SubElement(element, tag, {"type": str(status), "message": message})
-            problem.text = clean("\n".join(case.lines))
-
-
-def _errors(statuses: Sequence[Status]) -> int:
-    return sum(status not in (Status.PASS, Status.FAIL) for status in statuses)
+            add_problem(element, status, case.lines[0], case.lines)

@@ -13,7 +13,7 @@ the suite's properties. A time is how long the check took to judge, in seconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from xml.etree import ElementTree as ET
 
 from checkers.earned import EARNED
@@ -39,13 +39,10 @@ def render_junit(results: RunResults) -> bytes:
     checks = results.checks or (
         CheckResult("checks", Status.UNKNOWN, "nothing was checked: the plan names no checks"),
     )
-    failures = sum(check.status is Status.FAIL for check in checks)
-    errors = sum(check.status not in (Status.FAIL, Status.PASS) for check in checks)
     mutant = results.plan.get("mutant")
     campaign = str(results.plan.get("campaign", "history"))
     name = f"{campaign}/{results.run}"
-    tests = len(checks) + len(results.skipped)
-    counts = {"tests": str(tests), "failures": str(failures), "errors": str(errors)}
+    counts = counts_of([check.status for check in checks], len(results.skipped))
     title = f"mutant {mutant}: {name}" if mutant else name
     title += f" WITHOUT {', '.join(results.skipped)}" if results.skipped else ""
     duration_s = f"{float(results.judging.get('duration_s', 0.0)):.3f}"
@@ -53,19 +50,16 @@ def render_junit(results: RunResults) -> bytes:
     suite = ET.SubElement(
         suites,
         "testsuite",
-        {
-            "name": clean(title),
-            **counts,
-            "skipped": str(len(results.skipped)),
-            "time": duration_s,
-            "timestamp": str(results.judging.get("at", "")).removesuffix("Z"),
-        },
+        {"name": clean(title), **counts},
+        skipped=str(len(results.skipped)),
+        time=duration_s,
+        timestamp=str(results.judging.get("at", "")).removesuffix("Z"),
     )
     properties = ET.SubElement(suite, "properties")
     for field, value in _properties(results):
-        ET.SubElement(properties, "property", {"name": field, "value": clean(value)})
+        ET.SubElement(properties, "property", name=field, value=clean(value))
     for check, time_s in zip(checks, times_s(results, len(checks)), strict=True):
-        _add_case(suite, check, f"{campaign}.check", time_s)
+        _add_check(suite, check, f"{campaign}.check", time_s)
     for row, fault in zip(results.plan.get("skipped") or (), results.skipped, strict=False):
         _add_skipped(suite, fault, row, f"{campaign}.fault")
     ET.indent(suites, " ")
@@ -114,33 +108,43 @@ def times_s(results: RunResults, count: int) -> list[float]:
     return [time if isinstance(time, float) and 0 <= time < _LONG_S else 0.0 for time in given]
 
 
-def _add_case(suite: ET.Element, check: CheckResult, class_name: str, time_s: float) -> None:
-    case = ET.SubElement(
-        suite,
-        "testcase",
-        {"classname": clean(class_name), "name": clean(check.checker), "time": f"{time_s:.6f}"},
-    )
+def counts_of(statuses: Sequence[Status], skipped: int = 0) -> dict[str, str]:
+    """Count test cases as a suite's attributes do."""
+    failures, passed = statuses.count(Status.FAIL), statuses.count(Status.PASS)
+    errors = len(statuses) - failures - passed
+    tests = len(statuses) + skipped
+    return {"tests": str(tests), "failures": str(failures), "errors": str(errors)}
+
+
+def add_case(suite: ET.Element, class_name: str, name: str, **more: str) -> ET.Element:
+    """Add a test case."""
+    attributes = {"classname": clean(class_name), "name": clean(name), **more}
+    return ET.SubElement(suite, "testcase", attributes)
+
+
+def add_problem(case: ET.Element, status: Status, summary: str, lines: Iterable[str]) -> None:
+    """Say of a test case why it is no PASS."""
+    tag = "failure" if status is Status.FAIL else "error"
+    problem = ET.SubElement(case, tag, type=str(status), message=clean(f"{status}: {summary}"))
+    problem.text = clean("\n".join(lines) or summary)
+
+
+def _add_check(suite: ET.Element, check: CheckResult, class_name: str, time_s: float) -> None:
+    case = add_case(suite, class_name, check.checker, time=f"{time_s:.6f}")
     if check.allowed:
         notes = (f"{note.get('kind')}: {note.get('explanation')}" for note in check.allowed)
         text = "\n".join(["Not promised, so no violation:", *notes])
         ET.SubElement(case, "system-out").text = clean(text)
-    if check.status is Status.PASS:
-        return
-    tag = "failure" if check.status is Status.FAIL else "error"
-    attributes = {"type": str(check.status), "message": clean(f"{check.status}: {check.summary}")}
-    element = ET.SubElement(case, tag, attributes)
-    lines = [
-        f"{anomaly.get('kind', 'anomaly')}: {anomaly.get('explanation', '')}"
-        for anomaly in check.anomalies
-    ]
-    element.text = clean("\n".join(lines) or check.summary)
+    if check.status is not Status.PASS:
+        found = check.anomalies
+        lines = (f"{a.get('kind', 'anomaly')}: {a.get('explanation', '')}" for a in found)
+        add_problem(case, check.status, check.summary, lines)
 
 
 def _add_skipped(suite: ET.Element, fault: str, row: object, class_name: str) -> None:
-    attributes = {"classname": clean(class_name), "name": clean(fault)}
-    case = ET.SubElement(suite, "testcase", attributes)
     reason = row.get("reason") if isinstance(row, dict) else ""
-    ET.SubElement(case, "skipped", {"message": clean(f"it cannot work there: {reason}")})
+    message = clean(f"it cannot work there: {reason}")
+    ET.SubElement(add_case(suite, class_name, fault), "skipped", message=message)
 
 
 def clean(text: str) -> str:
