@@ -25,6 +25,7 @@ class Accounts(Model):
     """Balances by account, which transfers change."""
 
     name = "accounts"
+    reads = "read"
 
     def __init__(self, initial: Any = None) -> None:
         if initial is not None and not isinstance(initial, Mapping | list | tuple):
@@ -63,10 +64,6 @@ class Accounts(Model):
         balances[source] = balances.get(source, 0) - amount
         balances[target] = balances.get(target, 0) + amount
         return True, frozenset((a, b) for a, b in balances.items() if b)
-
-    def has_effect(self, operation: Operation) -> bool:
-        """Everything but a read."""
-        return operation.f != "read"
 
     def same_effect(self, operation: Operation) -> Hashable:
         """Name the accounts and the amount."""

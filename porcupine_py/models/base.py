@@ -36,6 +36,8 @@ class Model:
     """A deterministic sequential specification of one key."""
 
     name = "model"
+    reads: str | None = None
+    """The function that never changes the state, where there is one."""
 
     def init(self) -> State:
         """Return the state before any operation."""
@@ -81,8 +83,7 @@ class Model:
 
     def has_effect(self, operation: Operation) -> bool:
         """Return whether the operation, if it happened, may change the state."""
-        del operation
-        return True
+        return operation.f != self.reads
 
     def group(self, operation: Operation) -> Hashable | None:
         """Name the group of operations that may only be left out together."""

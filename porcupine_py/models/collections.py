@@ -16,6 +16,7 @@ class GrowingSet(Model):
     """A set to which elements are added (`add`) and which is read as a whole (`read`)."""
 
     name = "set"
+    reads = "read"
 
     def init(self) -> State:
         """Return the empty set."""
@@ -41,10 +42,6 @@ class GrowingSet(Model):
             elif not self.step(frozenset(elements), operation)[0]:
                 return operation
         return None
-
-    def has_effect(self, operation: Operation) -> bool:
-        """Everything but a read."""
-        return operation.f != "read"
 
     def same_effect(self, operation: Operation) -> Hashable:
         """Name the element."""

@@ -25,6 +25,7 @@ class Config(Model):
     """A config entry with SET, DELETE, APPEND and SUBTRACT."""
 
     name = "config"
+    reads = "read"
 
     def __init__(self, initial: Any = None) -> None:
         self.initial = freeze(initial)
@@ -54,10 +55,6 @@ class Config(Model):
                 return True, ",".join(parts)
             case _:
                 raise unknown_function(self, operation)
-
-    def has_effect(self, operation: Operation) -> bool:
-        """Everything but a read."""
-        return operation.f != "read"
 
     def always_legal(self, operation: Operation) -> bool:
         """Every alteration."""

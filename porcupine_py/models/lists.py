@@ -26,6 +26,7 @@ class ListAppend(Model):
     """A list."""
 
     name = "list-append"
+    reads = "read"
 
     def init(self) -> State:
         """Return the empty list."""
@@ -51,10 +52,6 @@ class ListAppend(Model):
             elif elements != [freeze(e) for e in read_list(operation)]:
                 return operation
         return None
-
-    def has_effect(self, operation: Operation) -> bool:
-        """Everything but a read."""
-        return operation.f != "read"
 
     def group(self, operation: Operation) -> Hashable | None:
         """Name the element: a list without all of one value is a right list of the others."""

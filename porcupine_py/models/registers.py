@@ -21,6 +21,7 @@ class Register(Model):
     """One value: `write` sets it, `read` returns it."""
 
     name = "register"
+    reads = "read"
 
     def __init__(self, initial: Any = None) -> None:
         self.initial = freeze(initial)
@@ -36,10 +37,6 @@ class Register(Model):
         if operation.f == "read":
             return state == freeze(operation.output), state
         raise unknown_function(self, operation)
-
-    def has_effect(self, operation: Operation) -> bool:
-        """Everything but a read."""
-        return operation.f != "read"
 
     def always_legal(self, operation: Operation) -> bool:
         """A write."""

@@ -17,6 +17,7 @@ class KeyValue(Model):
     """A string that is put, appended to, and got."""
 
     name = "kv"
+    reads = "get"
     parts: Parts | None = None
     """What the strings that were got are made of; None before `prepare`, and where that is open."""
 
@@ -39,10 +40,6 @@ class KeyValue(Model):
             assert isinstance(state, str)
             return True, state + _text(operation)
         raise unknown_function(self, operation)
-
-    def has_effect(self, operation: Operation) -> bool:
-        """Everything but a get."""
-        return operation.f != "get"
 
     def prepare(self, operations: Sequence[Operation]) -> KeyValue:
         """Learn what the strings that were got are made of."""
