@@ -7,7 +7,7 @@ its result. So a check that is missing, silent or not applicable is named and ne
 
 A condition is a function from `Judged` to an `Outcome`; its name is that of the function, its
 docstring the sentence that must be true. To add a condition is to add it to the list; the tests ask
-for a stored run of which it was taken away (tests/checkers/test_earned.py).
+for a stored run of which it was taken away (tests/results/test_earned.py).
 
 What a condition may cost: no run of a correct system on a slow machine breaks it, or its docstring
 says which does and why it is no PASS all the same.
