@@ -83,8 +83,8 @@ class LogClient:
         batch = batch_of(
             [str(value) for value in values], self._context.client.wall_ms(), sequenced
         )
-        first, certain = lead, True
-        """Every attempt so far certainly appended nothing."""
+        epoch, certain = lead.epoch, True
+        """The least of any attempt; every attempt so far certainly appended nothing."""
         for attempts_left in range(self._retries, -1, -1):
             timeout_ms = budget.left_ms / (attempts_left + 1)
             endpoint = self._leads.client_of(lead.node)
@@ -99,11 +99,12 @@ class LogClient:
             if found_lead is None:
                 break
             lead = found_lead
+            epoch = min(epoch, lead.epoch)
         if outcome.type == "ok":
             self._sequences[to] = (sequenced.base_sequence + len(values)) & SEQUENCE_MAX
-            # An earlier attempt may be what was appended, so its epoch is the one that is sure.
-            found = outcome.value
-            return Completion(EventType.OK, op.value, None, lead.node, found, first.epoch)
+            # An earlier attempt may be what was appended; and a later one may have gone to a leader
+            # that does not know yet that it is deposed.
+            return Completion(EventType.OK, op.value, None, lead.node, outcome.value, epoch)
         kind = EventType.FAIL if certain else EventType.INFO
         return Completion(kind, op.value, outcome.error, lead.node)
 

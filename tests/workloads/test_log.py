@@ -163,6 +163,19 @@ def test_a_retried_send_has_the_epoch_of_its_first_attempt():
     assert done.epoch == 1
 
 
+def test_a_retry_at_a_leader_that_is_deposed_has_that_leaders_epoch():
+    brokers = Brokers()
+    brokers.lead(1, 1, epoch=5)
+
+    def ask_the_deposed():
+        brokers.brokers[1].views[1] = (2, 4)
+        brokers.brokers[2].leads[1] = 4
+        brokers.rules.append([d.ProduceRequest, LOST, False])
+
+    _, done = perform(brokers, send("a"), ask_the_deposed, send("b"), retries=1, idempotence=0)
+    assert (done.type, done.node, done.epoch) == (OK, "n2", 4)
+
+
 def test_sequences_go_on_by_records_in_each_partition_by_itself():
     brokers = Brokers()
     other = Op("send", "d0-0", "x")
