@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from fake_system import FakeSystem
@@ -12,15 +13,18 @@ from stub_view import StubView
 
 from cluster.backends.base import NodeState
 from cluster.backends.local.local_backend import LocalBackend
+from cluster.node.errors import ErrorCode
 from cluster.systems.kafka.output_traces import OutputReader
 from harness.campaigns import load
 from harness.commands.run import compose
 from harness.errors import PlanError
 from harness.plan.plan import from_document
 from harness.plan.stored_document import checks_for
+from nemeses import queries
 from nemeses.base import ParameterError
 from nemeses.drive import heal, inject
 from nemeses.processes import upgrade
+from nemeses.quorum import finalize
 from nemeses.registry import check_fault
 from tests.play import play
 
@@ -165,6 +169,38 @@ async def test_nodes_of_one_release_have_no_upgrade(view):
     refused = await inject(view, "upgrade", {"targets": "random"})
     assert not refused.applied
     assert "--kafka-version OLD,NEW" in refused.detail["reason"]
+
+
+def test_a_level_is_asked_for_until_a_voter_that_was_killed_supports_it(monkeypatch):
+    now_s = 0.0
+    accepted_s = 45.0
+    """It starts for half a minute on a starved machine, and says then what it supports."""
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    async def answer(*_: object) -> ErrorCode:
+        return ErrorCode.none if now_s >= accepted_s else ErrorCode.invalid_update_version
+
+    async def levels(*_: object) -> tuple[int, int]:
+        return (1 if now_s >= accepted_s else 0), 1
+
+    loop = SimpleNamespace(time=lambda: now_s)
+    clock = SimpleNamespace(get_running_loop=lambda: loop, sleep=sleep)
+    monkeypatch.setattr(queries, "asyncio", clock)
+    monkeypatch.setattr(finalize, "finalize", answer)
+    monkeypatch.setattr(finalize, "_ask_levels", levels)
+    view = SimpleNamespace(backend=SimpleNamespace(nodes=("n1", "n2", "n3")))
+    fault = finalize.Finalize()
+
+    async def body():
+        done = await fault.inject(view, {"feature": "kraft.version"})
+        return await fault.verify(view, done)
+
+    done = asyncio.run(body())
+    assert (done.applied, done.verified, done.detail["after"]) == (True, True, 1)
+    assert {*done.detail["answers"]} == {"invalid_update_version", "none"}
 
 
 PLAN = {
