@@ -115,10 +115,12 @@ def _summary(rows: Sequence[dict[str, Any]], lacking: Sequence[dict[str, Any]]) 
     for row in rows:
         if row["status"] is None:
             reasons.setdefault(row["sentence"], []).append(row["name"])
-    count = len(rows) - sum(map(len, reasons.values()))
-    parts = [f"{count} of {len(rows)} conditions of a PASS hold"]
+    aside = sum(map(len, reasons.values()))
+    parts = [f"{len(rows) - aside} of {len(rows)} conditions of a PASS hold"]
     parts += [row["sentence"] for row in rows if row["status"] and row["sentence"]]
-    parts += [f"{why}: no {', '.join(names)}" for why, names in reasons.items()]
+    if reasons:
+        named = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
+        parts.append(f"not applicable: {named}")
     return "; ".join(parts)
 
 
