@@ -16,7 +16,7 @@ from cluster.systems.kinds import SettingError, SystemRequest
 from workloads.base import Op
 
 
-def jetstream(kept, *, is_led=True):
+def jetstream(kept, *, is_led=True, leaders=1):
     """Speak to one connection; `kept` is the stream, None before it is made."""
     stream = {"messages": kept}
 
@@ -54,7 +54,8 @@ def jetstream(kept, *, is_led=True):
                 writer.write(head + b"\r\n")
             else:
                 data = json.dumps(document).encode()
-                writer.write(b"MSG %s 1 %d\r\n%s\r\n" % (words[2].encode(), len(data), data))
+                said = b"MSG %s 1 %d\r\n%s\r\n" % (words[2].encode(), len(data), data)
+                writer.write(said * leaders)
 
     return answer
 
@@ -80,6 +81,13 @@ def outcomes(answer, *ops):
 def test_the_stream_is_made_once_and_all_of_it_read_in_order_of_sequence():
     ops = [Op("add", None, "b"), Op("add", None, "a"), Op("read", node="n1")]
     done = outcomes(jetstream(None), *ops)
+    assert [each.type.value for each in done] == ["ok", "ok", "ok"]
+    assert done[-1].value == ["a", "b"]
+
+
+def test_what_two_leaders_answer_counts_once():
+    ops = [Op("add", None, "a"), Op("add", None, "b"), Op("read", node="n1")]
+    done = outcomes(jetstream([], leaders=2), *ops)
     assert [each.type.value for each in done] == ["ok", "ok", "ok"]
     assert done[-1].value == ["a", "b"]
 

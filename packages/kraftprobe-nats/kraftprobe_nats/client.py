@@ -72,7 +72,11 @@ class Stream:
                         size = int(words[-2])
                         said = data[:size].split(b"\r\n", 1)[0].split()
                         status, data = said[1].decode() if len(said) > 1 else "", data[size:]
-                    answers[int(words[1].decode().removeprefix(self._inbox))] = status, data
+                    number = int(words[1].decode().removeprefix(self._inbox))
+                    # While a stream changes its leader two may answer: the first counts, as for
+                    # every client of NATS, though the second comes among later answers.
+                    if number >= first:
+                        answers.setdefault(number, (status, data))
                 case "PONG" | "INFO" | "+OK":
                     pass
                 case other:
