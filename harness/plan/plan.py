@@ -302,7 +302,14 @@ def from_document(document: Mapping[str, Any]) -> Plan:
             plan = _read_script(plan, schedule, asks_for_faults="faults" in document)
         else:
             options = RANDOM_SCHEDULE.read(schedule, place=("schedule",))
-            drawn = draw(plan.seed, plan.faults, plan.duration_s, plan.node_names, options)
+            drawn = draw(
+                plan.seed,
+                plan.faults,
+                plan.duration_s,
+                plan.node_names,
+                options,
+                is_led=plan.kind.is_led,
+            )
             plan = replace(plan, schedule=drawn)
     except (ParameterError, ScheduleError, SettingError, WorkloadError) as error:
         raise PlanError(str(error)) from error

@@ -34,6 +34,7 @@ from harness.plan import shapes
 from harness.plan.strands import Step, Strand, check_strand
 from nemeses.base import ParameterError
 from nemeses.registry import check_fault, fault_named
+from nemeses.targets import words_of
 
 LEAD_IN_S = 2.0
 """Quiet time before the first fault, so that acknowledged writes exist by then."""
@@ -100,8 +101,12 @@ def draw(
     duration_s: float,
     nodes: tuple[str, ...],
     options: RandomSchedule,
+    *,
+    is_led: bool = True,
 ) -> tuple[Entry, ...]:
     """Draw the schedule of a seed. Without kinds it is empty.
+
+    `is_led`: whether the system shows a leader; else no fault is aimed at it.
 
     Raises ScheduleError when the kinds do not all fit into the time, ParameterError when one of
     them is unknown.
@@ -144,13 +149,14 @@ def draw(
         elif at_s + for_s <= duration_s - LEAD_OUT_S:
             kind = random.choice(list(kinds))
         else:
-            drawn = (*_with_alternatives(seed, entries, nodes), *fragments)
+            drawn = (*_with_alternatives(seed, entries, nodes, is_led=is_led), *fragments)
             return tuple(sorted(drawn, key=lambda entry: entry.at_s))
-        parameters = _parameters(random, kind, nodes, aim_at_leader=kind not in seen)
+        aimed = is_led and kind not in seen
+        parameters = _parameters(random, _options(kind, nodes, is_led=is_led), aim_at_leader=aimed)
         seen.add(kind)
         entries.append(Entry(round(at_s, 3), kind, parameters, round(for_s, 3)))
         if options.nested and random.random() < options.nested:
-            entries += _inside(random, entries[-1], kinds, nodes)
+            entries += _inside(random, entries[-1], kinds, nodes, is_led=is_led)
         at_s += for_s + _between(random, options.quiet_s, slack)
 
 
@@ -161,13 +167,13 @@ def _part(part: shapes.Away, at_s: float) -> Entry:
 
 
 def _with_alternatives(
-    seed: int, entries: Sequence[Entry], nodes: tuple[str, ...]
+    seed: int, entries: Sequence[Entry], nodes: tuple[str, ...], *, is_led: bool
 ) -> tuple[Entry, ...]:
     """Add alternatives to each entry: its own parameters first, then others."""
     random = Random(f"{seed}/alternatives")
     found = []
     for entry in entries:
-        options = fault_named(entry.fault).options(nodes)
+        options = _options(entry.fault, nodes, is_led=is_led)
         others = [parameters for parameters in options if parameters != entry.parameters]
         drawn = random.sample(others, min(OTHERS, len(others)))
         found.append(replace(entry, alternatives=(entry.parameters, *map(dict, drawn))))
@@ -175,7 +181,12 @@ def _with_alternatives(
 
 
 def _inside(
-    random: Random, outer: Entry, kinds: Sequence[str], nodes: tuple[str, ...]
+    random: Random,
+    outer: Entry,
+    kinds: Sequence[str],
+    nodes: tuple[str, ...],
+    *,
+    is_led: bool,
 ) -> list[Entry]:
     """Draw a fault of another kind that begins and ends while the outer one is in force."""
     others = [kind for kind in kinds if kind != outer.fault]
@@ -184,7 +195,7 @@ def _inside(
     kind = random.choice(others)
     at_s = outer.at_s + outer.for_s * random.uniform(0.15, 0.35)
     for_s = outer.for_s * random.uniform(0.3, 0.5)
-    parameters = _parameters(random, kind, nodes, aim_at_leader=False)
+    parameters = _parameters(random, _options(kind, nodes, is_led=is_led), aim_at_leader=False)
     return [Entry(round(at_s, 3), kind, parameters, round(for_s, 3))]
 
 
@@ -193,12 +204,24 @@ def _between(random: Random, bounds: tuple[float, float], slack: float) -> float
     return low + (high - low) * slack * random.random()
 
 
-def _parameters(
-    random: Random, kind: str, nodes: tuple[str, ...], *, aim_at_leader: bool
-) -> dict[str, Any]:
+def _options(kind: str, nodes: tuple[str, ...], *, is_led: bool) -> tuple[dict[str, Any], ...]:
+    """List the parameters to choose from: without a leader none that can never find its target."""
     choices = fault_named(kind).options(nodes)
     if not choices:
         raise ScheduleError(f"{kind} needs more than {len(nodes)} nodes")
+    if is_led:
+        return choices
+    return tuple(choice for choice in choices if not _needs_leader(choice)) or choices
+
+
+def _needs_leader(parameters: Mapping[str, Any]) -> bool:
+    words = [word for value in parameters.values() for word in words_of(value)]
+    return any(word in words for word in ("leader", "followers", "leader-to-follower"))
+
+
+def _parameters(
+    random: Random, choices: tuple[dict[str, Any], ...], *, aim_at_leader: bool
+) -> dict[str, Any]:
     if aim_at_leader:
         at_leader = [choice for choice in choices if _is_at_leader(choice)]
         choices = tuple(at_leader) or choices

@@ -53,6 +53,18 @@ def test_each_kind_is_aimed_at_the_leader_first(seed):
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=50, deadline=None)
+def test_no_fault_is_aimed_at_the_leader_of_a_system_that_shows_none(seed):
+    kinds = ("kill", "pause", "partition", "delay", "power-loss")
+    drawn = draw(seed, kinds, 90.0, NODES, RandomSchedule(nested=0.5), is_led=False)
+    tried = [parameters for entry in drawn for parameters in entry.alternatives]
+    assert {entry.fault for entry in drawn} == set(kinds)
+    words = {value for parameters in tried for value in parameters.values()}
+    assert words.isdisjoint({"leader", "followers", "leader-to-follower"})
+    assert "random" in words
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
 def test_parameters_are_ones_that_the_fault_takes(seed):
     entries = schedule(seed, duration_s=3 * ROOMY_S)
     assert entries
