@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 
 from checkers.history import Event, EventType
 from checkers.runs.answers import HUNG
@@ -61,7 +61,8 @@ class Interpreter:
         self._concurrency = concurrency
         self._bound_s = bound_s
         self._workers: tuple[Worker, ...] = (*range(concurrency), NEMESIS)
-        self._news: asyncio.Future[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        """Of workers that wait for news; some may have stopped waiting."""
         self._clients: dict[Worker, WorkloadClient] = {}
         self._processes: dict[Worker, int | str] = {worker: worker for worker in self._workers}
 
@@ -152,17 +153,30 @@ class Interpreter:
         return asyncio.sleep(max(0, duration_ns) / NANOSECONDS)
 
     async def _wait_for_news(self, until_ns: int | None) -> None:
-        if self._news is None:
-            self._news = asyncio.get_running_loop().create_future()
-        timeout_s = None
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        timer: asyncio.TimerHandle | None = None
         if until_ns is not None:
             timeout_s = max(0, until_ns - self._recorder.now_ns()) / NANOSECONDS
-        await asyncio.wait([self._news], timeout=timeout_s)
+            timer = loop.call_later(timeout_s, _release, (waiter,))
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def _wake(self) -> None:
-        news, self._news = self._news, None
-        if news is not None:
-            news.set_result(None)
+        if self._waiters:
+            # Soon, not now: what is ready already goes first, as with a future that all wait for.
+            waiters, self._waiters = self._waiters, []
+            asyncio.get_running_loop().call_soon(_release, waiters)
+
+
+def _release(waiters: Iterable[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 async def _close_in_time(client: WorkloadClient) -> None:

@@ -48,6 +48,8 @@ class ScriptedClients:
         self._listed = _by_worker(plan)
         self._stream = _stream(plan, workload) if plan.rate_per_s > 0 else None
         self._over = False
+        self._idle: Wait | None = None
+        """The answer to each worker of strands that is not needed, which asks often."""
 
     def ask(self, op: Op, node: str | None, op_id: str) -> None:
         """Have a strand worker perform an operation."""
@@ -67,7 +69,9 @@ class ScriptedClients:
         if context.worker >= self._plan.concurrency:
             if self._asked:
                 return Next(self._asked.popleft(), context.now_ns)
-            return Wait(end_ns)
+            if self._idle is None:
+                self._idle = Wait(end_ns)
+            return self._idle
         listed = self._listed.get(context.worker)
         if listed:
             scripted = listed.popleft()

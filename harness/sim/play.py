@@ -125,7 +125,8 @@ def _play(
     run = Run(plan, backend, world.recorder, backend.clock, world=world, is_brief=brief)
     reads = NO_READS
     try:
-        reads = virtual.run(conduct(run), world.timers)
+        with backend.world.program.hold_processor():
+            reads = virtual.run(conduct(run), world.timers)
     except BusyLoopError as error:
         world.note_violation("progress", str(error), "busy loop")
     except virtual.Stalled as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
 from typing import Literal, Protocol
 
@@ -153,6 +154,9 @@ class Program(Protocol):
     def complaints(self) -> Iterable[tuple[str, str]]:
         """Yield (property, explanation) of what is wrong with a whole run, at its end."""
 
+    def hold_processor(self) -> AbstractContextManager[None]:
+        """Keep what plays the nodes on the processor of this thread, while the world goes on."""
+
 
 class OwnProgram:
     """The node of this repository."""
@@ -192,6 +196,10 @@ class OwnProgram:
     def complaints(self) -> Iterable[tuple[str, str]]:
         """See `Program.complaints`: each event is judged when it happens."""
         return ()
+
+    def hold_processor(self) -> AbstractContextManager[None]:
+        """See `Program.hold_processor`: this thread plays them itself."""
+        return nullcontext()
 
     def config(self, node: SimNode, *, is_static: bool = True) -> NodeConfig:
         """Return the configuration of a node; `is_static`: which names the voters."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -105,44 +105,28 @@ def _parts(kind: int, body: str) -> tuple[_Part, ...]:
 
 
 _PLANS: Final = {int(kind): _parts(kind, body) for kind, body in _BODIES.items()}
-_NUMBERS: Final = {
-    kind: parts[0][0] for kind, parts in _PLANS.items() if [part[1] for part in parts] == [""]
-}
-"""Effects of nothing but numbers."""
+
+_Reader = tuple[Callable[[bytes, int], tuple[Any, ...]], int, int, tuple[_Part, ...]]
+_OF_NUMBERS, _OF_A_BLOB, _OF_PARTS, _OF_VOTERS = range(4)
+
+
+def _reader(kind: int) -> _Reader | None:
+    """Return (unpack, size, form, parts) of an effect; the first two are of its first part."""
+    parts = _PLANS.get(kind)
+    if parts is None:
+        return (_read_voters, 0, _OF_VOTERS, ()) if kind == Effect.VOTERS else None
+    numbers, letters = parts[0][0], [letter for _, letter in parts]
+    form = {"": _OF_NUMBERS, "b": _OF_A_BLOB}.get(letters[0], _OF_PARTS)
+    return numbers.unpack_from, numbers.size, form if len(parts) == 1 else _OF_PARTS, parts
+
 
 Effects = list[tuple[Any, ...]]
 """(kind, *fields) each."""
 
 
-def read_effects(data: bytes) -> Effects:
-    """Split an answer. Raises ValueError for an effect that is not known."""
-    found: Effects = []
-    at, end = 0, len(data)
-    while at < end:
-        kind = data[at]
-        if (numbers := _NUMBERS.get(kind)) is not None:
-            found.append(numbers.unpack_from(data, at))
-            at += numbers.size
-        elif (plan := _PLANS.get(kind)) is not None:
-            fields: list[Any] = []
-            for part, letter in plan:
-                fields += part.unpack_from(data, at)
-                at += part.size
-                if letter:
-                    blob = data[at : at + fields[-1]]
-                    at += fields[-1]
-                    fields[-1] = blob.decode() if letter == "t" else blob
-            found.append(tuple(fields))
-        elif kind == Effect.VOTERS:
-            effect, at = _read_voters(data, at + 1)
-            found.append(effect)
-        else:
-            raise ValueError(f"the JVM reports effect {kind}, which is none")
-    return found
-
-
 def _read_voters(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
-    """Read (VOTERS, offset, {id: directory})."""
+    """Read ((VOTERS, offset, {id: directory}), where it ends)."""
+    at += 1
     (offset,) = _LONG.unpack_from(data, at)
     (count,) = _INT.unpack_from(data, at + _LONG.size)
     at += _LONG.size + _INT.size
@@ -153,6 +137,43 @@ def _read_voters(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
         voters[voter] = uuid.UUID(int=high << 64 | low)
         at += _INT.size + _UUID.size
     return (Effect.VOTERS, offset, voters), at
+
+
+_READERS: Final = [_reader(kind) for kind in range(max(Effect) + 1)]
+"""By kind; None: there is no such effect."""
+
+
+def read_effects(data: bytes, at: int = 0) -> Effects:
+    """Split an answer, from a position on. Raises ValueError for an effect that is not known."""
+    found: Effects = []
+    fields: list[Any]
+    end = len(data)
+    while at < end:
+        reader = _READERS[data[at]] if data[at] < len(_READERS) else None
+        if reader is None:
+            raise ValueError(f"the JVM reports effect {data[at]}, which is none")
+        unpack, size, form, parts = reader
+        if form == _OF_NUMBERS:
+            found.append(unpack(data, at))
+            at += size
+        elif form == _OF_A_BLOB:
+            *fields, length = unpack(data, at)
+            at += size + length
+            found.append((*fields, data[at - length : at]))
+        elif form == _OF_PARTS:
+            fields = []
+            for part, letter in parts:
+                fields += part.unpack_from(data, at)
+                at += part.size
+                if letter:
+                    blob = data[at : at + fields[-1]]
+                    at += fields[-1]
+                    fields[-1] = blob.decode() if letter == "t" else blob
+            found.append(tuple(fields))
+        else:
+            effect, at = unpack(data, at)
+            found.append(effect)
+    return found
 
 
 @valueclass

@@ -5,6 +5,7 @@ It is the same above Kafka's clients and this repository's.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
@@ -88,12 +89,8 @@ class StateMachine:
 
     def read(self, offset: int) -> ReadResponse:
         """Return what it holds from an offset on."""
-        found = []
-        for record in reversed(self._committed):
-            if record[0] < offset:
-                break
-            found.append(record)
-        return ReadResponse(tuple(found[::-1]), self.replayed)
+        first = bisect_left(self._committed, (offset,))
+        return ReadResponse(tuple(self._committed[first:]), self.replayed)
 
     def give_up(self) -> None:
         """Answer what may be appended and may be lost."""

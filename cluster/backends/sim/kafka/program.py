@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
@@ -16,7 +17,7 @@ from typing import Any, Final
 from cluster.backends.sim.kafka import frames
 from cluster.backends.sim.kafka.frames import Effect
 from cluster.backends.sim.kafka.host import KafkaProcess
-from cluster.backends.sim.kafka.jvm import Jvm, jvm_of
+from cluster.backends.sim.kafka.jvm import Jvm, jvm_of, on_one_processor
 from cluster.backends.sim.kafka.machine import Archive
 from cluster.backends.sim.kafka.own import RaftProcess, voter_set
 from cluster.backends.sim.kafka.replica import KafkaReplica
@@ -163,6 +164,10 @@ class KafkaProgram:
                     f"{spin.node} polled without waiting for {spin.length_ms / 1000:.1f} s",
                 )
                 return
+
+    def hold_processor(self) -> AbstractContextManager[None]:
+        """See `Program.hold_processor`."""
+        return on_one_processor(self._jvms.values())
 
     def _start(self, node: SimNode, now_ms: int, seed: int) -> frames.Start:
         world = self._world

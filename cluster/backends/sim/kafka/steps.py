@@ -14,7 +14,6 @@ is known that the thread spins.
 from __future__ import annotations
 
 import uuid
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
@@ -80,14 +79,15 @@ class SteppedProcess(Incarnation):
     ) -> None:
         super().__init__(world, node)
         self._clock = node.clock
+        self._now = node.clock.wall_ms
         self._id = node.node_id
         self._disk = node.disk
         self._jvm = jvm
         self._disk_replica = replica
         self._tracer = KafkaTrace(node.node_id, replica, self.trace)
         self._request_timeout_ms = request_timeout_ms
-        self._effects: deque[tuple[Any, ...]] = deque()
-        """What the node did and the world has not seen."""
+        self._effects: frames.Effects = []
+        """What the node did and the world has not seen, the last first."""
         self._flushes = 0
         """Flushes of the last answer so far."""
         self._is_busy = False
@@ -116,9 +116,6 @@ class SteppedProcess(Incarnation):
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _now(self) -> int:
-        return self._clock.wall_ms()
-
     def _deliver(self, item: bytes) -> None:
         if self._is_busy:
             self._inbox.append(item)
@@ -143,22 +140,22 @@ class SteppedProcess(Incarnation):
             self._timer = None
         self._is_busy = True
         self._flushes = 0
-        self._effects.extend(self._jvm.call(frame))
+        self._effects = self._jvm.call(frame)
+        self._effects.reverse()
         self._play()
 
     def _play(self) -> None:
         """Play effects until the node has to wait for its disk, or there are no more."""
         effects, meets = self._effects, self._MEETS
         while effects:
-            effect = effects.popleft()
-            kind = effect[0]
+            kind, *fields = effects.pop()
             if kind == _IN_FLUSH:
                 self._flushes += 1
-                self._sync(effect[1])
+                self._sync(fields[0])
                 return
             meet = meets.get(kind)
             if meet is not None:
-                meet(self, *effect[1:])
+                meet(self, *fields)
                 if not self.alive:
                     return
         self._is_busy = False
