@@ -30,7 +30,9 @@ from harness.sim.batch.summary import lines_of, summarise
 from harness.sim.runner import run, run_plan
 from harness.sim.swarm.draw import draw
 from results.store.model import system_shown
+from tests.harness.sim.kafka_families import family
 from tests.harness.sim.kafka_runs import plan_of
+from tests.harness.sim.plans import read_plan
 from tests.kafka_release import VERSION, raft_jars
 
 ROOT = Path(__file__).parents[3]
@@ -66,6 +68,14 @@ def in_two_processes(seeds, version=VERSION):
 @pytest.mark.nightly
 def test_each_finding_is_the_same_run_in_two_jvms():
     in_two_processes([str(path) for path in FOUND])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_the_traces_of_each_finding_show_its_cause(path):
+    played, _ = run(read_plan(path))
+
+    assert family(played)[0] == {"stable-leader": "-"}.get(path.stem, path.stem)
 
 
 @pytest.mark.nightly  # for every commit two releases and ours run so, below

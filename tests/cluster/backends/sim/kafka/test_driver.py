@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from crc32c import crc32c
 
-from cluster.backends.sim.kafka import classes
+from cluster.backends.sim.kafka import classes, frames
+from cluster.backends.sim.kafka.jvm import jvm_of, on_one_processor
 from tests.cluster.backends.sim.kafka.raft_quorum import (
     CAP,
     RESIGN,
@@ -29,6 +32,21 @@ def jvm():
     running = Jvm(classes.java_command(VERSION))
     yield running
     running.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="Linux alone binds threads")
+def test_a_world_keeps_its_threads_on_one_processor_and_lets_them_go():
+    raft_jars(VERSION)
+    jvm, free = jvm_of(VERSION), os.sched_getaffinity(0)
+    jvm.call(frames.reset(logs=False))
+
+    with on_one_processor([jvm]):
+        bound = {frozenset(os.sched_getaffinity(thread)) for thread in (0, *jvm.main_threads)}
+
+    assert len(jvm.main_threads) == 2
+    assert (len(bound), {len(processors) for processors in bound}) == (1, {1})
+    for thread in (0, *jvm.main_threads):
+        assert os.sched_getaffinity(thread) == free
 
 
 @pytest.fixture
