@@ -100,9 +100,9 @@ def family(played: Played) -> tuple[str, str]:
         if spin.node not in voters and last.get("state") == "Follower":
             return "spinning-observer", f"{spin.node} follows, voters {','.join(voters)}"
         return _NONE
-    if found := re.search(r"Unexpected acknowledgement from non-voter (\d+)", said):
-        other = f"n{found[1]}"
-        before = any(e == "voters" and int(found[1]) in f["voters"] for _, e, f in trace)
+    if match := re.search(r"Unexpected acknowledgement from non-voter (\d+)", said):
+        other = f"n{match[1]}"
+        before = any(e == "voters" and int(match[1]) in f["voters"] for _, e, f in trace)
         if other not in voters and before:
             return "removed-voter", f"{other} was removed, voters {','.join(voters)}"
         return _NONE
@@ -119,12 +119,13 @@ def family(played: Played) -> tuple[str, str]:
         return _NONE
     named = set(re.findall(r"\bn\d+\b", said))
     if name in _OTHER_VOTERS:
-        for node in sorted(named):
-            for what in skips(traces.get(node, [])):
-                return "stale-voters", f"{node}: {what}"
-        for node in sorted(named):
-            for what in cuts_behind_snapshots(traces.get(node, [])):
-                return "snapshot-without-voters", f"{node}: {what}"
+        for kind, signs in (
+            ("stale-voters", skips),
+            ("snapshot-without-voters", cuts_behind_snapshots),
+        ):
+            found = [f"{n}: {what}" for n in sorted(named) for what in signs(traces.get(n, []))]
+            if found:
+                return kind, "; ".join(found)
     if name == "liveness":
         for node, other in traces.items():
             refused = [f for _, e, f in other[-200:] if e == "vote" and f["pre_vote"]]
