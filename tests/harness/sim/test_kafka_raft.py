@@ -71,11 +71,13 @@ def test_each_finding_is_the_same_run_in_two_jvms():
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(set(FOUND) - {PLANS / "stable-leader.toml"}), ids=lambda path: path.stem
+)
 def test_the_traces_of_each_finding_show_its_cause(path):
     played, _ = run(read_plan(path))
 
-    assert family(played)[0] == {"stable-leader": "-"}.get(path.stem, path.stem)
+    assert family(played)[0] == path.stem
 
 
 @pytest.mark.nightly  # for every commit two releases and ours run so, below

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from cluster.backends.sim.encoded import EncodedRequest, EncodedResponse
 from cluster.backends.sim.incarnation import TIMER_GRAIN_MS, Incarnation
