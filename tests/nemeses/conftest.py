@@ -11,9 +11,9 @@ sys.path.append(str(Path(__file__).parents[1] / "cluster" / "backends"))
 from fake_system import FakeSystem
 from hosted_nodes import run_up
 from netns_world import netns_backend, require_namespaces
-from stub_view import StubView
 
 from cluster.backends.local.local_backend import LocalBackend
+from tests.views import StubView
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
@@ -14,17 +13,11 @@ from cluster.backends.sim.sim_backend import SimBackend
 from harness.sim.world_sight import watch
 from nemeses.base import Injection, View
 from nemeses.drive import inject
+from tests.views import StubView
 
 
-class WorldView:
+class WorldView(StubView):
     """What faults see of a simulated world; the leader is read, as the swarm does."""
-
-    def __init__(self, backend: SimBackend) -> None:
-        self.backend = backend
-        self.controllers = backend.nodes
-        self.bound_s = None
-        self.random = random.Random(7)
-        self.active: list[Injection] = []
 
     async def leader(self) -> str | None:
         led = {
@@ -36,9 +29,6 @@ class WorldView:
             and node.process.node.raft.leader_and_epoch.leader_id == node.node_id
         }
         return led[max(led)] if led else None
-
-    async def partition_leader(self) -> str | None:
-        return None
 
 
 def in_world(

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from stub_view import StubView
 from waiting import eventually
 
 from cluster.backends.base import NodeState
@@ -19,6 +18,7 @@ from cluster.systems.kraft import KraftSystem
 from nemeses.base import ParameterError
 from nemeses.drive import heal, heal_all, inject
 from nemeses.registry import FAULTS, check_fault, needs_of
+from tests.views import StubView
 
 pytestmark = pytest.mark.cluster
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -24,19 +23,13 @@ from nemeses.quorum import voters
 from nemeses.quorum.membership import is_dynamic
 from nemeses.registry import FAULTS, check_fault
 from tests.play import play
+from tests.views import StubView
 
 NODES = ("n1", "n2", "n3")
 
 
-class LiveView:
+class LiveView(StubView):
     """A view that asks the nodes themselves which leads."""
-
-    def __init__(self, backend) -> None:
-        self.backend = backend
-        self.controllers = backend.nodes
-        self.bound_s = None
-        self.random = random.Random(7)
-        self.active: list[Injection] = []
 
     async def leader(self) -> str | None:
         found = [(node, await describe(self, node)) for node in self.backend.nodes]

@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
-from stub_view import StubView
 
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.processes.records import identify, read_recorded
 from cluster.systems.kraft import KraftSystem
 from nemeses.drive import heal, heal_all, inject
+from tests.views import StubView
 
 
 @pytest.mark.cluster

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 from fake_system import FakeSystem
 from hosted_nodes import run_up
-from stub_view import StubView
 
 from cluster.backends.base import NodeState
 from cluster.backends.local.local_backend import LocalBackend
@@ -27,6 +26,7 @@ from nemeses.processes import upgrade
 from nemeses.quorum import finalize
 from nemeses.registry import check_fault
 from tests.play import play
+from tests.views import StubView
 
 NAMES = ("1.0.0, commit a1", "2.0.0, commit b2", "3.0.0, commit c3")
 PRINTING = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import secrets
 import subprocess
 import sys
@@ -26,10 +25,10 @@ from cluster.backends.docker.image import IMAGE_LABEL, ensure_image
 from cluster.backends.docker.leftovers import find_things
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.machine.mounts import mounts
-from nemeses.base import Injection
 from nemeses.drive import heal, heal_all, inject
 from nemeses.registry import fault_named
 from tests.play import play
+from tests.views import StubView
 
 pytestmark = pytest.mark.slow
 
@@ -152,23 +151,9 @@ async def test_a_container_that_was_killed_comes_back_with_the_rules_that_were_i
     assert backend.unexpected_deaths() == ()
 
 
-class View:
-    """What a fault sees: n2 leads."""
-
-    def __init__(self, backend: HostedBackend) -> None:
-        self.backend = backend
-        self.controllers = backend.nodes
-        self.bound_s = None
-        self.random = random.Random(7)
-        self.active: list[Injection] = []
-
-    async def leader(self) -> str | None:
-        return "n2"
-
-
 @play("with_containers")
 async def test_partitions_and_the_loss_of_a_container_compose(backend: HostedBackend):
-    view = View(backend)
+    view = StubView(backend)
     links = {("n1", "n2"), ("n2", "n1")}
     shaping = backend.abilities().shaping
     assert shaping is not None
@@ -207,7 +192,7 @@ async def test_partitions_and_the_loss_of_a_container_compose(backend: HostedBac
 @play("with_containers")
 async def test_the_loss_of_a_container_is_probed_on_the_last_node(backend: HostedBackend):
     before = await backend.process("n1")
-    probe = await fault_named("container-kill").probe(View(backend))
+    probe = await fault_named("container-kill").probe(StubView(backend))
     assert probe.possible, probe.reason
     assert await backend.process("n1") == before
     assert await backend.state("n2") is NodeState.DEAD

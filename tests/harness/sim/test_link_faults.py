@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from cluster.backends.abilities import LinkShape
 from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
-from nemeses.base import Injection
 from nemeses.drive import heal, inject
-
-
-class View:
-    def __init__(self, backend: SimBackend) -> None:
-        self.backend = backend
-        self.controllers = backend.nodes
-        self.bound_s = None
-        self.random = random.Random(3)
-        self.active: list[Injection] = []
-
-    async def leader(self) -> str:
-        return "n2"
+from tests.views import StubView
 
 
 def run(body, nodes: int = 3) -> list[object]:
@@ -35,7 +21,7 @@ def run(body, nodes: int = 3) -> list[object]:
     async def whole() -> None:
         try:
             await backend.up()
-            await body(View(backend), found)
+            await body(StubView(backend), found)
         finally:
             await backend.down()
 
@@ -47,7 +33,7 @@ def run(body, nodes: int = 3) -> list[object]:
 
 @pytest.mark.parametrize("name", ["delay", "duplicate", "loss", "reorder"])
 def test_a_link_fault_bites_heals_and_repeats_exactly(name):
-    async def body(view: View, found: list[object]) -> None:
+    async def body(view: StubView, found: list[object]) -> None:
         assert (await view.backend.abilities().shaping.probe(LinkShape(loss=0.1))).possible
         injected = await inject(view, name, {"targets": "leader", "direction": "incoming"})
         assert injected.verified, injected.detail
@@ -64,7 +50,7 @@ def test_a_link_fault_bites_heals_and_repeats_exactly(name):
 
 
 def test_delays_add_up_over_both_directions():
-    async def body(view: View, found: list[object]) -> None:
+    async def body(view: StubView, found: list[object]) -> None:
         shaping = view.backend.abilities().shaping
         both = LinkShape(delay_ms=40.0)
         await shaping.shape({("n1", "n2"): both, ("n2", "n1"): both})
@@ -75,7 +61,7 @@ def test_delays_add_up_over_both_directions():
 
 
 def test_a_rate_cannot_be_put_on_messages_without_a_size():
-    async def body(view: View, found: list[object]) -> None:
+    async def body(view: StubView, found: list[object]) -> None:
         found.append(await inject(view, "bandwidth", {}))
         found.append(await view.backend.abilities().shaping.probe(LinkShape(rate_kbit_s=100.0)))
 

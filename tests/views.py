@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from cluster.backends.local.local_backend import LocalBackend
 from nemeses.base import Injection
 
 
 class StubView:
     """A view of a fake cluster; the leader is the node that a test names."""
 
-    def __init__(self, backend: LocalBackend) -> None:
+    def __init__(self, backend: Any) -> None:
         self.backend = backend
         self.controllers = backend.nodes
         self.bound_s = None
