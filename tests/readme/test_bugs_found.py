@@ -17,7 +17,8 @@ ROWS = re.findall(r"^\| (\d+) \| (.+?) \| (`.+`) \|$", TABLE, re.MULTILINE)
 @cache
 def functions(path: Path) -> frozenset[str]:
     tree = ast.parse(path.read_text())
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))
 
 
 def test_the_rows_are_numbered():

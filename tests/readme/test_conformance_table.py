@@ -22,7 +22,8 @@ TEST_ID = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 @cache
 def functions(path: str) -> frozenset[str]:
     tree = ast.parse((ROOT / path).read_text())
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return frozenset(node.name for node in tree.body if isinstance(node, kinds))
 
 
 def test_the_table_has_its_rows():
