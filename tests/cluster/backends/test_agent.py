@@ -61,7 +61,7 @@ def test_what_is_no_message_is_reported_as_the_line_that_it_is(data: bytes, line
     assert str(refused.value).strip("\0") == line
 
 
-def with_agent(folder: Path, body) -> None:
+def with_agent(body, folder: Path) -> None:
     """Run a body with a channel to an agent in this process."""
 
     async def whole() -> None:
@@ -77,26 +77,24 @@ def with_agent(folder: Path, body) -> None:
     asyncio.run(whole())
 
 
-def test_commands_run_beside_each_other_in_the_folder(tmp_path: Path):
-    async def body(agent: Channel) -> None:
-        waiting = ("sh", "-c", "until [ -e made ]; do sleep 0.01; done")
-        waits = asyncio.ensure_future(channel.run(agent, waiting, b"", 60))
-        done = await channel.run(agent, ("sh", "-c", "pwd; cat >&2; >made; exit 3"), b"in", 60)
-        assert (done.exit_code, done.stdout, done.stderr) == (3, f"{tmp_path}\n".encode(), b"in")
-        assert (await waits).exit_code == 0
-
-    with_agent(tmp_path, body)
+@play(with_agent, given="tmp_path")
+async def test_commands_run_beside_each_other_in_the_folder(agent: Channel, *, tmp_path):
+    waiting = ("sh", "-c", "until [ -e made ]; do sleep 0.01; done")
+    waits = asyncio.ensure_future(channel.run(agent, waiting, b"", 60))
+    done = await channel.run(agent, ("sh", "-c", "pwd; cat >&2; >made; exit 3"), b"in", 60)
+    assert (done.exit_code, done.stdout, done.stderr) == (3, f"{tmp_path}\n".encode(), b"in")
+    assert (await waits).exit_code == 0
 
 
-def test_a_command_is_killed_with_its_children_when_its_time_is_over(tmp_path: Path):
-    async def body(agent: Channel) -> None:
-        script = "sleep 600 & echo $! > child; wait"
-        with pytest.raises(BackendError, match=r"n1: sh -c .*: no end within 1 s"):
-            await channel.run(agent, ("sh", "-c", script), b"", 1.0)
-        child = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
-        await eventually(lambda: not child.exists() or " Z " in child.read_text())
-
-    with_agent(tmp_path, body)
+@play(with_agent, given="tmp_path")
+async def test_a_command_is_killed_with_its_children_when_its_time_is_over(
+    agent: Channel, *, tmp_path
+):
+    script = "sleep 600 & echo $! > child; wait"
+    with pytest.raises(BackendError, match=r"n1: sh -c .*: no end within 1 s"):
+        await channel.run(agent, ("sh", "-c", script), b"", 1.0)
+    child = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
+    await eventually(lambda: not child.exists() or " Z " in child.read_text())
 
 
 @pytest.mark.parametrize(
@@ -109,23 +107,19 @@ def test_a_command_is_killed_with_its_children_when_its_time_is_over(tmp_path: P
     ],
     ids=["command", "put", "read", "verb"],
 )
-def test_what_cannot_be_done_is_refused_in_one_line(tmp_path: Path, fields: dict, reason: str):
-    async def body(agent: Channel) -> None:
-        with pytest.raises(BackendError, match=reason):
-            await agent.call(**fields)
-
-    with_agent(tmp_path, body)
+@play(with_agent, given="tmp_path")
+async def test_what_cannot_be_done_is_refused_in_one_line(agent: Channel, *, fields, reason):
+    with pytest.raises(BackendError, match=reason):
+        await agent.call(**fields)
 
 
-def test_files_are_written_and_read_from_either_end(tmp_path: Path):
-    async def body(agent: Channel) -> None:
-        await agent.call("put", b"0123456789", path="a/b")
-        assert (tmp_path / "a/b").stat().st_mode & 0o777 == 0o600
-        for offset, rest in ((0, b"0123456789"), (7, b"789"), (-2, b"89"), (-99, b"0123456789")):
-            assert (await agent.call("read", path="a/b", offset=offset)).payload == rest
-        assert (await agent.call("read", path="none", offset=0)).payload == b""
-
-    with_agent(tmp_path, body)
+@play(with_agent, given="tmp_path")
+async def test_files_are_written_and_read_from_either_end(agent: Channel, *, tmp_path):
+    await agent.call("put", b"0123456789", path="a/b")
+    assert (tmp_path / "a/b").stat().st_mode & 0o777 == 0o600
+    for offset, rest in ((0, b"0123456789"), (7, b"789"), (-2, b"89"), (-99, b"0123456789")):
+        assert (await agent.call("read", path="a/b", offset=offset)).payload == rest
+    assert (await agent.call("read", path="none", offset=0)).payload == b""
 
 
 @play(asyncio.run)
@@ -162,18 +156,16 @@ def taken_port() -> socket.socket:
     return held
 
 
-def test_an_agent_waits_for_the_port_of_one_that_is_being_killed(tmp_path: Path):
-    async def body(agent: Channel) -> None:
-        held = taken_port()
-        place = {"address": "127.0.0.1", "port": held.getsockname()[1]}
-        listening = asyncio.ensure_future(agent.call("listen", **place))
-        await asyncio.sleep(0.1)
-        assert not listening.done()
-        held.close()
-        await listening
-        await agent.call("listen", **place)
-
-    with_agent(tmp_path, body)
+@play(with_agent, given="tmp_path")
+async def test_an_agent_waits_for_the_port_of_one_that_is_being_killed(agent: Channel):
+    held = taken_port()
+    place = {"address": "127.0.0.1", "port": held.getsockname()[1]}
+    listening = asyncio.ensure_future(agent.call("listen", **place))
+    await asyncio.sleep(0.1)
+    assert not listening.done()
+    held.close()
+    await listening
+    await agent.call("listen", **place)
 
 
 def test_a_port_that_stays_taken_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -183,23 +175,21 @@ def test_a_port_that_stays_taken_is_reported(tmp_path: Path, monkeypatch: pytest
         with taken_port() as held, pytest.raises(BackendError, match=str(errno.EADDRINUSE)):
             await agent.call("listen", address="127.0.0.1", port=held.getsockname()[1])
 
-    with_agent(tmp_path, body)
+    with_agent(body, tmp_path)
 
 
-def test_a_probe_is_counted_where_it_arrives_until_it_is_stopped(tmp_path: Path):
-    async def body(agent: Channel) -> None:
-        port = free_ports(1)[0]
-        await agent.call("listen", address="127.0.0.1", port=port)
-        packets = {"to": ["127.0.0.1", port], "gap_ms": 1, "size": 64, "from_port": 0}
-        sent = await agent.call("send", probe=1, count=3, linger_ms=200, **packets)
-        assert [sequence for sequence, _ in sent.fields["answers"]] == [0, 1, 2]
-        seen = (await agent.call("seen", probe=1, wait_ms=0)).fields["seen"]
-        assert [sequence for sequence, _ in seen] == [0, 1, 2]
-        endless = asyncio.ensure_future(
-            agent.call("send", probe=2, count=10**9, linger_ms=0, timeout_s=None, **packets)
-        )
-        assert (await agent.call("seen", probe=2, wait_ms=60_000)).fields["seen"]
-        await agent.call("stop", probe=2)
-        await endless
-
-    with_agent(tmp_path, body)
+@play(with_agent, given="tmp_path")
+async def test_a_probe_is_counted_where_it_arrives_until_it_is_stopped(agent: Channel):
+    port = free_ports(1)[0]
+    await agent.call("listen", address="127.0.0.1", port=port)
+    packets = {"to": ["127.0.0.1", port], "gap_ms": 1, "size": 64, "from_port": 0}
+    sent = await agent.call("send", probe=1, count=3, linger_ms=200, **packets)
+    assert [sequence for sequence, _ in sent.fields["answers"]] == [0, 1, 2]
+    seen = (await agent.call("seen", probe=1, wait_ms=0)).fields["seen"]
+    assert [sequence for sequence, _ in seen] == [0, 1, 2]
+    endless = asyncio.ensure_future(
+        agent.call("send", probe=2, count=10**9, linger_ms=0, timeout_s=None, **packets)
+    )
+    assert (await agent.call("seen", probe=2, wait_ms=60_000)).fields["seen"]
+    await agent.call("stop", probe=2)
+    await endless

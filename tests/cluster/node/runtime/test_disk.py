@@ -13,9 +13,10 @@ import pytest
 
 from cluster.node.log.metadata.log import Log, LogConfig
 from cluster.node.runtime.disk import DiskLockedError, FileDisk
+from tests.play import play
 
 
-def run(folder: Path, body) -> None:
+def run(body, folder: Path) -> None:
     """Run `body(disk)` on a fresh loop and a fresh disk."""
 
     async def main() -> None:
@@ -63,64 +64,58 @@ def test_appends_reach_the_file_in_order_at_a_sync(tmp_path):
         assert await synced(disk, "f") is None
         assert (disk.read("f", 1, 2), disk.size("f")) == (b"bc", 4)
 
-    run(tmp_path / "bad", body)
-    run(tmp_path, good)
+    run(body, tmp_path / "bad")
+    run(good, tmp_path)
 
 
-def test_changes_are_applied_in_queue_order(tmp_path):
-    async def body(disk: FileDisk) -> None:
-        disk.make_directory("d")
-        disk.append("d/f", b"0123456789")
-        disk.truncate("d/f", 6)
-        disk.append("d/f", b"ab")
-        disk.sync("d/f", lambda error: None)
-        disk.truncate("d/f", 7)
-        disk.append("d/f", b"cd")
-        disk.truncate("d/f", 3)
-        disk.append("d/f", b"-")
-        disk.write("d/w", b"long content")
-        disk.write("d/w", b"short")
-        disk.rename("d/w", "d/x")
-        disk.append("d/gone", b"x")
-        disk.remove("d/gone")
-        disk.remove("d/never-there")
-        assert await synced(disk, "d/f") is None
-        assert await synced(disk, "d", directory=True) is None
-        assert disk.list_directory("d") == ("f", "x")
-        assert disk.read("d/f") == b"012-"
-        assert disk.read("d/x") == b"short"
-        assert (disk.exists("d/w"), disk.exists("d")) == (False, True)
-        assert disk.list_directory("nowhere") == ()
-        with pytest.raises(FileNotFoundError):
-            disk.read("d/w")
-
-    run(tmp_path, body)
+@play(run, given="tmp_path")
+async def test_changes_are_applied_in_queue_order(disk: FileDisk):
+    disk.make_directory("d")
+    disk.append("d/f", b"0123456789")
+    disk.truncate("d/f", 6)
+    disk.append("d/f", b"ab")
+    disk.sync("d/f", lambda error: None)
+    disk.truncate("d/f", 7)
+    disk.append("d/f", b"cd")
+    disk.truncate("d/f", 3)
+    disk.append("d/f", b"-")
+    disk.write("d/w", b"long content")
+    disk.write("d/w", b"short")
+    disk.rename("d/w", "d/x")
+    disk.append("d/gone", b"x")
+    disk.remove("d/gone")
+    disk.remove("d/never-there")
+    assert await synced(disk, "d/f") is None
+    assert await synced(disk, "d", directory=True) is None
+    assert disk.list_directory("d") == ("f", "x")
+    assert disk.read("d/f") == b"012-"
+    assert disk.read("d/x") == b"short"
+    assert (disk.exists("d/w"), disk.exists("d")) == (False, True)
+    assert disk.list_directory("nowhere") == ()
+    with pytest.raises(FileNotFoundError):
+        disk.read("d/w")
 
 
-def test_a_file_renamed_with_unsynced_bytes_gets_them_at_its_sync(tmp_path):
-    async def body(disk: FileDisk) -> None:
-        disk.append("a", b"xyz")
-        disk.rename("a", "b")
-        assert await synced(disk, "", directory=True) is None
-        assert disk.read("b") == b""
-        assert await synced(disk, "b") is None
-        assert disk.read("b") == b"xyz"
-
-    run(tmp_path, body)
+@play(run, given="tmp_path")
+async def test_a_file_renamed_with_unsynced_bytes_gets_them_at_its_sync(disk: FileDisk):
+    disk.append("a", b"xyz")
+    disk.rename("a", "b")
+    assert await synced(disk, "", directory=True) is None
+    assert disk.read("b") == b""
+    assert await synced(disk, "b") is None
+    assert disk.read("b") == b"xyz"
 
 
-def test_syncs_without_a_change_between_cost_one_fsync(tmp_path, syncs):
-    async def body(disk: FileDisk) -> None:
-        disk.append("f", b"a")
-        for _ in range(20):
-            disk.sync("f", lambda error: None)
-        assert await synced(disk, "f") is None
-        assert len(syncs) == 1
-        disk.truncate("f", 0)
-        assert await synced(disk, "f") is None
-        assert len(syncs) == 2
-
-    run(tmp_path, body)
+@play(run, given="tmp_path")
+async def test_syncs_without_a_change_between_cost_one_fsync(disk: FileDisk, *, syncs):
+    disk.append("f", b"a")
+    for _ in range(20):
+        disk.sync("f", lambda error: None)
+    assert await synced(disk, "f") is None
+    assert len(syncs) == 1
+    disk.truncate("f", 0)
+    assert await synced(disk, "f") is None
+    assert len(syncs) == 2
 
 
 def test_the_loop_goes_on_while_an_fsync_stalls(tmp_path, monkeypatch):
@@ -149,40 +144,38 @@ def test_the_loop_goes_on_while_an_fsync_stalls(tmp_path, monkeypatch):
         assert completions == [(None, threading.main_thread().name)]
         assert loop.is_running()
 
-    run(tmp_path, body)
+    run(body, tmp_path)
 
 
-def test_the_first_error_stays_and_nothing_is_applied_after_it(tmp_path, monkeypatch):
+@play(run, given="tmp_path")
+async def test_the_first_error_stays_and_nothing_is_applied_after_it(
+    disk: FileDisk, *, monkeypatch
+):
     tries: list[int] = []
 
     def broken(descriptor: int) -> None:
         tries.append(descriptor)
         raise OSError(5, "Input/output error")
 
-    async def body(disk: FileDisk) -> None:
-        disk.append("f", b"kept")
-        assert await synced(disk, "f") is None
-        monkeypatch.setattr(os, "fdatasync", broken)
-        disk.append("f", b"lost")
-        first = await synced(disk, "f")
-        assert first is not None
-        assert first.errno == 5
-        disk.write("g", b"never")
-        assert await synced(disk, "f") is first
-        assert await synced(disk, "", directory=True) is first
-        assert not disk.exists("g")
-        assert len(tries) == 1
-
-    run(tmp_path, body)
+    disk.append("f", b"kept")
+    assert await synced(disk, "f") is None
+    monkeypatch.setattr(os, "fdatasync", broken)
+    disk.append("f", b"lost")
+    first = await synced(disk, "f")
+    assert first is not None
+    assert first.errno == 5
+    disk.write("g", b"never")
+    assert await synced(disk, "f") is first
+    assert await synced(disk, "", directory=True) is first
+    assert not disk.exists("g")
+    assert len(tries) == 1
 
 
-def test_an_error_of_a_queued_change_is_reported_by_the_next_sync(tmp_path):
-    async def body(disk: FileDisk) -> None:
-        disk.append("f", b"a")
-        disk.rename("missing", "target")
-        assert isinstance(await synced(disk, "f"), FileNotFoundError)
-
-    run(tmp_path, body)
+@play(run, given="tmp_path")
+async def test_an_error_of_a_queued_change_is_reported_by_the_next_sync(disk: FileDisk):
+    disk.append("f", b"a")
+    disk.rename("missing", "target")
+    assert isinstance(await synced(disk, "f"), FileNotFoundError)
 
 
 def test_a_folder_is_locked_until_it_is_closed(tmp_path):
@@ -190,8 +183,8 @@ def test_a_folder_is_locked_until_it_is_closed(tmp_path):
         with pytest.raises(DiskLockedError, match=f"folder {tmp_path} is in use"):
             FileDisk(tmp_path, asyncio.get_running_loop())
 
-    run(tmp_path, body)
-    run(tmp_path, lambda disk: synced(disk, "", directory=True))
+    run(body, tmp_path)
+    run(lambda disk: synced(disk, "", directory=True), tmp_path)
 
 
 def test_drain_applies_the_queue_and_syncs_every_append(tmp_path, syncs):
@@ -278,7 +271,7 @@ def test_kill_9_loses_exactly_the_appends_that_were_not_synced(tmp_path):
     assert (tmp_path / "f").read_bytes() == b"synced;"
     assert not (tmp_path / "new").exists()
     assert (tmp_path / "g").read_bytes() == b"whole files go to the kernel at once"
-    run(tmp_path, lambda disk: synced(disk, "f"))  # the lock died with its owner
+    run(lambda disk: synced(disk, "f"), tmp_path)  # the lock died with its owner
 
 
 LOG_CHILD = """
@@ -333,7 +326,7 @@ def _log_end(folder: Path) -> int:
         log = Log.open(disk, "t-0", LogConfig(segment_bytes=4000), pytest.fail)
         ends.append(log.end_offset)
 
-    run(folder, body)
+    run(body, folder)
     return ends[0]
 
 
@@ -343,34 +336,30 @@ async def passed(disk: FileDisk) -> OSError | None:
     return await asyncio.wait_for(future, 300)
 
 
-def test_what_is_appended_at_once_reaches_the_file_without_a_sync(tmp_path, syncs):
-    async def body(disk: FileDisk) -> None:
-        disk.append("f", b"waited ", at_once=False)
-        disk.append("f", b"came ", at_once=True)
-        disk.append("f", b"waits")
-        disk.append("g", b"waits")
-        assert await passed(disk) is None
-        assert disk.read("f") == b"waited came "
-        assert not disk.exists("g")
-        assert syncs == []
-        assert await synced(disk, "f") is None
-        assert disk.read("f") == b"waited came waits"
-        disk.append("f", b"!", at_once=True)
-        assert await synced(disk, "f") is None
-        assert len(syncs) == 2, "bytes that came at once make the file unsynced again"
-
-    run(tmp_path, body)
+@play(run, given="tmp_path")
+async def test_what_is_appended_at_once_reaches_the_file_without_a_sync(disk: FileDisk, *, syncs):
+    disk.append("f", b"waited ", at_once=False)
+    disk.append("f", b"came ", at_once=True)
+    disk.append("f", b"waits")
+    disk.append("g", b"waits")
+    assert await passed(disk) is None
+    assert disk.read("f") == b"waited came "
+    assert not disk.exists("g")
+    assert syncs == []
+    assert await synced(disk, "f") is None
+    assert disk.read("f") == b"waited came waits"
+    disk.append("f", b"!", at_once=True)
+    assert await synced(disk, "f") is None
+    assert len(syncs) == 2, "bytes that came at once make the file unsynced again"
 
 
-def test_a_barrier_waits_for_the_queue_and_reports_its_first_error(tmp_path):
-    async def body(disk: FileDisk) -> None:
-        disk.append("missing-folder/f", b"x", at_once=True)
-        assert isinstance(await passed(disk), FileNotFoundError)
-        disk.append("f", b"x", at_once=True)
-        assert await passed(disk) is not None, "a disk that failed stays failed"
-        assert not disk.exists("f")
-
-    run(tmp_path, body)
+@play(run, given="tmp_path")
+async def test_a_barrier_waits_for_the_queue_and_reports_its_first_error(disk: FileDisk):
+    disk.append("missing-folder/f", b"x", at_once=True)
+    assert isinstance(await passed(disk), FileNotFoundError)
+    disk.append("f", b"x", at_once=True)
+    assert await passed(disk) is not None, "a disk that failed stays failed"
+    assert not disk.exists("f")
 
 
 def test_kill_9_keeps_what_was_appended_at_once(tmp_path):
@@ -402,24 +391,22 @@ def test_kill_9_keeps_what_was_appended_at_once(tmp_path):
     assert not (tmp_path / "lost").exists()
 
 
-def test_a_folder_is_renamed_and_removed_with_what_is_in_it(tmp_path):
-    async def body(disk: FileDisk) -> None:
-        disk.make_directory("old")
-        disk.append("old/kept", b"kept", at_once=True)
-        disk.append("old/waiting", b"waiting")
-        disk.rename("old", "new")
-        disk.make_directory("old")
-        disk.append("old/kept", b"another", at_once=True)
-        assert await synced(disk, "new/kept") is None
-        assert (disk.read("new/kept"), disk.read("new/waiting")) == (b"kept", b"waiting")
-        assert disk.read("old/kept") == b"another"
-        disk.append("new/kept", b"lost")
-        disk.remove_directory("new")
-        disk.remove_directory("missing")
-        assert await passed(disk) is None
-        assert disk.list_directory("") == (".lock", "old")
-
-    run(tmp_path, body)
+@play(run, given="tmp_path")
+async def test_a_folder_is_renamed_and_removed_with_what_is_in_it(disk: FileDisk):
+    disk.make_directory("old")
+    disk.append("old/kept", b"kept", at_once=True)
+    disk.append("old/waiting", b"waiting")
+    disk.rename("old", "new")
+    disk.make_directory("old")
+    disk.append("old/kept", b"another", at_once=True)
+    assert await synced(disk, "new/kept") is None
+    assert (disk.read("new/kept"), disk.read("new/waiting")) == (b"kept", b"waiting")
+    assert disk.read("old/kept") == b"another"
+    disk.append("new/kept", b"lost")
+    disk.remove_directory("new")
+    disk.remove_directory("missing")
+    assert await passed(disk) is None
+    assert disk.list_directory("") == (".lock", "old")
 
 
 @pytest.mark.slow
@@ -526,7 +513,7 @@ def test_the_queue_goes_on_while_a_sync_aside_takes_its_time(tmp_path, monkeypat
         assert done == [("file", None), ("folder", None)]
         assert held.sizes == [4]
 
-    run(tmp_path, body)
+    run(body, tmp_path)
 
 
 def test_a_sync_aside_that_fails_is_the_last_thing_that_happens(tmp_path, monkeypatch):
@@ -547,18 +534,16 @@ def test_a_sync_aside_that_fails_is_the_last_thing_that_happens(tmp_path, monkey
         assert not disk.exists("g")
         assert held.sizes == [4]
 
-    run(tmp_path, body)
+    run(body, tmp_path)
 
 
-def test_a_sync_aside_of_what_is_missing_is_an_error(tmp_path):
-    async def body(disk: FileDisk) -> None:
-        future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
-        disk.sync("nothing", future.set_result, aside=True)
-        error = await asyncio.wait_for(future, 300)
-        assert isinstance(error, FileNotFoundError)
-        assert await barrier(disk) is error
-
-    run(tmp_path, body)
+@play(run, given="tmp_path")
+async def test_a_sync_aside_of_what_is_missing_is_an_error(disk: FileDisk):
+    future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+    disk.sync("nothing", future.set_result, aside=True)
+    error = await asyncio.wait_for(future, 300)
+    assert isinstance(error, FileNotFoundError)
+    assert await barrier(disk) is error
 
 
 def test_a_close_waits_for_the_sync_aside_that_is_under_way_and_calls_no_completion(
