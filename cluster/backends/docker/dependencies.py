@@ -35,7 +35,7 @@ def with_requirements(names: Iterable[str]) -> dict[str, metadata.Distribution]:
     due = list(names)
     found: dict[str, metadata.Distribution] = {}
     while due:
-        name = _normalise(due.pop())
+        name = re.sub(r"[-_.]+", "-", due.pop()).lower()
         if name in found:
             continue
         try:
@@ -68,7 +68,3 @@ def _declared_modules(distribution: metadata.Distribution) -> Iterator[str]:
         name = _NAME.match(line)
         assert name is not None, f"a requirement begins with a name: {line}"
         yield name.group()
-
-
-def _normalise(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -142,7 +142,8 @@ class Tree:
         place = self._real(path or PurePosixPath(source))
         # Compiled modules know their sources by the time of change: with another one every
         # start would compile them anew.
-        self.content(place, source.read_bytes(), _mode(source), int(source.stat().st_mtime))
+        mode = 0o755 if os.access(source, os.X_OK) else 0o644
+        self.content(place, source.read_bytes(), mode, int(source.stat().st_mtime))
 
     def content(
         self, path: PurePosixPath, data: bytes, mode: int = 0o644, mtime_s: int = 0
@@ -188,10 +189,6 @@ def _entry(path: PurePosixPath, kind: bytes, mode: int) -> tarfile.TarInfo:
     entry.type = kind
     entry.mode = mode
     return entry
-
-
-def _mode(source: Path) -> int:
-    return 0o755 if os.access(source, os.X_OK) else 0o644
 
 
 def _interpreter(tree: Tree) -> Iterator[Path]:

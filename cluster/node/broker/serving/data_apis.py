@@ -18,8 +18,7 @@ from cluster.node.broker.serving.offsets import (
     list_offsets,
     offsets_for_leader_epochs,
 )
-from cluster.node.broker.serving.produce import ProduceHandler
-from cluster.node.broker.serving.producers import describe_producers
+from cluster.node.broker.serving.produce import ProduceHandler, describe_producers
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.data_messages import (
     AlterReplicaLogDirsRequest,

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
-from cluster.node.controller.apis.authorized_operations import (
-    OPERATIONS_NOT_ASKED_FOR,
-    OPERATIONS_ON_CLUSTER,
-    OPERATIONS_ON_TOPIC,
-)
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.registrations import client_endpoints, is_offline
 from cluster.node.controller.metadata.state import BrokerRegistration, MetadataState, TopicImage
@@ -31,6 +27,22 @@ from cluster.node.protocol.messages import (
     TopicName,
     i32,
 )
+
+_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = range(3, 9)
+_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(9, 13)
+_OF_ANYTHING: Final = (_CREATE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+
+
+def _bits(*operations: int) -> i32:
+    return i32(sum(1 << operation for operation in operations))
+
+
+OPERATIONS_ON_TOPIC: Final = _bits(*_OF_ANYTHING, _READ, _WRITE, _DELETE)
+OPERATIONS_ON_CLUSTER: Final = _bits(*_OF_ANYTHING, _CLUSTER_ACTION, _IDEMPOTENT_WRITE)
+"""KIP-430: all of them, for everybody, as a node has no authorizer; a bit for each AclOperation."""
+OPERATIONS_NOT_ASKED_FOR: Final = i32(-(2**31))
+"""MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED"""
+
 
 ENDPOINTS_OF_BROKERS = 1
 ENDPOINTS_OF_CONTROLLERS = 2

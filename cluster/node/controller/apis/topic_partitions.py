@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cluster.node.controller.apis.authorized_operations import OPERATIONS_ON_TOPIC
+from cluster.node.controller.apis.describe import OPERATIONS_ON_TOPIC
 from cluster.node.controller.metadata.registrations import is_offline
 from cluster.node.controller.metadata.state import MetadataState, TopicImage
 from cluster.node.controller.metadata.topic_names import INTERNAL_TOPICS, invalid_name_reason
