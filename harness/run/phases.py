@@ -228,27 +228,10 @@ def _cast(run: Run, world: World) -> _Cast:
             return nemesis
         assert isinstance(worker, int), "clients are numbered"
         assert isinstance(process, int), "and so are their processes"
+        common = plan, plan.make_workload(), backend, run.clock, world.tracker, worker, process
         if script is not None:
-            return ScriptedClient(
-                plan,
-                plan.make_workload(),
-                backend,
-                run.clock,
-                world.tracker,
-                worker,
-                process,
-                script.player.op_ended,
-            )
-        return ProcessClient(
-            plan,
-            plan.make_workload(),
-            backend,
-            run.clock,
-            world.tracker,
-            worker,
-            process,
-            pinned_to(plan, worker),
-        )
+            return ScriptedClient(*common, script.player.op_ended)
+        return ProcessClient(*common, pinned_to(plan, worker))
 
     workers = plan.concurrency + (0 if script is None else STRAND_WORKERS)
     bound_s = world.operation_bound_s
