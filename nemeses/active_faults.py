@@ -9,6 +9,7 @@ breaks safety by design.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from cluster.backends.base import Backend
 from nemeses.base import Injection, View, others
+from nemeses.queries import POLL_S
 from nemeses.restarts import return_of
 
 DISK_WIPE = "disk-wipe"
@@ -51,21 +53,29 @@ def hit(view: View) -> set[tuple[str, str]]:
     }
 
 
-def keeper(view: View, node: str, injection: Injection) -> str:
-    """Name another fault in force that holds the node down; empty where none does."""
+async def keeper(view: View, node: str, injection: Injection) -> str:
+    """Name another fault in force that holds the node down; empty where none does.
+
+    Waits for what is being applied there: it may have taken the node's life and disk already.
+    """
+    while _comes_down(view, node):  # noqa: ASYNC110  (whoever applies it knows of no waiters)
+        await asyncio.sleep(POLL_S)
     return _first(view, node, HOLDS_DOWN, others(view, injection))
 
 
 def held_down(view: View, node: str) -> bool:
     """Whether a fault in force, or one that is about to be, holds the node down."""
-    about_to = any(fault in HOLDS_DOWN and target == node for fault, target in _begun_lives(view))
-    return about_to or _first(view, node, HOLDS_DOWN, view.active) != ""
+    return _comes_down(view, node) or _first(view, node, HOLDS_DOWN, view.active) != ""
 
 
 def is_damaged(view: View, node: str) -> bool:
     """Whether a fault damaged the disk of a node that is down, or is about to."""
     about_to = any(fault in DAMAGES and target == node for fault, target in _begun_lives(view))
     return about_to or _first(view, node, DAMAGES, view.active) != ""
+
+
+def _comes_down(view: View, node: str) -> bool:
+    return any(fault in HOLDS_DOWN and target == node for fault, target in _begun_lives(view))
 
 
 def _begun_lives(view: View) -> set[tuple[str, str]]:

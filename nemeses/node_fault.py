@@ -192,7 +192,9 @@ async def start_if_dead(view: View, node: str, injection: Injection) -> None:
 
     Raises BackendError when it does not come up.
     """
-    if await view.backend.state(node) is NodeState.DEAD and not keeper(view, node, injection):
+    if await keeper(view, node, injection):
+        return
+    if await view.backend.state(node) is NodeState.DEAD:
         await view.backend.start(node)
 
 
@@ -201,7 +203,7 @@ async def alive(view: View, node: str, injection: Injection) -> Seen:
     state = await view.backend.state(node)
     if state is not NodeState.DEAD:
         return Seen({"state": str(state)})
-    other = keeper(view, node, injection)
+    other = await keeper(view, node, injection)
     detail = {"state": str(state)} | ({"left_to": other} if other else {})
     return Seen(detail, "" if other else f"{node} is dead")
 

@@ -103,7 +103,7 @@ class LogDirLoss(NodeFault):
 
         if await until(whole, BACK_S):
             return Seen({"offline": False})
-        other = keeper(view, node, injection)
+        other = await keeper(view, node, injection)
         if other or await view.backend.state(node) is not NodeState.RUNNING:
             return Seen({"left_to": other or "another fault"})
         return Seen(wrong=f"{node} does not have all of its log directories after the heal")

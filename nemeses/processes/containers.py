@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from cluster.backends.abilities import HostLoss
 from cluster.backends.base import Backend, BackendError, NodeState, Probe
+from nemeses.active_faults import keeper
 from nemeses.base import Injection, Parameters, View, add_measurement
 from nemeses.processes.signals import ProcessFault
 
@@ -42,10 +43,11 @@ class ContainerKill(ProcessFault):
         """Kill it; returns when it is gone."""
         await _hosts(backend).lose(node)
 
-    async def undo(self, backend: Backend, node: str, injection: Injection) -> None:
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Bring the container back if it is away, then the node."""
-        await _hosts(backend).bring_back(node)
-        await super().undo(backend, node, injection)
+        if not await keeper(view, node, injection):
+            await _hosts(view.backend).bring_back(node)
+            await super().undo(view, node, injection)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """Measure that neither container nor node is there."""

@@ -26,6 +26,7 @@ from nemeses.base import (
     refusal,
 )
 from nemeses.legality import GRACEFUL_RESTART, refusals
+from nemeses.node_fault import start_if_dead
 from nemeses.targets import check_keys, check_target, choose
 
 
@@ -93,19 +94,14 @@ class ProcessFault:
 
     async def heal(self, view: View, injection: Injection) -> Injection:
         """See `Fault.heal`."""
-        dead = self.leftover is NodeState.DEAD
-        held = {node for node in injection.targets if dead and keeper(view, node, injection)}
-
-        async def undo(node: str) -> None:
-            if node not in held:
-                await self.undo(view.backend, node, injection)
-
-        errors = await _for_each(injection.targets, undo)
+        errors = await _for_each(injection.targets, lambda node: self.undo(view, node, injection))
         states = {node: await view.backend.state(node) for node in injection.targets}
+        dead = self.leftover is NodeState.DEAD
         wrong = [
             errors.get(node, f"{node} is {state}")
             for node, state in states.items()
-            if node in errors or (state is self.leftover and node not in held)
+            if node in errors
+            or (state is self.leftover and not (dead and await keeper(view, node, injection)))
         ]
         return _measure(injection, states, wrong)
 
@@ -129,10 +125,9 @@ class ProcessFault:
         """Hit one node."""
         raise NotImplementedError
 
-    async def undo(self, backend: Backend, node: str, injection: Injection) -> None:  # noqa: ARG002
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Undo what is left of it on one node: start it if it is dead."""
-        if await backend.state(node) is NodeState.DEAD:
-            await backend.start(node)
+        await start_if_dead(view, node, injection)
 
     def complaints(self, injection: Injection, after: dict[str, str | None]) -> list[str]:  # noqa: ARG002
         """Say what is wrong about the processes that the targets have now."""
@@ -210,10 +205,10 @@ class Stop(ProcessFault):
         await _for_each(injection.targets, lambda node: _end(view.backend, node, injection))
         return await super().verify(view, injection)
 
-    async def undo(self, backend: Backend, node: str, injection: Injection) -> None:
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Wait for its end, if it has not come yet, and start it."""
-        await _end(backend, node, injection)
-        await super().undo(backend, node, injection)
+        await _end(view.backend, node, injection)
+        await super().undo(view, node, injection)
 
 
 async def _end(backend: Backend, node: str, injection: Injection) -> None:
@@ -238,10 +233,10 @@ class Pause(ProcessFault):
         """Stop it; returns when the operating system shows it stopped."""
         await backend.pause(node)
 
-    async def undo(self, backend: Backend, node: str, injection: Injection) -> None:  # noqa: ARG002
+    async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
         """Continue it if it is paused; a node that died meanwhile is another fault's."""
-        if await backend.state(node) is NodeState.PAUSED:
-            await backend.resume(node)
+        if await view.backend.state(node) is NodeState.PAUSED:
+            await view.backend.resume(node)
 
 
 class Restart(ProcessFault):

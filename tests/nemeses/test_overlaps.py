@@ -10,6 +10,8 @@ from simulated import WorldView, in_world
 
 from cluster.backends.base import NodeState
 from cluster.backends.sim.settings import SimSettings
+from nemeses.active_faults import applying
+from nemeses.base import application
 from nemeses.drive import heal, heal_all, inject
 from nemeses.queries import leading, until
 from nemeses.registry import FAULTS
@@ -129,3 +131,17 @@ async def test_a_pause_over_a_stall_and_a_kill_over_a_partition(view: WorldView)
     assert all(injection.verified for injection in await heal_all(view))
     assert healthy(view) == before
     assert NodeState.DEAD not in before["states"]
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+@play(in_world, 3, SimSettings(observers=0))
+async def test_a_heal_starts_no_node_whose_disk_is_being_taken(view: WorldView, *, is_applied):
+    stopped = await inject(view, "stop", {"targets": "node:n2"})
+    with applying(view, "disk-wipe", ["n2"]):
+        healing = asyncio.ensure_future(heal(view, stopped))
+        await asyncio.sleep(5)
+        assert not healing.done()
+        if is_applied:
+            view.active.append(application("disk-wipe", {}, ("n2",), {}))
+    assert (await healing).verified
+    assert (await view.backend.state("n2") is NodeState.DEAD) is is_applied
