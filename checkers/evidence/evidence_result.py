@@ -29,11 +29,12 @@ def evidence_result(
     good: str,
     looked_at: int,
     statistics: Mapping[str, Any],
+    idle: str = "the evidence shows no leader and no commit",
 ) -> CheckResult:
     """Anomalies: FAIL. Else doubts, evidence missing, cancelled: UNKNOWN. Else nothing: UNDER.
 
     `doubts` would be anomalies if the journal were whole (`evidence.extent`), or the traces of the
-    nodes that they name as `unseen`.
+    nodes that they name as `unseen`. `idle`: what is said where nothing was exercised.
     """
     kinds = Counter(str(anomaly["kind"]) for anomaly in anomalies)
     if anomalies:
@@ -47,7 +48,7 @@ def evidence_result(
     elif missing:
         status, summary = Status.UNKNOWN, f"evidence is missing or malformed: {', '.join(missing)}"
     elif not exercised:
-        status, summary = Status.UNDER_EXERCISED, "the evidence shows no leader and no commit"
+        status, summary = Status.UNDER_EXERCISED, idle
     else:
         status, summary = Status.PASS, good
     return CheckResult(

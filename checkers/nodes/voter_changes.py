@@ -68,6 +68,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         good=f"{len(sets)} voter sets hold all of {answered.total()} answers",
         looked_at=len(sets),
         statistics={"voter_sets": len(sets), "answered": answered.total()},
+        idle="no change of voters was acknowledged",
     )
 
 

@@ -57,6 +57,14 @@ def test_sets_that_follow_each_other_by_one_voter_and_hold_what_was_answered_pas
     assert jumps(log) == set()
 
 
+def test_changes_of_which_none_was_acknowledged_show_nothing():
+    evidence = Evidence(["n1"], {"n1": sets((1, 2, 3))}, {}, {}, {})
+    tried = [changed("remove", 3, EventType.INFO)]
+    result = run_check(CheckSpec("voter-changes"), RunInput([], tried, evidence))
+    assert result.status is Status.UNDER_EXERCISED
+    assert result.summary == "no change of voters was acknowledged"
+
+
 def test_two_voters_at_once_are_a_jump():
     log = sets((1, 2, 3), (1,))
     assert jumps(log) == {"one-voter-change"}
