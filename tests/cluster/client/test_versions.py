@@ -9,7 +9,7 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from cluster.node.protocol.apis import LISTENER_APIS, ListenerType, request_class, response_class
-from cluster.node.protocol.convert import _default
+from cluster.node.protocol.convert import schema_default
 from cluster.node.wire.bounds import bound_frame
 
 pytestmark = pytest.mark.cluster
@@ -24,7 +24,7 @@ ENDS = [
 
 def plain(cls):
     """A request with nothing in it but its schema's defaults, that wants an answer."""
-    values = {field.name: _default(field, cls) for field in dataclasses.fields(cls)}
+    values = {field.name: schema_default(field, cls) for field in dataclasses.fields(cls)}
     return cls(**(values | {"acks": 1} if "acks" in values else values))
 
 
