@@ -11,8 +11,8 @@ traces, not for the text of the violation alone; what fits none is "none", and h
 | removed-candidate | `node-died`, "must be in the set of voters" | the node starts with its own vote, and is no voter of its log |
 | removed-leader | `node-died`, "Expected to be Follower" | the node starts with a leader that is no voter of its log |
 | spinning-observer | `busy-poll` | the node is no voter of its log, and follows |
-| stale-voters | what a quorum of other voters breaks | a node that the violation names skipped a VotersRecord: it was appended below an end that the log had before it was cut |
-| snapshot-without-voters | the same | a node made a snapshot at the offset of a VotersRecord, which it then cut |
+| stale-voters | what a quorum of other voters breaks | the node that leads or commits skipped a VotersRecord: it was appended below an end that the log had before it was cut |
+| snapshot-without-voters | the same | that node made a snapshot at the offset of a VotersRecord, which it then cut |
 | deaf-voter | `liveness` | a node that is a voter in others' logs, not in its own, refuses PreVote to the end |
 """
 
@@ -117,13 +117,12 @@ def family(played: Played) -> tuple[str, str]:
         if f"n{leader}" not in voters:
             return "removed-leader", f"leader n{leader}, voters {','.join(voters)}"
         return _NONE
-    named = set(re.findall(r"\bn\d+\b", said))
     if name in _OTHER_VOTERS:
         for kind, signs in (
             ("stale-voters", skips),
             ("snapshot-without-voters", cuts_behind_snapshots),
         ):
-            found = [f"{n}: {what}" for n in sorted(named) for what in signs(traces.get(n, []))]
+            found = [f"{ended}: {what}" for what in signs(trace)]
             if found:
                 return kind, "; ".join(found)
     if name == "liveness":
