@@ -176,10 +176,20 @@ def find_moved(facts: Facts) -> Found:
 
 
 def find_torn(facts: Facts) -> Found:
-    """Find batches with records that do not stand one behind the other."""
-    astray = facts.astray[first_of_equals(facts.send[facts.astray])]
-    rows = np.flatnonzero(facts.seen)
+    """Find batches with records that do not stand one behind the other.
+
+    Where a client may have appended a batch twice, reads may have shown parts of both: then another
+    record has to stand where one of the batch must.
+    """
+    astray, rows = facts.astray, np.flatnonzero(facts.seen)
     begins = rows[np.searchsorted(facts.send[rows], facts.send[astray])]
+    if facts.promise.may_repeat:
+        apart = facts.nth[astray] - facts.nth[begins]
+        torn = _shows_another(facts, astray, facts.shown_at[begins] + apart)
+        torn |= _shows_another(facts, begins, facts.shown_at[astray] - apart)
+        astray, begins = astray[torn], begins[torn]
+    first = first_of_equals(facts.send[astray])
+    astray, begins = astray[first], begins[first]
     return findings(
         "torn-batch",
         record=astray,
@@ -187,6 +197,20 @@ def find_torn(facts: Facts) -> Found:
         read=facts.seen_read[astray],
         offset=facts.shown_at[astray],
     )
+
+
+def _shows_another(facts: Facts, records: Int64s, offsets: Int64s) -> Bools:
+    """Whether any read shows another record at these offsets of the records' partitions."""
+    shown = places(facts.partition[facts.pair_record], facts.pair_offset)
+    order = np.lexsort((facts.pair_record, shown))
+    asked = places(facts.partition[records], np.maximum(offsets, 0))
+    low = np.searchsorted(shown, asked, side="left", sorter=order)
+    high = np.searchsorted(shown, asked, side="right", sorter=order)
+    there = (low < high) & (offsets >= 0)
+    another = np.zeros(len(records), np.bool_)
+    for end in (low[there], high[there] - 1):
+        another[there] |= facts.pair_record[order[end]] != records[there]
+    return another
 
 
 def unsent(facts: Facts) -> Iterator[tuple[Found, bool]]:

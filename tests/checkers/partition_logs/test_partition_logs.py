@@ -251,6 +251,15 @@ def test_only_clients_that_retry_without_idempotence_may_double():
     assert kinds([A, whole(9, [[4, "a"]])], retries=True) == ({}, {"moved": 1})
 
 
+def test_parts_of_two_copies_are_no_torn_batch_unless_another_record_stands_between():
+    twice, again = send(1, ["a", "b"], None, (10, None)), {"acks": "1", "retries": True}
+    parts = [twice, poll(3, [[4, "b"]], at=4), poll(4, [[7, "a"], [8, "b"]], at=7)]
+    assert kinds(parts, **again) == ({}, {"duplicate": 1})
+    before = [send(0, "c", 3), *parts, poll(6, [[3, "c"]], at=3)]
+    assert kinds(before, **again)[0] == {"torn-batch": 1}
+    assert kinds(parts, acks="1")[0] == {"torn-batch": 1, "duplicate": 1}
+
+
 def test_retention_may_delete_from_the_beginning_and_nowhere_else():
     kept = {"retention": True}
     assert kinds([A, B, whole(9, BOTH[1:], log_start=1)], **kept) == ({}, {})

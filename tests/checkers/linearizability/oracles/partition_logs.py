@@ -13,7 +13,7 @@ def judge(operations, *, acks="all", idempotence=False, retries=False, retention
     wrong, allowed = Counter(), Counter()
     again = retries and not idempotence
     for key in {o.key for o in operations}:
-        log = _Partition([o for o in operations if o.key == key], acks, retention)
+        log = _Partition([o for o in operations if o.key == key], acks, retention, again)
         for kind, cases in log.found().items():
             may = kind == "allowed-loss" or (kind in ("duplicate", "moved") and again)
             (allowed if may else wrong)[kind] += len(cases)
@@ -26,8 +26,8 @@ def answer(read, name):
 
 
 class _Partition:
-    def __init__(self, operations, acks, retention):
-        self.acks, self.retention = acks, retention
+    def __init__(self, operations, acks, retention, again):
+        self.acks, self.retention, self.again = acks, retention, again
         self.sends = [o for o in operations if o.f == "send"]
         self.reads = [o for o in operations if o.f != "send" and o.type is OK]
         self.refused = [
@@ -238,14 +238,24 @@ class _Partition:
         found = set()
         for send in self.sends:
             if self.offset(send) is None:
-                seen = {
-                    self.places[value][0] - nth
-                    for nth, value in enumerate(batch(send))
-                    if self.places[value]
-                }
-                if len(seen) > 1:
-                    found.add(send.index)
+                seen = [
+                    (n, v, self.places[v][0]) for n, v in enumerate(batch(send)) if self.places[v]
+                ]
+                for nth, value, at in seen[1:]:
+                    n, first, begin = seen[0]
+                    strangers = self.another(value, begin + nth - n) or self.another(
+                        first, at - nth + n
+                    )
+                    if at - nth != begin - n and (strangers or not self.again):
+                        found.add(send.index)
         return found
+
+    def another(self, value, at):
+        return any(
+            o == at and not same(v, value) and known(v, self.send_of) and self.places[v]
+            for r in self.reads
+            for o, v in self.shown[r.index]
+        )
 
     def orders(self):
         placed = [
