@@ -18,7 +18,8 @@ leaders to UpdateFeatures) and `upgrade` (what the processes printed):
 
 Doubts: an upgrade after which the node printed another release, or none until the run ended; a
 broker that was fenced for no reason (`checkers.nodes.fences`).
-UNDER-EXERCISED: fewer of the plan's upgrades and finalizations took effect than it has.
+UNDER-EXERCISED: fewer of the plan's upgrades and finalizations took effect than it has. A level
+that was final already is no effect where a node was upgraded later: what it supports was not asked.
 
 Cannot see: what a node supports that never registered; levels that a snapshot replaced, where the
 log begins above 0. Complexity: O(records x nodes).
@@ -75,7 +76,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     doubts += _other_releases(upgrades, evidence)
     doubts += fences.fence_doubts(run, evidence, log, options.get("session_ms", fences.SESSION_MS))
     steps = options.get("steps") or {}
-    short = _shortfall(steps, {UPGRADE: upgrades, FINALIZE: _injections(run.notes, FINALIZE)})
+    asked_in_time = [note for note in asked if not _is_early(note, upgrades)]
+    short = _shortfall(steps, {UPGRADE: upgrades, FINALIZE: asked_in_time})
     result = evidence_result(
         NAME,
         [*anomalies, *(lost if sure else ())],
@@ -293,6 +295,12 @@ def _printed_behind(note: Event, node: str, evidence: Evidence) -> set[str]:
         for event in evidence.traces.get(node, ())
         if event.event == "release" and (evidence.run_ns(event) or 0) > note.time_ns
     }
+
+
+def _is_early(note: Event, upgrades: Sequence[Event]) -> bool:
+    detail = note.value["detail"]
+    is_same = detail.get("before") == detail.get("level")
+    return is_same and any(note.time_ns < upgrade.time_ns for upgrade in upgrades)
 
 
 def _shortfall(steps: Mapping[str, Any], tried: Mapping[str, Sequence[Event]]) -> str:

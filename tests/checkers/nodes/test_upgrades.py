@@ -179,3 +179,15 @@ def test_every_step_of_the_plan_takes_effect():
     result = judge(steps={"finalize": 1, "upgrade": 3}, notes=[ASKED, upgraded("n1")])
     assert result.status is Status.UNDER_EXERCISED
     assert result.summary == "1 of 3 steps of fault upgrade took effect"
+
+
+def test_a_level_that_is_final_already_counts_only_behind_the_last_upgrade():
+    def raised(at_s: float) -> Event:
+        found = {"before": 33, "level": 33, "change": "upgrade", "answers": ["none"]}
+        return note("finalize", at_s, feature=METADATA, **found)
+
+    steps = {"upgrade": 1, "finalize": 1}
+    assert judge(notes=[raised(30), upgraded("n1")], steps=steps).status is Status.PASS
+    early = judge(notes=[raised(10), upgraded("n1")], steps=steps)
+    assert early.status is Status.UNDER_EXERCISED
+    assert early.summary == "0 of 1 steps of fault finalize took effect"
