@@ -25,7 +25,7 @@ def kafka() -> None:
 )
 @shown_options(json="Print the version and its folder.", quiet="Print the folder alone.")
 def fetch(version: str, repository: str | None, shown: Shown) -> int:
-    """Fetch a release into the cache, about 55 MB, and print where it is.
+    """Fetch a release into the cache, about 45 MB, and print where it is.
 
     What has arrived is not fetched again: an interrupted fetch goes on where it was. What another
     repository has, such as that of a release candidate, gets a name of its own, VERSION@DIGEST.

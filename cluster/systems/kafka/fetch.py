@@ -166,6 +166,8 @@ def retrieve(title: str, repository: str | None, home: Path, module: str, say: S
         *BRIEF,
         *_trust(work),
         f"-Divy.default.ivy.user.dir={work}",
+        "-Divy.maven.lookup.sources=false",
+        "-Divy.maven.lookup.javadoc=false",
         "-cp",
         str(_ivy()),
         "org.apache.ivy.Main",
@@ -269,8 +271,10 @@ def _module(artefacts: Artefacts, *, transitive: bool) -> str:
         f'transitive="{str(transitive).lower()}" conf="default->runtime,master"/>'
         for organisation, name, revision in artefacts
     )
-    # Another binding of SLF4J, in 3.x: of two, Java takes either.
+    # Another binding of SLF4J, in 3.x: of two, Java takes either. And Kafka Connect, which one of
+    # the tools asks for: half of all files.
     rows += '<exclude org="org.slf4j" module="slf4j-reload4j"/>'
+    rows += '<exclude org="org.apache.kafka" module="connect-runtime"/>'
     return (
         '<ivy-module version="2.0"><info organisation="kraftprobe" module="kafka"/>'
         f"<dependencies>{rows}</dependencies></ivy-module>"
