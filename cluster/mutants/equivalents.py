@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 EQUIVALENT: Final[dict[str, str]] = {
-    "X:controller.apis.controller_apis:ControllerApis._elect_leaders:number:0": (
+    "X:controller.apis.write_apis:WriteApis._handler:number:0": (
         "a request waits one per mille longer, which nothing bounds so closely"
     ),
     "X:controller.partitions.alter_partition:_alter:connector:0": (

@@ -15,9 +15,7 @@ from pathlib import Path
 
 import click
 
-from cluster.backends.cleanup import find_leftovers
 from harness.errors import BatchError, UsageError
-from harness.evidence import node_disks
 from harness.judge.run_targets import act_on
 from harness.judge.verdict_output import judge_and_report
 from harness.source_digest import source_digest
@@ -93,6 +91,9 @@ def complete(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
 
     Raises UsageError while nodes of the run are alive: their logs still grow.
     """
+    from cluster.backends.cleanup import find_leftovers  # noqa: PLC0415  (a file has no nodes)
+    from harness.evidence import node_disks  # noqa: PLC0415
+
     run = store.folder.resolve().name
     if find_leftovers(run_id=run):
         raise UsageError(
