@@ -185,7 +185,7 @@ _REASONS = {
 """Why abilities are missing that most places lack."""
 
 
-def lacking(view: View, ability: str) -> Probe:
+def absence(view: View, ability: str) -> Probe:
     """Say why the backend has no such ability."""
     reason = view.backend.abilities().missing.get(ability, "") or _REASONS.get(ability, "")
     reason = reason or f"backend {view.backend.name} has no {ability} that faults can act on"
@@ -198,7 +198,7 @@ def _require(ability: str, find: Callable[[Abilities], T | None]) -> Callable[[V
     def find_or_raise(view: View) -> T:
         found = find(view.backend.abilities())
         if found is None:
-            raise BackendError(lacking(view, ability).reason)
+            raise BackendError(absence(view, ability).reason)
         return found
 
     return find_or_raise

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from cluster.backends.base import Probe
-from nemeses.base import Injection, View, lacking, timers_of
+from nemeses.base import Injection, View, absence, timers_of
 from nemeses.node_fault import NodeFault, Seen
 
 
@@ -28,7 +28,7 @@ class TimerRate(NodeFault):
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
         timers = view.backend.abilities().timers
-        return lacking(view, "timers") if timers is None else await timers.probe()
+        return absence(view, "timers") if timers is None else await timers.probe()
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Set the rate."""

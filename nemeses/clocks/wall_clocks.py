@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from cluster.backends.abilities import ClockSetting
 from cluster.backends.base import Probe
-from nemeses.base import Injection, Parameters, View, clocks_of, lacking
+from nemeses.base import Injection, Parameters, View, absence, clocks_of
 from nemeses.node_fault import NodeFault, Seen
 
 TOLERANCE_MS = 50.0
@@ -33,7 +33,7 @@ class ClockFault(NodeFault):
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
         clocks = view.backend.abilities().clocks
-        return lacking(view, "clocks") if clocks is None else await clocks.probe()
+        return absence(view, "clocks") if clocks is None else await clocks.probe()
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Set the clock."""

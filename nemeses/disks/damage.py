@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import BackendError, Probe
 from nemeses.active_faults import DAMAGES, hit
-from nemeses.base import Injection, ParameterError, Parameters, View, disks_of, lacking
+from nemeses.base import Injection, ParameterError, Parameters, View, absence, disks_of
 from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, start_if_dead
 from nemeses.targets import words_of
 
@@ -49,7 +49,7 @@ class DamageFault(NodeFault):
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
         disks = view.backend.abilities().disks
-        return lacking(view, "disks") if disks is None else await disks.probe(self.kind)
+        return absence(view, "disks") if disks is None else await disks.probe(self.kind)
 
     def too_much(self, view: View, nodes: tuple[str, ...]) -> str:
         """See `NodeFault.too_much`."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from cluster.backends.abilities import DiskFault, DiskMeasure
 from cluster.backends.base import NodeState, Probe
-from nemeses.base import Injection, ParameterError, Parameters, View, disks_of, lacking, others
+from nemeses.base import Injection, ParameterError, Parameters, View, absence, disks_of, others
 from nemeses.node_fault import NodeFault, Seen, start_if_dead
 
 WELL_MS = 5_000.0
@@ -38,7 +38,7 @@ class DiskFaultOf(NodeFault):
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
         disks = view.backend.abilities().disks
-        return lacking(view, "disks") if disks is None else await disks.probe(self.fault)
+        return absence(view, "disks") if disks is None else await disks.probe(self.fault)
 
     def kind(self, chosen: Mapping[str, Any]) -> DiskFault:  # noqa: ARG002  (some depend on it)
         """Name the fault of the disk."""

@@ -29,7 +29,7 @@ from cluster.node.protocol.messages import (
     i32,
 )
 from nemeses.active_faults import keeper
-from nemeses.base import Injection, Parameters, View, detachable_of, lacking
+from nemeses.base import Injection, Parameters, View, absence, detachable_of
 from nemeses.node_fault import NodeFault, Seen, start_if_dead
 from nemeses.queries import ask, until
 
@@ -56,7 +56,7 @@ class LogDirLoss(NodeFault):
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
         detachable = view.backend.abilities().detachable
-        return lacking(view, "log directories") if detachable is None else await detachable.probe()
+        return absence(view, "log directories") if detachable is None else await detachable.probe()
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:  # noqa: ARG002
         """Take the directory away."""

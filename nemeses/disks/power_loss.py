@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from cluster.backends.base import NodeState, Probe
-from nemeses.base import Injection, View, disks_of, lacking
+from nemeses.base import Injection, View, absence, disks_of
 from nemeses.node_fault import NodeFault, Seen, alive, start_if_dead
 
 
@@ -31,7 +31,7 @@ class PowerLoss(NodeFault):
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
         disks = view.backend.abilities().disks
-        return lacking(view, "disks") if disks is None else await disks.probe(None)
+        return absence(view, "disks") if disks is None else await disks.probe(None)
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Take the power, and note what was lost."""

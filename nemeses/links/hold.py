@@ -17,10 +17,10 @@ from nemeses.base import (
     ParameterError,
     Parameters,
     View,
+    absence,
     add_measurement,
     application,
     before_acting,
-    lacking,
     messages_of,
     refusal,
 )
@@ -74,7 +74,7 @@ class Hold:
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
         messages = view.backend.abilities().messages
-        return lacking(view, "messages") if messages is None else await messages.probe()
+        return absence(view, "messages") if messages is None else await messages.probe()
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`."""
@@ -82,7 +82,7 @@ class Hold:
         self.check(parameters, nodes)
         messages = view.backend.abilities().messages
         if messages is None:
-            return refusal(self.name, parameters, lacking(view, "messages").reason)
+            return refusal(self.name, parameters, absence(view, "messages").reason)
         named = links_of(self.name, parameters.get("links", ""), nodes)
         links = named or tuple((a, b) for a in nodes for b in nodes if a != b)
         types = [kind for kind in parameters.get("types", "").split(",") if kind]

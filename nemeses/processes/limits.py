@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from cluster.backends.base import BackendError, ClientNetwork, NodeState, Probe
 from cluster.node.kraft.messages import DescribeQuorumRequest
 from cluster.node.ports import Failure
-from nemeses.base import Injection, ParameterError, Parameters, View, lacking, limits_of
+from nemeses.base import Injection, ParameterError, Parameters, View, absence, limits_of
 from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, start_if_dead
 from nemeses.queries import request
 
@@ -45,7 +45,7 @@ class Limit(NodeFault):
         """See `Fault.probe`."""
         limits = view.backend.abilities().limits
         if limits is None:
-            return lacking(view, "limits")
+            return absence(view, "limits")
         for name in LIMITS:
             probe = await limits.probe(name)
             if not probe.possible:

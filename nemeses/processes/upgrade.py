@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from cluster.backends.base import Ability, Backend, NodeState, Probe
 from cluster.names import unknown
-from nemeses.base import Injection, ParameterError, Parameters, View, lacking, releases_of
+from nemeses.base import Injection, ParameterError, Parameters, View, absence, releases_of
 from nemeses.processes.signals import ProcessFault
 from nemeses.queries import until
 
@@ -57,13 +57,13 @@ class Upgrade(ProcessFault):
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
         if view.backend.abilities().releases is None:
-            return lacking(view, "releases")
+            return absence(view, "releases")
         return await super().probe(view)
 
     def lacking(self, view: View, parameters: Parameters) -> str:  # noqa: ARG002  (contract)
         """Say that nodes are of one release, where they are."""
         alone = view.backend.abilities().releases is None
-        return str(lacking(view, "releases").reason) if alone else ""
+        return str(absence(view, "releases").reason) if alone else ""
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`. Waits for its turn, and for a node that it may act on."""

@@ -44,7 +44,7 @@ class HostDetachable:
         """See `Detachable.detach`."""
         _, *others = self._folders[node]
         for folder in reversed(others):
-            if await self._done(node, _DETACH, folder):
+            if await self._run(node, _DETACH, folder):
                 return folder.name
         raise BackendError(f"{node} has one log directory")
 
@@ -52,10 +52,10 @@ class HostDetachable:
         """See `Detachable.attach`."""
         _, *others = self._folders[node]
         for folder in others:
-            if not await self._done(node, _ATTACH, folder):
+            if not await self._run(node, _ATTACH, folder):
                 raise BackendError(f"{node}: {folder.name} cannot be given back")
 
-    async def _done(self, node: str, script: str, folder: PurePath) -> bool:
+    async def _run(self, node: str, script: str, folder: PurePath) -> bool:
         command = ("sh", "-c", script, "sh", str(folder), _AWAY)
         return (await self._machines[node].run(command)).exit_code == 0
 
