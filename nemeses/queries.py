@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -65,12 +66,25 @@ async def leading(view: View) -> tuple[str, DescribeQuorumResponse] | None:
     return None if leader is None or described is None else (leader, described)
 
 
-async def until(find: Callable[[], Awaitable[T | None]], timeout_s: float) -> T | None:
-    """Try again until something is found; the last try begins when the time is over."""
+async def until(
+    find: Callable[[], Awaitable[T | None]],
+    timeout_s: float,
+    lag: Callable[[], Awaitable[int | None]] | None = None,
+) -> T | None:
+    """Try again until something is found; the last try begins when the time is over.
+
+    With `lag`, asked when the time is over, it begins again as long as the lag is known and less
+    than it was.
+    """
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + timeout_s
+    deadline_s, least = loop.time() + timeout_s, sys.maxsize
     while True:
         found = await find()
-        if found is not None or loop.time() >= deadline_s:
+        if found is not None:
             return found
+        if loop.time() >= deadline_s:
+            behind = None if lag is None else await lag()
+            if behind is None or behind >= least:
+                return None
+            deadline_s, least = loop.time() + timeout_s, behind
         await asyncio.sleep(POLL_S)

@@ -22,6 +22,7 @@ twice.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -47,6 +48,7 @@ from nemeses.quorum.membership import (
     is_dynamic,
     lost_voters,
     node_id,
+    observer_lag,
     remove_voter,
 )
 from nemeses.quorum.voters import Voters
@@ -168,7 +170,8 @@ class DiskWipe(DamageFault):
                     return await _is_settled_voter(view, node)
                 return await add_voter(view, node, now, tuple(lost["endpoint"]))
 
-            if await until(back, CHANGE_TIMEOUT_S) is None:
+            lag = partial(observer_lag, view, node)
+            if await until(back, CHANGE_TIMEOUT_S, lag) is None:
                 raise BackendError(f"no leader reports {node} as a voter again")
 
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:

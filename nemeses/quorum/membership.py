@@ -169,6 +169,17 @@ async def fetching_directory(view: View, node: str) -> UUID | None:
     return None if latest is None else latest.directory_id
 
 
+async def observer_lag(view: View, node: str) -> int | None:
+    """How many records of the leader's log the node lacks as an observer; None when unknown."""
+    found = await leading(view)
+    now = await fetching_directory(view, node)
+    if found is None or now is None:
+        return None
+    end = max(voter.log_end_offset for voter in found[1].voters)
+    ends = [seen.log_end_offset for seen in found[1].observers if seen.directory_id == now]
+    return end - max(ends) if ends else None
+
+
 async def ask_leader(view: View, request: object) -> object:
     """Send a request to the leader; None when none is known."""
     leader = await view.leader()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -45,6 +46,7 @@ from nemeses.quorum.membership import (
     lost_voters,
     node_id,
     note_upgrade,
+    observer_lag,
     remove_voter,
 )
 from nemeses.restarts import gave_up
@@ -158,7 +160,7 @@ class Voters:
             return add_measurement(injection, {"voters_after": []}, [reason])
         if change == "replace":
             with changing(view):
-                back = await until(lambda: _add(view, injection), CHANGE_TIMEOUT_S)
+                back = await _voter_again(view, injection)
             if back is None:
                 return add_measurement(injection, {"voters_after": voters}, [_NOT_AGAIN])
             voters = back
@@ -169,10 +171,16 @@ class Voters:
         if injection.parameters.get("change") == "upgrade":
             return add_measurement(injection, {})
         with changing(view):
-            back = await until(lambda: _add(view, injection), CHANGE_TIMEOUT_S)
+            back = await _voter_again(view, injection)
         if back is None:
             return add_measurement(injection, {"voters_healed": []}, [_NOT_AGAIN])
         return add_measurement(injection, {"voters_healed": back})
+
+
+async def _voter_again(view: View, injection: Injection) -> list[str] | None:
+    """Add the node, however long it takes to fetch what it lacks; the voters."""
+    lag = partial(observer_lag, view, injection.targets[0])
+    return await until(partial(_add, view, injection), CHANGE_TIMEOUT_S, lag)
 
 
 async def _unable(view: View, voters: Mapping[int, UUID], *, joins: bool) -> dict[str, str]:

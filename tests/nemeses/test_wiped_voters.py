@@ -6,17 +6,25 @@ import asyncio
 from uuid import UUID
 
 import pytest
+from simulated import in_world
 from test_quorum_faults import LiveView, simulated, with_observer
 
 from cluster.backends.base import NodeState
 from cluster.backends.local.local_backend import LocalBackend
+from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import KraftSystem
 from nemeses.base import View
 from nemeses.disks import wipe
 from nemeses.drive import heal, heal_all, inject
 from nemeses.queries import leading, until
-from nemeses.quorum.membership import directories, fetching_directory, is_dynamic, node_id
+from nemeses.quorum.membership import (
+    CHANGE_TIMEOUT_S,
+    directories,
+    fetching_directory,
+    is_dynamic,
+    node_id,
+)
 from tests.play import play
 
 
@@ -91,6 +99,23 @@ async def test_a_voter_whose_removal_cannot_commit_gets_its_files_back(view: Vie
     assert await voters(view) == before
     await asyncio.sleep(5)
     assert await voters(view) == before
+
+
+SMALL_FETCHES = {"controller.quorum.fetch.max.bytes": 1}
+
+
+@pytest.mark.slow
+@play(in_world, 3, SimSettings(latency_ms=(90.0, 110.0)), SMALL_FETCHES)
+async def test_a_heal_waits_as_long_as_the_empty_node_catches_up(view: View):
+    await upgrade(view)
+    before = await voters(view)
+    await asyncio.sleep(60)  # records of an idle leader: some 120 batches, and a Fetch for each
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
+    began_s = asyncio.get_running_loop().time()
+    healed = await heal(view, wiped)
+    assert healed.verified, healed.detail
+    assert asyncio.get_running_loop().time() - began_s > CHANGE_TIMEOUT_S
+    assert (await voters(view))[1] != before[1]
 
 
 @pytest.mark.slow
