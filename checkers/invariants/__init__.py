@@ -9,6 +9,7 @@ left. Each class names the events that it reads, and its source.
 | monotonic-epoch | no node's epoch decreases | node | yes |
 | election-safety | one leader an epoch, whichever node believes in it | none | yes |
 | one-vote | a voter votes for one candidate an epoch, over its restarts | node | yes |
+| stable-leadership | no voter that follows a leader, and has records of it, grants a PreVote | node | yes |
 | elected-by-majority | a node leads with the votes of a majority of its voters | cause | yes |
 | durable-vote | a vote, an epoch, a leader is on the disk before another node hears of it | node | no: disk |
 | no-contradiction | no node is sent what contradicts what it knows | none | yes |

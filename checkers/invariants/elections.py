@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Broken, Invariant, Order
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, PERSISTED, Fields, node_name
@@ -140,6 +141,66 @@ class OneVote(Invariant):
         if known in (None, candidate):
             return None
         return Broken(f"{node} voted for {known} and for {candidate} in epoch {epoch}")
+
+
+class StableLeadership(Invariant):
+    """No voter that has records of its leader grants a PreVote, as long as it follows it.
+
+    The leader that a voter has fetched from may be alive, and a server with a broken link must not
+    depose it. A follower that loses its leader first leaves its state; an observer, which has none
+    to go to, may grant. A disk that was wiped makes an observer of the id of a voter, and other
+    voters are a reason to wait for the next records: the node may have lost its leader before.
+    """
+
+    name = "stable-leadership"
+    source = "KIP-996; FollowerState.canGrantVote"
+    reads = frozenset({"start.directory_id", "voters", "state", "append", "vote"})
+    own = True
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._follows: dict[str, str] = {}
+        """The leader that a node follows since its last change of state."""
+        self._heard: set[str] = set()
+        """Nodes that have records of it since then, and since they know their voters."""
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        """Take up a process, which follows no leader."""
+        del fields
+        self._follows.pop(node, None)
+        self._heard.discard(node)
+
+    def on_state(self, node: str, fields: Fields) -> None:
+        """Take up which leader a node follows."""
+        self.on_start(node, fields)
+        if fields["state"] == "Follower":
+            self._follows[node] = node_name(fields["leader_id"])
+
+    def on_voters(self, node: str, fields: Fields) -> None:
+        """Take up other voters."""
+        del fields
+        self._heard.discard(node)
+
+    def on_append(self, node: str, fields: Fields) -> None:
+        """Take up that a follower has heard of its leader."""
+        if node in self._follows and fields["role"] == "follower":
+            self._heard.add(node)
+
+    def on_vote(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a granted PreVote."""
+        if not (fields["pre_vote"] and fields["granted"] and node in self._heard):
+            return None
+        electorate, leader = self.quorum.electorate, self._follows[node]
+        if electorate.members(node).directories.get(node) not in (
+            ANY,
+            electorate.directories[node],
+        ):
+            return None
+        candidate = node_name(fields["candidate_id"])
+        return Broken(
+            f"{node} follows {leader} and has records of it, and grants the PreVote of {candidate}",
+            (node, leader, candidate),
+        )
 
 
 class MonotonicEpoch(Invariant):

@@ -25,6 +25,7 @@ from checkers.invariants.elections import (
     MonotonicEpoch,
     NoContradiction,
     OneVote,
+    StableLeadership,
 )
 from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
 from checkers.invariants.logs import CommittedPrefix, CommittedTruncated, LogMatching, Recovery
@@ -37,6 +38,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     MonotonicEpoch,
     ElectionSafety,
     OneVote,
+    StableLeadership,
     ElectedByMajority,
     DurableVote,
     NoContradiction,

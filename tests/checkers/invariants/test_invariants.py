@@ -36,6 +36,16 @@ def vote(node, epoch, candidate, *, granted=True):
     return node, "vote", fields
 
 
+def pre_vote(node, candidate, *, granted=True):
+    _, _, fields = vote(node, 2, candidate, granted=granted)
+    return node, "vote", {**fields, "pre_vote": True}
+
+
+def fetched(node, base, last, epoch=2):
+    _, _, fields = append(node, base, last, epoch)
+    return node, "append", {**fields, "role": "follower"}
+
+
 def epoch_start(node, epoch, offset):
     return node, "epoch-start", {"epoch": epoch, "offset": offset}
 
@@ -87,6 +97,10 @@ CASES = {
     "one-vote": (
         [start("n1"), vote("n1", 2, 2), start("n1"), state("n1", 2, voted=3)],
         [start("n1"), vote("n1", 2, 2), vote("n1", 2, 3, granted=False), vote("n1", 3, 3)],
+    ),
+    "stable-leadership": (
+        [*QUORUM, state("n2", 2, leader=1), fetched("n2", 0, 0), pre_vote("n2", 3)],
+        [*QUORUM, state("n2", 2, leader=1), fetched("n2", 0, 0), pre_vote("n2", 3, granted=False)],
     ),
     "elected-by-majority": (
         [*QUORUM, state("n1", 2, "Candidate", voted=1), state("n1", 2, "Leader", leader=1)],
@@ -251,6 +265,28 @@ def test_a_second_leader_that_a_message_names_is_one_whether_it_is_believed_or_n
 def test_what_needs_a_disk_says_so_and_nothing_else_does():
     unstored = {invariant.name for invariant in INVARIANTS if invariant.unstored}
     assert unstored == set(SEEN_CASES)
+
+
+FOLLOWS = [state("n2", 2, leader=1), fetched("n2", 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([*QUORUM, *FOLLOWS, voters("n2"), fetched("n2", 1, 1)], {"stable-leadership"}),
+        ([start("n2"), voters("n2", "12"), *FOLLOWS], {"stable-leadership"}),
+        ([*QUORUM, state("n2", 2, leader=1)], set()),
+        ([*QUORUM, *FOLLOWS, voters("n2")], set()),
+        ([*QUORUM, *FOLLOWS, state("n2", 2, "Prospective", leader=1)], set()),
+        ([*QUORUM, *FOLLOWS, state("n2", 2, "Prospective"), *FOLLOWS[:1]], set()),
+        ([*QUORUM, *FOLLOWS, start("n2")], set()),
+        ([start("n2", "new"), voters("n2"), *FOLLOWS], set()),
+        ([start("n2"), voters("n2", "13"), *FOLLOWS], set()),
+    ],
+)
+def test_who_may_have_lost_its_leader_may_grant_a_prevote(events, found):
+    """The closest is an observer whose time is over: it follows still, and a voter would not."""
+    assert broken([*events, pre_vote("n2", 3)]) == found
 
 
 def test_a_wiped_voter_counts_with_what_it_had_fsynced_before():
