@@ -31,6 +31,7 @@ _FOLDER = click.Path(path_type=Path)
     is_flag=True,
     help="Judge from journals and nodes' files anew, and compare; of a batch, run the seeds again.",
 )
+@click.option("--no-canary", is_flag=True, help="Try no faulty node; the decision says so.")
 @shown_options(json="Print one JSON document.", quiet="Print the decision alone.")
 @click.option("--github", is_flag=True, help="Print annotations for GitHub as well.")
 @path_option("--junit", "Write one JUnit file over all runs.", FILE)
@@ -48,7 +49,8 @@ def gate(
     """Pass only if every run passed. Exit code: that of the worst verdict.
 
     A folder that is no run means all runs below it, and all batches of simulated seeds. A run that
-    is given twice counts once. With a policy, what it requires must be there as well.
+    is given twice counts once. With a policy, what it requires must be there as well. A gate plays
+    one simulated world of a node with a known bug, drawn by the runs' seeds: it must FAIL.
     """
     from harness.policy.document import Policy, read_policy  # noqa: PLC0415  (imports pydantic)
     from harness.policy.gate import gate_all  # noqa: PLC0415  (imports the simulated world)
@@ -57,7 +59,7 @@ def gate(
     if shown is Shown.JSON and github:
         raise UsageError("--json prints a document alone: it does not go with --github")
     policy = Policy() if policy_file is None else read_policy(policy_file)
-    loosened = [name for name in ("allow_skipped", "allow_no_faults") if allowed[name]]
+    loosened = [name for name in ("allow_skipped", "allow_no_faults", "no_canary") if allowed[name]]
     if policy_file is not None and loosened:
         option = f"--{loosened[0].replace('_', '-')}"
         raise UsageError(f"{option}: with a policy, the policy decides; say {loosened[0]} = true")
@@ -65,6 +67,7 @@ def gate(
         policy,
         allow_skipped=policy.allow_skipped or allowed["allow_skipped"],
         allow_no_faults=policy.allow_no_faults or allowed["allow_no_faults"],
+        no_canary=policy.no_canary or allowed["no_canary"],
         judge_again=policy.judge_again or allowed["judge_again"],
     )
     decision = gate_all(run_folders, policy, dt.datetime.now(dt.UTC))

@@ -2,7 +2,7 @@
 
 | table | what it says |
 |---|---|
-| (top) | `version` (1); `judge_again`, `allow_skipped`, `allow_no_faults` as the gate's options |
+| (top) | `version` (1); `judge_again`, `allow_skipped`, `allow_no_faults`, `no_canary`: options |
 | `[each]` | what every run must be, and keep; a run that does not closes the gate |
 | `[[require]]` | what must be among the runs: so many that match, on so many seeds, with faults |
 | `[[canary]]` | a run of a mutant that must be there and must have FAILed |
@@ -141,6 +141,7 @@ class Policy:
     judge_again: Flag = False
     allow_skipped: Flag = False
     allow_no_faults: Flag = False
+    no_canary: Flag = False
     each: Each = Each()
     require: Annotated[tuple[Require, ...], _SOME] = ()
     canary: Annotated[tuple[Canary, ...], _SOME] = ()

@@ -15,6 +15,7 @@ from checkers.verdict import Status
 from harness.evidence.recomputation import made_anew
 from harness.judge.run_targets import walk_targets
 from harness.plan.stored_document import derive
+from harness.policy.canary import canary_of
 from harness.policy.document import Policy
 from harness.policy.limits import hold_against
 from harness.policy.regression import comparisons_of
@@ -46,7 +47,8 @@ def gate_all(folders: Sequence[Path], policy: Policy, now: dt.datetime) -> GateD
         baseline = [gate_once(folder.resolve()) for folder in earlier.runs]
         baseline += unread_entries(earlier)
         requirements += comparisons_of(policy.baseline, entries, baseline)
-    return decide(entries, requirements)
+    canary = None if policy.no_canary or not entries else canary_of(entries)
+    return decide(entries, requirements, canary)
 
 
 def unread_entries(found: Walk) -> list[GateEntry]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from checkers.verdict import Status
-from results.gate.policy_gate import GateDecision, GateEntry
+from results.gate.policy_gate import GateDecision, GateEntry, Requirement
 from results.store.facts import Facts
 
 VERSION = 1
@@ -28,10 +28,8 @@ def to_document(decision: GateDecision) -> dict[str, Any]:
         "exit_code": decision.exit_code,
         "summary": decision.summary,
         "runs": [_run_json(entry) for entry in decision.entries],
-        "requirements": [
-            {"name": found.name, "status": str(found.status), "sentence": found.sentence}
-            for found in decision.requirements
-        ],
+        "requirements": [_requirement_json(found) for found in decision.requirements],
+        "canary": None if decision.canary is None else _requirement_json(decision.canary),
     }
 
 
@@ -43,9 +41,9 @@ def to_markdown(decision: GateDecision) -> str:
         why = entry.line.removeprefix(f"{entry.run}: ")
         rows.append(f"| {entry.status} | {_md(entry.run)} | {_md(build)} | {_md(why)} |")
     parts = [f"## Kraftprobe: {_md(decision.summary)}", "\n".join(rows)]
-    if decision.requirements:
+    if decision.all_requirements:
         rows = ["| verdict | requirement | found |", "|---|---|---|"]
-        for found in decision.requirements:
+        for found in decision.all_requirements:
             rows.append(f"| {found.status} | {_md(found.name)} | {_md(found.sentence)} |")
         parts.append("\n".join(rows))
     return "\n\n".join(parts) + "\n"
@@ -56,7 +54,7 @@ def to_annotations(decision: GateDecision) -> Iterator[str]:
     for entry in decision.entries:
         if not entry.passed:
             yield _annotation(entry.status, entry.run, entry.line)
-    for found in decision.requirements:
+    for found in decision.all_requirements:
         if found.status is not Status.PASS:
             yield _annotation(found.status, found.name, found.sentence)
     if decision.exit_code == 0:
@@ -77,6 +75,10 @@ def _md(text: str) -> str:
     """Escape a text so that Markdown, and HTML within it, shows it as it is."""
     flat = html.escape(" ".join(text.split()), quote=False)
     return _MARKDOWN.sub(r"\\\1", flat).replace("@", "@\u200b")  # nobody is notified
+
+
+def _requirement_json(found: Requirement) -> dict[str, str]:
+    return {"name": found.name, "status": str(found.status), "sentence": found.sentence}
 
 
 def _run_json(entry: GateEntry) -> dict[str, Any]:

@@ -119,11 +119,18 @@ class GateDecision:
     entries: tuple[GateEntry, ...]
     exit_code: int
     requirements: tuple[Requirement, ...] = ()
+    canary: Requirement | None = None
+    """Of the gate itself (`harness.policy.canary`); None: it was left out."""
+
+    @property
+    def all_requirements(self) -> tuple[Requirement, ...]:
+        """Those of the policy, and the canary."""
+        return self.requirements if self.canary is None else (*self.requirements, self.canary)
 
     @property
     def status(self) -> Status:
         """The verdict over all runs and requirements."""
-        statuses = [e.status for e in self.entries] + [r.status for r in self.requirements]
+        statuses = [e.status for e in self.entries] + [r.status for r in self.all_requirements]
         return worst(statuses)
 
     @property
@@ -134,7 +141,7 @@ class GateDecision:
             entry.line + (f" (the same run as {again}: counted once)" if again else "")
             for entry, again in zip(self.entries, repeated, strict=True)
         ]
-        return (*shown, *(requirement.line for requirement in self.requirements), self.summary)
+        return (*shown, *(found.line for found in self.all_requirements), self.summary)
 
     @property
     def summary(self) -> str:
@@ -150,7 +157,7 @@ class GateDecision:
             met = sum(found.status is Status.PASS for found in self.requirements)
             are = "requirement is" if len(self.requirements) == 1 else "requirements are"
             text += f", {met} of {len(self.requirements)} {are} met"
-        return text + self._subject()
+        return text + ("; without a canary" if self.canary is None else "") + self._subject()
 
     def _subject(self) -> str:
         """Say of which systems and builds the runs are; a faulty variant is nobody's release."""
@@ -173,12 +180,16 @@ class GateDecision:
         return found
 
 
-def decide(entries: Iterable[GateEntry], requirements: Sequence[Requirement] = ()) -> GateDecision:
+def decide(
+    entries: Iterable[GateEntry],
+    requirements: Sequence[Requirement] = (),
+    canary: Requirement | None = None,
+) -> GateDecision:
     """Decide over entries. The exit code is that of the worst; of none at all it is 2."""
     found, required = tuple(entries), tuple(requirements)
     if not found:
         return GateDecision((), _USAGE)
-    decision = GateDecision(found, 0, required)
+    decision = GateDecision(found, 0, required, canary)
     return replace(decision, exit_code=EXIT_CODES[decision.status])
 
 

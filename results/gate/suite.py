@@ -7,7 +7,7 @@ number of their own, so a case stands for all runs of a campaign:
 |---|---|---|---|
 | `<campaign>.check` | a check | of its judging, over all runs | where that of any run did |
 | `<campaign>.gate` | `runs` | of clients acting, over all runs | where any run does not pass |
-| `gate.policy` | a requirement | 0 | where it is not met |
+| `gate.policy` | a requirement, or `canary` | 0 | where it is not met |
 
 Its text names each run and what was found there. A check of a canary, which must FAIL, is no case;
 whether it did is one of `gate.policy`. As in a run's own junit.xml, FAIL is a failure, and
@@ -48,9 +48,9 @@ def render(decision: GateDecision) -> bytes:
     for campaign, entries in _by_campaign(decision.entries).items():
         _add_suite(root, campaign, f"{campaign}.check", _checks(entries))
         _add_suite(root, f"{campaign} (gate)", f"{campaign}.gate", {"runs": _runs(entries)})
-    if decision.requirements:
+    if decision.all_requirements:
         cases: dict[str, _Case] = {}
-        for found in decision.requirements:
+        for found in decision.all_requirements:
             cases.setdefault(found.name, _Case()).add(found.status, 0.0, found.sentence)
         _add_suite(root, "policy", "gate.policy", cases)
     for name in ("tests", "failures", "errors"):

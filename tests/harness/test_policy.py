@@ -60,7 +60,7 @@ def test_the_page_shows_every_key():
         Baseline: document["baseline"].keys(),
         Require: {*document["require"][0], "system", "build", "nodes"},
         Canary: {*document["canary"][0], "campaign"},
-        Policy: {*document, "allow_skipped", "allow_no_faults", "about"},
+        Policy: {*document, "allow_skipped", "allow_no_faults", "no_canary", "about"},
     }
     assert {kind: {field.name for field in fields(kind)} for kind in shown} == shown
 

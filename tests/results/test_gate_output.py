@@ -54,7 +54,8 @@ def test_a_document_says_what_each_run_is_and_why_it_passes():
         4,
     )
     assert document["summary"] == (
-        "gate closed: 1 of 1 run passes, 0 of 1 requirement is met; under test: kraft 0.1.0, code ab"
+        "gate closed: 1 of 1 run passes, 0 of 1 requirement is met; without a canary; "
+        "under test: kraft 0.1.0, code ab"
     )
     (run,) = document["runs"]
     assert (run["run"], run["status"], run["verdict"]) == ("quick/a", "PASS", "PASS")
@@ -91,6 +92,15 @@ def test_test_cases_have_the_same_names_whatever_runs_there_are():
     )
     names = [("quick.check", "linearizable"), ("quick.gate", "runs"), ("gate.policy", "canary M15")]
     assert [*cases(few)] == [*cases(many)] == names
+
+
+def test_the_canary_of_the_gate_is_a_requirement_in_every_form():
+    silent = decide([entry()], canary=Requirement("canary", Status.UNKNOWN, "it is silent"))
+    assert silent.exit_code == 3
+    assert silent.lines[1] == "canary: UNKNOWN: it is silent"
+    assert "| UNKNOWN | canary | it is silent |" in to_markdown(silent)
+    assert any("UNKNOWN%3A canary" in line for line in to_annotations(silent))
+    assert ("gate.policy", "canary") in cases(render(silent))
 
 
 def test_times_are_those_of_judging_and_of_running():
@@ -149,6 +159,7 @@ def test_hostile_text_is_well_formed_xml(hostile):
 
 
 def test_an_open_gate_is_a_notice():
-    assert [*to_annotations(decide([entry()]))] == [
+    canary = Requirement("canary", Status.PASS, "rang")
+    assert [*to_annotations(decide([entry()], canary=canary))] == [
         "::notice title=Kraftprobe::gate open: 1 of 1 run passes; under test: kraft 0.1.0, code ab"
     ]

@@ -58,7 +58,7 @@ def test_the_line_of_a_pass_says_how_much_was_tried(tmp_path):
         f"{ok['writes']} writes), 2 leader changes, faults that bit: kill 1, partition 1, pause 1; "
         f"18.0 s of kraft 0.1.0 on local; recorded as {head}"
     )
-    assert last == "gate open: 1 of 1 run passes; under test: kraft 0.1.0"
+    assert last == "gate open: 1 of 1 run passes; without a canary; under test: kraft 0.1.0"
 
 
 def test_no_runs_are_no_pass():
