@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from checkers.earned.base import (
     HOLDS,
@@ -14,7 +15,8 @@ from checkers.earned.base import (
     unknown,
 )
 from checkers.evidence import FINAL_READS
-from checkers.history import seconds
+from checkers.history import NEMESIS, EventType, seconds
+from checkers.history.recorded import since
 from checkers.nodes import agreement, durability
 from checkers.runs.exercised import planned_faults
 from checkers.runs.faults import HEAL, not_healed
@@ -50,7 +52,8 @@ def last_phase(judged: Judged) -> Outcome:
 
     The last operations are repeated until they are ok, within a bound of half a minute or the
     plan's: a cluster that serves none of a key by then has not come back. Where a workload leaves
-    the end to the final reads, these show it: they begin with a write that is committed.
+    the end to the final reads, these show it: they begin with a write that is committed. An
+    operation that is for one node alone, as the read of a set at every node, must be served there.
     """
     if judged.plan is None:
         return OF_A_RUN
@@ -65,14 +68,32 @@ def last_phase(judged: Judged) -> Outcome:
         return unknown(
             f"nothing was asked after the heal at {when}: the workload ends with nothing"
         )
-    served = np.unique(tried.key[after & (tried.type == OK)])
+    done = after & (tried.type == OK)
+    served = np.unique(tried.key[done])
     never = [key for key in np.unique(tried.key[after]).tolist() if key not in served]
     if not never:
-        return HOLDS
+        return _served_at(judged, done)
     if not len(served):
         return unknown("after the last heal no operation was ok: the cluster did not come back")
     names = ", ".join(str(tried.keys[key]) for key in never[:5])
     return unknown(f"after the last heal no operation was ok on {names}")
+
+
+def _served_at(judged: Judged, done: NDArray[np.bool_]) -> Outcome:
+    """Whether every node served what it alone was asked for after the heal; `done`: what was ok."""
+    asked = {
+        (event.key, event.node): None
+        for event in since(judged.run.events, judged.phases[HEAL])
+        if event.process != NEMESIS and event.type is EventType.INVOKE and event.node is not None
+    }
+    if not asked:
+        return HOLDS
+    ok = map(judged.tried.operation, np.flatnonzero(done).tolist())
+    answered = {(operation.key, operation.node) for operation in ok}
+    for key, node in (place for place in asked if place not in answered):
+        what = "its operation" if key is None else f"that on {key}"
+        return unknown(f"after the last heal {node} did not serve {what} of the end")
+    return HOLDS
 
 
 def final_reads(judged: Judged) -> Outcome:

@@ -35,7 +35,7 @@ _PLAIN_TAGS = frozenset({"jepsen.history.Op", "knossos.op.Op"})
 _TUPLE_TAGS = frozenset({"jepsen.independent/tuple", "jepsen.independent.Tuple"})
 
 _TOKEN = re.compile(
-    r"""(?:[\s,\uFEFF]|;[^\n]*)*+ (?:
+    r"""(?:[\s,\uFEFF]|;[^\r\n]*)*+ (?:
         (?P<atom>[^\s,()\[\]{}";\\\#^'][^\s,()\[\]{}";\\]*)
       | (?P<open>\#\{|[\[({])
       | (?P<close>[\])}])
@@ -44,7 +44,7 @@ _TOKEN = re.compile(
       | (?P<meta>\#?\^)
       | (?P<regex>\#"(?:[^"\\]|\\.)*+")
       | (?P<names>\#::?[^\s,()\[\]{}";]+(?=[\s,]*\{))
-      | (?P<text>\#\#[A-Za-z]+|\#'[^\s,()\[\]{}";]+|\#<[^>\n]*>)
+      | (?P<text>\#\#-?[A-Za-z]+|\#'[^\s,()\[\]{}";]+|\#<[^>\n]*>)
       | (?P<tag>\#[A-Za-z][^\s,()\[\]{}";]*)
       | (?P<quote>'(?=[\[({\#]))
       | (?P<char>\\(?:[A-Za-z0-9]+|.))

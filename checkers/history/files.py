@@ -16,7 +16,15 @@ from typing import BinaryIO
 import numpy as np
 
 from checkers.history import HistoryError
-from checkers.history.foreign import READS, WRITE, Reading, left_out, refuse_pairs, shows_nothing
+from checkers.history.foreign import (
+    READS,
+    WRITE,
+    Reading,
+    left_out,
+    refuse_other_writes,
+    refuse_pairs,
+    shows_nothing,
+)
 from checkers.history.formats import read_text
 from checkers.history.sources import open_history
 from porcupine_py.columns import FAIL, OK, Columns, from_operations
@@ -66,6 +74,9 @@ def _refuse_pairs(columns: Columns, path: str | Path) -> None:
     given = (columns.input[reads], columns.output[ok], columns.input[writes])
     try:
         refuse_pairs(*((columns.values[c] for c in np.unique(codes)) for codes in given))
+        differ = writes & (columns.type == OK) & (columns.output != columns.input)
+        codes = zip(columns.input[differ], columns.output[differ], strict=True)
+        refuse_other_writes((columns.values[a], columns.values[b]) for a, b in codes)
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error
 

@@ -13,6 +13,7 @@ They differ from our journals in what they promise, so they are read by rules of
   `txn`.
 - **`:fail`** means that it did not happen. Whether the refusal shows something of the state, as
   a compare-and-set's may, no format says: by default it does not.
+- **An ok write** has the value that was written, or none; with another the history is refused.
 - **A read of nil** is Knossos' way to say that nobody knows what was read; by default it shows
   nothing.
 - **`#jepsen.independent/tuple`** is a key and a value; where it has no tag only the caller knows.
@@ -173,12 +174,17 @@ def _time(rows: Sequence[_Row], notes: list[str]) -> None:
 
 
 def _name_nemeses(rows: Sequence[_Row]) -> None:
-    """Call a name that only ever writes `:info` the nemesis; other names are clients."""
-    named: dict[int | str | None, set[EventType]] = {}
+    """Call a name that only ever writes `:info` the nemesis; other names are clients.
+
+    So is one that only ever writes `:info` of what other clients do: it crashed, no more.
+    """
+    named: dict[int | str | None, list[_Row]] = {}
     for row in rows:
         if isinstance(row.process, str):
-            named.setdefault(row.process, set()).add(row.kind)
-    nemeses = {name for name, kinds in named.items() if kinds == {EventType.INFO}}
+            named.setdefault(row.process, []).append(row)
+    informers = {n for n, own in named.items() if all(r.kind is EventType.INFO for r in own)}
+    done = {_name(row) for row in rows if row.process not in informers}
+    nemeses = {n for n in informers if n == NEMESIS or not done & set(map(_name, named[n]))}
     for row in rows:
         if row.process in nemeses:
             row.process = NEMESIS
@@ -210,6 +216,10 @@ def _event(row: _Row, *, tuples: bool, vectors: bool) -> Event:
         )
     except HistoryError as error:
         raise HistoryError(f"form {row.position + 1}: {error}") from error
+
+
+def _name(row: _Row) -> str:
+    return str(row.fields.get("f", "txn")).removeprefix(":")
 
 
 def _function(fields: Mapping[str, Any]) -> str:
@@ -334,6 +344,11 @@ def judgeable(history: History, reading: Reading) -> tuple[list[Operation], list
         asked = (o.input for o in client_reads)
         try:
             refuse_pairs(asked, got, written)
+            refuse_other_writes(
+                (o.input, o.output)
+                for o in history.operations
+                if o.f == WRITE and o.type is EventType.OK
+            )
         except HistoryError as error:
             raise HistoryError(f"{history.name}: {error}".removeprefix(": ")) from error
     kept = []
@@ -368,6 +383,19 @@ def refuse_pairs(asked: Iterable[Any], got: Iterable[Any], written: Iterable[Any
     if frozen and pairs and all(map(_is_versioned, pairs)):
         if {freeze(value) for _, value in pairs} <= frozen | {None}:
             raise HistoryError(_VERSIONS)
+
+
+def refuse_other_writes(writes: Iterable[tuple[Any, Any]]) -> None:
+    """Raise HistoryError where a write was answered with another value than it was asked for.
+
+    `writes`: both values of those that were ok. Which was written nobody can know.
+    """
+    for asked, got in writes:
+        if got is not None and freeze(got) != freeze(asked):
+            raise HistoryError(
+                f"a write of {render(asked)} was answered with {render(got)}: an ok write has the "
+                "value that was written, or none"
+            )
 
 
 _VERSIONS = (

@@ -24,6 +24,8 @@ from porcupine_py.values import freeze
 
 _STEPS = ("send", "poll")
 _FUNCTIONS = frozenset({*_STEPS, "txn"})
+_CONTROL = frozenset({"assign", "subscribe", "crash", "debug-topic-partitions"})
+"""Functions of which clients' logs show nothing that is judged."""
 
 
 def are_steps(value: Any) -> bool:
@@ -44,6 +46,9 @@ def log_operations(operations: Sequence[Operation], notes: list[str]) -> list[Op
     """Return the appends and reads of such a history. Raises HistoryError for another shape."""
     kafka = [operation for operation in operations if is_kafka(operation)]
     other = Counter(operation.f for operation in operations if not is_kafka(operation))
+    for operation in operations:
+        if operation.f not in _CONTROL and not is_kafka(operation) and _shows(operation):
+            raise _unlike(operation, operation.output)
     if other:
         listed = ", ".join(f"{count} {f}" for f, count in sorted(other.items()))
         notes.append(f"neither sends nor polls, and not judged: {listed}")
@@ -55,6 +60,10 @@ def log_operations(operations: Sequence[Operation], notes: list[str]) -> list[Op
         replace(o, index=o.index if own else i, f=f, key=k, input=given, output=output, offset=None)
         for i, (o, f, k, given, output) in enumerate(done)
     ]
+
+
+def _shows(operation: Operation) -> bool:
+    return operation.type is EventType.OK and operation.output not in (None, [])
 
 
 _Step = tuple[str, str, Any, Any]

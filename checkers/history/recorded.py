@@ -88,6 +88,13 @@ def span_of(events: Sequence[Event]) -> tuple[int, int]:
     return (times[0], times[-1]) if times else (0, 0)
 
 
+def since(events: Sequence[Event], time_ns: int) -> Sequence[Event]:
+    """Return the events from a time on."""
+    if isinstance(events, Journal):
+        return events[int(np.searchsorted(events.times_ns, time_ns)) :]
+    return [event for event in events if event.time_ns >= time_ns]
+
+
 def end_of(events: Sequence[Event]) -> int:
     """Return the time of the last event; -1 where there is none."""
     if isinstance(events, Journal):

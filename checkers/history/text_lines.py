@@ -30,6 +30,8 @@ _LOGGED = re.compile(
 )
 _LINES_LOOKED_AT = 50
 """A log may begin with lines of others."""
+_LOST = re.compile(rf"\bjepsen\..*[0-9]\s{{1,99}}:(?:{_TYPES})\s")
+"""An operation on a line of Jepsen's, in whatever form."""
 _LINE_MAX = 1 << 20
 
 
@@ -44,7 +46,7 @@ def are_text_lines(start: str) -> bool:
 
 def operations_of(text: str, notes: list[str]) -> Iterator[list[Any]]:
     """Yield `[process, type, f, value, error]` of each line. Raises HistoryError with the line."""
-    lines = [line.strip() for line in text.split("\n")]
+    lines = [line.strip() for line in re.split("\r\n|\r|\n", text)]
     is_log = any(map(_LOGGED.fullmatch, lines))
     other = 0
     for number, line in enumerate(lines, 1):
@@ -55,7 +57,7 @@ def operations_of(text: str, notes: list[str]) -> Iterator[list[Any]]:
         found = (_LOGGED if is_log else _PLAIN).fullmatch(line)
         if found is not None:
             yield _operation(found, number)
-        elif is_log:
+        elif is_log and not _LOST.search(line):
             other += 1
         else:
             raise HistoryError(f"line {number}: no operation (process, type, f, value)")

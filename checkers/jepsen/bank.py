@@ -28,7 +28,7 @@ from fractions import Fraction
 from typing import Any
 
 from checkers.history import EventType, Operation
-from checkers.jepsen.findings import Findings, UnreadableError
+from checkers.jepsen.findings import Findings, UnreadableError, refuse_others
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.search.wording import title
@@ -52,6 +52,7 @@ def check_key(
     found = Findings(NAME, promise, operations)
     reads = [o for o in operations if o.f == "read" and o.type is EventType.OK]
     try:
+        refuse_others(operations, "read", "transfer")
         shown = [(read, balances_of(read)) for read in reads]
     except UnreadableError as error:
         return found.unreadable(str(error))

@@ -71,6 +71,14 @@ class UnreadableError(ValueError):
     """A value is not of the shape that a check reads; the message says which."""
 
 
+def refuse_others(operations: Sequence[Operation], *functions: str) -> None:
+    """Raise UnreadableError where clients did what a check does not know, and so does not judge."""
+    other = next((o for o in operations if o.f not in functions), None)
+    if other is not None:
+        problem = f"operation {other.index}: {other.f!r} is none of {', '.join(functions)}"
+        raise UnreadableError(problem)
+
+
 def _some_of_each(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
     """Return the first of each kind, in their order."""
     counts: dict[str, int] = {}

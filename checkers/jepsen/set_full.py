@@ -42,7 +42,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.history import EventType, Operation
-from checkers.jepsen.findings import Findings, UnreadableError
+from checkers.jepsen.findings import Findings, UnreadableError, refuse_others
 from checkers.linearizability import linearizable
 from checkers.verdict import Anomaly, CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -125,6 +125,7 @@ def check_key(
     promise = "no element lost" + (" or stale" if is_linearizable else "")
     found = Findings(NAME, promise, operations)
     try:
+        refuse_others(operations, "add", "read")
         reads = [(o, elements_of(o)) for o in operations if _is_read(o)]
     except UnreadableError as error:
         return found.unreadable(str(error))

@@ -44,7 +44,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.history import EventType, Operation
-from checkers.jepsen.findings import Findings, UnreadableError
+from checkers.jepsen.findings import Findings, UnreadableError, refuse_others
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.models.queues import EMPTY_ERRORS
 from porcupine_py.search.outcome import Cancelled, never
@@ -53,6 +53,7 @@ from porcupine_py.values import freeze, show
 NAME = "total-queue"
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {"drained": bool, "exactly_once": bool}
 _TAKES = ("dequeue", "drain")
+_FUNCTIONS = ("enqueue", *_TAKES)
 
 
 @dataclass(slots=True)
@@ -120,15 +121,12 @@ def check_key(
 
 def _elements(operations: Sequence[Operation]) -> dict[Hashable, Element]:
     elements: dict[Hashable, Element] = {}
+    refuse_others(operations, *_FUNCTIONS)
     for operation in operations:
         if operation.f == "enqueue":
             elements.setdefault(freeze(operation.input), Element()).tried.append(operation)
-        elif operation.f in _TAKES:
-            for value in _values_out(operation):
-                elements.setdefault(value, Element()).out.append(operation)
-        else:
-            problem = f"{operation.f!r} is none of enqueue, dequeue, drain"
-            raise UnreadableError(f"operation {operation.index}: {problem}")
+        for value in _values_out(operation) if operation.f in _TAKES else ():
+            elements.setdefault(value, Element()).out.append(operation)
     return elements
 
 

@@ -105,6 +105,8 @@ class ReplyError(ValueError):
 
 def transactions(operations: Sequence[Operation], writer: str) -> list[Transaction]:
     """Read the transactions of a history. Raises HistoryError and ReplyError with one line."""
+    if len({operation.key for operation in operations}) > 1:
+        raise HistoryError("independent keys have histories of their own: give that of one key")
     return [_transaction(operation, writer) for operation in operations]
 
 

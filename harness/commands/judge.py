@@ -30,6 +30,8 @@ from results.store.folders import is_batch
 from results.store.run_store import RunStore
 
 _TRANSACTIONS = "transactions-"
+_OF_RUNS = ("evidence", "functions", "refusals")
+"""Options of checks that say what another check of the same plan judges; a file has no other."""
 _OWN_CHECKS = ("sessions", "bank", "long-fork", "set-full", "total-queue")
 _MODEL = "register"
 _SOME_MODELS = "cas-register, list-append, set, queue or counter"
@@ -205,6 +207,9 @@ def _file_check(options: dict[str, Any]) -> CheckSpec:
     model = str(options.get("model", _MODEL))
     rest = {name: value for name, value in options.items() if name != "model"}
     known = (*MODELS, *_OWN_CHECKS, *(f"{_TRANSACTIONS}{name}" for name in transactions.MODELS))
+    for name in _OF_RUNS:
+        if name in options:
+            raise UsageError(f"--option {name}: for plans alone; of a file all is judged")
     if model not in known:
         raise UsageError(f"--model: unknown model {model!r}; {nearest(model, known)}")
     if model in _OWN_CHECKS:

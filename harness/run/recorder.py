@@ -70,8 +70,11 @@ class Recorder:
         return self.note(PHASE, {**start, **self._run})
 
     def invoke(self, process: int | str, op: Op) -> Event:
-        """Journal an invocation; to be called before any byte of it leaves the harness."""
-        return self._append(process, EventType.INVOKE, op, op.value)
+        """Journal an invocation; to be called before any byte of it leaves the harness.
+
+        It names a node where the operation is for that one alone.
+        """
+        return self._append(process, EventType.INVOKE, op, op.value, node=op.node)
 
     def complete(self, process: int | str, op: Op, completion: Completion) -> Event:
         """Journal the completion of what `process` invoked."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from checkers.earned import CONDITIONS, EARNED, Judged, earn, verdict
+from checkers.earned.phases import last_phase
 from checkers.earned.processes import KEEPS_PROCESS, STARTS_AT_ONCE
 from checkers.evidence import FINAL_READS, TraceEvent
 from checkers.history import EventType, pair
@@ -163,6 +164,28 @@ def test_a_condition_that_is_taken_away_takes_the_pass_away(sound, condition):
 def test_a_condition_says_in_one_sentence_what_must_be_true(condition):
     assert condition.sentence.endswith((".", ". ")) or condition.sentence.endswith(").")
     assert len(condition.sentence) < 110
+
+
+def aimed_at(node):
+    """After the heal every operation is for one node alone, and n1 answers each."""
+
+    def act(judged: Judged) -> Judged:
+        heal_ns = judged.phases["heal"]
+        changed = events(
+            lambda e: (
+                replace(e, node=node if e.type is EventType.INVOKE else "n1")
+                if e.time_ns >= heal_ns and e.process != "nemesis"
+                else e
+            )
+        )(judged)
+        return replace(changed, run=replace(changed.run, operations=pair(changed.run.events)))
+
+    return act
+
+
+@pytest.mark.parametrize(("node", "status"), [("n1", Status.PASS), ("n2", Status.UNKNOWN)])
+def test_what_one_node_is_asked_for_in_the_end_no_other_serves(sound, node, status):
+    assert last_phase(aimed_at(node)(sound)).status is status
 
 
 def test_without_the_conditions_there_is_no_pass(sound):

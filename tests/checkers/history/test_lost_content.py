@@ -1,0 +1,161 @@
+"""No part of a foreign history is passed over in silence: it is judged, or there is no PASS."""
+
+import pytest
+from click.testing import CliRunner
+
+from checkers import HistoryError, Status, check, check_by
+from harness.cli import main
+
+PASS, FAIL, UNKNOWN = Status.PASS, Status.FAIL, Status.UNKNOWN
+
+
+def edn(*rows):
+    """Operations one after another, each (process, f, value, result), ended by its type."""
+    lines = []
+    for process, f, value, result, *kind in rows:
+        head = f"{{:process {process} :type "
+        lines.append(f"{head}:invoke :f :{f} :value {value}}}")
+        lines.append(f"{head}:{''.join(kind) or 'ok'} :f :{f} :value {result}}}")
+    return "\n".join(lines)
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text):
+        path = tmp_path / "history"
+        path.write_bytes(text.encode())
+        return path
+
+    return write
+
+
+GOOD = edn((0, "write", 1, 1), (1, "read", "nil", 1))
+STALE = edn((0, "write", 1, 1), (0, "write", 2, 2), (1, "read", "nil", 1))
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_a_comment_ends_with_its_line_whatever_ends_lines(written, newline):
+    path = written(f"{GOOD}\n; once more\n{STALE}".replace("\n", newline))
+    assert check(path, "register").status is FAIL
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_lines_of_people_end_as_they_like(written, newline):
+    rows = "0 invoke write 1\n0 ok write 1\n1 invoke read nil\n1 ok read 7\n"
+    path = written(rows.replace(" ", "\t").replace("\n", newline))
+    assert check(path, "register").status is FAIL
+
+
+LOG = "INFO [2015-05-22 21:00:13,456] jepsen worker 0 - jepsen.util "
+OPERATIONS = "".join(
+    f"{LOG}{op}\n" for op in ("0 :invoke :write 1", "0 :ok :write 1", "1 :invoke :read nil")
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{LOG}\x1b[32m1 :ok :read 7\x1b[0m",
+        f"{LOG}               1 :ok :read 7",
+        f'{LOG}1 :ok "read" 7',
+        f"{'x' * 500} {LOG}1 :ok :read 7",
+    ],
+)
+def test_an_operation_of_a_log_that_cannot_be_read_is_no_line_without_one(written, line):
+    with pytest.raises(HistoryError, match="line 4: no operation"):
+        check(written(OPERATIONS + line), "register")
+
+
+def test_other_lines_of_a_log_are_counted(written):
+    lines = f"{LOG}1 :ok :read 1\n{LOG}results {{:op {{:process 1, :type :ok, :f :read}}}}"
+    result = check(written(OPERATIONS + lines), "register")
+    assert (result.status, result.statistics["notes"]) == (
+        PASS,
+        ["1 lines of the log hold no operation"],
+    )
+
+
+SENT = (0, "send", "[[:send 0 1]]", "[[:send 0 [0 1]]]")
+POLLED = (1, "poll", "[[:poll]]", "[[:poll {0 [[0 1]]}]]")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (2, "poll", "nil", "[[:poll {0 [[0 7]]}]]"),
+        (2, "poll", "[]", "[[:poll {0 [[0 7]]}]]"),
+        (2, "read", "nil", "[[0 7]]"),
+    ],
+)
+def test_an_answer_that_is_none_of_sends_and_polls_is_refused(written, row):
+    with pytest.raises(HistoryError, match=r"event 4: .* is no completion"):
+        check(written(edn(SENT, POLLED, row)), "log")
+
+
+def test_what_consumers_do_beside_polls_is_counted(written):
+    rows = (2, "assign", "[0]", "[0]"), (3, "crash", "nil", "nil", "info")
+    result = check(written(edn(SENT, POLLED, *rows)), "log")
+    assert result.status is PASS
+    assert result.statistics["notes"][0] == (
+        "neither sends nor polls, and not judged: 1 assign, 1 crash"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("bank", [(0, "read", "nil", "{0 5, 1 5}"), (1, "read-all", "nil", "{0 5, 1 9}")]),
+        ("set-full", [(0, "add", 1, 1), (1, "read", "nil", "#{1}"), (0, "remove", 1, 1)]),
+        ("total-queue", [(0, "enqueue", 1, 1), (1, "drain", "nil", "[1]"), (0, "peek", 7, 7)]),
+    ],
+)
+def test_a_function_that_a_check_does_not_know_leaves_it_in_doubt(written, name, rows):
+    options = {"total_amount": 10} if name == "bank" else {}
+    result = check_by(written(edn(*rows)), name, options)
+    assert (result.status, result.anomalies[0]["kind"]) == (UNKNOWN, "unreadable")
+
+
+def test_transactions_of_independent_keys_are_not_mixed(written):
+    rows = [
+        (0, "txn", f"{TUPLE} [:k [[:append :x 1]]]", f"{TUPLE} [:k [[:append :x 1]]]"),
+        (1, "txn", f"{TUPLE} [:j [[:r :x nil]]]", f"{TUPLE} [:j [[:r :x [1]]]]"),
+    ]
+    assert check_by(written(edn(*rows)), "transactions").status is UNKNOWN
+
+
+TUPLE = "#jepsen.independent/tuple"
+
+
+@pytest.mark.parametrize("padding", ["", " " * 70_000])
+@pytest.mark.parametrize("read", [1, 2])
+def test_a_write_that_was_answered_with_another_value_is_refused(written, read, padding):
+    path = written(edn((0, "write", 1, 2), (1, "read", "nil", read)) + padding)
+    with pytest.raises(HistoryError, match="a write of 1 was answered with 2"):
+        check(path, "register")
+
+
+@pytest.mark.parametrize("answer", ["nil", 1])
+def test_a_write_is_answered_with_its_value_or_with_nothing(written, answer):
+    rows = (0, "write", 1, answer), (1, "read", "nil", 1)
+    assert check(written(edn(*rows)), "register").status is PASS
+
+
+def test_a_client_with_a_name_that_only_crashed_is_no_nemesis(written):
+    crashed = '{:process "c1" :type :info :f :write :value 7}'
+    rows = edn((0, "write", 1, 1), (1, "read", "nil", 7))
+    assert check(written(f"{crashed}\n{rows}"), "register").status is PASS
+
+
+@pytest.mark.parametrize(
+    ("model", "option"),
+    [
+        ("cas-register", "refusals=true"),
+        ("register", 'functions=["write"]'),
+        ("sessions", 'functions=["write"]'),
+    ],
+)
+def test_a_file_is_judged_whole_whatever_a_plan_may_leave_to_others(written, model, option):
+    args = ["check", str(written(STALE)), "--model", model, "--option", option]
+    answer = CliRunner().invoke(main, args)
+    assert answer.exit_code == 2
+    assert "for plans alone" in answer.output
