@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -61,18 +62,17 @@ def _death(crash: Event) -> str:
 
 def _blame(crash: Event, notes: Sequence[Event], *, unclear: bool) -> Status | None:
     node = str(crash.value.get("node"))
-    hits = [note.time_ns for note in notes if node in may_be_ended(note)]
-    if any(at_ns <= crash.time_ns for at_ns in hits):
-        spans = [
-            span
-            for span in fault_spans(notes)
-            if node in span.targets and any(span.begin_ns <= at_ns for at_ns in hits)
-        ]
-        if any(
-            span.begin_ns <= crash.time_ns and (span.end_ns is None or crash.time_ns <= span.end_ns)
-            for span in spans
-        ):
-            return None
+    hits = [(note.f, note.time_ns) for note in notes if node in may_be_ended(note)]
+    # From the invocation on: what ends the node at once is journaled before the fault is.
+    spans = [
+        (span.begin_ns, math.inf if span.end_ns is None else span.end_ns)
+        for span in fault_spans(notes)
+        if node in span.targets
+        and any(span.fault == fault and span.begin_ns <= at_ns for fault, at_ns in hits)
+    ]
+    if any(begin_ns <= crash.time_ns <= end_ns for begin_ns, end_ns in spans):
+        return None
+    if any(at_ns <= crash.time_ns for _, at_ns in hits):
         return Status.UNKNOWN
     if unclear or ended_from_outside(crash):
         return Status.UNKNOWN
