@@ -235,13 +235,28 @@ def _check_traced(step: Step, traced: Collection[str]) -> None:
     conditions = [] if step.until is None else [step.until]
     if step.kind == "expect":
         conditions.append(CONDITION.read(step.options["that"]))
+    wanted: set[str] = set()
     for condition in conditions:
-        wanted = {"append", "flush"} if condition.synced else set()
-        if condition.event is not None:
-            wanted.add(condition.event)
-        if missing := sorted(wanted.difference(traced)):
-            known = f"it traces {', '.join(sorted(traced))}"
-            raise ParameterError(f"the system does not trace {missing[0]}; {known}")
+        wanted |= {"append", "flush"} if condition.synced else set()
+        wanted |= {"state"} if _asks_for_state(condition) else set()
+        wanted |= {condition.event} if condition.event is not None else set()
+    if step.kind == "cast" and _LED.intersection(step.options["names"].values()):
+        wanted.add("state")
+    if missing := sorted(wanted.difference(traced)):
+        known = f"it traces {', '.join(sorted(traced)) or 'nothing'}"
+        raise ParameterError(f"the system does not trace {missing[0]}; {known}")
+
+
+_LED = frozenset({"leader", "follower", "followers"})
+
+
+def _asks_for_state(condition: Condition) -> bool:
+    """Whether it looks at a node's state or epoch, or for the node that leads."""
+    return (
+        condition.established
+        or condition.at in _LED
+        or bool(condition.state or condition.not_state or condition.epoch)
+    )
 
 
 def _words(step: Step) -> Iterator[str]:
