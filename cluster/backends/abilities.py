@@ -12,12 +12,13 @@ a container whose namespaces were lost.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import PurePath
 from typing import Any, Literal, Protocol
 
 from cluster.backends.terms import Link, Probe
+from cluster.systems.base import Damageable
 from cluster.values import valueclass
 
 
@@ -232,6 +233,9 @@ class Damage(enum.StrEnum):
 class Disks(Protocol):
     """Disks that stall, slow down, fill up, fail, lose what was not fsynced, and rot."""
 
+    damageable: Callable[[Mapping[str, int]], Damageable | None] | None
+    """See `cluster.systems.base.System`."""
+
     async def probe(self, fault: DiskFault | Damage | None) -> Probe:
         """Try it on a throw-away disk; None: power loss."""
 
@@ -260,8 +264,8 @@ class Disks(Protocol):
     async def files(self, node: str) -> Mapping[str, int]:
         """List the node's files: path below its data folder -> size in bytes, sorted."""
 
-    async def read(self, node: str, path: str) -> bytes:
-        """Read one of them whole."""
+    async def read(self, node: str, path: str, most: int | None = None) -> bytes:
+        """Read one of them; `most`: of a long one so many bytes from its beginning."""
 
     async def damage(
         self, node: str, kind: Damage, path: str = "", position: int = 0, bit: int = 0

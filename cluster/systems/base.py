@@ -8,7 +8,7 @@ the files that the system renders, and runs the command that the system names.
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path, PurePath
 from typing import Literal, Protocol
@@ -29,6 +29,21 @@ Ready = Callable[[Connect, Mapping[str, Endpoint]], Awaitable[bool]]
 
 Names = Literal["posix", "with-file"]
 """When a changed name is durable: see `cluster.backends.machine.faultfs.volatile`."""
+
+
+@valueclass
+class Damageable:
+    """Where damage to a dead node's file must be noticed when the node starts."""
+
+    path: str
+    """Below its data folder."""
+    places: Callable[[bytes], Sequence[int]]
+    """(the beginning of the file) -> the bytes of which one is flipped, or cut off with all behind
+    it: under a checksum, and of what was durable, so with something intact behind it."""
+    refuses: bool = True
+    """Whether the node must end then. A cut at the end of a log it can hardly notice, so this is
+    for flipped bits. Else it may start as well, and clients must not see it: this is for systems
+    that promise to survive damage to a minority of the nodes."""
 
 
 @valueclass
@@ -136,6 +151,11 @@ class System(Layout, Protocol):
     run in what the backend brings."""
     mapped: tuple[str, ...] = ()
     """How the names of those files end that a node maps into memory for writing."""
+
+    damageable: Callable[[Mapping[str, int]], Damageable | None] | None = None
+    """(files below a dead node's data folder -> bytes) -> what the faults bit-flip and
+    truncate-file damage; None: the node has written too little. Of a metadata quorum they know the
+    files themselves."""
 
     names: Names = "posix"
     """What its disk promises of names when the power is lost."""

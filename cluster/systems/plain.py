@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import PurePath
 
 from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
@@ -13,13 +13,14 @@ _DISKS = frozenset({"disk-stall", "disk-slow", "disk-full", "power-loss", "torn-
 _LINKS = frozenset({"partition", "loss", "delay", "reorder", "duplicate", "bandwidth"})
 
 
-def usual_faults(*, announces: bool) -> Mapping[str, frozenset[str]]:
+def usual_faults(*, announces: bool, damages: Collection[str] = ()) -> Mapping[str, frozenset[str]]:
     """Return what any replicated system can be put under, by backend, for `SystemKind.faults`.
 
     `announces`: its members tell each other, or have to agree on, where each of them listens. Then
     they do not dial what backend `local` has before each link, which carries no fault of links.
+    `damages`: of bit-flip and truncate-file, those of which it says where (`System.damageable`).
     """
-    anywhere = _PROCESSES | _DISKS
+    anywhere = _PROCESSES | _DISKS | frozenset(damages)
     local = anywhere if announces else anywhere | _LINKS
     return {"local": local, "netns": anywhere | _LINKS, "docker": anywhere | _LINKS}
 

@@ -31,7 +31,8 @@ _ASKING = frozenset(
     }
 )
 """Faults that ask something of a node in Kafka's protocol, or by a signal that ends other nodes, or
-that damage the metadata log by its files' format and heal by its quorum."""
+that damage the metadata log by its files' format and heal by its quorum. A system that is none can
+list damage if it says where (`cluster.systems.base.System.damageable`)."""
 
 
 def asked_faults(plan: Plan) -> tuple[str, ...]:
@@ -78,7 +79,9 @@ def _unfit(plan: Plan, kinds: tuple[str, ...]) -> dict[str, Probe]:
     """Say of which faults the system cannot be put under on the plan's backend."""
     if not plan.kind.can_describe:
         reason = f"system {plan.system} is no metadata quorum, whose requests or files it needs"
-        asked = {kind: Probe(possible=False, reason=reason) for kind in kinds if kind in _ASKING}
+        listed = frozenset() if plan.kind.faults is None else plan.kind.faults[plan.backend]
+        lacks = _ASKING - listed.intersection({"bit-flip", "truncate-file"})
+        asked = {kind: Probe(possible=False, reason=reason) for kind in kinds if kind in lacks}
         return asked | _unfit_by_name(plan, tuple(kind for kind in kinds if kind not in asked))
     return _unfit_by_name(plan, kinds)
 

@@ -4,7 +4,12 @@ Bits are flipped and files cut only where a correct node must notice: in what wa
 must then refuse to start, for what it holds is not what it acknowledged. A node that starts all
 the same is reported as a violation. The heal brings the files back as they were, as from a copy of
 the disk, and starts the node. The files of partitions are another matter
-(`nemeses.disks.data_damage`).
+(`nemeses.disks.data_damage`), and those of a system which says that it repairs itself: what has
+started there goes on with what it has, for its disk of before is behind what it wrote since.
+
+Which file and where is known of Kafka's format; any other system says it by
+`cluster.systems.base.System.damageable`, and the parameters of file and place beside `at` are
+without meaning there.
 
 Never more than a minority of the nodes that can vote is without its disk at once.
 """
@@ -13,16 +18,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from cluster.backends.abilities import Damage, Disks
-from cluster.backends.base import BackendError, Probe
+from cluster.backends.base import Backend, BackendError, Probe
 from nemeses.active_faults import DAMAGES, hit
 from nemeses.base import Injection, ParameterError, Parameters, View, absence, disks_of
 from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, start_if_dead
 from nemeses.targets import words_of
 
+READ_MOST = 1 << 20
+"""Bytes of a file of another system in which a place for damage is looked for: some allocate far
+more of a log than they have written."""
 NOTICED_S = 2.0
 """How long a backend may take to notice that a process which is gone ended by itself."""
+
+
+_damaged_still: WeakKeyDictionary[Backend, set[str]] = WeakKeyDictionary()
+"""Nodes that went on with damaged files: whether they have repaired all of it nobody knows."""
 
 
 class DamageFault(NodeFault):
@@ -55,6 +68,7 @@ class DamageFault(NodeFault):
         """See `NodeFault.too_much`."""
         may_vote = view.controllers
         damaged = {node for fault, node in hit(view) if fault in DAMAGES} | set(nodes)
+        damaged |= _damaged_still.get(view.backend, set())
         together = damaged.intersection(may_vote)
         if len(together) > (len(may_vote) - 1) // 2:
             named = ", ".join(sorted(together))
@@ -72,8 +86,16 @@ class DamageFault(NodeFault):
         """End it and damage what it left; then see whether it dares to start."""
         await self.end(view, node)
         disks = disks_of(view)
-        damage = await self.hurt(disks, node, chosen)
-        return Seen({"damage": damage})
+        if disks.damageable is None or self.kind is Damage.WIPE:
+            return Seen({"damage": await self.hurt(disks, node, chosen)})
+        named = disks.damageable(await disks.files(node))
+        data = b"" if named is None else await disks.read(node, named.path, READ_MOST)
+        places = [] if named is None else named.places(data)
+        if named is None or not places:
+            raise BackendError(f"{node} has written too little to damage")
+        byte = places[int(chosen["at"] * (len(places) - 1))]
+        await disks.damage(node, self.kind, named.path, byte)
+        return Seen({"damage": {"file": named.path, "byte": byte, "refuses": named.refuses}})
 
     async def end(self, view: View, node: str) -> None:
         """End the process, whose disk is about to be damaged."""
@@ -96,20 +118,32 @@ class DamageFault(NodeFault):
                 return Seen(detail)
             # One that did not answer in time, say, has refused nothing, and may have accepted it.
             return Seen(detail, f"{node} did not end by itself: {_last(str(refusal))}")
+        if _may_start(injection, node):
+            return Seen({**injection.detail["nodes"][node], "refused": None})
         why = f"{node} started on files that were damaged where it must notice"
         violation = {"kind": "damage-accepted", "explanation": why}
         return Seen({**injection.detail["nodes"][node], "refused": None}, violation=violation)
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Bring its files back, and start it."""
+        started = injection.detail["nodes"].get(node, {}).get("refused", "") is None
         # One that runs has written on what was damaged: its copy does not fit that any more.
         await view.backend.kill(node)
-        await disks_of(view).restore(node)
+        if started and _may_start(injection, node):
+            await disks_of(view).give_up(node)
+            _damaged_still.setdefault(view.backend, set()).add(node)
+        else:
+            await disks_of(view).restore(node)
         await start_if_dead(view, node, injection)
 
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
         """See that it lives."""
         return await alive(view, node, injection)
+
+
+def _may_start(injection: Injection, node: str) -> bool:
+    damage = injection.detail["nodes"].get(node, {}).get("damage") or {}
+    return not damage.get("refuses", True)
 
 
 def _last(text: str) -> str:

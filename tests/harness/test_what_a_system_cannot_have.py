@@ -5,8 +5,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from harness.doctor import impossible_faults
+from harness.errors import PlanError
+from harness.plan.schedule import STRAND
+from harness.plan.strands import check_strand
 
 EXAMPLE = Path(__file__).parents[2] / "docs/own-system"
 _SCRIPT = """
@@ -81,3 +87,28 @@ def test_it_is_refused_by_its_name(refusals, case):
     assert code == 2, said
     assert CASES[case][1] in said
     assert "Traceback" not in said
+
+
+def test_a_system_that_is_no_metadata_quorum_can_list_damage_and_nothing_else_of_one():
+    listed = frozenset({"kill", "bit-flip", "disk-wipe"})
+    kind = SimpleNamespace(can_describe=False, faults={"local": listed})
+    plan = SimpleNamespace(kind=kind, system="other", backend="local")
+    refused = impossible_faults._unfit(plan, ("kill", "bit-flip", "truncate-file", "disk-wipe"))
+    assert sorted(refused) == ["disk-wipe", "truncate-file"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"kind": "kill", "until": {"state": "Leader"}},
+        {"kind": "kill", "until": {"at": "leader", "ok": "x"}},
+        {"kind": "wait", "until": {"epoch": "later"}},
+        {"kind": "cast", "names": {"A": "follower"}},
+        {"kind": "expect", "that": {"established": True}},
+    ],
+)
+def test_strands_of_a_system_without_traces_look_at_no_state(step):
+    waits = STRAND.read({"steps": [{"kind": "kill", "targets": "leader", "until": {"ok": "x"}}]})
+    check_strand(waits, ("n1", "n2"), frozenset(), ())
+    with pytest.raises(PlanError, match="does not trace state; it traces nothing"):
+        check_strand(STRAND.read({"steps": [step]}), ("n1", "n2"), frozenset(), ())

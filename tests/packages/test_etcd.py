@@ -116,3 +116,19 @@ def test_only_without_fsync_is_a_member_started_by_a_shell(tmp_path, monkeypatch
     assert safe[safe.index("--initial-cluster") + 1] == "n1=http://h:21,n2=http://h:22"
     assert "--unsafe-no-fsync" not in safe
     assert (unsafe[0], unsafe[-1]) == ("/bin/sh", "--unsafe-no-fsync")
+
+
+def frame(size, padding=0):
+    head = size | (0x80 | padding) << 56 if padding else size
+    return head.to_bytes(8, "little") + bytes(size + padding)
+
+
+def test_all_but_the_last_long_record_of_the_newest_log_can_be_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(etcd, "program", lambda: tmp_path / "etcd")
+    system = etcd.SYSTEM.create(SystemRequest({}, {}))
+    files = {"member/snap/db": 9, "member/wal/0-0.wal": 9, "member/wal/1-9.wal": 9}
+    damageable = system.damageable(files)
+    assert (damageable.path, damageable.refuses) == ("member/wal/1-9.wal", True)
+    log = frame(20) + frame(67, 5) + frame(64) + frame(70, 2) + bytes(99)
+    assert list(damageable.places(log)) == [28 + 8 + 33, 28 + 80 + 8 + 32]
+    assert system.damageable({"member/snap/db": 9}) is None

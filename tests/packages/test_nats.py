@@ -124,3 +124,15 @@ def test_a_node_dials_where_the_backend_carries_its_messages(tmp_path, monkeypat
     text = nats.SYSTEM.create(SystemRequest({}, {"sync": "always"})).files(node)["nats.conf"]
     assert 'routes: ["nats://proxy:5"]' in text
     assert "sync_interval: always" in text
+
+
+def test_all_but_the_last_message_of_the_longest_block_can_be_damaged(monkeypatch, tmp_path):
+    monkeypatch.setattr(nats, "find", lambda: tmp_path / "nats-server")
+    system = nats.SYSTEM.create(SystemRequest({}, {}))
+    files = {"$G/streams/KP/msgs/1.blk": 5, "$G/streams/KP/msgs/2.blk": 9, "$SYS/msgs/1.blk": 99}
+    damageable = system.damageable(files)
+    assert (damageable.path, damageable.refuses) == ("$G/streams/KP/msgs/2.blk", False)
+    with_headers, plain = b"\x0c\0\0\x80abcdefgh", b"\x0a\0\0\0stuvwx"
+    block = with_headers + plain + plain + bytes(20)
+    assert [block[place : place + 1] for place in damageable.places(block)] == [b"c", b"t"]
+    assert system.damageable({}) is None

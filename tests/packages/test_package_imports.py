@@ -19,6 +19,7 @@ HOUSE = (
 )
 PUBLIC = {
     "checkers.registry",
+    "cluster.systems.base",
     "cluster.systems.kafka.fetch",
     "cluster.systems.kafka.installation",
     "cluster.systems.kinds",

@@ -147,3 +147,18 @@ def test_a_leader_names_itself_and_its_epoch_and_a_node_that_steps_down_none(ans
             return await zookeeper.ask_leader(context.connect, endpoint, 5000)
 
     assert asyncio.run(body()) == leader
+
+
+def record(payload):
+    return bytes(8) + text(payload) + b"B"
+
+
+def test_all_but_the_last_transaction_of_the_newest_log_can_be_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(zookeeper, "libraries", lambda _: tmp_path)
+    system = zookeeper.SYSTEM.create(asked(version="3.9.4"))
+    files = dict.fromkeys(("acceptedEpoch", "version-2/log.a0", "version-2/log.f"), 100)
+    damageable = system.damageable(files)
+    assert (damageable.path, damageable.refuses) == ("version-2/log.a0", True)
+    log = bytes(16) + record(b"first ") + record(b"second") + record(b"last") + bytes(50)
+    assert [log[place : place + 3] for place in damageable.places(log)] == [b"st ", b"ond"]
+    assert system.damageable({"acceptedEpoch": 1}) is None

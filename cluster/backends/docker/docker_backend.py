@@ -121,6 +121,7 @@ class DockerBackend(HostedBackend):
             {node: system.data_folder(machine.folder) for node, machine in outside.items()},
             system.mapped,
             system.names,
+            system.damageable,
             run_id,
             self.kill,
             self.state,

@@ -23,7 +23,7 @@ from cluster.backends.machine.mounts import mount_label, mounts, state_folder, u
 from cluster.backends.machine.programs import Machine, run_program, source_of
 from cluster.backends.packages import install
 from cluster.backends.processes.records import labels, own_identity
-from cluster.systems.base import Names
+from cluster.systems.base import Damageable, Names
 
 HOLD = "hold"
 _FUSE_REMEDIES: tuple[tuple[str, Callable[[], str]], ...] = (
@@ -49,7 +49,7 @@ class FuseDisks:
 
     `hosts`: where the filesystems are mounted and looked at: a node's own host, or the machine
     around it where the node's place shows what is mounted outside. `folders`: the data folders
-    there. `mapped`, `names`: see `System`. `kill` and `state` are the backend's.
+    there. `mapped`, `names`, `damageable`: see `System`. `kill` and `state` are the backend's.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class FuseDisks:
         folders: Mapping[str, PurePath],
         mapped: tuple[str, ...],
         names: Names,
+        damageable: Callable[[Mapping[str, int]], Damageable | None] | None,
         run_id: str,
         kill: Kill,
         state: State,
@@ -66,6 +67,7 @@ class FuseDisks:
         self._folders = folders
         self._mapped = mapped
         self._names = names
+        self.damageable = damageable
         self._run_id = run_id
         self._kill = kill
         self._state = state
@@ -213,10 +215,10 @@ class FuseDisks:
         """See `Disks.files`."""
         return await run_program(self._hosts[node], damage.files, str(self._folders[node]))
 
-    async def read(self, node: str, path: str) -> bytes:
+    async def read(self, node: str, path: str, most: int | None = None) -> bytes:
         """See `Disks.read`."""
         folder = str(self._folders[node])
-        return bytes.fromhex(await run_program(self._hosts[node], damage.read, folder, path))
+        return bytes.fromhex(await run_program(self._hosts[node], damage.read, folder, path, most))
 
     async def damage(
         self, node: str, kind: Damage, path: str = "", position: int = 0, bit: int = 0

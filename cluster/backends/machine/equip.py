@@ -168,6 +168,7 @@ def equip(
         {node: backend.system.data_folder(machine.folder) for node, machine in machines.items()},
         backend.system.mapped,
         backend.system.names,
+        backend.system.damageable,
         backend.run_id,
         backend.kill,
         backend.state,

@@ -9,7 +9,7 @@ import asyncio
 import errno
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -25,6 +25,7 @@ from cluster.backends.abilities import (
 from cluster.backends.base import BackendError, Link, NodeState, Probe
 from cluster.backends.sim.links import LinksMatch, Rule
 from cluster.backends.sim.world import SimWorld
+from cluster.systems.base import Damageable
 
 _STROBE_MS = 10.0
 _FAULT, _POWER = "fault", "power"
@@ -154,6 +155,8 @@ class SimMessages:
 class SimDisks:
     """See `cluster.backends.abilities.Disks`. `MemoryDisk` documents what a disk promises."""
 
+    damageable: Callable[[Mapping[str, int]], Damageable | None] | None = None
+
     def __init__(self, world: SimWorld) -> None:
         self._world = world
         self._saved: dict[str, list[dict[str, bytes]]] = {node: [] for node in world.names}
@@ -232,9 +235,9 @@ class SimDisks:
         found = self._world.nodes[node].disk.files()
         return {path: len(content) for path, content in sorted(found.items())}
 
-    async def read(self, node: str, path: str) -> bytes:
+    async def read(self, node: str, path: str, most: int | None = None) -> bytes:
         """See `Disks.read`."""
-        return self._world.nodes[node].disk.read(path)
+        return self._world.nodes[node].disk.read(path, size=most)
 
     async def damage(
         self, node: str, kind: Damage, path: str = "", position: int = 0, bit: int = 0

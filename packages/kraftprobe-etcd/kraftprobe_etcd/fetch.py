@@ -52,9 +52,7 @@ def fetch():
 
 def _run(*command, cwd):
     if shutil.which(command[0]) is None:
-        raise click.UsageError(
-            f"there is no {command[0]} here: install etcd, it is found on the PATH"
-        )
+        raise click.UsageError(f"there is no {command[0]} here: install etcd, so that PATH has it")
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         line = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 
+from cluster.systems.base import Damageable
 from cluster.systems.kinds import SettingError, SystemKind
 from cluster.systems.plain import PlainLayout, PlainSystem, usual_faults
 from kraftprobe_etcd.client import Http
@@ -35,11 +36,14 @@ class Etcd(PlainSystem):
         finally:
             http.close()
 
+    def damageable(self, files):
+        last = max((path for path in files if path.endswith(".wal")), default=None)
+        return last and Damageable(last, entries)
+
     def command(self, node):
         data = str(self.data_folder(node.folder))
         peers = ",".join(f"n{end.node_id}={url(end)}" for end in node.voters)
-        # As a kernel does in the end, write back what was there soon after the start, or a loss of
-        # power would leave no member at all, and nothing that could answer.
+        # As a kernel does in the end: or no member would be left, and nothing that could answer.
         back = f'(sleep 3; find {shlex.quote(data)} -type f -exec sync {{}} +) & exec "$@"'
         return (
             *(("/bin/sh", "-c", back, "sh") if self._unsafe else ()),
@@ -51,6 +55,16 @@ class Etcd(PlainSystem):
             *("--initial-cluster", peers, "--initial-cluster-token", node.run_id),
             *self._unsafe,
         )
+
+
+def entries(log):
+    """Find the middle of each record that is long enough to be an entry, but the last."""
+    found, position = [], 0
+    while frame := int.from_bytes(log[position : position + 8], "little"):
+        size = frame & (1 << 56) - 1  # above it: how many bytes of padding
+        found += [position + 8 + size // 2] if size >= 64 else []
+        position += 8 + size + (frame >> 56 & 7)
+    return found[:-1]
 
 
 def find():
@@ -103,5 +117,5 @@ SYSTEM = SystemKind(
     workloads=frozenset({"etcd-set", "etcd-register", "etcd-register-serializable"}),
     backends=frozenset({"local", "netns", "docker"}),
     # The id of a cluster is a hash of its members' addresses, so all must use the same.
-    faults=usual_faults(announces=True),
+    faults=usual_faults(announces=True, damages={"bit-flip"}),
 )

@@ -6,6 +6,7 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
+from cluster.systems.base import Damageable
 from cluster.systems.kinds import SettingError, SystemKind
 from cluster.systems.plain import PlainLayout, PlainSystem, usual_faults
 
@@ -45,8 +46,22 @@ cluster {{
 """
         }
 
+    def damageable(self, files):
+        blocks = [path for path in files if "/streams/KP/msgs/" in path and path.endswith(".blk")]
+        longest = max(blocks, key=files.get, default=None)
+        return longest and Damageable(longest, messages, refuses=False)
+
     def command(self, node):
         return (str(self._program), "-c", str(node.folder / "nats.conf"))
+
+
+def messages(block):
+    """Find the middle of each but the last; each begins with its size, under a flag."""
+    found, position = [], 0
+    while size := int.from_bytes(block[position : position + 4], "little") & 0x7FFFFFFF:
+        found.append(position + size // 2)
+        position += size
+    return found[:-1]
 
 
 def find():
@@ -81,5 +96,6 @@ SYSTEM = SystemKind(
     options=OPTIONS,
     workloads=frozenset({"nats-set"}),
     backends=frozenset({"local", "netns", "docker"}),
-    faults=usual_faults(announces=True),  # servers gossip their routes, and dial past proxies
+    # Servers gossip their routes, and dial past proxies.
+    faults=usual_faults(announces=True, damages={"bit-flip", "truncate-file"}),
 )

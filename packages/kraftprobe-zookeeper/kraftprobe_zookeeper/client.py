@@ -36,9 +36,8 @@ class Session:
     async def open(cls, context, node):
         connection = await context.connect(context.endpoint(node, "CLIENT"))
         session = cls(*await asyncio.open_connection(sock=connection, limit=1 << 24))
-        session._writer.write(
-            text(struct.pack(">iqiq", 0, 0, SESSION_MS, 0) + text(bytes(16)) + b"\0")
-        )
+        hello = struct.pack(">iqiq", 0, 0, SESSION_MS, 0) + text(bytes(16)) + b"\0"
+        session._writer.write(text(hello))
         try:
             await session._receive()
             await session._create(ROOT)

@@ -40,8 +40,7 @@ def fetch(version):
     listing = Path(__file__).parent / "digests" / f"{version}.txt"
     try:
         folder = home(version)
-        title = f"Apache ZooKeeper {version}"
-        fetch_jars(title, folder, artefacts, listing, lambda _: None)
+        fetch_jars(f"Apache ZooKeeper {version}", folder, artefacts, listing, lambda _: None)
     except (FetchError, SettingError) as error:
         raise click.UsageError(str(error)) from error
     click.echo(folder)

@@ -1,13 +1,10 @@
-"""How Kraftprobe runs nodes of Apache ZooKeeper.
-
-CLIENT is the client port, CONTROLLER that of elections, QUORUM the one at which a leader serves its
-followers.
-"""
+"""How Apache ZooKeeper is run: CONTROLLER is the port of elections, QUORUM that of a leader."""
 
 import asyncio
 import re
 from pathlib import Path
 
+from cluster.systems.base import Damageable
 from cluster.systems.kafka.installation import java
 from cluster.systems.kinds import SettingError, SystemKind
 from cluster.systems.plain import PlainLayout, PlainSystem, usual_faults
@@ -17,12 +14,14 @@ OPTIONS = {
     "version": "a release that `kraftprobe-zookeeper fetch VERSION` has brought",
     "force_sync": "yes (default), or no: writes are answered before they are synced",
 }
-JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-LOGGING = {
-    "showDateTime": "true",
-    "dateTimeFormat": "yyyy-MM-dd HH:mm:ss,SSS",
-    "log.org.apache.zookeeper.server.NIOServerCnxn": "warn",  # or each question is logged
-}
+JVM = (
+    *("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+    "-Dzookeeper.preAllocSize=1024",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
+    # Or each question is logged.
+    "-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.NIOServerCnxn=warn",
+)
 
 
 class ZooKeeper(PlainSystem):
@@ -40,6 +39,11 @@ class ZooKeeper(PlainSystem):
     async def ready(self, connect, ports):
         return await four_letters(connect, ports["CLIENT"], b"ruok") == "imok"
 
+    def damageable(self, files):
+        logs = [path for path in files if path.startswith("version-2/log.")]
+        last = max(logs, key=lambda path: int(path.rpartition(".")[2], 16), default=None)
+        return last and Damageable(last, transactions)
+
     def files(self, node):
         members = zip(node.brokers, node.ports["QUORUM"], node.voters, strict=True)
         servers = "\n".join(
@@ -55,8 +59,6 @@ syncLimit=6
 dataDir={self.data_folder(node.folder)}
 admin.enableServer=false
 4lw.commands.whitelist=*
-forceSync={self._force_sync}
-preAllocSize=1024
 electionPortBindRetry=0
 {servers}
 """
@@ -65,18 +67,24 @@ electionPortBindRetry=0
     def command(self, node):
         data = self.data_folder(node.folder)
         program = (self._java, *JVM, f"-Dzookeeper.forceSync={self._force_sync}")
-        program += tuple(f"-Dorg.slf4j.simpleLogger.{key}={said}" for key, said in LOGGING.items())
-        program += ("-Dzookeeper.preAllocSize=1024", "-cp", f"{self._libraries}/*")
+        program += ("-cp", f"{self._libraries}/*")
         program += ("org.apache.zookeeper.server.quorum.QuorumPeerMain", f"{node.folder}/zoo.cfg")
         # Not in `files`: the data folder is a disk of its own once it can fail.
         script = f'mkdir -p {data} && echo {node.node_id} > {data}/myid && exec "$@"'
         return ("/bin/sh", "-c", script, "sh", *program)
 
 
+def transactions(log):
+    """Find the middle of each but the last: behind 16 bytes come checksum, size, bytes and a B."""
+    found, position = [], 16
+    while size := int.from_bytes(log[position + 8 : position + 12]):
+        found.append(position + 12 + size // 2)
+        position += 13 + size
+    return found[:-1]
+
+
 def libraries(request):
-    if "version" not in request.options:
-        raise SettingError("system_options.version: say which release, such as version=3.9.4")
-    version = request.options["version"]
+    version = request.options.get("version", "")
     folder = home(version) / "libs"
     if not (folder / f"zookeeper-{version}.jar").is_file():
         raise SettingError(
@@ -127,8 +135,10 @@ SYSTEM = SystemKind(
     metadata_quorum=False,
     ask_leader=ask_leader,
     leader_at="CLIENT",
+    scripted={},
+    traced=frozenset(),
     options=OPTIONS,
     workloads=frozenset({"zookeeper-set", "zookeeper-register"}),
     backends=frozenset({"local", "netns", "docker"}),
-    faults=usual_faults(announces=True),
+    faults=usual_faults(announces=True, damages={"bit-flip"}),
 )

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import shutil
-from typing import Any
 
 
 def files(folder: str) -> "dict[str, int]":
@@ -24,17 +23,18 @@ def files(folder: str) -> "dict[str, int]":
     return dict(sorted(found.items()))
 
 
-def read(folder: str, path: str) -> str:
-    """Return a file's bytes, in hexadecimal digits."""
-    return _whole(folder, path).hex()
+def read(folder: str, path: str, most: "int | None") -> str:
+    """Return a file's bytes, or the first so many of them, in hexadecimal digits."""
+    with open(os.path.join(folder, path), "rb") as file:
+        return file.read(-1 if most is None else most).hex()
 
 
 def flip_bit(folder: str, saved: str, path: str, position: int, bit: int) -> None:
     """Flip a bit of the byte at a position; bit 0 is the lowest."""
-    data = _whole(folder, path)
-    _keep(saved, path, position, len(data), data[position : position + 1])
     file = os.open(os.path.join(folder, path), os.O_RDWR)
-    os.pwrite(file, bytes([data[position] ^ 1 << bit]), position)
+    old = os.pread(file, 1, position)
+    _keep(saved, path, position, os.fstat(file).st_size, old)
+    os.pwrite(file, bytes([old[0] ^ 1 << bit]), position)
     _close(file)
 
 
@@ -72,7 +72,7 @@ def restore(folder: str, saved: str) -> int:
             is_wiped = True
             for path in files(folder):
                 os.unlink(os.path.join(folder, path))
-        _put(folder, line["path"], old if line["size"] is None else _mend(folder, line, old))
+        _put(folder, line["path"], old, line["position"], line["size"])
     forget(saved)
     return len(numbers)
 
@@ -80,16 +80,6 @@ def restore(folder: str, saved: str) -> int:
 def forget(saved: str) -> None:
     """Throw away what was kept: the damage stays."""
     shutil.rmtree(saved, ignore_errors=True)
-
-
-def _mend(folder: str, line: "dict[str, Any]", old: bytes) -> bytes:
-    """Return a file with its old bytes in their place."""
-    there = os.path.exists(os.path.join(folder, line["path"]))
-    data = _whole(folder, line["path"]) if there else b""
-    position: int = line["position"]
-    after = position + len(old)
-    rest = data[after:] if after < line["size"] else b""
-    return data[:position].ljust(position, b"\0") + old + rest
 
 
 def _keep(saved: str, path: str, position: int, size: "int | None", data: bytes) -> None:
@@ -106,14 +96,17 @@ def _whole(folder: str, path: str) -> bytes:
         return file.read()
 
 
-def _put(folder: str, path: str, data: bytes) -> None:
+def _put(folder: str, path: str, old: bytes, position: int, size: "int | None") -> None:
+    """Put old bytes in their place; nothing is left behind them where they were the file's last."""
     place = os.path.join(folder, path)
     os.makedirs(os.path.dirname(place), exist_ok=True)
     file = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
-    os.ftruncate(file, 0)
-    view = memoryview(data)
+    if size is None or position + len(old) >= size:
+        os.ftruncate(file, position)
+    view = memoryview(old)
     while view:
-        view = view[os.write(file, view) :]
+        written = os.pwrite(file, view, position)
+        view, position = view[written:], position + written
     _close(file)
     _sync_folder(os.path.dirname(place))
 
