@@ -32,6 +32,8 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `total-queue` | key | `drained`, `exactly_once` |
 | `transactions` | run | `model`: list-append or rw-register; `consistency`, `wfr_keys`, \
   `sequential_keys`, `linearizable_keys`, `transaction_order` |
+| `atomic-appends` | run | `open_ms` |
+| `groups` | run | `protocol`: classic or consumer (KIP-848) |
 | `durability` | evidence | `workload` (required), `config_prefix`, `nodes`, and those two filters |
 | `log-agreement` | evidence | |
 | `snapshots` | evidence | |
@@ -62,7 +64,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from checkers import jepsen, partition_logs, transactions
+from checkers import groups, jepsen, partition_logs, transactions
 from checkers.evidence import assisted
 from checkers.guarantees import growth, sessions
 from checkers.history import Operation
@@ -245,6 +247,7 @@ _OWN: tuple[Check, ...] = (
         {"open_ms": _NUMBER},
         validate=atomic_appends.validate,
     ),
+    RunCheck(groups.NAME, "run", groups.check, {"protocol": str}, validate=groups.validate),
     RunCheck(
         durability.NAME,
         "evidence",

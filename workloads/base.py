@@ -210,8 +210,8 @@ class WorkloadKind:
     """Whether its clients speak the protocol of Kafka; else systems list it among theirs."""
     creates_partitions: bool = False
     """Whether partitions come to be whose leaders the stored metadata log then shows."""
-    needs_transactions: bool = False
-    """Whether it is for systems whose brokers have transactions (KIP-98)."""
+    needs_coordinators: bool = False
+    """Whether it is for systems whose brokers coordinate groups and transactions (KIP-98)."""
 
 
 def completion(outcome: Outcome, node: str, value: Value = None) -> Completion:

@@ -12,6 +12,7 @@ from workloads import (
     append,
     appends,
     brokers,
+    groups,
     grow_set,
     log,
     partitions,
@@ -42,6 +43,7 @@ WORKLOADS = Registry(
         brokers.KIND,
         log.KIND,
         transactions.KIND,
+        groups.KIND,
         appends.KIND,
     ),
 )

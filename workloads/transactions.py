@@ -142,5 +142,5 @@ KIND = WorkloadKind(
     "transactions append to partitions, abort, and are fenced; atomic for read_committed",
     OPTIONS,
     lambda options: Transactions(**options),
-    needs_transactions=True,
+    needs_coordinators=True,
 )

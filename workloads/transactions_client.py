@@ -16,8 +16,8 @@ can be taken for the next one's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Sequence
+from typing import Final
 
 from checkers.history import EventType
 from checkers.transactions.atomic_rules import LATE, READ_ALL, READ_UNCOMMITTED, TXN, ZOMBIE
@@ -28,25 +28,14 @@ from cluster.client.transactional_client import BUMPS_EPOCHS_FROM, Producer, Tra
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import Sequenced
 from cluster.node.ports import Endpoint, Failure
+from cluster.node.protocol.transaction_messages import TRANSACTION
 from workloads.base import ClientContext, Completion, Op
-from workloads.leads import Budget, Leads, Stopped, Topics, node_name
+from workloads.coordinators import ELSEWHERE, NOT_YET, PAUSE_S, Coordinator
+from workloads.leads import Budget, Leads, Stopped, Topics
 from workloads.transactions_consumers import Consumers, partition_of
 
-_PAUSE_S: Final = 0.02
-"""Between two attempts: Kafka's producer waits so long for the transaction before to be over."""
 _ATTEMPTS: Final = 3
 """One attempt takes this part of an operation's time at most."""
-_NOT_YET: Final = frozenset(
-    {ErrorCode.concurrent_transactions.name, ErrorCode.coordinator_load_in_progress.name}
-)
-_ELSEWHERE: Final = frozenset(
-    {
-        ErrorCode.not_coordinator.name,
-        ErrorCode.coordinator_not_available.name,
-        *(failure.value for failure in (Failure.TIMED_OUT, Failure.DISCONNECTED, Failure.NOT_SENT)),
-    }
-)
-"""After which another coordinator is looked for."""
 _OTHER_LEADER: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower.name,
@@ -59,8 +48,6 @@ _OTHER_LEADER: Final = frozenset(
 )
 """After which the same batch is sent again, to whoever leads then."""
 
-_Ask = Callable[[Endpoint, float], Awaitable[Outcome]]
-"""(a coordinator, bound in ms) -> what it answers."""
 _Append = tuple[TopicPartition, str]
 
 
@@ -76,7 +63,9 @@ class TransactionsClient:
         self._leads = Leads(context, topics)
         self._bumps_epoch: bool | None = None
         """Whether the cluster has transaction.version 2, once it is known."""
-        self._coordinator: str | None = None
+        self._coordinator = Coordinator(
+            self._leads, context.client, TRANSACTION, self._id, self._share
+        )
         self._producer: Producer | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._added: set[TopicPartition] = set()
@@ -101,7 +90,7 @@ class TransactionsClient:
         except Stopped as stopped:
             return Completion(EventType.FAIL, op.value, stopped.error, stopped.node)
         value = steps if kind is EventType.OK else op.value
-        return Completion(kind, value, error, self._coordinator)
+        return Completion(kind, value, error, self._coordinator.node)
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -146,7 +135,7 @@ class TransactionsClient:
                 endpoint, self._id, self._transaction_timeout_ms, timeout_ms
             )
 
-        producer: Producer = await self._at_coordinator(ask, budget)
+        producer: Producer = await self._coordinator.ask(ask, budget)
         return producer
 
     async def _append_all(self, appends: Sequence[_Append], budget: Budget) -> None:
@@ -162,7 +151,7 @@ class TransactionsClient:
     ) -> None:
         """Append one record; raises Stopped where it is not acknowledged."""
         if not self._bumps_epoch and to not in self._added:
-            await self._at_coordinator(
+            await self._coordinator.ask(
                 lambda endpoint, timeout_ms: self._transactional.add_partition(
                     endpoint, self._id, producer, to, timeout_ms
                 ),
@@ -186,11 +175,11 @@ class TransactionsClient:
             if outcome.type == "ok":
                 self._sequences[to] = sequence + 1
                 return
-            if outcome.error not in _NOT_YET:
+            if outcome.error not in NOT_YET:
                 self._leads.forget(to)
-            if budget.over or outcome.error not in _NOT_YET | _ELSEWHERE | _OTHER_LEADER:
+            if budget.over or outcome.error not in NOT_YET | ELSEWHERE | _OTHER_LEADER:
                 raise Stopped(outcome.error, lead.node)
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(PAUSE_S)
 
     async def _end(self, function: str, budget: Budget) -> tuple[EventType, str | None]:
         """Commit or abort, until it is acknowledged."""
@@ -206,10 +195,10 @@ class TransactionsClient:
                     self._late = ended, commit
                 return (EventType.OK, None) if commit else (EventType.FAIL, "aborted")
             certain = certain and outcome.type == "fail"
-            again = outcome.error in _NOT_YET | _ELSEWHERE or outcome.type == "info"
+            again = outcome.error in NOT_YET | ELSEWHERE or outcome.type == "info"
             if budget.over or not again:
                 break
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(PAUSE_S)
         self._producer = None
         kind = EventType.FAIL if certain or not commit else EventType.INFO
         return kind, outcome.error
@@ -217,7 +206,7 @@ class TransactionsClient:
     async def _send_end(self, producer: Producer, budget: Budget, *, commit: bool) -> Outcome:
         """Send one EndTxn; a coordinator that is not found is a certain failure."""
         try:
-            node = await self._find_coordinator(budget)
+            node = await self._coordinator.find(budget)
         except Stopped as stopped:
             return Outcome("fail", error=Failure.NOT_SENT.value if budget.over else stopped.error)
         outcome = await self._transactional.end(
@@ -228,8 +217,7 @@ class TransactionsClient:
             commit=commit,
             bumps_epoch=bool(self._bumps_epoch),
         )
-        if outcome.error in _ELSEWHERE:
-            self._coordinator = None
+        self._coordinator.learn(outcome)
         return outcome
 
     async def _zombie(
@@ -257,38 +245,6 @@ class TransactionsClient:
         if outcome.type == "ok":
             return EventType.OK, None
         return EventType.FAIL, outcome.error or error
-
-    # --- coordinators ---
-
-    async def _at_coordinator(self, ask: _Ask, budget: Budget) -> Any:
-        """Have the coordinator do what changes no transaction's outcome; raises Stopped."""
-        while True:
-            node = await self._find_coordinator(budget)
-            outcome = await ask(self._leads.client_of(node), self._share(budget))
-            if outcome.type == "ok":
-                return outcome.value
-            if outcome.error in _ELSEWHERE:
-                self._coordinator = None
-            if budget.over or outcome.error not in _NOT_YET | _ELSEWHERE:
-                raise Stopped(outcome.error, node)
-            await asyncio.sleep(_PAUSE_S)
-
-    async def _find_coordinator(self, budget: Budget) -> str:
-        """Return the node that coordinates the transactional id; raises Stopped."""
-        while self._coordinator is None:
-            node = self._leads.asked
-            endpoint = self._leads.client_of(node)
-            found = await self._transactional.find_coordinator(
-                endpoint, self._id, self._share(budget)
-            )
-            if found.type == "ok" and node_name(found.value) in self._leads.brokers:
-                self._coordinator = node_name(found.value)
-                break
-            self._leads.ask_next()
-            if budget.over:
-                raise Stopped(found.error, node)
-            await asyncio.sleep(_PAUSE_S)
-        return self._coordinator
 
     def _share(self, budget: Budget) -> float:
         return min(budget.left_ms, self._context.timeout_ms / _ATTEMPTS)

@@ -17,7 +17,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import transaction_messages as t
 from cluster.node.protocol.data_messages import InitProducerIdRequest
-from cluster.node.protocol.messages import ApiVersionsRequest, TopicName, i8, i16, i32, milliseconds
+from cluster.node.protocol.messages import ApiVersionsRequest, TopicName, i16, i32, milliseconds
 from cluster.values import valueclass
 
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -62,24 +62,6 @@ class TransactionalClient:
                 if feature.name == TRANSACTION_VERSION
             ]
             return Outcome("ok", max(levels, default=0))
-
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
-
-    async def find_coordinator(
-        self, endpoint: Endpoint, transactional_id: str, timeout_ms: float
-    ) -> Outcome:
-        """Ask any broker which one coordinates. The value is its node id."""
-        request = t.FindCoordinatorRequest(
-            key_type=i8(t.TRANSACTION), coordinator_keys=(transactional_id,)
-        )
-
-        def read(response: t.FindCoordinatorResponse) -> Outcome:
-            (found,) = response.coordinators
-            if found.key != transactional_id:
-                raise WrongAnswerError(f"the coordinator of {found.key!r}")
-            if found.error_code is not ErrorCode.none:
-                return Outcome("fail", error=found.error_code.name)
-            return Outcome("ok", int(found.node_id))
 
         return await self._client.attempt(endpoint, request, read, timeout_ms)
 

@@ -119,8 +119,8 @@ class SystemKind:
     mechanisms: frozenset[str] | None = None
     """Of SASL, those by which all its listeners can be secured; None: all."""
     has_mutants: bool = False
-    has_transactions: bool = False
-    """Whether its brokers have transactions (KIP-98)."""
+    has_coordinators: bool = False
+    """Whether its brokers coordinate groups and transactions (KIP-62, KIP-98)."""
     reads_at: Listener = "CONTROLLER"
     """Where clients read cells."""
     reads_lag: bool = False

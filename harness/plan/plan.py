@@ -429,10 +429,11 @@ def _check_workload(workload: str, kind: SystemKind) -> None:
                 "name a workload of its own (--workload), or those that it can have in the "
                 "system's `workloads`"
             )
-        if WORKLOADS[workload].needs_transactions and not kind.has_transactions:
-            systems = [name for name, of in SYSTEMS.items() if of.has_transactions]
+        if WORKLOADS[workload].needs_coordinators and not kind.has_coordinators:
+            systems = [name for name, of in SYSTEMS.items() if of.has_coordinators]
             raise PlanError(
-                f"workload: our node has no transactions; {workload} is of system {_either(systems)}"
+                f"workload: our node has no groups or transactions; {workload} is of system "
+                f"{_either(systems)}"
             )
         return
     systems = [name for name in SYSTEMS if SYSTEMS.package(name) == package]

@@ -43,6 +43,7 @@ def test_the_names_and_scopes_are_those_of_the_plan():
         "total-queue": "key",
         "transactions": "run",
         "atomic-appends": "run",
+        "groups": "run",
         "log": "run",
         "replica-logs": "evidence",
         "monitor": "run",

@@ -517,7 +517,7 @@ def test_nodes_that_answer_nonsense_end_no_run_and_keep_it_from_passing(workload
 
     monkeypatch.setattr(FakeNetwork, "_reply", reply)
     kafkas = {"system": "apache-kafka", "system_options": {"version": "4.3.1"}}
-    system = kafkas if WORKLOADS[workload].needs_transactions else {}
+    system = kafkas if WORKLOADS[workload].needs_coordinators else {}
     the_plan = plan(workload=workload, duration_s=15, faults=[], **system)
     events, reads = play(the_plan, FakeCluster())
     result = verdict(the_plan, events, reads, "answers")

@@ -33,7 +33,7 @@ class LoopClock(ImpatientClock):
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
 
 
-def perform(brokers, *ops, workload="log", pinned_to=None, timeout_ms=200.0, **options):
+def perform(brokers, *ops, workload="log", pinned_to=None, timeout_ms=200.0, worker=0, **options):
     """Let one client perform operations, and what stands between them; returns the completions."""
 
     async def main():
@@ -42,7 +42,7 @@ def perform(brokers, *ops, workload="log", pinned_to=None, timeout_ms=200.0, **o
             endpoint=lambda node, listener: Endpoint(int(node[1:]), listener, 1),
             nodes_at=lambda _listener: NODES,
             leader=LeaderTracker(NODES),
-            worker=0,
+            worker=worker,
             process=0,
             pinned_to=pinned_to,
             timeout_ms=timeout_ms,

@@ -244,5 +244,5 @@ def test_readers_read_and_writers_write():
 
 @pytest.mark.parametrize("system", ["kraft", "mixed"])
 def test_our_node_has_no_transactions(system):
-    with pytest.raises(PlanError, match=r"no transactions; .* apache-kafka"):
+    with pytest.raises(PlanError, match=r"no groups or transactions; .* apache-kafka"):
         from_document({"workload": "transactions", "system": system})

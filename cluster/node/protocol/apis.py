@@ -23,7 +23,13 @@ class ApiKey(enum.IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
@@ -129,8 +135,14 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
 SPOKEN: Final[Mapping[ApiKey, VersionRange]] = {
     **SERVED,
     ApiKey.FETCH: VersionRange(17, 18),  # below 17 a replica cannot name its directory id
-    # Of transactional clients, whom no node of ours serves.
+    # Of members of groups and transactional clients, whom no node of ours serves.
     ApiKey.FIND_COORDINATOR: VersionRange(4, 6),
+    ApiKey.OFFSET_COMMIT: VersionRange(9, 9),
+    ApiKey.OFFSET_FETCH: VersionRange(9, 9),
+    ApiKey.JOIN_GROUP: VersionRange(9, 9),
+    ApiKey.HEARTBEAT: VersionRange(4, 4),
+    ApiKey.LEAVE_GROUP: VersionRange(5, 5),
+    ApiKey.SYNC_GROUP: VersionRange(5, 5),
     ApiKey.ADD_PARTITIONS_TO_TXN: VersionRange(0, 3),  # from 4 on one of brokers (KIP-890)
     ApiKey.END_TXN: VersionRange(0, 5),
 }

@@ -26,5 +26,6 @@ from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 from kio.schema.types import ProducerId, TransactionalId
 
+GROUP: Final = 0
 TRANSACTION: Final = 1
-"""The type of coordinator that has transactions, of FindCoordinator."""
+"""Types of coordinators, of FindCoordinator."""

@@ -177,7 +177,7 @@ KIND = SystemKind(
     listeners=_listeners,
     options=OPTIONS,
     backends=frozenset({"local", "netns", "docker"}),
-    has_transactions=True,
+    has_coordinators=True,
     reads_at="CLIENT",
     reads_lag=True,
     # Its nodes dial each other's own addresses (KIP-853): no proxy of `local` stands between them.

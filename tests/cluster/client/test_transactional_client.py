@@ -11,6 +11,7 @@ from kio.serial import entity_writer
 
 from cluster.client.admin_client import Client, Outcome
 from cluster.client.batches import batch_of, read_batches
+from cluster.client.coordinators import find_coordinator
 from cluster.client.data_client import DataClient, TopicPartition
 from cluster.client.transactional_client import Producer, TransactionalClient
 from cluster.node.errors import ErrorCode
@@ -145,16 +146,14 @@ def coordinated(key=ID, error=NONE):
     ],
 )
 def test_a_coordinator_is_found_by_the_transactional_id(answer, expected):
-    outcome, request = ask(
-        answer, lambda c: TransactionalClient(c).find_coordinator(NODE, ID, 500.0)
-    )
+    outcome, request = ask(answer, lambda c: find_coordinator(c, NODE, t.TRANSACTION, ID, 500.0))
     assert outcome == expected
     assert (request.key_type, request.coordinator_keys) == (1, (ID,))
 
 
 def test_the_coordinator_of_another_id_is_a_wrong_answer():
     outcome, _ = ask(
-        coordinated("w9"), lambda c: TransactionalClient(c).find_coordinator(NODE, ID, 500.0)
+        coordinated("w9"), lambda c: find_coordinator(c, NODE, t.TRANSACTION, ID, 500.0)
     )
     assert outcome.error.startswith("wrong-answer")
 

@@ -1,0 +1,233 @@
+"""The rules of check `groups`, which says what is promised, and why."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from checkers.groups.facts import Commit, GroupFacts, Join, Member
+from checkers.history import Operation, seconds
+from checkers.linearizability import linearizable
+from checkers.verdict import Anomaly, CheckResult, Status, anomaly
+from porcupine_py.search.outcome import Cancelled
+from porcupine_py.values import show
+
+_NONE_COMMITTED = -1
+
+
+# -- committed offsets -----------------------------------------------------------------------------
+
+
+def committed_registers(facts: GroupFacts, cancelled: Cancelled) -> Iterator[CheckResult]:
+    """Judge the committed offset of each partition as a register: commits write, joins read."""
+    registers: dict[str, list[Operation]] = {}
+    for commit in facts.commits:
+        for partition, offset in commit.offsets.items():
+            access = _access("write", commit.operation, partition, offset)
+            registers.setdefault(partition, []).append(access)
+    for join in facts.joins:
+        for partition, offset in join.committed.items():
+            access = _access("read", join.operation, partition, offset)
+            registers.setdefault(partition, []).append(access)
+    options = {"model": "register", "initial": _NONE_COMMITTED}
+    for accesses in registers.values():
+        accesses.sort(key=lambda access: (access.invoke_ns, access.index))
+        yield linearizable.check_key(accesses, options, cancelled)
+
+
+def _access(f: str, of: Operation, partition: str, offset: int) -> Operation:
+    return Operation(
+        of.index,
+        of.process,
+        f,
+        partition,
+        offset if f == "write" else None,
+        offset,
+        of.type,
+        of.invoke_ns,
+        of.complete_ns,
+        node=of.node,
+    )
+
+
+def lost_commits(results: Iterable[CheckResult]) -> Iterator[Anomaly]:
+    """Say of each register that is not linearizable what was lost."""
+    for result in results:
+        for found in result.anomalies if result.status is Status.FAIL else ():
+            what = (
+                f"the committed offset of {result.key}, which commits write and joins read: "
+                f"{found['explanation']}"
+            )
+            operations = sorted(each["index"] for each in found["window"])
+            yield {
+                "kind": "lost-commit",
+                "explanation": what,
+                "operations": operations,
+                "key": result.key,
+            }
+
+
+# -- who has a partition ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """Of some joins, that of the highest generation which had ended by a time."""
+
+    ends_ns: Sequence[int]
+    highest: Sequence[Join]
+
+    @classmethod
+    def of(cls, joins: Iterable[Join]) -> _Latest:
+        ordered = sorted(joins, key=lambda join: join.operation.complete_ns)
+        highest = accumulate(ordered, _higher)
+        return cls([join.operation.complete_ns for join in ordered], list(highest))
+
+    def before(self, time_ns: int) -> Join | None:
+        """Return it; None: none had ended."""
+        count = bisect_left(self.ends_ns, time_ns)
+        return self.highest[count - 1] if count else None
+
+
+def _higher(a: Join, b: Join) -> Join:
+    return b if b.member.generation > a.member.generation else a
+
+
+def two_owners(facts: GroupFacts) -> Iterator[Anomaly]:
+    """Find partitions that two members of one generation were given."""
+    owners: dict[tuple[int, str], Join] = {}
+    for join in facts.joins:
+        for partition in join.partitions:
+            other = owners.setdefault((join.member.generation, partition), join)
+            if not other.member.is_same(join.member):
+                what = (
+                    f"in generation {join.member.generation} {partition} was given to "
+                    f"{_name(other.member)} and to {_name(join.member)}"
+                )
+                yield anomaly("two-owners", what, other, join, key=partition)
+
+
+def fenced_commits(facts: GroupFacts, *, classic: bool) -> Iterator[Anomaly]:
+    """Find commits that were acknowledged to a member after another had its partition."""
+    by_partition: dict[str, list[Join]] = {}
+    by_instance: dict[tuple[str | None, int], list[Join]] = {}
+    for join in facts.joins:
+        for partition in join.partitions:
+            by_partition.setdefault(partition, []).append(join)
+        by_instance.setdefault((join.member.instance_id, join.member.generation), []).append(join)
+    latest = {partition: _Latest.of(joins) for partition, joins in by_partition.items()}
+    for commit in facts.commits:
+        if not commit.is_ok:
+            continue
+        began_ns, member = commit.operation.invoke_ns, commit.member
+        successor = _successor(commit, by_instance) if member.instance_id is not None else None
+        for partition in commit.offsets if successor is None else ():
+            other = latest[partition].before(began_ns) if partition in latest else None
+            if other is None or other.member.generation <= member.generation:
+                continue
+            if classic or not other.member.is_same(member):
+                successor = other
+                break
+        if successor is not None:
+            what = (
+                f"{_name(member)} committed {_offsets(commit)} at {seconds(began_ns)} (operation "
+                f"{commit.index}) and was acknowledged, after {_name(successor.member)} had been "
+                f"given {', '.join(successor.partitions)} at "
+                f"{seconds(successor.operation.complete_ns)}"
+            )
+            yield anomaly("fenced-commit", what, commit, successor)
+
+
+def _successor(
+    commit: Commit, by_instance: dict[tuple[str | None, int], list[Join]]
+) -> Join | None:
+    """Return the join by which another took over a static member before it committed."""
+    member = commit.member
+    joins = by_instance.get((member.instance_id, member.generation), ())
+    own_ns = max(
+        (j.operation.complete_ns for j in joins if j.member.member_id == member.member_id),
+        default=None,
+    )
+    if own_ns is None:
+        return None
+    return next(
+        (
+            join
+            for join in joins
+            if join.member.member_id != member.member_id
+            and join.operation.invoke_ns > own_ns
+            and join.operation.complete_ns < commit.operation.invoke_ns
+        ),
+        None,
+    )
+
+
+def generations_back(facts: GroupFacts) -> Iterator[Anomaly]:
+    """Find joins of a generation below one that somebody was in before."""
+    latest = _Latest.of(facts.joins)
+    for join in facts.joins:
+        other = latest.before(join.operation.invoke_ns)
+        if other is not None and other.member.generation > join.member.generation:
+            what = (
+                f"{_name(join.member)} joined at {seconds(join.operation.invoke_ns)} (operation "
+                f"{join.index}), after {_name(other.member)} had joined"
+            )
+            yield anomaly("generation-back", what, other, join)
+
+
+# -- what was processed ----------------------------------------------------------------------------
+
+
+def skipped_records(facts: GroupFacts) -> Iterator[Anomaly]:
+    """Find commits above a record that no member had processed: one for each partition."""
+    found: set[str] = set()
+    late = {
+        partition: list(
+            accumulate(
+                (facts.processed_ns.get((partition, value)) for _, value, _ in records), _later
+            )
+        )
+        for partition, records in facts.sent.items()
+    }
+    offsets = {key: [offset for offset, _, _ in records] for key, records in facts.sent.items()}
+    for commit in facts.commits:
+        for partition, offset in commit.offsets.items() if commit.is_ok else ():
+            count = bisect_left(offsets.get(partition, ()), offset)
+            if partition in found or not count:
+                continue
+            done_ns = late[partition][count - 1]
+            if done_ns is not None and done_ns <= commit.operation.invoke_ns:
+                continue
+            found.add(partition)
+            at, value, send = next(
+                record
+                for record in facts.sent[partition]
+                if not _is_before(facts, partition, record[1], commit.operation.invoke_ns)
+            )
+            what = (
+                f"{_name(commit.member)} committed {offset} of {partition} (operation "
+                f"{commit.index}), and no member had processed {show(value)} at offset {at}"
+            )
+            yield anomaly("skipped", what, send, commit, key=partition)
+
+
+def _is_before(facts: GroupFacts, partition: str, value: Any, time_ns: int) -> bool:
+    done_ns = facts.processed_ns.get((partition, value))
+    return done_ns is not None and done_ns <= time_ns
+
+
+def _later(a: int | None, b: int | None) -> int | None:
+    """Return the later of two times; None is never."""
+    return None if a is None or b is None else max(a, b)
+
+
+def _name(member: Member) -> str:
+    who = member.member_id if member.instance_id is None else f"static {member.instance_id}"
+    return f"member {who} of generation {member.generation}"
+
+
+def _offsets(commit: Commit) -> str:
+    return ", ".join(f"{offset} of {key}" for key, offset in commit.offsets.items())

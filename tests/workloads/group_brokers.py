@@ -1,0 +1,138 @@
+"""Brokers of `scripted_brokers` with a coordinator of one group, on broker 2.
+
+A generation begins with each join, which is answered at once with whoever is a member then.
+"""
+
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol import group_messages as g
+from cluster.node.protocol import messages as m
+from cluster.node.protocol import transaction_messages as t
+from tests.workloads.scripted_brokers import NONE, Brokers
+
+COORDINATOR = 2
+
+
+class GroupBrokers(Brokers):
+    """The network of a client, with one coordinator."""
+
+    def __init__(self):
+        super().__init__()
+        self.generation = 0
+        self.members = {}
+        """Member id -> group.instance.id."""
+        self.assignments = {}
+        self.offsets = {}
+        self.rebalances = False
+        self.coordinator = COORDINATOR
+
+    def join_other(self):
+        """Let another member join: it leads the next generation."""
+        self.members["other"] = None
+        self.rebalances = True
+
+    def expel(self):
+        """Let the time of all members run out."""
+        self.members.clear()
+        self.generation += 1
+
+    def _FindCoordinatorRequest(self, broker, message):  # noqa: N802 - the name of the class
+        del broker
+        (key,) = message.coordinator_keys
+        assert message.key_type == t.GROUP
+        found = t.Coordinator(
+            key=key, node_id=self.coordinator, host="h", port=1, error_code=NONE, error_message=None
+        )
+        return t.FindCoordinatorResponse(throttle_time=m.NO_THROTTLE, coordinators=(found,))
+
+    def _JoinGroupRequest(self, broker, message):  # noqa: N802
+        assert broker.node_id == self.coordinator
+        member, error = message.member_id, NONE
+        if not member:
+            member = f"m{len(self.sent(g.JoinGroupRequest))}"
+            error = NONE if message.group_instance_id else ErrorCode.member_id_required
+        if message.group_instance_id:
+            former = [k for k, v in self.members.items() if v == message.group_instance_id]
+            for each in former:
+                del self.members[each]
+        if error is NONE:
+            self.members[member] = message.group_instance_id
+            self.generation += 1
+            self.rebalances = False
+        leader = "other" if "other" in self.members else member
+        members = tuple(
+            g.JoinGroupResponseMember(member_id=each, metadata=b"") for each in self.members
+        )
+        return g.JoinGroupResponse(
+            throttle_time=m.NO_THROTTLE,
+            error_code=error,
+            generation_id=m.i32(self.generation if error is NONE else -1),
+            protocol_name="in-turns",
+            leader=leader,
+            member_id=member,
+            members=members if leader == member else (),
+        )
+
+    def _SyncGroupRequest(self, broker, message):  # noqa: N802
+        del broker
+        error = self._refusal(message)
+        if error is NONE and message.assignments:
+            self.assignments = {a.member_id: a.assignment for a in message.assignments}
+        return g.SyncGroupResponse(
+            throttle_time=m.NO_THROTTLE,
+            error_code=error,
+            assignment=self.assignments.get(message.member_id, b""),
+        )
+
+    def _HeartbeatRequest(self, broker, message):  # noqa: N802
+        del broker
+        error = self._refusal(message)
+        if error is NONE and self.rebalances:
+            error = ErrorCode.rebalance_in_progress
+        return g.HeartbeatResponse(throttle_time=m.NO_THROTTLE, error_code=error)
+
+    def _LeaveGroupRequest(self, broker, message):  # noqa: N802
+        del broker
+        (member,) = message.members
+        del self.members[member.member_id]
+        left = g.MemberResponse(member_id=member.member_id, group_instance_id=None, error_code=NONE)
+        return g.LeaveGroupResponse(throttle_time=m.NO_THROTTLE, error_code=NONE, members=(left,))
+
+    def _OffsetCommitRequest(self, broker, message):  # noqa: N802
+        del broker
+        error = self._refusal(message, message.generation_id_or_member_epoch)
+        (topic,) = message.topics
+        if error is NONE:
+            self.offsets |= {p.partition_index: p.committed_offset for p in topic.partitions}
+        results = tuple(
+            g.OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=error)
+            for p in topic.partitions
+        )
+        answer = g.OffsetCommitResponseTopic(name=topic.name, partitions=results)
+        return g.OffsetCommitResponse(throttle_time=m.NO_THROTTLE, topics=(answer,))
+
+    def _OffsetFetchRequest(self, broker, message):  # noqa: N802
+        del broker
+        assert message.require_stable
+        (group,) = message.groups
+        (topic,) = group.topics
+        results = tuple(
+            g.OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=m.i64(self.offsets.get(index, -1)),
+                metadata=None,
+                error_code=NONE,
+            )
+            for index in topic.partition_indexes
+        )
+        answer = g.OffsetFetchResponseTopics(name=topic.name, partitions=results)
+        found = g.OffsetFetchResponseGroup(group_id=group.group_id, topics=(answer,))
+        return g.OffsetFetchResponse(throttle_time=m.NO_THROTTLE, groups=(found,))
+
+    def _refusal(self, message, generation=None):
+        generation = message.generation_id if generation is None else generation
+        if message.member_id not in self.members:
+            known = message.group_instance_id in self.members.values()
+            is_static = message.group_instance_id is not None
+            fenced = is_static and known
+            return ErrorCode.fenced_instance_id if fenced else ErrorCode.unknown_member_id
+        return NONE if generation == self.generation else ErrorCode.illegal_generation

@@ -1,0 +1,119 @@
+"""Workload `groups`: members of one consumer group, and producers of its topic.
+
+Producers and the last reads of the partitions are those of workload `log`. A member is of one
+process; one in three workers is a static member (KIP-345). By its function an operation
+
+- `consume`: says by a heartbeat that the member is there, and fetches from the next of its
+  partitions; where it has to join, it joins instead, and looks up what is committed.
+- `commit`: commits how far the member is in each of its partitions.
+- `leave`: leaves the group; the next `consume` joins it as a new member.
+- `abandon`: forgets the member, as if its process had died: the group finds out by itself, and a
+  static member's successor takes over.
+- `zombie-commit`: commits what the last former member of this process had processed, in its name
+  and generation: a consumer that wakes up after a pause. It is refused where the member was fenced.
+- `join-all`, in the end: joins until the member is alone and is given every partition.
+
+In each generation the leader gives partitions to members in turn, beginning with another member, so
+that they move. A process whose commit ended in `info` is done, and so is its member. Judged by
+`checkers.groups`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Final
+
+from checkers.groups.facts import ABANDON, COMMIT, CONSUME, JOIN_ALL, LEAVE, ZOMBIE_COMMIT
+from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
+from checkers.registry import CheckSpec
+from cluster.client.data_client import TopicPartition
+from cluster.values import valueclass
+from workloads.base import ClientContext, Op, Option, Role, WorkloadClient, WorkloadKind
+from workloads.groups_client import GroupsClient
+from workloads.keyed import Plain
+from workloads.leads import Topics
+
+TOPIC: Final = "g0"
+OPTIONS: Final[Mapping[str, Option]] = {
+    "partitions": Option(6, "how many partitions the topic has", 1, 100),
+    "replication_factor": Option(3, "replicas of a partition, at most as many as brokers", 1, 100),
+    "min_insync_replicas": Option(2, "min.insync.replicas, at most as many as replicas", 1, 100),
+    "send_fraction": Option(0.4, "share of operations that are sends", 0.01, 0.99),
+    "commit_fraction": Option(0.3, "share of a member's operations that commit", 0.01, 0.9),
+    "leave_fraction": Option(0.01, "share of these that leave the group", 0.0, 0.5),
+    "abandon_fraction": Option(0.02, "share of these that abandon a member", 0.0, 0.5),
+    "zombie_fraction": Option(0.04, "share of these that commit for a former member", 0.0, 0.5),
+    "session_timeout_ms": Option(2000, "session.timeout.ms of members", 100, 600_000),
+    "rebalance_timeout_ms": Option(2000, "how long a rebalance waits for members", 100, 600_000),
+}
+
+
+@valueclass
+class Groups(Plain):
+    """The workload with its options."""
+
+    partitions: int
+    replication_factor: int
+    min_insync_replicas: int
+    send_fraction: float
+    commit_fraction: float
+    leave_fraction: float
+    abandon_fraction: float
+    zombie_fraction: float
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    name: str = "groups"
+
+    def keys(self) -> Sequence[str]:
+        """Name all partitions, e.g. `g0-1`."""
+        return [str(TopicPartition(TOPIC, index)) for index in range(self.partitions)]
+
+    def operations(self, worker: int, random: Random, role: Role) -> Iterator[Op]:
+        """Send to random partitions; consume, commit, and come and go as a member."""
+        sends = {Role.READER: 0.0, Role.WRITER: 1.0, Role.MIXED: self.send_fraction}[role]
+        others = {
+            COMMIT: self.commit_fraction,
+            LEAVE: self.leave_fraction,
+            ABANDON: self.abandon_fraction,
+            ZOMBIE_COMMIT: self.zombie_fraction,
+        }
+        weights = [*others.values(), max(0.0, 1.0 - sum(others.values()))]
+        keys, count = self.keys(), 0
+        while True:
+            if random.random() < sends:
+                count += 1
+                yield Op(SEND, random.choice(keys), f"w{worker}.{count}")
+            else:
+                (function,) = random.choices([*others, CONSUME], weights)
+                yield Op(function)
+
+    def setup_operations(self) -> Sequence[Op]:
+        """Poll every partition, so that the topic is there, and join the group."""
+        return (*(Op(POLL, key) for key in self.keys()), Op(CONSUME))
+
+    def final_operations(self) -> Sequence[Op]:
+        """Read every partition whole, and what is committed."""
+        return (*(Op(POLL_ALL, key) for key in self.keys()), Op(JOIN_ALL))
+
+    def client(self, context: ClientContext) -> WorkloadClient:
+        """Make a client for one process."""
+        topics = Topics(self.partitions, self.replication_factor, self.min_insync_replicas)
+        return GroupsClient(
+            context, TOPIC, topics, self.session_timeout_ms, self.rebalance_timeout_ms
+        )
+
+    def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
+        """The group keeps its promises, and so do the logs that it reads."""
+        del reads_lag  # of the metadata, which no operation here shows
+        log = {"acks": "all", "idempotence": True, "retries": False}
+        return (CheckSpec("groups"), CheckSpec("log", log), CheckSpec("isr"))
+
+
+KIND = WorkloadKind(
+    "groups",
+    "members of a group come, go, commit and are fenced; no commit lost, no record skipped",
+    OPTIONS,
+    lambda options: Groups(**options),
+    needs_coordinators=True,
+)
