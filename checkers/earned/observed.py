@@ -18,6 +18,7 @@ from checkers.earned.base import (
     under_exercised,
     unknown,
 )
+from checkers.nodes import agreement, durability
 from checkers.runs import answers, exercised, monitor, statistics
 from checkers.runs.faults import HEAL
 from checkers.verdict import Status
@@ -57,13 +58,14 @@ def service_share(judged: Judged) -> Outcome:
 
 
 def observations(judged: Judged) -> Outcome:
-    """Something was observed: a lone file holds reads that were ok, and as much as was asked for.
+    """Something was observed: there are reads that were ok, and as much as a file was asked for.
 
     What only writes, or whose every read failed, fits any system. One observation is enough unless
-    more is asked for, as the smallest histories of the literature have no more.
+    more is asked for, as the smallest histories of the literature have no more. Of a metadata
+    quorum the final reads show what was written.
     """
-    if judged.plan is not None:
-        return not_applicable("a run has its plan's floor")
+    if judged.plan is not None and {agreement.NAME, durability.NAME} & set(judged.wanted):
+        return not_applicable("final reads show the state")
     tried, floor = judged.showing, judged.floor
     ok = tried.type == OK
     seen = ok & observes(tried)
@@ -124,6 +126,8 @@ def checks_ran(judged: Judged) -> Outcome:
     if not promises:
         return unknown("no check of what the system promises was asked for")
     silent = [c.checker for c in promises if c.status is Status.PASS and not c.operations]
+    if len(silent) == len(promises):
+        return unknown(f"nothing to look at for any check of a promise: {', '.join(silent)}")
     return Outcome(Status.PASS, f"nothing to look at for {', '.join(silent)}" if silent else "")
 
 

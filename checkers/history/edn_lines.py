@@ -256,7 +256,9 @@ def _read(line: str, *, independent: bool) -> dict[str, str | None]:
         raise NotPlainError("more fields")
     if are_steps(value):
         raise NotPlainError("sends and polls, which are read as a log's")
-    if not is_nemesis and (isinstance(value, IndependentTuple) or (independent and value)):
+    if not is_nemesis and (
+        isinstance(value, IndependentTuple) or (independent and value is not None)
+    ):
         if not isinstance(value, list) or len(value) != 2:
             raise NotPlainError("no [key value]")
         key, value = value

@@ -106,6 +106,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     if members is None:
         missing.append("the metadata log's beginning")
     owed = _Owed(run, str(options.get("acks") or "all"))
+    unknown = sorted(owed.records.keys() - (owed.records if members is None else members).keys())
+    missing += [f"the metadata of {partition}" for partition in unknown]
     lacking = 0
     for partition in sorted({*replicas, *owed.records}):
         of_partition = (members or {}).get(partition, Members())

@@ -48,7 +48,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     answered = Counter(filter(None, map(_step_of, run.operations)))
     doubts: list[Anomaly] = []
     missing = without(evidence, "log", logs)
-    if longest and longest[0].offset == 0:
+    whole = bool(longest) and longest[0].offset == 0
+    if whole:
         steps = list(_steps(longest))
         made = Counter(step for _, step in steps)
         sure = run.extent.finished and not missing  # else another log may be the one that counts
@@ -65,7 +66,9 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         doubts=doubts,
         cancelled=cancelled(),
         exercised=bool(answered),
-        good=f"{len(sets)} voter sets hold all of {answered.total()} answers",
+        good=f"{len(sets)} voter sets hold all of {answered.total()} answers"
+        if whole
+        else f"{answered.total()} answers; what the log holds begins behind a snapshot, unjudged",
         looked_at=len(sets),
         statistics={"voter_sets": len(sets), "answered": answered.total()},
         idle="no change of voters was acknowledged",

@@ -152,6 +152,8 @@ def _result(
         )
     elif not acknowledged:
         status, summary = Status.UNDER_EXERCISED, "no send was acknowledged"
+    elif not len(log.shown_offset):
+        status, summary = Status.UNDER_EXERCISED, "no record was read"
     else:
         status = Status.PASS
         summary = (

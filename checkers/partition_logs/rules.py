@@ -461,13 +461,14 @@ def log_start(facts: Facts) -> Found:
 
 
 def unread(facts: Facts) -> list[str]:
-    """Name the partitions that were not read whole after the last acknowledgement."""
+    """Name the partitions that were not read from their start after the last acknowledgement."""
     sends, reads = facts.log.sends, facts.log.reads
     count = len(facts.log.partitions)
     last_ns = np.full(count, NONE, np.int64)
     np.maximum.at(last_ns, sends.partition[sends.ok], sends.complete_ns[sends.ok])
     read_ns = np.full(count, NONE, np.int64)
-    np.maximum.at(read_ns, reads.partition[reads.whole], reads.invoke_ns[reads.whole])
+    whole = reads.whole & (reads.position <= np.maximum(reads.log_start, 0))
+    np.maximum.at(read_ns, reads.partition[whole], reads.invoke_ns[whole])
     sent = np.zeros(count, np.bool_)
     sent[sends.partition] = True
     missing = np.flatnonzero(sent & (read_ns <= last_ns))

@@ -32,6 +32,8 @@ Derive = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Makes a plan's fields anew from the plan, its `checks` from the workload. StoreError."""
 _RECOUNTED = (answers.NAME, exercised.NAME, monitor.NAME, statistics.NAME)
 """Checks that are one cheap pass over the journal."""
+_DERIVED = frozenset({"leaderless", "made_of"})
+"""Fields of some plans which follow from the system, and which no plan can choose."""
 _CHANGED = "the run was changed after it was recorded; run it again"
 
 
@@ -168,6 +170,8 @@ def _wrong_plan(plan: Mapping[str, Any], results: RunResults, derive: Derive) ->
     for key, value in derived.items():
         if key != "checks" and key in plan and plan[key] != value:
             return f"its plan contradicts itself: {key} follows from the rest and is another"
+    if odd := (plan.keys() & _DERIVED) - derived.keys():
+        return f"its plan contradicts itself: {min(odd)} does not follow from the rest"
     if (lacking := lacking_check(plan, derived)) is not None:
         return lacking
     for spec in _canonical(plan["checks"]) - _canonical(derived["checks"]):

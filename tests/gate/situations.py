@@ -726,6 +726,9 @@ _ROWS: Rows = {
     "an unknown workload, everything forged": good(
         plan(lambda d: d.update(workload="registers"), "forge")
     ),
+    "a system in which none leads, everything forged": good(
+        plan(lambda d: d.update(leaderless=True), "forge")
+    ),
     "a strand's fault replaced, forged": simulated(plan(pause_instead, "forge")),
     "a plan of the future": good(plan(lambda d: d.update(version=7), "leave")),
     # The chain.

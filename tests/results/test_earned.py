@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from checkers.earned import CONDITIONS, EARNED, Judged, earn, verdict
+from checkers.earned.observed import checks_ran, observations
 from checkers.earned.phases import last_phase
 from checkers.earned.processes import KEEPS_PROCESS, STARTS_AT_ONCE
 from checkers.evidence import FINAL_READS, TraceEvent
@@ -164,6 +165,24 @@ def test_a_condition_that_is_taken_away_takes_the_pass_away(sound, condition):
 def test_a_condition_says_in_one_sentence_what_must_be_true(condition):
     assert condition.sentence.endswith((".", ". ")) or condition.sentence.endswith(").")
     assert len(condition.sentence) < 110
+
+
+def of_other_system(judged: Judged, **fields: Any) -> Judged:
+    """The run as one of a system without a metadata quorum."""
+    of_nodes = {agreement.NAME, durability.NAME}
+    return replace(judged, wanted=[n for n in judged.wanted if n not in of_nodes], **fields)
+
+
+def test_a_run_of_writes_alone_shows_nothing(sound):
+    writes = [op for op in sound.run.operations if op.f == "write"]
+    assert observations(of_other_system(sound)).status is Status.PASS
+    found = observations(of_other_system(sound, run=replace(sound.run, operations=writes)))
+    assert found.status is Status.UNDER_EXERCISED
+
+
+def test_checks_that_had_nothing_to_look_at_are_no_pass(sound):
+    nothing = [replace(check, operations=0) for check in sound.checks]
+    assert checks_ran(replace(sound, checks=nothing)).status is Status.UNKNOWN
 
 
 def aimed_at(node):

@@ -159,3 +159,11 @@ def test_a_file_is_judged_whole_whatever_a_plan_may_leave_to_others(written, mod
     answer = CliRunner().invoke(main, args)
     assert answer.exit_code == 2
     assert "for plans alone" in answer.output
+
+
+@pytest.mark.parametrize("value", ["0", '""', "false", "[]"])
+def test_a_value_without_a_key_is_refused_in_a_long_file_as_well(written, value):
+    many = edn(*[(0, "write", f"[:k {i}]", f"[:k {i}]") for i in range(900)])
+    path = written(f"{many}\n{edn((1, 'read', '[:k nil]', value))}")
+    with pytest.raises(HistoryError, match=r"no \[key value\]"):
+        check(path, "register", independent=True)

@@ -276,3 +276,9 @@ def test_a_trace_that_says_too_little_leaves_the_verdict_open():
         Status.UNKNOWN,
         True,
     )
+
+
+def test_a_partition_that_the_metadata_lack_is_not_judged_and_missing():
+    result = judged(run_of(SAME, history(sent("a", 0)), records=(("NoOpRecord", {}),)))
+    assert result.status is Status.UNKNOWN
+    assert result.statistics["missing"] == ["the metadata of d0-0"]

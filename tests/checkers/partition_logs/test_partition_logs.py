@@ -80,7 +80,7 @@ BOTH = [[0, "a"], [1, "b"]]
         [send(0, ["a", "b"], 0), whole(9, BOTH)],
         [send(0, ["a", "b"], None, (0, None)), send(1, "c", 0), whole(9, [[0, "c"]])],
         [send(0, "b", 1, (0, 9)), send(1, "a", 0, (1, 8), process=2), whole(9, BOTH)],
-        [A, B, whole(9, BOTH[1:], at=1)],
+        [A, B, whole(9, BOTH), whole(10, BOTH[1:], at=1)],
         [A, B, send(2, 1, 2), send(3, "1", 3), whole(9, [*BOTH, [2, 1], [3, "1"]])],
     ],
     ids=[
@@ -520,3 +520,23 @@ def test_whatever_values_are_in_a_history_it_is_judged_or_unknown(sent, read, of
     ]
     result = judged([*sends, *reads])
     assert "the checker itself failed" not in result.summary
+
+
+@pytest.mark.parametrize(
+    ("read", "status"),
+    [
+        (whole(9, BOTH), Status.PASS),
+        (whole(9, BOTH, at=0), Status.PASS),
+        (whole(9, [], at=2), Status.UNKNOWN),
+        (whole(9, BOTH[1:], at=1), Status.UNKNOWN),
+    ],
+)
+def test_a_read_that_begins_above_the_start_shows_no_whole_log(read, status):
+    assert judged([A, B, read]).status is status
+
+
+@pytest.mark.parametrize("acks", ["0", "1"])
+def test_where_no_record_was_read_nothing_was_tried(acks):
+    sent = [send(0, "a", 0, epoch=1), send(1, "b", 1, epoch=1)]
+    result = judged([*sent, whole(9, [], epoch=2)], acks=acks)
+    assert result.status is Status.UNDER_EXERCISED
