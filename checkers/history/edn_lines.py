@@ -263,8 +263,10 @@ def _read(line: str, *, independent: bool) -> dict[str, str | None]:
             raise NotPlainError("no [key value]")
         key, value = value
     index, time = form.get("index"), form.get("time")
+    if type(index) not in (int, type(None)):
+        raise NotPlainError("an index that is none")
     return {
-        "index": str(index) if type(index) is int else None,
+        "index": None if index is None else str(index),
         "time": str(time) if type(time) is int else None,
         "process": NEMESIS if is_nemesis else f"{MARK}{process}",
         "type": str(form["type"]),
@@ -279,12 +281,13 @@ def _table(chunks: list[dict[str, pa.Array]]) -> tuple[pa.Table, tuple[str, ...]
     columns = {name: pa.chunked_array([chunk.pop(name) for chunk in chunks]) for name in _NAMES}
     count = len(columns["type"])
     position = np.arange(count, dtype=np.int64)
+    is_indexed = columns["index"].null_count < count
     index = _integers(columns.pop("index"))
     more: tuple[str, ...] = ()
     if np.any(index < 0) or np.any(index[1:] <= index[:-1]):
         if len(np.unique(index)) == count and not np.any(index < 0):
             raise NotPlainError("another order")
-        more = (NO_INDEXES,) if np.any(index >= 0) else ()
+        more = (NO_INDEXES,) if is_indexed else ()
         index = position
     time, notes = _times(_integers(columns.pop("time")), position)
     if _acts_as_clients(columns["process"], columns["f"]):

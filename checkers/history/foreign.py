@@ -43,7 +43,7 @@ from checkers.history.json_text import render
 from checkers.history.kafka_log import is_kafka, log_operations
 from porcupine_py.values import freeze
 
-NO_INDEXES = "indexes are missing, or given twice: ordered by position"
+NO_INDEXES = "indexes are missing, no whole numbers, or given twice: ordered by position"
 READS = frozenset({"read", "get", "read-all"})
 """Functions of which nil may mean that nobody knows what was read."""
 
@@ -148,7 +148,7 @@ def _sort_rows(rows: list[_Row], notes: list[str]) -> list[_Row]:
         if any(after < before for before, after in pairwise(indexes)):
             notes.append("events are not in the order of their indexes: ordered by index")
         return sorted(rows, key=lambda row: row.index)
-    if max(indexes, default=-1) >= 0:
+    if any(row.fields.get("index") is not None for row in rows):
         notes.append(NO_INDEXES)
     for row in rows:
         row.index = row.position

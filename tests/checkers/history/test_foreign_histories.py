@@ -72,10 +72,14 @@ def test_events_in_disorder_are_ordered_by_index(written):
     assert "ordered by index" in result.statistics["notes"][0]
 
 
-@pytest.mark.parametrize("index", ["-1", "nil", "3", "2.5"])
-def test_indexes_that_are_none_leave_the_order_of_the_file(written, index):
+@pytest.mark.parametrize("padding", ["", " " * 70_000])
+@pytest.mark.parametrize("index", ["-1", "nil", "3", "2.5", '"7"'])
+def test_indexes_that_are_none_leave_the_order_of_the_file(written, index, padding):
     rows = [(*row, f":index {index}") for row in STALE]
-    assert [event.index for event in load(written(events(*rows))).events] == [0, 1, 2, 3, 4, 5]
+    path = written(events(*rows) + padding)
+    assert [event.index for event in load(path).events] == [0, 1, 2, 3, 4, 5]
+    notes = check(path, "register").statistics.get("notes", [])
+    assert [note.startswith("indexes are missing") for note in notes] == [True] * (index != "nil")
 
 
 REFUSED = [
