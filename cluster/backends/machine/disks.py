@@ -37,6 +37,8 @@ _FUSE_REMEDIES: tuple[tuple[str, Callable[[], str]], ...] = (
 CATCH_S = 1.5
 """How long a power loss waits for something un-fsynced to be there, so that it loses something."""
 _MOUNT_TIMEOUT_S = 15.0
+_PROBE_TIMEOUT_S = 10.0
+"""Of a write that fails at once, on a machine that may be busy."""
 _POLL_S = 0.01
 
 
@@ -151,7 +153,7 @@ class FuseDisks:
             try:
                 request = {"verb": "set", "fault": DiskFault.FULL}
                 await self._ask(host, folder, request)
-                error = (await self._measure(host, folder, 2.0)).error
+                error = (await self._measure(host, folder, _PROBE_TIMEOUT_S)).error
             finally:
                 await self._unmount(host, folder)
                 await host.run(["rmdir", str(folder)])
