@@ -28,6 +28,7 @@ PUBLIC = {
     "nemeses.base",
     "workloads.base",
     "workloads.driven",
+    "workloads.local_address",
 }
 FILES = sorted(PACKAGES.glob("kraftprobe-*/kraftprobe_*/*.py"))
 

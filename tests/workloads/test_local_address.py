@@ -1,0 +1,97 @@
+"""A client library that blocks, and opens sockets of its own, reaches a node by an address."""
+
+import asyncio
+import http.client
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from cluster.node.ports import Endpoint
+from workloads.local_address import LocalAddress
+
+BIG = b"x" * 1_000_000
+
+
+async def answer(reader, writer, hanging):
+    """Answer one HTTP request with its own body, and close; or hang."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    if head.startswith(b"HANG"):
+        hanging.set()
+        assert await reader.read(1) == b"x"
+        assert await reader.read() == b""
+        writer.close()
+        return
+    body = await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split()[0]))
+    writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + body)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def place(*, refuses=False):
+    """Start a node that only `connect` reaches; returns what a client is given."""
+    hanging, tasks = asyncio.Event(), []
+
+    async def connect(endpoint):
+        assert endpoint == Endpoint(2, "n2", 7)
+        if refuses:
+            raise ConnectionRefusedError
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        tasks.append(asyncio.ensure_future(answer(reader, writer, hanging)))
+        return ours
+
+    def endpoint(node, listener):
+        assert (node, listener) == ("n2", "CLIENT")
+        return Endpoint(2, "n2", 7)
+
+    return SimpleNamespace(connect=connect, endpoint=endpoint, hanging=hanging, tasks=tasks)
+
+
+def ask(address, method="POST", body=BIG):
+    connection = http.client.HTTPConnection(address.host, address.port)
+    try:
+        connection.request(method, "/", body)
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def test_a_library_that_blocks_gets_all_that_the_node_answers():
+    async def body():
+        address = await LocalAddress.open(await place(), "n2")
+        try:
+            return [await asyncio.to_thread(ask, address) for _ in range(2)]
+        finally:
+            address.close()
+
+    assert asyncio.run(body()) == [BIG, BIG]
+
+
+def test_a_node_that_refuses_closes_the_connection():
+    async def body():
+        address = await LocalAddress.open(await place(refuses=True), "n2")
+        try:
+            await asyncio.to_thread(ask, address, body=b"x")
+        finally:
+            address.close()
+
+    with pytest.raises((ConnectionError, http.client.BadStatusLine)):
+        asyncio.run(body())
+
+
+def test_closing_the_address_ends_a_call_that_blocks():
+    async def body():
+        context = await place()
+        address = await LocalAddress.open(context, "n2")
+        asking = asyncio.ensure_future(asyncio.to_thread(ask, address, "HANG", b"x"))
+        await context.hanging.wait()
+        address.close()
+        with pytest.raises((ConnectionError, http.client.BadStatusLine)):
+            await asking
+        await asyncio.gather(*context.tasks)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((address.host, address.port))
+
+    asyncio.run(body())
