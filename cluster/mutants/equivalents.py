@@ -14,7 +14,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:controller.metadata.indexed:IndexedMap.keys_with:always:0": (
         "an index that is there is built again, with the same content"
     ),
-    "X:controller.core.event_queue:_time:left-out:0": "a metric",
     "X:log.data.data_log:DataLog.end_offset_for_epoch:connector:0": (
         "a leader's log has the leader's epoch, and no follower asks for a later one"
     ),

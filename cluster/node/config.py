@@ -109,7 +109,6 @@ class NodeConfig:
     kraftprobe_log_clean_interval_ms: int
     """How often snapshots and log are cleaned; a constant in Kafka."""
     kraftprobe_trace_file: Path | None
-    kraftprobe_metrics_listener: tuple[str, int] | None
     socket_request_max_bytes: int
     max_connections: int
     """Of each listener."""
@@ -184,7 +183,6 @@ _KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     "kraftprobe.brokers": (kinds.endpoints, ()),
     "kraftprobe.log.clean.interval.ms": (kinds.whole(1), 60_000),
     "kraftprobe.trace.file": (kinds.path_of, None),
-    "kraftprobe.metrics.listener": (kinds.host_and_port, None),
     "socket.request.max.bytes": (kinds.whole(1), DEFAULT_MAX_FRAME_BYTES),
     "max.connections": (kinds.whole(1), 1000),
     "max.connections.per.ip": (kinds.whole(1), 2**31 - 1),

@@ -46,10 +46,7 @@ from cluster.node.reasons import reason_of
 from cluster.node.runtime.announcing import AnnouncingTrace, start_line
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.disk import FileDisk
-from cluster.node.runtime.idle import IdleTime
 from cluster.node.runtime.listening import bindings, server_limits, with_own_host
-from cluster.node.runtime.metered_trace import MeteredTrace
-from cluster.node.runtime.metrics_endpoint import MetricsEndpoint
 from cluster.node.runtime.network import TcpNetwork
 from cluster.node.runtime.server import TcpServer
 from cluster.node.runtime.trace import JsonLinesTrace, clock_name, lift_file_size_limit, no_trace
@@ -109,9 +106,6 @@ class _Process:
         self._mutant = mutant
         self._loop = asyncio.get_running_loop()
         self._trace: Trace = AnnouncingTrace(self._open_trace(), self._say)
-        self._metered: MeteredTrace | None = None
-        if config.kraftprobe_metrics_listener is not None:
-            self._trace = self._metered = MeteredTrace(self._trace)
         self._stopped = asyncio.Event()
         self._stopping = False
         self._node: Node | None = None
@@ -162,7 +156,6 @@ class _Process:
             node = Node(self._config, directory_id, seams, self._node_died)
             await self._bind(server, node)
             node.start()
-            metrics = await self._serve_metrics(node, server)  # a node that listens can be scraped
             await self._serve(server)
             self._say(start_line(self._config))
             for complaint in folders.complaints:
@@ -177,8 +170,6 @@ class _Process:
             # What brokers sent before they knew of the next leader is refused, not left unread:
             # no answer at all would leave it without a known outcome.
             await asyncio.sleep(_LAST_REQUESTS_S)
-        if metrics is not None:
-            metrics.close()
         server.close()
         for folder in folders.others:
             await _drain(folder)  # what failed there went offline alone
@@ -290,23 +281,6 @@ class _Process:
             await server.serve()
         except OSError as error:
             raise _CannotStart(f"listeners: {error.strerror or error}") from error
-
-    async def _serve_metrics(self, node: Node, server: TcpServer) -> MetricsEndpoint | None:
-        address = self._config.kraftprobe_metrics_listener
-        if address is None:
-            return None
-        # prometheus-client brings an HTTP server: a tenth of the time that a node takes to start.
-        from cluster.node.runtime.metrics import NodeMetrics  # noqa: PLC0415
-
-        assert self._metered is not None
-        metrics = NodeMetrics(node, server, self._metered, IdleTime(self._loop))
-        endpoint = MetricsEndpoint(metrics.exposition)
-        try:
-            await endpoint.start(*address)
-        except OSError as error:
-            reason = error.strerror or error
-            raise _CannotStart(f"kraftprobe.metrics.listener: {reason}") from error
-        return endpoint
 
 
 async def _drain(disk: FileDisk) -> OSError | None:

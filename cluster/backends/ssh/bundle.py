@@ -31,7 +31,6 @@ _ROOTS = (
     "cryptography",
     "kio",
     "mfusepy",
-    "prometheus-client",
     "scramp",
 )
 """What nodes and the faults beside them import; those that are not installed here are left out."""

@@ -166,12 +166,6 @@ class RaftClient:
         return self._core.high_watermark
 
     @property
-    def observer_count(self) -> int | None:
-        """How many observers fetch from this leader; None when it does not lead."""
-        leader = self._core.leader
-        return None if leader is None else len(leader.observers.live(self._clock.monotonic_ms()))
-
-    @property
     def reported_high_watermark(self) -> int | None:
         """The newest that a leader reported, beyond this replica's log end too; None before."""
         return self._core.reported_high_watermark

@@ -1,6 +1,6 @@
 """What a node says of itself on its standard output, a line each: for people, not for programs.
 
-Like metrics it is learnt from the node's own trace, which passes through `AnnouncingTrace`. A
+It is learnt from the node's own trace, which passes through `AnnouncingTrace`. A
 healthy node says that it started, when it begins and ends to be the active controller, and when its
 broker is fenced and unfenced; no more. One that is not says which log directory went offline.
 """

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
 from cluster.node.controller.core.appending import Appender
-from cluster.node.controller.core.event_queue import EventQueue, EventTimes
+from cluster.node.controller.core.event_queue import EventQueue
 from cluster.node.controller.core.feature_control import bootstrap_records
 from cluster.node.controller.core.pending import (
     ControllerSettings,
@@ -61,7 +61,6 @@ from cluster.node.log.metadata.snapshot import Snapshot
 from cluster.node.ports import Clock, Timer, Trace
 
 R = TypeVar("R")
-T = TypeVar("T", bound=EventTimes)
 
 NOT_ACTIVE = -1
 NOT_CONTROLLER_MESSAGE = "this node is not the active controller"
@@ -103,11 +102,6 @@ class QuorumController:
         self._idle_timer: Timer | None = None
         self._drain = Drain(clock)
         self._leader_change_listener = on_leader_change
-
-    def time_events(self, times: T) -> T:
-        """Measure the events of the queue from now on."""
-        self._queue.times = times
-        return times
 
     # What the rules compare, each in one place.
 

@@ -12,26 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
-
-
-class EventTimes(Protocol):
-    """What measures events: EventQueueTimeMs and EventQueueProcessingTimeMs in Kafka."""
-
-    def now_ms(self) -> float:
-        """Return the time, on a clock that never goes back."""
-
-    def event_started(self, queue_ms: float) -> None:
-        """Learn how long an event waited for its turn."""
-
-    def event_processed(self, processing_ms: float) -> None:
-        """Learn how long an event, or one turn of it, took."""
 
 
 class EventQueue:
     """Runs events to completion, first come, first served."""
 
-    __slots__ = ("_events", "_held", "_running", "failure", "times")
+    __slots__ = ("_events", "_held", "_running", "failure")
 
     def __init__(self) -> None:
         self._events: deque[Callable[[], None]] = deque()
@@ -39,8 +25,6 @@ class EventQueue:
         self._held = False
         self.failure: BaseException | None = None
         """What an event raised. The node must stop; nothing runs any more."""
-        self.times: EventTimes | None = None
-        """Notified of every event that comes from now on; None costs nothing."""
 
     @property
     def is_idle(self) -> bool:
@@ -54,8 +38,6 @@ class EventQueue:
         every later one.
         """
         self._check()
-        if self.times is not None:
-            event = _time(event, self.times, self.times.now_ms())
         self._events.append(event)
         if not self._running and not self._held:
             self._run()
@@ -72,8 +54,6 @@ class EventQueue:
         assert self._held, "nothing held the queue"
         assert not self._running
         self._held = False
-        if self.times is not None:
-            event = _time(event, self.times, None)
         self._events.appendleft(event)
         self._run()
 
@@ -92,16 +72,3 @@ class EventQueue:
             raise
         finally:
             self._running = False
-
-
-def _time(
-    event: Callable[[], None], times: EventTimes, queued_ms: float | None
-) -> Callable[[], None]:
-    def run() -> None:
-        started_ms = times.now_ms()
-        if queued_ms is not None:
-            times.event_started(started_ms - queued_ms)
-        event()
-        times.event_processed(times.now_ms() - started_ms)
-
-    return run

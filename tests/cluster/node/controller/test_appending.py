@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from cluster.node.controller.core.event_queue import EventQueue
 from cluster.node.controller.metadata.registrations import partitions
 from cluster.node.controller.metadata.result import RECORDS_PER_PART
 from cluster.node.controller.records import decode_record
@@ -142,3 +143,12 @@ def test_a_part_that_cannot_be_made_is_as_fatal_as_before():
         node.clock.advance(0)
     with pytest.raises(RuntimeError, match="has failed"):
         node.send(alter("k", "v"))
+
+
+def test_events_wait_for_one_that_goes_on_later():
+    queue, order = EventQueue(), []
+    queue.append(lambda: (order.append("first"), queue.hold()))
+    queue.append(lambda: order.append("other"))
+    assert order == ["first"]
+    queue.resume(lambda: order.append("the rest of the first"))
+    assert order == ["first", "the rest of the first", "other"]
