@@ -70,5 +70,4 @@ def _binding(config: NodeConfig, listener: ListenerAddress, node: Served) -> Bin
         listener.port,
         None if security.tls is None else server_context(security.tls),
         None if security.sasl is None else Authenticator(security.sasl, node.scram_credential),
-        () if security.tls is None else security.tls.principal_rules,
     )

@@ -26,7 +26,6 @@ from cluster.node.protocol.server import ListenerService
 from cluster.node.runtime.limits import Quota, ServerLimits
 from cluster.node.runtime.serving import ServedConnection
 from cluster.node.security.authentication import Authenticator, SaslSession
-from cluster.node.security.mapping_rules import MappingRule
 from cluster.values import valueclass
 
 __all__ = ["Binding", "ServerLimits", "TcpServer"]
@@ -43,8 +42,6 @@ class Binding:
     port: int
     tls: ssl.SSLContext | None = None
     authenticator: Authenticator | None = None
-    principal_rules: tuple[MappingRule, ...] = (MappingRule(),)
-    """What the subject of a client's certificate makes of it; by default its name."""
 
     def session(self) -> ListenerService | SaslSession:
         """Return what serves one new connection."""
@@ -75,7 +72,7 @@ class TcpServer:
                 quota = Quota(self.limits)
                 server = await self._loop.create_server(
                     lambda binding=binding, quota=quota: ServedConnection(  # type: ignore[misc]  # bound now, not at the call
-                        self, quota, binding.session(), binding.tls, binding.principal_rules
+                        self, quota, binding.session(), binding.tls
                     ),
                     binding.host,
                     binding.port,

@@ -14,7 +14,6 @@ from cluster.node.protocol.apis import PEER_APIS, READ_APIS
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.runtime.limits import Quota, ServerLimits
-from cluster.node.security.mapping_rules import MappingRule, name_of
 from cluster.node.security.principal import subject_of
 from cluster.node.wire.bounds import MalformedError
 
@@ -72,35 +71,27 @@ class Owner(Protocol):
         """Enforce the bound on what all connections hold."""
 
 
-def _certificate_origin(
-    origin: Origin, transport: asyncio.Transport, rules: tuple[MappingRule, ...]
-) -> Origin:
+def _certificate_origin(origin: Origin, transport: asyncio.Transport) -> Origin:
     """Return the origin with the principal of the client's certificate, if it showed one.
 
-    Raises ValueError, for a certificate that cannot be read, or to which no rule applies.
+    Raises ValueError, for a certificate that cannot be read.
     """
     certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
     if certificate is None:
         return origin
-    return replace(origin, principal_name=name_of(subject_of(certificate), rules))
+    return replace(origin, principal_name=subject_of(certificate))
 
 
 class ServedConnection(asyncio.Protocol):
     """One peer: cuts its bytes into requests and serves them one after the other."""
 
     def __init__(
-        self,
-        server: Owner,
-        quota: Quota,
-        session: Session,
-        tls: ssl.SSLContext | None,
-        principal_rules: tuple[MappingRule, ...],
+        self, server: Owner, quota: Quota, session: Session, tls: ssl.SSLContext | None
     ) -> None:
         self._server = server
         self._quota = quota
         self._session = session
         self._tls = tls
-        self._principal_rules = principal_rules
         self._loop = asyncio.get_running_loop()
         self._splitter = FrameSplitter(session.max_frame_bytes or server.limits.max_frame_bytes)
         self._requests: deque[bytes] = deque()
@@ -212,7 +203,7 @@ class ServedConnection(asyncio.Protocol):
             self.connection_lost(None)
             return
         try:
-            self._origin = _certificate_origin(self._origin, transport, self._principal_rules)
+            self._origin = _certificate_origin(self._origin, transport)
         except ValueError:  # a certificate that OpenSSL trusts and that gives no name
             transport.abort()
             self.connection_lost(None)

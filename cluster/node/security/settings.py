@@ -16,12 +16,6 @@ from typing import Final
 
 from cluster.names import unknown
 from cluster.node.security.jaas import Credentials, JaasError, JaasLine, parse_jaas
-from cluster.node.security.mapping_rules import (
-    DEFAULT_RULES,
-    MappingRule,
-    MappingRuleError,
-    parse_rules,
-)
 from cluster.values import whole_number
 
 PLAIN: Final = "PLAIN"
@@ -90,8 +84,6 @@ class TlsSettings:
     protocols: tuple[str, ...]
     """Of "TLSv1.2" and "TLSv1.3"."""
     verifies_host_name: bool
-    principal_rules: tuple[MappingRule, ...]
-    """What the subject of a client's certificate makes of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +240,8 @@ def _protocols(text: str, listeners: Sequence[str]) -> dict[str, SecurityProtoco
 def _tls(values: _Values) -> TlsSettings:
     for store in ("ssl.keystore.type", "ssl.truststore.type"):
         values.choice(store, "PEM", ("PEM",))
+    # The subject itself names a client: rules would decide rights, which nobody has here (KIP-371).
+    values.choice("ssl.principal.mapping.rules", "DEFAULT", ("DEFAULT",))
     chain = values.pem("ssl.keystore.location", "ssl.keystore.certificate.chain")
     key = values.pem("", "ssl.keystore.key")
     if chain is None:
@@ -276,17 +270,7 @@ def _tls(values: _Values) -> TlsSettings:
             "ssl.endpoint.identification.algorithm", "https", ("https", "")
         )
         == "https",
-        principal_rules=_mapping_rules(values),
     )
-
-
-def _mapping_rules(values: _Values) -> tuple[MappingRule, ...]:
-    key = "ssl.principal.mapping.rules"
-    text = values.get(key)
-    try:
-        return parse_rules(DEFAULT_RULES if text is None else text)
-    except MappingRuleError as error:
-        raise SecuritySettingsError(f"{values.name(key)}: {error}") from error
 
 
 def _sasl(values: _Values, *, is_controller: bool) -> SaslSettings:

@@ -61,9 +61,9 @@ class Asked(Echo):
         super().handle(listener, message, reply, origin)
 
 
-def principal(authority, protocol, client_auth, **more):
+def principal(authority, protocol, client_auth):
     """Return the principal of a client with a certificate."""
-    security = security_of(protocol, authority, **{"ssl.client.auth": client_auth, **more})
+    security = security_of(protocol, authority, **{"ssl.client.auth": client_auth})
     keys = authority.key_store("client", common_name="alice", organization_name="a,b")
     own = client_security(
         security_of(
@@ -86,29 +86,6 @@ def test_the_certificates_subject_is_the_principal_where_one_is_asked_for(author
     assert found.startswith("User:CN=alice,OU=")
     assert found.endswith(r",O=a\,b")
     assert principal(authority, "SSL", "none") == "User:ANONYMOUS"
-
-
-RULES = r"RULE:^CN=(.*?),OU=.*,O=(.*)$/$1 of $2/U"
-
-
-def test_mapping_rules_make_a_name_of_the_subject(authority):
-    more = {"ssl.principal.mapping.rules": RULES}
-    assert principal(authority, "SSL", "required", **more) == r"User:ALICE OF A\,B"
-    assert principal(authority, "SSL", "none", **more) == "User:ANONYMOUS"
-
-
-def test_a_client_to_whose_subject_no_rule_applies_is_hung_up_on(authority):
-    more = {"ssl.client.auth": "required", "ssl.principal.mapping.rules": "RULE:CN=bob/bob/"}
-    security = security_of("SSL", authority, **more)
-    handler = Asked()
-
-    async def scenario():
-        async with a_server(security, handler) as (server, port):
-            assert await ask(client_security(security), port) in FAILURES
-            await until(lambda: server.connection_count == 0)
-
-    run(scenario)
-    assert handler.principals == []
 
 
 def test_a_client_whose_certificate_cannot_be_read_is_hung_up_on(authority, monkeypatch):

@@ -2,7 +2,6 @@ import pytest
 
 from cluster.node.config import ConfigError, parse_config
 from cluster.node.security.jaas import Credentials, JaasError, parse_jaas
-from cluster.node.security.mapping_rules import MappingRule
 from cluster.node.security.settings import ClientAuth, ListenerSecurity, SecurityProtocol
 from tests.cluster.node.test_config import MINIMAL
 
@@ -57,7 +56,6 @@ def test_tls_has_kafkas_defaults():
     assert tls.client_auth is ClientAuth.NONE
     assert tls.protocols == ("TLSv1.2", "TLSv1.3")
     assert tls.verifies_host_name
-    assert tls.principal_rules == (MappingRule(),)
 
 
 def test_a_listeners_own_key_counts_more():
@@ -101,8 +99,7 @@ def test_passwords_are_not_shown():
         ({"ssl.client.auth": "required"}, "ssl.client.auth: required needs ssl.truststore"),
         ({"ssl.enabled.protocols": "TLSv1"}, "ssl.enabled.protocols: unknown value 'TLSv1'"),
         ({"ssl.keystore.key": "x"}, "ssl.keystore.key: goes with"),
-        ({"ssl.principal.mapping.rules": "default"}, "ssl.principal.mapping.rules: expected DEF"),
-        ({"ssl.principal.mapping.rules": "RULE:(/a/"}, "ssl.principal.mapping.rules: '('"),
+        ({"ssl.principal.mapping.rules": "RULE:a/b/"}, "ssl.principal.mapping.rules: unknown"),
         (
             {"listener.security.protocol.map": "CLIENT:TLS"},
             "listener.security.protocol.map: unknown security protocol 'TLS'",

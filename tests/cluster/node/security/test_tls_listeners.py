@@ -50,7 +50,6 @@ async def a_server(security, handler=None, **limits):
         0,
         security.tls and server_context(security.tls),
         security.sasl and Authenticator(security.sasl),
-        security.tls.principal_rules if security.tls else (),
     )
     (port,) = await server.bind([binding])
     await server.serve()
