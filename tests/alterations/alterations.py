@@ -10,7 +10,7 @@ from functools import partial
 
 from checkers.verdict import Status
 from tests.alterations import files, lines
-from tests.alterations.lines import ALL, FOLLOWER, LEADER, RESTARTED, trace
+from tests.alterations.lines import ALL, FOLLOWER, LEADER, RESTARTED, restate, trace
 from tests.alterations.runs import NODES, Alteration, Change
 
 R, A, P = "register", "append", "partitions"
@@ -211,46 +211,76 @@ TRACES = (
     _doubts("a trace gone", files.gone("nodes/n2/trace.jsonl")),
     _doubts("half a line in the middle", lines.half_a_line, FILES, (R,)),
     _doubts("another digit in a line", lines.a_digit, FILES, (R,)),
-    _fails("a fetch above the node's flush", trace(FOLLOWER, lines.fetched_beyond_flush)),
-    _fails("a fetch above its own word", trace(FOLLOWER, lines.fetched_beyond_own_word)),
-    _fails("an acknowledgement above the mark", trace(LEADER, lines.ack_beyond_all)),
+    _fails(
+        "a fetch above the node's flush",
+        trace(FOLLOWER, restate("fetch", 0.9, offset=5, durable_end_offset=5)),
+    ),
+    _fails("a fetch above its own word", trace(FOLLOWER, restate("fetch", 0.9, offset=5))),
+    _fails(
+        "an acknowledgement above the mark",
+        trace(LEADER, restate("ack", offset=100_000, high_watermark=200_000)),
+    ),
     _fails(
         "an acknowledgement above every log, and a mark that covers it",
         trace(LEADER, lines.ack_beyond_logs),
     ),
-    _fails("an acknowledgement in an older epoch", trace(LEADER, lines.ack_in_an_older_epoch)),
-    _fails("a read in an older epoch", trace(LEADER, lines.read_in_an_older_epoch)),
-    _fails("a read without confirmation", trace(LEADER, lines.read_unconfirmed), runs=(R,)),
-    _fails("a read above the mark", trace(LEADER, lines.read_beyond_all)),
+    _fails("an acknowledgement in an older epoch", trace(LEADER, restate("ack", epoch=-1))),
+    _fails("a read in an older epoch", trace(LEADER, restate("read", epoch=-1))),
+    _fails(
+        "a read without confirmation", trace(LEADER, restate("read", confirmed=False)), runs=(R,)
+    ),
+    _fails("a read above the mark", trace(LEADER, restate("read", offset=100_000))),
     _fails("voters that lack a voter on one node", trace(FOLLOWER, lines.lacks_a_voter)),
     _fails("a voter too many on one node", trace(RESTARTED, lines.knows_one_voter_more)),
     _fails("a mark counted without a voter", trace(LEADER, lines.counts_without_a_voter)),
     _fails("a follower counted beyond its fetches", trace(LEADER, lines.counts_too_much)),
-    _fails("bytes truncated at a first start", trace(FOLLOWER, lines.truncated_at_first)),
     _fails(
-        "bytes truncated though all was flushed", trace(RESTARTED, lines.truncated_behind_a_flush)
+        "bytes truncated at a first start",
+        trace(FOLLOWER, restate("recovered", 0.0, truncated_bytes=77)),
     ),
-    _fails("more recovered than was appended", trace(RESTARTED, lines.recovered_more)),
-    _fails("less recovered than was flushed", trace(RESTARTED, lines.recovered_less)),
-    _fails("more flushed than was appended", trace(FOLLOWER, lines.flushed_more)),
-    _fails("a follower's mark above its leader's", trace(FOLLOWER, lines.marked_beyond_the_leader)),
+    _fails(
+        "bytes truncated though all was flushed",
+        trace(RESTARTED, restate("recovered", truncated_bytes=77)),
+    ),
+    _fails(
+        "more recovered than was appended", trace(RESTARTED, restate("recovered", end_offset=50))
+    ),
+    _fails(
+        "less recovered than was flushed", trace(RESTARTED, restate("recovered", end_offset=-5))
+    ),
+    _fails(
+        "more flushed than was appended", trace(FOLLOWER, restate("flush", 0.5, end_offset=500))
+    ),
+    _fails("a follower's mark above its leader's", trace(FOLLOWER, restate("hw", 0.7, offset=2))),
     _fails("a log cut below its mark", trace(FOLLOWER, lines.cut_below_the_mark)),
     _fails("a second leader of an epoch", trace(FOLLOWER, lines.leads_too)),
-    _fails("a claim of another epoch", trace(LEADER, lines.claimed_twice)),
+    _fails("a claim of another epoch", trace(LEADER, restate("claim", epoch=1))),
     _fails("an epoch that goes back", trace(FOLLOWER, lines.went_back_an_epoch)),
-    _doubts("a process in another directory", trace(RESTARTED, lines.other_directory)),
-    _fails("a snapshot of more than was committed", trace(LEADER, lines.snapshot_of_more)),
+    _doubts(
+        "a process in another directory",
+        trace(RESTARTED, restate("start", directory_id="11111111-2222-3333-4444-555555555555")),
+    ),
+    _fails(
+        "a snapshot of more than was committed", trace(LEADER, restate("snapshot", offset=100_000))
+    ),
     _fails("a snapshot that is not on the disk", trace(FOLLOWER, lines.newer_snapshot)),
-    _fails("a commit above every log", trace(LEADER, lines.committed_beyond_all), runs=(R,)),
+    _fails(
+        "a commit above every log", trace(LEADER, restate("commit", last_offset=10_000)), runs=(R,)
+    ),
     _fails(
         "a log recovered in another epoch",
-        trace(RESTARTED, lines.recovered_in_another_epoch),
+        trace(RESTARTED, restate("recovered", last_epoch=5)),
         runs=(R,),
     ),
-    _doubts("all traces of another clock", trace(ALL, lines.another_clock), RECORDS, (R,)),
+    _doubts(
+        "all traces of another clock",
+        trace(ALL, lines.starts_say(clock="that of another host")),
+        RECORDS,
+        (R,),
+    ),
     _fails(
         "a read from a state before the last answer",
-        trace(LEADER, lines.read_of_an_earlier_state),
+        trace(LEADER, restate("read", 0.9, offset=-10)),
         runs=(R,),
     ),
     _fails("the votes denied", trace(ALL, lines.votes_denied), runs=(R,)),

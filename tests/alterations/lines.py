@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from harness.plan.stored_document import derive
 from tests.alterations.runs import NODES, Altered, Change, Row, write_json
@@ -147,20 +148,18 @@ def raw_end_gone(run: Altered) -> None:
 # -- what events say -------------------------------------------------------------------------------
 
 
-def fetched_beyond_flush(rows: list[Row]) -> None:
-    i = nth(rows, "fetch", 0.9)
-    rows[i]["offset"] += 5
-    rows[i]["durable_end_offset"] += 5
+def restate(event: str, share: float | None = None, **fields: Any) -> Callable[[list[Row]], None]:
+    """Let the last event of a name, or the one behind a share of them, say something else.
 
+    Numbers are added to what it says.
+    """
 
-def fetched_beyond_own_word(rows: list[Row]) -> None:
-    rows[nth(rows, "fetch", 0.9)]["offset"] += 5
+    def act(rows: list[Row]) -> None:
+        row = rows[last(rows, event) if share is None else nth(rows, event, share)]
+        for name, value in fields.items():
+            row[name] = row[name] + value if type(value) is int else value
 
-
-def ack_beyond_all(rows: list[Row]) -> None:
-    i = last(rows, "ack")
-    rows[i]["offset"] += 100_000
-    rows[i]["high_watermark"] += 200_000
+    return act
 
 
 def ack_beyond_logs(rows: list[Row]) -> None:
@@ -171,22 +170,6 @@ def ack_beyond_logs(rows: list[Row]) -> None:
     hw["replicas"] = {name: end + 100_000 for name, end in hw["replicas"].items()}
     rows[i]["offset"], rows[i]["high_watermark"] = hw["offset"] - 1, hw["offset"]
     rows.insert(i, hw)
-
-
-def ack_in_an_older_epoch(rows: list[Row]) -> None:
-    rows[last(rows, "ack")]["epoch"] -= 1
-
-
-def read_in_an_older_epoch(rows: list[Row]) -> None:
-    rows[last(rows, "read")]["epoch"] -= 1
-
-
-def read_unconfirmed(rows: list[Row]) -> None:
-    rows[last(rows, "read")]["confirmed"] = False
-
-
-def read_beyond_all(rows: list[Row]) -> None:
-    rows[last(rows, "read")]["offset"] += 100_000
 
 
 def lacks_a_voter(rows: list[Row]) -> None:
@@ -212,31 +195,6 @@ def counts_too_much(rows: list[Row]) -> None:
     replicas["2" if "2" in replicas else "3"] += 10_000
 
 
-def truncated_at_first(rows: list[Row]) -> None:
-    rows[next(i for i, row in enumerate(rows) if row["e"] == "recovered")]["truncated_bytes"] = 77
-
-
-def truncated_behind_a_flush(rows: list[Row]) -> None:
-    rows[last(rows, "recovered")]["truncated_bytes"] = 77
-
-
-def recovered_more(rows: list[Row]) -> None:
-    rows[last(rows, "recovered")]["end_offset"] += 50
-
-
-def recovered_less(rows: list[Row]) -> None:
-    rows[last(rows, "recovered")]["end_offset"] -= 5
-
-
-def flushed_more(rows: list[Row]) -> None:
-    rows[nth(rows, "flush")]["end_offset"] += 500
-
-
-def marked_beyond_the_leader(rows: list[Row]) -> None:
-    """A follower announces what no leader has."""
-    rows[nth(rows, "hw", 0.7)]["offset"] += 2
-
-
 def cut_below_the_mark(rows: list[Row]) -> None:
     i = nth(rows, "hw", 0.8)
     cut = {"t": rows[i]["t"] + 1, "n": rows[i]["n"], "e": "truncate"}
@@ -249,22 +207,10 @@ def leads_too(rows: list[Row]) -> None:
     rows[i]["state"], rows[i]["leader_id"] = "Leader", rows[i]["leader_id"] % 3 + 1
 
 
-def claimed_twice(rows: list[Row]) -> None:
-    rows[last(rows, "claim")]["epoch"] += 1
-
-
 def went_back_an_epoch(rows: list[Row]) -> None:
     i = len(rows) - 1
     state = {"t": rows[i]["t"] + 1, "n": rows[i]["n"], "e": "state", "state": "Unattached"}
     rows.append({**state, "epoch": 1, "leader_id": -1, "voted_id": -1})
-
-
-def other_directory(rows: list[Row]) -> None:
-    rows[last(rows, "start")]["directory_id"] = "11111111-2222-3333-4444-555555555555"
-
-
-def snapshot_of_more(rows: list[Row]) -> None:
-    rows[last(rows, "snapshot")]["offset"] += 100_000
 
 
 def newer_snapshot(rows: list[Row]) -> None:
@@ -272,25 +218,6 @@ def newer_snapshot(rows: list[Row]) -> None:
     i = last(rows, "hw")
     taken = {**rows[last(rows, "snapshot")], "t": rows[i]["t"] + 1, "n": rows[i]["n"]}
     rows.insert(i + 1, {**taken, "offset": rows[i]["offset"]})
-
-
-def committed_beyond_all(rows: list[Row]) -> None:
-    rows[last(rows, "commit")]["last_offset"] += 10_000
-
-
-def recovered_in_another_epoch(rows: list[Row]) -> None:
-    rows[last(rows, "recovered")]["last_epoch"] += 5
-
-
-def another_clock(rows: list[Row]) -> None:
-    for row in rows:
-        if row["e"] == "start":
-            row["clock"] = "that of another host"
-
-
-def read_of_an_earlier_state(rows: list[Row]) -> None:
-    """A read is said to be of a state before what its node had answered."""
-    rows[nth(rows, "read", 0.9)]["offset"] -= 10
 
 
 def votes_denied(rows: list[Row]) -> None:
