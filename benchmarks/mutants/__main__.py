@@ -21,7 +21,7 @@ from rich.console import Console
 import harness.campaigns
 from checkers.verdict import Status
 from harness.campaigns import read_document
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.plan.stored_document import plan_document
 from harness.run.display import Display
 from harness.run.run_to_verdict import run_cluster, run_name

@@ -14,7 +14,7 @@ from cluster.backends.sim.kafka.jvm import jvm_of
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from cluster.systems.kraft import NODE_SETTINGS
-from harness.plan.plan import from_document, in_simulation
+from harness.plan.document import from_document, in_simulation
 from harness.run.phases import Run, conduct
 from harness.run.recorder import Recorder
 from harness.sim.runner import run_plan

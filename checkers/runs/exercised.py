@@ -22,7 +22,7 @@ spoils every sixteenth operation, 10 of a function against what spoils every thi
 function: less says nothing of a quorum. A tenth of the planned rate: long plans promise more than
 50 operations, and a quorum that serves less than that has been down for nearly all of the run, or
 the machine was too slow to run it. Both are floors and no aims; plans expect more
-(`harness.plan.plan`).
+(`harness.plan.document`).
 
 A leader change is an election after the first one: a leader of a later epoch was seen, and each
 epoch begins with a LeaderChangeMessage (KIP-595). The same node may win it.

@@ -32,7 +32,7 @@ def text_of(name: str) -> str:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read a plan file, TOML or JSON; `harness.plan.plan` gives it meaning. Raises PlanError."""
+    """Read a plan file, TOML or JSON, for `harness.plan.document`. Raises PlanError."""
     document = documents.read_document(path, "a plan", PlanError, bytes_max=_BYTES_MAX)
     if not document.keys() - _ABOUT:
         raise PlanError(f"{path}: says nothing of what is run, such as workload, faults or nodes")

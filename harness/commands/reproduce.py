@@ -11,7 +11,7 @@ from checkers.verdict import EXIT_CODES, Status
 from harness.commands.options import Command, shown_options
 from harness.commands.shrink import can_write, out_option, shrink_to, time_option
 from harness.errors import UsageError
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.signals.interrupt import stopping
 from harness.sim.shrink.reproduce import RedRun, Search, only, red_run, search
 from harness.terminal.answers import Shown, answer

@@ -268,9 +268,10 @@ def _rescale(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, An
 
     A plan of half the length expects half the operations and half the leader changes. Other nodes,
     faults or schedule drop the expected faults, and without a fault that can depose a leader the
-    expected leader changes. `harness.plan.plan` raises the result to the floor.
+    expected leader changes. `harness.plan.document` raises the result to the floor.
     """
-    from harness.plan.plan import EXPECTED_MAX, from_document  # noqa: PLC0415  (as above)
+    from harness.plan.document import from_document  # noqa: PLC0415  (as above)
+    from harness.plan.plan import EXPECTED_MAX  # noqa: PLC0415  (as above)
 
     expectations = dict(asked["expectations"])
     length = _ratio(given, asked, "duration_s")

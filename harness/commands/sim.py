@@ -30,7 +30,8 @@ from harness.commands.options import (
 from harness.errors import UsageError
 from harness.full_disk import full_disk_of
 from harness.judge.verdict_output import COLOURS
-from harness.plan.plan import Plan, in_simulation
+from harness.plan.document import in_simulation
+from harness.plan.plan import Plan
 from harness.plan.system_request import system_unlike_real
 from harness.signals.interrupt import interruptible
 from harness.sim.batch.batch import Batch, run_on_spark, run_plainly

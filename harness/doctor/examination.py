@@ -21,7 +21,7 @@ from cluster.backends.base import Ability, Probe
 from cluster.backends.registry import BACKENDS
 from cluster.values import valueclass
 from harness.doctor.fault_probes import Tried, try_backend
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.terminal.progress import Steps
 from nemeses.registry import FAULTS
 from results.judge.jvm import JvmError, find_jvm

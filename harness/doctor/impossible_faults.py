@@ -17,7 +17,8 @@ from typing import Any
 from checkers.runs import exercised
 from cluster.backends.base import Probe
 from harness.errors import ImpossibleError, UsageError
-from harness.plan.plan import Plan, Skipped, fault_kinds, from_document
+from harness.plan.document import from_document
+from harness.plan.plan import Plan, Skipped, fault_kinds
 from harness.plan.strands import strand_to_json, without_faults
 from harness.plan.system_request import request_of
 from harness.terminal.progress import Steps

@@ -25,7 +25,7 @@ from cluster.backends.registry import SIM
 from cluster.values import valueclass
 from harness.doctor.impossible_faults import settle
 from harness.ladder.rungs import Rung
-from harness.plan.plan import in_simulation
+from harness.plan.document import in_simulation
 from harness.run.display import Display
 from harness.run.run_to_verdict import make_store, run_cluster
 from harness.sim.runner import run_plan

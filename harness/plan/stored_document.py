@@ -20,7 +20,8 @@ from cluster.systems.kafka.kafka_system import SESSION_TIMEOUT
 from cluster.systems.kafka.kafka_system import SETTINGS as KAFKA_SETTINGS
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.errors import is_expected, one_line
-from harness.plan.plan import Plan, from_document, parameters_in
+from harness.plan.document import from_document
+from harness.plan.plan import Plan, parameters_in
 from harness.source_digest import source_digest
 from results.store.files import StoreError
 from workloads.registry import WORKLOADS

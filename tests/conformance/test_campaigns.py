@@ -15,7 +15,7 @@ from cluster.backends.docker import engine
 from cluster.node.runtime.trace import clock_name
 from harness.campaigns import read_document
 from harness.evidence import node_disks
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.plan.stored_document import plan_document
 from harness.run.phases import Run, conduct
 from harness.run.plan_backend import Watch

@@ -17,7 +17,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.plan.stored_document import checks_for
 from harness.plan.strands import Step, Strand
 from harness.sim.batch.batch import Batch, run_plainly

@@ -20,7 +20,7 @@ from harness.commands import run as run_command
 from harness.doctor import examination
 from harness.doctor.fault_probes import Tried
 from harness.errors import PlanError
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.plan.stored_document import plan_document
 from harness.run import run_to_verdict
 from harness.run.recorder import Recorder

@@ -19,7 +19,7 @@ from harness.doctor.impossible_faults import settle
 from harness.errors import ImpossibleError
 from harness.evidence import node_disks
 from harness.plan import stored_document
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.run import run_to_verdict
 from harness.terminal.progress import Steps
 from nemeses.registry import FAULTS

@@ -17,7 +17,7 @@ from harness.ladder import climb as climbing
 from harness.ladder.climb import Outcome, climb, other_outcomes, run_side
 from harness.ladder.rungs import Rung, label, rungs
 from harness.ladder.table import rows_of, write
-from harness.plan.plan import from_document, in_simulation
+from harness.plan.document import from_document, in_simulation
 from tests.kafka_release import raft_jars
 
 README = Path(__file__).parents[2] / "README.md"

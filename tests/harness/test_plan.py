@@ -8,7 +8,7 @@ from checkers.runs import coverage, exercised
 from checkers.runs.exercised import SHARE_MIN
 from harness.campaigns import campaign_names, load, read_document
 from harness.errors import PlanError
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.plan.step_verbs import VERBS
 from harness.plan.stored_document import checks_for
 from nemeses.active_faults import HOLDS_DOWN

@@ -19,7 +19,8 @@ from cluster.node.runtime.trace import clock_name
 from cluster.systems import kraft
 from cluster.systems.cells import LIST_PREFIX
 from cluster.systems.kafka import kind as kafka
-from harness.plan.plan import Plan, from_document
+from harness.plan.document import from_document
+from harness.plan.plan import Plan
 from harness.plan.stored_document import checks_for
 from harness.run.final_reads import SENTINEL_PREFIX, Cells, read_all
 from harness.run.final_reads import _read_node as read_node

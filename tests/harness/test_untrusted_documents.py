@@ -27,7 +27,7 @@ from cluster.systems.kinds import SettingError
 from cluster.systems.kraft import NODE_SETTINGS, KraftSystem
 from harness.campaigns import read_document
 from harness.errors import BatchError, PlanError, is_expected
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.sim.batch.batch import Batch
 from harness.sim.batch.chunks import BatchPlan
 from results.store.evidence_files import load_evidence

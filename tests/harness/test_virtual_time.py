@@ -10,7 +10,7 @@ import pytest
 from cluster.backends.sim import loop
 from cluster.backends.sim.loop import Stalled, run
 from cluster.backends.sim.scheduler import Scheduler, StuckError
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.run.plan_backend import place_of
 
 

@@ -20,7 +20,7 @@ from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.trace import clock_name
 from cluster.systems.kraft import KraftSystem
 from harness.evidence import node_disks
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.plan.stored_document import plan_document
 from harness.run.phases import Run, conduct
 from harness.run.recorder import Recorder

@@ -17,7 +17,7 @@ from cluster.systems.kafka.output_traces import OutputReader
 from harness.campaigns import load
 from harness.commands.run import compose
 from harness.errors import PlanError
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.plan.stored_document import checks_for
 from nemeses import queries
 from nemeses.base import ParameterError

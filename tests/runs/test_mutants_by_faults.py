@@ -25,7 +25,7 @@ from cluster.backends.cleanup import find_leftovers
 from cluster.backends.docker import engine
 from cluster.backends.machine.clocks import library
 from harness.campaigns import read_document
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 
 pytestmark = pytest.mark.slow
 

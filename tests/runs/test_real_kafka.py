@@ -16,7 +16,7 @@ from checkers.history import EventType, pair
 from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.plan.stored_document import plan_document
 from harness.run.display import Display
 from harness.run.run_to_verdict import run_cluster

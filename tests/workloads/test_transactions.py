@@ -16,7 +16,7 @@ from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
 from cluster.node.protocol import transaction_messages as t
 from harness.errors import PlanError
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from tests.checkers.histories import op
 from tests.workloads import test_log
 from tests.workloads.scripted_brokers import LOST

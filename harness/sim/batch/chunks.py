@@ -17,7 +17,8 @@ from checkers.verdict import Status
 from cluster.values import valueclass
 from extensions.plain_files import open_plain, read_lines
 from harness.errors import BatchError
-from harness.plan.plan import Plan, in_simulation
+from harness.plan.document import in_simulation
+from harness.plan.plan import Plan
 from harness.sim.findings import SimResult, Violation, generalise
 from harness.sim.runner import run
 from harness.sim.swarm import coverage

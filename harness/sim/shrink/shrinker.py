@@ -34,7 +34,8 @@ from typing import Any, TypeVar
 
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS
-from harness.plan.plan import Plan, expectations_of
+from harness.plan.document import expectations_of
+from harness.plan.plan import Plan
 from harness.plan.strands import ScriptedOp, Strand
 from harness.sim.findings import Violation
 from harness.sim.play import MemoryJournal, Played, play

@@ -20,7 +20,8 @@ from cluster.backends.sim.settings import SimSettings
 from cluster.systems import kafka_raft
 from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION
 from cluster.values import valueclass
-from harness.plan.plan import Bounds, Plan, expectations_of
+from harness.plan.document import expectations_of
+from harness.plan.plan import Bounds, Plan
 from harness.plan.strands import Condition, Step, Strand
 from harness.sim.swarm.brokers import with_brokers
 from harness.sim.swarm.disks import with_damage

@@ -8,7 +8,7 @@ import pytest
 import checkers.invariants
 from checkers.invariants.leading import LEADING
 from checkers.invariants.watcher import Watcher
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.sim.runner import run_plan
 from tests.checkers.invariants.test_invariants import append, state, voters
 

@@ -32,7 +32,8 @@ from cluster.systems.registry import system_named
 from cluster.systems.secured import SECURITY, RunSecurity
 from harness.doctor.impossible_faults import settle
 from harness.errors import PlanError
-from harness.plan.plan import Plan, from_document
+from harness.plan.document import from_document
+from harness.plan.plan import Plan
 from harness.plan.stored_document import checks_for
 from harness.run.phases import pinned_to, role_of
 from nemeses.base import ParameterError

@@ -17,7 +17,7 @@ from cluster.systems.kinds import SettingError, SystemRequest
 from cluster.systems.registry import system_named
 from harness.commands.run import compose
 from harness.errors import PlanError
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from cluster.node.runtime.trace import encode_line
-from harness.plan.plan import in_simulation
+from harness.plan.document import in_simulation
 from harness.sim.play import MemoryJournal, play
 from tests.harness.sim.plans import read_plan
 

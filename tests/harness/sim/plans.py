@@ -1,7 +1,8 @@
 """Plans of simulated worlds for tests."""
 
 from harness.campaigns import read_document
-from harness.plan.plan import Plan, from_document
+from harness.plan.document import from_document
+from harness.plan.plan import Plan
 
 
 def sim_plan(**fields):

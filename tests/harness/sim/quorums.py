@@ -14,7 +14,7 @@ from cluster.backends.sim.world import SimWorld
 from cluster.node.controller.records import encode_record
 from cluster.node.controller.records.system import NoOpRecord
 from cluster.node.kraft.quorum.leader_state import Leader
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.run.phases import Run, conduct
 from harness.run.recorder import Recorder
 from harness.sim.image_sight import ImageWatch

@@ -22,7 +22,7 @@ from harness.campaigns import read_document
 from harness.cli import main
 from harness.commands import sim
 from harness.errors import PlanError
-from harness.plan.plan import in_simulation
+from harness.plan.document import in_simulation
 from harness.plan.stored_document import checks_for, plan_document
 from harness.plan.system_request import request_of, system_unlike_real
 from harness.sim.batch.chunks import BatchPlan

@@ -12,7 +12,7 @@ from checkers.history import NEMESIS, Event, EventType
 from checkers.verdict import CheckResult, Status
 from harness.cli import main
 from harness.errors import UsageError
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.plan.strands import Step, Strand
 from harness.sim.runner import run_plan
 from harness.sim.shrink.reproduce import neighbours, red_run, search

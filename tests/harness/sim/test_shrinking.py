@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.plan.strands import Step, Strand
 from harness.sim.runner import run_plan
 from harness.sim.shrink import shrinker as shrinker_module

@@ -25,7 +25,7 @@ from cluster.systems.base import Placement
 from cluster.systems.kraft import API_VERSIONS_PING, KraftSystem
 from cluster.systems.secured import SECURITY, RunSecurity, SecurityError, conceal
 from harness.evidence import node_disks
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from harness.plan.stored_document import plan_document
 from harness.run.phases import Run, conduct
 from harness.run.recorder import Recorder

@@ -21,7 +21,7 @@ from cluster.backends.sim.kafka.program import KafkaProgram
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import VoteResponse
 from cluster.node.protocol.apis import ApiKey
-from harness.plan.plan import in_simulation
+from harness.plan.document import in_simulation
 from harness.sim.runner import run_plan
 from tests.kafka_patches import patched_classes
 from tests.kafka_release import VERSION, raft_jars
