@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checkers.registry import CheckSpec
-from cluster.client.admin_client import Outcome
+from cluster.client.caller import Outcome
 from cluster.node.errors import ErrorCode
 from cluster.systems.cells import LIST_PREFIX
 from cluster.values import valueclass

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from checkers.history import EventType
 from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
 from checkers.registry import CheckSpec
-from cluster.client.admin_client import CallFailed, Outcome, WrongAnswerError
+from cluster.client.caller import CallFailed, Outcome, WrongAnswerError
 from cluster.client.raft_log import (
     NO_VALUE,
     NOT_LEADER,

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 from checkers.history import EventType, Value
 from checkers.registry import CheckSpec
 from cluster.backends.base import Listener
-from cluster.client.admin_client import Client, Outcome
+from cluster.client.admin_client import Client
+from cluster.client.caller import Outcome
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import Connect
 from cluster.systems.cells import CellOf

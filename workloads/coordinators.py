@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from cluster.client.admin_client import Client, Outcome
+from cluster.client.admin_client import Client
+from cluster.client.caller import Outcome
 from cluster.client.coordinators import find_coordinator
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure

@@ -20,7 +20,7 @@ from typing import Protocol
 from checkers.history import Value
 from checkers.registry import CheckSpec
 from checkers.runs.answers import WRONG_ANSWER
-from cluster.client.admin_client import Outcome
+from cluster.client.caller import Outcome
 from cluster.values import valueclass
 from workloads import register
 from workloads.base import (

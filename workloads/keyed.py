@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from checkers.history import Value
 from cluster.backends.base import Listener
-from cluster.client.admin_client import Outcome
+from cluster.client.caller import Outcome
 from cluster.systems.cells import Cell
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, Role, WorkloadClient, completion

@@ -17,7 +17,7 @@ import asyncio
 import itertools
 from typing import Any, Final
 
-from cluster.client.admin_client import Outcome
+from cluster.client.caller import Outcome
 from cluster.client.data_client import NO_LEADER, DataClient, PartitionView, TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint

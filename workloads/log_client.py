@@ -15,8 +15,8 @@ from typing import Final
 
 from checkers.history import EventType, Value
 from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
-from cluster.client.admin_client import Outcome
 from cluster.client.batches import batch_of
+from cluster.client.caller import Outcome
 from cluster.client.data_client import ANY_EPOCH, LATEST, Acks, DataClient, Fetched, TopicPartition
 from cluster.client.placement_client import PlacementClient
 from cluster.node.log.batch.records import NOBODY, SEQUENCE_MAX, Sequenced

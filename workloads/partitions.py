@@ -14,7 +14,7 @@ a refusal it looks again. A topic that does not exist is created first and count
 from __future__ import annotations
 
 from checkers.registry import CheckSpec
-from cluster.client.admin_client import Outcome
+from cluster.client.caller import Outcome
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, Option, WorkloadKind
 from workloads.keyed import Keyed, TargetClient

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from checkers.history import EventType
 from checkers.registry import CheckSpec
-from cluster.client.admin_client import CallFailed, Outcome
+from cluster.client.caller import CallFailed, Outcome
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import (
     DescribeQuorumRequest,

@@ -21,8 +21,8 @@ from typing import Final
 
 from checkers.history import EventType
 from checkers.transactions.atomic_rules import LATE, READ_ALL, READ_UNCOMMITTED, TXN, ZOMBIE
-from cluster.client.admin_client import Outcome
 from cluster.client.batches import batch_of
+from cluster.client.caller import Outcome
 from cluster.client.data_client import ALL, DataClient, TopicPartition
 from cluster.client.transactional_client import BUMPS_EPOCHS_FROM, Producer, TransactionalClient
 from cluster.node.errors import ErrorCode

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from checkers.registry import CheckSpec
-from cluster.client.admin_client import Outcome
 from cluster.client.broker_client import BrokerClient, FakeBroker
+from cluster.client.caller import Outcome
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadKind
 from workloads.keyed import Plain, TargetClient

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.backends.local.local_backend import LocalBackend
-from cluster.client.admin_client import CLUSTER_RESOURCE, CallFailed, Client
+from cluster.client.admin_client import CLUSTER_RESOURCE, Client
+from cluster.client.caller import CallFailed
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Failure
 from cluster.node.protocol.messages import (

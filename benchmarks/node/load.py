@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.backends.local.local_backend import LocalBackend
-from cluster.client.admin_client import CLUSTER_RESOURCE, CallFailed, Client
+from cluster.client.admin_client import CLUSTER_RESOURCE, Client
+from cluster.client.caller import CallFailed
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock

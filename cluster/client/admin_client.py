@@ -1,39 +1,20 @@
-"""A client that never retries and says how certain a failure is.
+"""A client of the metadata: topics, configurations, the quorum, and final reads of all that.
 
-Each call is one request to the node that the caller names, over the `Network` seam, so the same
-client runs in the real and the simulated world. What a workload does is its own choice: no
-metadata cache, no redirect to the controller, no second attempt, because each of them would hide
-from the history what really happened.
-
-How certain:
-- a response without an error: `ok`;
-- an error that a controller decides before it appends (`cluster.client.failures`), or a request of
-  which no byte left (`Failure.NOT_SENT`) or that the node cannot read
-  (`Failure.UNSUPPORTED_VERSION`): `fail`, it certainly had no effect;
-- everything else, silence and broken connections above all: `info`.
-
-Errors are named as kio names them (`not_controller`, `request_timed_out`) or, without a response,
-as `Failure` does (`timed-out`).
-
-A *wrong answer* is a response of which no sense can be made: bytes that are no such response, no
-result or several for one question, an ok about something else than was asked, values that cannot
-be. It says nothing about the fate of the request, so it is `info`, with the error `wrong-answer:`
-and what was wrong. Reading an answer therefore never raises anything else than CallFailed, and the
-check `answers` finds every one of them.
+Each call is one request to the node that the caller names, with the outcomes of
+`cluster.client.caller`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
-from cluster.client.failures import is_definite
+from cluster.client.caller import Caller, FinalReadRefused, Outcome, WrongAnswerError
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.node.ports import Clock, Endpoint, Failure, Network
+from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import (
     AlterableConfig,
     AlterConfigsResource,
@@ -57,7 +38,6 @@ from cluster.node.protocol.messages import (
     i32,
     milliseconds,
 )
-from cluster.values import valueclass
 
 TOPIC_RESOURCE: Final = i8(2)
 BROKER_RESOURCE: Final = i8(4)
@@ -78,41 +58,6 @@ _OWN_SOURCES: Final = {TOPIC_RESOURCE: 1, BROKER_RESOURCE: 2, CLIENT_METRICS_RES
 _OF_ALL_BROKERS: Final = 3
 """Sources of configs that are set on the resource itself (`DescribeConfigsResponse.json`)."""
 _NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
-_GRACE_MS: Final = 1000.0
-"""How long after its time-out a network may still report one, before the client gives up on it."""
-
-_WRONG_ANSWER_MAX: Final = 300
-"""Characters of a wrong answer in its message."""
-T = TypeVar("T")
-
-_DEFINITE_FAILURES: Final = frozenset({Failure.NOT_SENT, Failure.UNSUPPORTED_VERSION})
-
-
-class WrongAnswerError(Exception):
-    """What is wrong with an answer."""
-
-
-@valueclass
-class Outcome:
-    """How one operation ended: the `type`, `value` and `error` of its completion."""
-
-    type: Literal["ok", "fail", "info"]
-    value: Any = None
-    error: str | None = None
-
-
-class CallFailed(Exception):  # noqa: N818 - the name that the workloads know it by
-    """A request has no response, or a wrong one. `definite`: it certainly had no effect."""
-
-    def __init__(self, failure: Failure, what: str = "") -> None:
-        super().__init__(f"{failure.value}: {what}" if what else failure.value)
-        self.failure = failure
-        self.definite = failure in _DEFINITE_FAILURES
-
-    @property
-    def outcome(self) -> Outcome:
-        """How an operation ended that was this one request."""
-        return Outcome("fail" if self.definite else "info", error=str(self))
 
 
 Resource = tuple[i8, str]
@@ -124,103 +69,8 @@ def resource_name(resource: Resource) -> str:
     return f"{_RESOURCE_NAMES[resource[0]]}:{resource[1]}"
 
 
-class Client:
-    """Never retries. One logical connection for each node, over the Network seam.
-
-    `node_id` of an endpoint is the node's own id: reads of topics compare it with the controller
-    that the node names. One client serves one asyncio loop; it holds no state besides its network,
-    which the caller opens and closes.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        clock: Clock,
-        timeout_ms: float = 5000.0,
-        on_wrong_answer: Callable[[Endpoint, str], object] = lambda _endpoint, _what: None,
-        indefinite: Collection[ErrorCode] = (),
-    ) -> None:
-        """`on_wrong_answer` is called for each, where no operation's completion holds it.
-
-        `indefinite`: errors of `DEFINITE_ERRORS` that prove nothing where this system gives them.
-        """
-        assert timeout_ms > 0
-        self._network = network
-        self._clock = clock
-        self._timeout_ms = timeout_ms
-        self._on_wrong_answer = on_wrong_answer
-        self._indefinite = frozenset(indefinite)
-
-    async def call(
-        self, endpoint: Endpoint, message: object, timeout_ms: float | None = None
-    ) -> Any:
-        """Send one request and return its response, whatever error that carries.
-
-        `message` is a request of `cluster.node.protocol.messages` or `cluster.node.kraft.messages`.
-        Raises CallFailed when there is no response within `timeout_ms`, or never will be.
-        """
-        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        def settle(reply: object) -> None:
-            if not future.done():
-                future.set_result(reply)
-
-        guard = self._clock.call_later(timeout_ms + _GRACE_MS, lambda: settle(Failure.TIMED_OUT))
-        self._network.request(endpoint, message, timeout_ms, settle)
-        try:
-            reply = await future
-        finally:
-            guard.cancel()
-        if reply is Failure.WRONG_ANSWER:
-            raise self._wrong(endpoint, message, "its bytes cannot be read")
-        if isinstance(reply, Failure):
-            raise CallFailed(reply)
-        return reply
-
-    async def ask(
-        self,
-        endpoint: Endpoint,
-        message: object,
-        read: Callable[[Any], T],
-        timeout_ms: float | None = None,
-    ) -> T:
-        """Send one request and return what `read` makes of the response.
-
-        Raises CallFailed; so does whatever `read` raises, which is handed what a system under test
-        says and nobody has looked at. Only FinalReadRefused passes.
-        """
-        response = await self.call(endpoint, message, timeout_ms)
-        try:
-            return read(response)
-        except FinalReadRefused:
-            raise
-        except WrongAnswerError as error:
-            raise self._wrong(endpoint, message, str(error)) from error
-        except Exception as error:
-            raise self._wrong(endpoint, message, f"{type(error).__name__}: {error}") from error
-
-    def _wrong(self, endpoint: Endpoint, message: object, what: str) -> CallFailed:
-        described = f"answer to {type(message).__name__}: {what}"[:_WRONG_ANSWER_MAX]
-        self._on_wrong_answer(endpoint, described)
-        return CallFailed(Failure.WRONG_ANSWER, described)
-
-    async def attempt(
-        self,
-        endpoint: Endpoint,
-        message: object,
-        read: Callable[[Any], Outcome],
-        timeout_ms: float | None = None,
-    ) -> Outcome:
-        """As `ask`, for an operation that is this one request."""
-        try:
-            return await self.ask(endpoint, message, read, timeout_ms)
-        except CallFailed as failed:
-            return failed.outcome
-
-    def wall_ms(self) -> int:
-        """Return the wall time, in ms since 1970: for data, such as timestamps of records."""
-        return self._clock.wall_ms()
+class Client(Caller):
+    """Reads and changes topics and configurations, and reads the quorum."""
 
     async def create_topic(
         self,
@@ -427,23 +277,8 @@ class Client:
             configs |= await self.ask(endpoint, question, _all_configs, timeout_ms)
         return {"topics": topics, "configs": configs}
 
-    def judge(self, error: ErrorCode) -> Outcome | None:
-        """Return the outcome that an error stands for, None when there is no error."""
-        if error is ErrorCode.none:
-            return None
-        definite = is_definite(error) and error not in self._indefinite
-        return Outcome("fail" if definite else "info", error=error.name)
-
     def _server_timeout_ms(self, timeout_ms: float | None) -> float:
         return self._timeout_ms if timeout_ms is None else timeout_ms
-
-
-class FinalReadRefused(Exception):  # noqa: N818 - reads as what happened
-    """A node answered a final read with an error."""
-
-    def __init__(self, error: ErrorCode) -> None:
-        super().__init__(error.name)
-        self.error = error
 
 
 @lru_cache(maxsize=1024)

@@ -1,6 +1,6 @@
 """What a client does in a broker's name: registration, heartbeats, blocks of producer ids.
 
-Each is one request to one controller, as in `cluster.client.admin_client`, with the same outcomes.
+Each is one request to one controller, as in `cluster.client.caller`, with the same outcomes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from cluster.client.admin_client import Client, Outcome, WrongAnswerError
+from cluster.client.caller import Caller, Outcome, WrongAnswerError
 from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
@@ -54,7 +54,7 @@ class FakeBroker:
 class BrokerClient:
     """Speaks for fake brokers through a client that never retries."""
 
-    def __init__(self, client: Client, timeout_ms: float) -> None:
+    def __init__(self, client: Caller, timeout_ms: float) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
         self._cluster_id: str | None = None

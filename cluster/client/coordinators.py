@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.client.admin_client import Client, Outcome, WrongAnswerError
+from cluster.client.caller import Caller, Outcome, WrongAnswerError
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import transaction_messages as t
@@ -10,7 +10,7 @@ from cluster.node.protocol.messages import i8
 
 
 async def find_coordinator(
-    client: Client, endpoint: Endpoint, kind: int, key: str, timeout_ms: float
+    client: Caller, endpoint: Endpoint, kind: int, key: str, timeout_ms: float
 ) -> Outcome:
     """Ask any broker which one coordinates `key`, of type GROUP or TRANSACTION: its node id."""
     request = t.FindCoordinatorRequest(key_type=i8(kind), coordinator_keys=(key,))

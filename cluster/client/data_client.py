@@ -1,6 +1,6 @@
 """Produce, Fetch and what goes with them: each call one request to one broker, never retried.
 
-As of `cluster.client.admin_client`, with the same outcomes. What is certain:
+As of `cluster.client.caller`, with the same outcomes. What is certain:
 
 - A read has no effect, so whatever error a broker answers it with is a `fail`.
 - A Produce that is answered with an error is a `fail` where the error, and the lack of an offset,
@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from cluster.client.admin_client import Client, Outcome, WrongAnswerError
 from cluster.client.batches import read_batches
+from cluster.client.caller import Caller, Outcome, WrongAnswerError
 from cluster.client.failures import proves_no_append
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
@@ -82,7 +82,7 @@ class Fetched:
 class DataClient:
     """Asks brokers about data through a client that never retries."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Caller) -> None:
         self._client = client
 
     async def describe(self, endpoint: Endpoint, topic: str, timeout_ms: float) -> Outcome:

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cluster.client.admin_client import Client, Outcome, WrongAnswerError
+from cluster.client.caller import Caller, Outcome, WrongAnswerError
 from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
@@ -63,7 +63,7 @@ class Joined:
 class GroupClient:
     """Asks coordinators of groups through a client that never retries."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Caller) -> None:
         self._client = client
 
     async def join(

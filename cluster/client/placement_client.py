@@ -1,6 +1,6 @@
 """Where a partition's replicas are and which of them leads, changed on purpose.
 
-Each call is one request to one controller, as in `cluster.client.admin_client`, with the same
+Each call is one request to one controller, as in `cluster.client.caller`, with the same
 outcomes.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cluster.client.admin_client import Client, Outcome, WrongAnswerError
+from cluster.client.caller import Caller, Outcome, WrongAnswerError
 from cluster.client.data_client import TopicPartition
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import (
@@ -32,7 +32,7 @@ _PREFERRED: Final = i8(0)
 class PlacementClient:
     """Moves partitions through a client that never retries."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Caller) -> None:
         self._client = client
 
     async def reassign(

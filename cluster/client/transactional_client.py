@@ -1,6 +1,6 @@
 """The requests of a transactional producer: each one request to one broker, never retried.
 
-As of `cluster.client.admin_client`, with the same outcomes: an answer with an error is `fail` where
+As of `cluster.client.caller`, with the same outcomes: an answer with an error is `fail` where
 the error proves that a transaction coordinator changed nothing, else `info`. EndTxn is answered
 NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE also after its decision was appended to the
 coordinator's log (`TransactionStateManager.appendTransactionToLog` maps the errors of its append to
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster.client.admin_client import Client, Outcome, WrongAnswerError
+from cluster.client.caller import Caller, Outcome, WrongAnswerError
 from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
@@ -47,7 +47,7 @@ class Producer:
 class TransactionalClient:
     """Asks coordinators of transactions through a client that never retries."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Caller) -> None:
         self._client = client
 
     async def transaction_version(self, endpoint: Endpoint, timeout_ms: float) -> Outcome:

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from checkers.registry import CheckSpec
-from cluster.client.admin_client import Outcome
+from cluster.client.caller import Outcome
 from cluster.systems.kinds import SettingError, SystemKind
 from cluster.systems.plain import PlainLayout, PlainSystem
 from cluster.values import valueclass

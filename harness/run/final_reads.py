@@ -18,14 +18,8 @@ from typing import Any
 
 from checkers.evidence import FinalRead
 from cluster.backends.base import Backend, NodeState
-from cluster.client.admin_client import (
-    CLUSTER_RESOURCE,
-    TOPIC_RESOURCE,
-    CallFailed,
-    Client,
-    FinalReadRefused,
-    resource_name,
-)
+from cluster.client.admin_client import CLUSTER_RESOURCE, TOPIC_RESOURCE, Client, resource_name
+from cluster.client.caller import CallFailed, FinalReadRefused
 from cluster.systems.cells import CellOf
 from cluster.values import valueclass
 from harness.run.observer import Observer

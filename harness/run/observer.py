@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from checkers.history import EventType
 from cluster.backends.base import Backend, Listener
-from cluster.client.admin_client import CallFailed
+from cluster.client.caller import CallFailed
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import Connect
 from cluster.systems.kinds import AskLeader

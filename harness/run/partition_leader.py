@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from cluster.backends.base import Backend
-from cluster.client.admin_client import CallFailed
+from cluster.client.caller import CallFailed
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.messages import MetadataRequest
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class AnyClient(Protocol):
-    """The part of `cluster.client.admin_client.Client` that sends any request."""
+    """The part of `cluster.client.caller.Caller` that sends any request."""
 
     async def ask(
         self,

@@ -14,13 +14,8 @@ from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
 from cluster.backends.sim.sim_backend import SimBackend
-from cluster.client.admin_client import (
-    CLUSTER_RESOURCE,
-    CallFailed,
-    Client,
-    FinalReadRefused,
-    Outcome,
-)
+from cluster.client.admin_client import CLUSTER_RESOURCE, Client
+from cluster.client.caller import CallFailed, FinalReadRefused, Outcome
 from cluster.node.ports import Clock
 from cluster.node.runtime.clock import LoopClock
 from cluster.systems.kraft import KraftSystem

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster.client.admin_client import CLIENT_METRICS_RESOURCE, CallFailed, Client
+from cluster.client.admin_client import CLIENT_METRICS_RESOURCE, Client
+from cluster.client.caller import CallFailed
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork

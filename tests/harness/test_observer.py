@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.backends.sim import loop
-from cluster.client.admin_client import CallFailed
+from cluster.client.caller import CallFailed
 from cluster.node.ports import Endpoint, Failure
 from harness.run.observer import POLL_INTERVAL_S, Observer, describing
 from harness.run.recorder import Recorder

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.client.admin_client import CallFailed
+from cluster.client.caller import CallFailed
 from cluster.node.ports import Endpoint, Failure
 from harness.run.partition_leader import partition_leader
 from nemeses.base import ParameterError

@@ -7,7 +7,8 @@ import pytest
 from checkers.history import EventType, pair
 from checkers.verdict import Status
 from cluster import mutants
-from cluster.client.admin_client import TOPIC_RESOURCE, Outcome
+from cluster.client.admin_client import TOPIC_RESOURCE
+from cluster.client.caller import Outcome
 from cluster.systems.kafka import kind as kafka
 from porcupine_py.models import model_named
 from porcupine_py.search.dispatch import dispatch

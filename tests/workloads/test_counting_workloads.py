@@ -3,8 +3,8 @@
 import pytest
 
 from checkers.history import EventType
-from cluster.client.admin_client import Outcome
 from cluster.client.broker_client import FakeBroker
+from cluster.client.caller import Outcome
 from cluster.systems import kraft
 from cluster.systems.kafka import kind as kafka
 from tests.workloads.test_workloads import perform

@@ -10,7 +10,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.protocol import group_messages as g
 from cluster.node.protocol import messages as m
 from harness.errors import PlanError
-from harness.plan.plan import from_document
+from harness.plan.document import from_document
 from tests.workloads import test_log
 from tests.workloads.group_brokers import GroupBrokers
 from tests.workloads.scripted_brokers import LOST

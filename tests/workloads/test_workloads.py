@@ -6,7 +6,7 @@ import pytest
 
 from checkers.history import EventType
 from checkers.registry import find_check
-from cluster.client.admin_client import Outcome
+from cluster.client.caller import Outcome
 from cluster.node.ports import Endpoint
 from cluster.systems import kraft
 from workloads.base import ClientContext, LeaderTracker, Op, Role

@@ -21,7 +21,8 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cluster.client.admin_client import CallFailed, Client
+from cluster.client.admin_client import Client
+from cluster.client.caller import CallFailed
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock

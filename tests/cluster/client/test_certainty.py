@@ -8,14 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.client.admin_client import (
-    CLUSTER_RESOURCE,
-    CallFailed,
-    Client,
-    FinalReadRefused,
-    Outcome,
-)
+from cluster.client.admin_client import CLUSTER_RESOURCE, Client
 from cluster.client.broker_client import BrokerClient, FakeBroker
+from cluster.client.caller import CallFailed, FinalReadRefused, Outcome
 from cluster.client.failures import DEFINITE_ERRORS, is_definite
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumResponse

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from cluster.client.admin_client import CLUSTER_RESOURCE, Client, Outcome
+from cluster.client.admin_client import CLUSTER_RESOURCE, Client
+from cluster.client.caller import Outcome
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import ListenerType, listed_apis

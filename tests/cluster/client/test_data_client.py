@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.client.admin_client import Client, Outcome
+from cluster.client.admin_client import Client
 from cluster.client.batches import batch_of, read_batches
+from cluster.client.caller import Outcome
 from cluster.client.data_client import (
     ANY_EPOCH,
     LATEST,

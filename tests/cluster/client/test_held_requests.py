@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as ConfluentTopic
 
-from cluster.client.admin_client import CLUSTER_RESOURCE, Client, Outcome
+from cluster.client.admin_client import CLUSTER_RESOURCE, Client
+from cluster.client.caller import Outcome
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork

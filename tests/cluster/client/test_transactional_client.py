@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
-from cluster.client.admin_client import Client, Outcome
+from cluster.client.admin_client import Client
 from cluster.client.batches import batch_of, read_batches
+from cluster.client.caller import Outcome
 from cluster.client.coordinators import find_coordinator
 from cluster.client.data_client import DataClient, TopicPartition
 from cluster.client.transactional_client import Producer, TransactionalClient
