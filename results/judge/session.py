@@ -35,7 +35,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from results.judge.jvm import CHOICE_VARIABLE, Jvm, JvmError, find_jvm
@@ -176,12 +175,7 @@ class Spark:
     def __enter__(self) -> SparkHandle:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _make_folder(self) -> Path:
