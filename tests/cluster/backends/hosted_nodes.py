@@ -5,14 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any
 
+import pytest
 from fake_system import frame
 from waiting import eventually
 
-from cluster.backends.base import Ability
+from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.hosted import HostedBackend
+from cluster.backends.processes.records import identify, read_recorded
+
+
+def nodes_of(folder: Path) -> list[int]:
+    """Return the processes that a run noted, but for its harness."""
+    return [process.identity.pid for process in read_recorded(folder) if process.role != "harness"]
+
+
+def all_gone(pids: Iterable[int]) -> bool:
+    return all(identify(pid) is None for pid in pids)
 
 
 def run_up(backend: Any, body: Callable[[Any], Awaitable[None]]) -> None:
@@ -60,6 +72,54 @@ async def meets_all_that_a_command_started(backend: HostedBackend) -> None:
     os.kill(shell.pid, signal.SIGKILL)
     await eventually(backend.unexpected_deaths)
     assert not await answers(backend)
+
+
+async def live_die_pause_and_stop(backend: HostedBackend) -> None:
+    """Nodes do on these hosts what they do anywhere."""
+    for node in backend.nodes:
+        assert await ask(backend, node, b"hi", "CLIENT") == b"hi"
+        assert await ask(backend, node, b"hi") == b"hi"
+    before = await backend.process("n1")
+    assert before is not None
+    assert await backend.hosts["n1"].pid() is not None
+    await backend.kill("n1")
+    assert await backend.state("n1") is NodeState.DEAD
+    assert await backend.hosts["n1"].pid() is None
+    await backend.start("n1")
+    assert await backend.process("n1") != before
+    await backend.pause("n2")
+    assert await backend.state("n2") is NodeState.PAUSED
+    await backend.resume("n2")
+    assert await backend.state("n2") is NodeState.RUNNING
+    await backend.stop("n1")
+    assert await backend.state("n1") is NodeState.DEAD
+    assert backend.unexpected_deaths() == ()
+    await ask(backend, "n2", b"exit7")
+    await eventually(backend.unexpected_deaths)
+    assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
+
+
+def cancel_up(backend: Any, begun: Callable[[], Any]) -> None:
+    """Cancel the start of a backend when something of it is there."""
+
+    async def body() -> None:
+        task = asyncio.create_task(backend.up())
+        await eventually(begun)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(body())
+
+
+def fail_up(backend: Any, message: str) -> None:
+    """Start a backend that cannot start, for this reason."""
+
+    async def body() -> None:
+        with pytest.raises(BackendError, match=message):
+            await backend.up()
+
+    asyncio.run(body())
 
 
 async def has_every_ability(backend: HostedBackend) -> None:

@@ -13,11 +13,19 @@ from pathlib import Path
 import docker
 import pytest
 from docker_cluster import docker_backend
-from hosted_nodes import ask, has_every_ability, meets_all_that_a_command_started, run_up
+from hosted_nodes import (
+    ask,
+    cancel_up,
+    fail_up,
+    has_every_ability,
+    live_die_pause_and_stop,
+    meets_all_that_a_command_started,
+    run_up,
+)
 from waiting import eventually
 
 from cluster.backends.abilities import ClockSetting, DiskFault, LinkShape
-from cluster.backends.base import BackendError, Death, NodeState
+from cluster.backends.base import BackendError, NodeState
 from cluster.backends.cleanup import find_leftovers
 from cluster.backends.docker import engine
 from cluster.backends.docker.docker_hosts import DockerProvider
@@ -68,30 +76,10 @@ def with_containers(client: docker.DockerClient, tmp_path: Path, run_id: str):
 
 @play("with_containers")
 async def test_nodes_live_die_pause_and_stop_as_anywhere(backend: HostedBackend):
-    for node in backend.nodes:
-        assert await ask(backend, node, b"hi", "CLIENT") == b"hi"
-        assert await ask(backend, node, b"hi") == b"hi"
-    before = await backend.process("n1")
     inner = await backend.hosts["n1"].pid()
-    assert before is not None
-    assert inner is not None
     done = await backend.hosts["n1"].run(("cat", f"/proc/{inner}/cmdline"))
     assert b"fake_node.py" in done.stdout
-    await backend.kill("n1")
-    assert await backend.state("n1") is NodeState.DEAD
-    assert await backend.hosts["n1"].pid() is None
-    await backend.start("n1")
-    assert await backend.process("n1") != before
-    await backend.pause("n2")
-    assert await backend.state("n2") is NodeState.PAUSED
-    await backend.resume("n2")
-    assert await backend.state("n2") is NodeState.RUNNING
-    await backend.stop("n1")
-    assert await backend.state("n1") is NodeState.DEAD
-    assert backend.unexpected_deaths() == ()
-    await ask(backend, "n2", b"exit7")
-    await eventually(backend.unexpected_deaths)
-    assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
+    await live_die_pause_and_stop(backend)
 
 
 @play("with_containers", 1, "wrapped")
@@ -317,25 +305,14 @@ def test_what_a_killed_harness_left_is_found_and_removed_and_a_living_run_is_not
 
 
 def test_a_cancelled_up_leaves_nothing(client: docker.DockerClient, tmp_path: Path, run_id: str):
-    async def body() -> None:
-        task = asyncio.create_task(docker_backend(tmp_path, 2, run_id).up())
-        await eventually(lambda: find_things(client, None, run_id))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(body())
+    cancel_up(docker_backend(tmp_path, 2, run_id), lambda: find_things(client, None, run_id))
     assert find_things(client, None, run_id) == []
 
 
 def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(
     client: docker.DockerClient, tmp_path: Path, run_id: str
 ):
-    async def body() -> None:
-        with pytest.raises(BackendError, match="n1 ended with 1 "):
-            await docker_backend(tmp_path, 1, run_id, mode="fail").up()
-
-    asyncio.run(body())
+    fail_up(docker_backend(tmp_path, 1, run_id, mode="fail"), "n1 ended with 1 ")
     assert find_things(client, None, run_id) == []
 
 

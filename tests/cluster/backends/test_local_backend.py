@@ -15,18 +15,15 @@ from types import SimpleNamespace
 
 import pytest
 from fake_system import FakeSystem, frame
+from hosted_nodes import all_gone, cancel_up, fail_up, nodes_of
 from waiting import eventually
 
 from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.local.local_backend import LocalBackend
-from cluster.backends.processes.records import identify, last_lines, read_recorded
+from cluster.backends.processes.records import last_lines
 from tests.play import play
 
 pytestmark = pytest.mark.slow
-
-
-def is_gone(pid: int) -> bool:
-    return identify(pid) is None
 
 
 async def ask(endpoint, payload: bytes) -> bytes:
@@ -70,7 +67,7 @@ async def test_a_killed_node_is_gone_and_starts_again_as_another_process(backend
     assert before is not None
     await backend.kill("n1")
     assert await backend.state("n1") is NodeState.DEAD
-    assert is_gone(before.pid)
+    assert all_gone([before.pid])
     await backend.kill("n1")
     await backend.start("n1")
     after = await backend.process("n1")
@@ -143,50 +140,30 @@ async def test_a_node_that_another_program_kills_is_reported(backend: LocalBacke
 
 
 def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(tmp_path: Path):
-    async def body() -> None:
-        backend = LocalBackend(FakeSystem("fail"), tmp_path, 3, "run-1")
-        with pytest.raises(BackendError, match=r"n1 ended with 1 .*: this node does not"):
-            await backend.up()
-
-    asyncio.run(body())
-    assert all(
-        is_gone(process.identity.pid)
-        for process in read_recorded(tmp_path)
-        if process.role != "harness"
-    )
+    backend = LocalBackend(FakeSystem("fail"), tmp_path, 3, "run-1")
+    fail_up(backend, r"n1 ended with 1 .*: this node does not")
+    assert all_gone(nodes_of(tmp_path))
 
 
 def test_a_node_that_does_not_start_on_a_full_disk_names_the_disk(tmp_path: Path, monkeypatch):
     """It may have written nothing at all, since it could not."""
-
-    async def body() -> None:
-        backend = LocalBackend(FakeSystem("fail"), tmp_path, 3, "run-1")
-        with pytest.raises(BackendError, match=f"the disk of {tmp_path} is full"):
-            await backend.up()
-
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
-    asyncio.run(body())
+    backend = LocalBackend(FakeSystem("fail"), tmp_path, 3, "run-1")
+    fail_up(backend, f"the disk of {tmp_path} is full")
 
 
 def test_a_taken_port_is_one_clear_error(tmp_path: Path):
-    async def body(taken: int) -> None:
-        backend = LocalBackend(FakeSystem(), tmp_path, 1, "run-1", first_port=taken)
-        with pytest.raises(BackendError, match=f"port {taken} on 127.0.0.1 cannot be used"):
-            await backend.up()
-
     with socket.create_server(("127.0.0.1", 0)) as server:
-        asyncio.run(body(server.getsockname()[1]))
+        taken = server.getsockname()[1]
+        backend = LocalBackend(FakeSystem(), tmp_path, 1, "run-1", first_port=taken)
+        fail_up(backend, f"port {taken} on 127.0.0.1 cannot be used")
 
 
 def test_an_unwritable_run_folder_is_one_clear_error(tmp_path: Path):
     blocked = tmp_path / "a-file"
     blocked.write_text("")
-
-    async def body() -> None:
-        with pytest.raises(BackendError, match=r"cannot start the cluster: .*a-file"):
-            await LocalBackend(FakeSystem(), blocked, 1, "run-1").up()
-
-    asyncio.run(body())
+    backend = LocalBackend(FakeSystem(), blocked, 1, "run-1")
+    fail_up(backend, r"cannot start the cluster: .*a-file")
 
 
 def test_down_ends_running_paused_and_unresponsive_nodes_and_can_be_called_again(tmp_path: Path):
@@ -197,9 +174,7 @@ def test_down_ends_running_paused_and_unresponsive_nodes_and_can_be_called_again
         await backend.up()
         await backend.pause("n1")
         await backend.kill("n2")
-        pids = [
-            process.identity.pid for process in read_recorded(tmp_path) if process.role != "harness"
-        ]
+        pids = nodes_of(tmp_path)
         assert len(pids) == 3
         await backend.down()
         await backend.down()
@@ -207,7 +182,7 @@ def test_down_ends_running_paused_and_unresponsive_nodes_and_can_be_called_again
             await backend.start("n1")
         return pids
 
-    assert all(is_gone(pid) for pid in asyncio.run(body()))
+    assert all_gone(asyncio.run(body()))
 
 
 @play(asyncio.run)
@@ -225,21 +200,8 @@ def test_down_before_up_does_nothing(tmp_path: Path):
 
 
 def test_a_cancelled_up_leaves_nothing(tmp_path: Path):
-    async def body() -> None:
-        task = asyncio.create_task(LocalBackend(FakeSystem(), tmp_path, 3, "run-1").up())
-        await eventually(
-            lambda: any(process.role != "harness" for process in read_recorded(tmp_path))
-        )
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(body())
-    assert all(
-        is_gone(process.identity.pid)
-        for process in read_recorded(tmp_path)
-        if process.role != "harness"
-    )
+    cancel_up(LocalBackend(FakeSystem(), tmp_path, 3, "run-1"), lambda: nodes_of(tmp_path))
+    assert all_gone(nodes_of(tmp_path))
 
 
 @play(asyncio.run)

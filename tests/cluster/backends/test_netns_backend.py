@@ -13,16 +13,24 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hosted_nodes import ask, has_every_ability, meets_all_that_a_command_started, run_up
+from hosted_nodes import (
+    all_gone,
+    ask,
+    cancel_up,
+    fail_up,
+    has_every_ability,
+    live_die_pause_and_stop,
+    meets_all_that_a_command_started,
+    nodes_of,
+    run_up,
+)
 from netns_world import netns_backend, require_namespaces
-from waiting import eventually
 
-from cluster.backends.base import BackendError, Death, NodeState
+from cluster.backends.base import BackendError
 from cluster.backends.cleanup import clean, find_leftovers
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.netns import netns_hosts as netns
 from cluster.backends.netns.netns_hosts import NetnsProvider
-from cluster.backends.processes.records import identify, read_recorded
 from tests.play import play
 
 pytestmark = pytest.mark.slow
@@ -45,10 +53,6 @@ def with_hosts(tmp_path: Path):
     return run
 
 
-def nodes_of(folder: Path) -> list[int]:
-    return [process.identity.pid for process in read_recorded(folder) if process.role != "harness"]
-
-
 def machine_network() -> str:
     """Everything of the machine's own network that a run could disturb."""
     commands = (["ip", "-o", "link"], ["ip", "-o", "address"], ["nft", "list", "tables"])
@@ -64,26 +68,7 @@ def machine_network() -> str:
 
 @play("with_hosts")
 async def test_nodes_live_die_pause_and_stop_as_anywhere(backend: HostedBackend):
-    for node in backend.nodes:
-        assert await ask(backend, node, b"hi", "CLIENT") == b"hi"
-        assert await ask(backend, node, b"hi") == b"hi"
-    before = await backend.process("n1")
-    assert before is not None
-    assert await backend.hosts["n1"].pid() == before.pid
-    await backend.kill("n1")
-    assert await backend.state("n1") is NodeState.DEAD
-    assert await backend.hosts["n1"].pid() is None
-    await backend.start("n1")
-    assert await backend.process("n1") != before
-    await backend.pause("n2")
-    assert await backend.state("n2") is NodeState.PAUSED
-    await backend.resume("n2")
-    await backend.stop("n3")
-    assert await backend.state("n3") is NodeState.DEAD
-    assert backend.unexpected_deaths() == ()
-    await ask(backend, "n2", b"exit7")
-    await eventually(backend.unexpected_deaths)
-    assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
+    await live_die_pause_and_stop(backend)
 
 
 @play("with_hosts", 1, "wrapped")
@@ -163,29 +148,18 @@ def test_nothing_shows_in_the_machines_own_network_and_nothing_is_left(tmp_path:
     assert machine_network() == before
     pids = nodes_of(tmp_path / "one") + nodes_of(tmp_path / "other")
     assert len(pids) == 8, "a node and an agent in each of four hosts"
-    assert all(identify(pid) is None for pid in pids)
+    assert all_gone(pids)
     assert find_leftovers(tmp_path) == []
 
 
 def test_a_node_that_does_not_start_is_reported_and_nothing_is_left(tmp_path: Path):
-    async def body() -> None:
-        with pytest.raises(BackendError, match="n1 ended with 1 "):
-            await netns_backend(tmp_path, 2, mode="fail").up()
-
-    asyncio.run(body())
-    assert all(identify(pid) is None for pid in nodes_of(tmp_path))
+    fail_up(netns_backend(tmp_path, 2, mode="fail"), "n1 ended with 1 ")
+    assert all_gone(nodes_of(tmp_path))
 
 
 def test_a_cancelled_up_leaves_nothing(tmp_path: Path):
-    async def body() -> None:
-        task = asyncio.create_task(netns_backend(tmp_path, 2).up())
-        await eventually(lambda: nodes_of(tmp_path))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(body())
-    assert all(identify(pid) is None for pid in nodes_of(tmp_path))
+    cancel_up(netns_backend(tmp_path, 2), lambda: nodes_of(tmp_path))
+    assert all_gone(nodes_of(tmp_path))
 
 
 def test_after_kill_9_of_the_harness_cleanup_ends_the_nodes_and_with_them_the_namespaces(
@@ -203,7 +177,7 @@ def test_after_kill_9_of_the_harness_cleanup_ends_the_nodes_and_with_them_the_na
     left = find_leftovers(tmp_path)
     assert set(pids) <= {leftover.identity.pid for leftover in left}
     assert clean(left) == []
-    assert all(identify(pid) is None for pid in pids)
+    assert all_gone(pids)
     assert find_leftovers(tmp_path) == []
 
 
@@ -310,4 +284,4 @@ def test_a_host_that_lost_its_agent_is_reported_and_nothing_is_left(tmp_path: Pa
             await backend.down()
 
     asyncio.run(body())
-    assert all(identify(pid) is None for pid in nodes_of(tmp_path))
+    assert all_gone(nodes_of(tmp_path))
