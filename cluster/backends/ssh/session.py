@@ -3,9 +3,10 @@
 One channel stays open to the agent (`cluster.backends.agent`), so a request costs a round trip
 and no new process. Paramiko blocks: one thread reads, one writes; requests are futures that any
 thread or coroutine can wait for. When the connection is lost it is made again with growing pauses;
-requests under way are sent again and done once (the agent knows their numbers). When it does not
-come back in time (`Inventory.reconnect_s`), or the host now shows another key, every request fails
-with one line.
+requests under way are sent again and done once (the agent knows their numbers). When no answer
+comes in time (`Inventory.reconnect_s`), or the host now shows another key, every request fails with
+one line. Only an answer ends an outage: a host whose agent is gone takes every connection and ends
+it at once, and would be connected to for ever.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ class Session:
         self._writing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._client: paramiko.SSHClient | None = None
         self._channel: paramiko.Channel | None = None
+        self._lost_s: float | None = None
+        """Since when the connection is lost; None: an answer has come since."""
+        self._pause_s = _PAUSE_S
         self._closed = False
         self._failure: BackendError | None = None
 
@@ -140,6 +144,7 @@ class Session:
         while True:
             sizes = frames.lengths(_exactly(channel.recv, frames.LENGTHS.size))
             answer = frames.decode(*(_exactly(channel.recv, size) for size in sizes))
+            self._lost_s = None
             with self._lock:
                 request = self._waiting.pop(answer.fields["id"], None)
             if request is None or not request.future.set_running_or_notify_cancel():
@@ -152,8 +157,11 @@ class Session:
 
     def _reconnect(self, lost: BaseException) -> None:
         """Connect again with growing pauses. Raises BackendError when that is hopeless."""
-        deadline_s, pause_s = time.monotonic() + self._inventory.reconnect_s, _PAUSE_S
         reason = " ".join(str(lost).split()) or "the connection ended"
+        if self._lost_s is None:
+            self._lost_s, self._pause_s = time.monotonic(), _PAUSE_S
+        else:
+            self._pause(self._lost_s, reason)
         while not self._closed:
             try:
                 self._join(connect(self._entry, self._inventory, self.node))
@@ -168,14 +176,19 @@ class Session:
                 with self._lock:
                     for request in self._waiting.values():
                         self._writing.put(request.message)
+                self._submit("ready", b"", {})
                 return
-            if time.monotonic() + pause_s > deadline_s:
-                raise BackendError(
-                    f"{self.host}: the connection was lost and did not come back within "
-                    f"{self._inventory.reconnect_s:g} s: {reason}"
-                )
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+            self._pause(self._lost_s, reason)
+
+    def _pause(self, lost_s: float, reason: str) -> None:
+        """Wait before the next attempt. Raises BackendError when it has lasted too long."""
+        if time.monotonic() + self._pause_s > lost_s + self._inventory.reconnect_s:
+            raise BackendError(
+                f"{self.host}: the connection was lost and did not come back within "
+                f"{self._inventory.reconnect_s:g} s: {reason}"
+            )
+        time.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
 
     def _join(self, client: paramiko.SSHClient) -> None:
         if self._client is not None:

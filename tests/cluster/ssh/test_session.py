@@ -1,0 +1,84 @@
+"""What a lost connection to a host means to those that wait for its agent; no sshd is needed."""
+
+import contextlib
+import socket
+import threading
+
+import pytest
+
+from cluster.backends.agent import frames
+from cluster.backends.agent.frames import Message
+from cluster.backends.base import BackendError
+from cluster.backends.ssh import session as sessions
+from cluster.backends.ssh.inventory import HostEntry, Inventory
+from cluster.backends.ssh.session import Session
+
+ENTRY = HostEntry(address="10.0.0.1")
+
+
+class Client:
+    """A connection; what was opened over it ends with it."""
+
+    def __init__(self):
+        self.channels = []
+
+    def close(self):
+        for channel in self.channels:
+            channel.close()
+
+
+class Agent:
+    """Answers so many requests on each connection, then ends it."""
+
+    def __init__(self, answers):
+        self.answers = answers
+        self.connections = 0
+
+    def open_channel(self, client, _relay):
+        self.connections += 1
+        ours, theirs = socket.socketpair()
+        client.channels.append(ours)
+        threading.Thread(target=self._serve, args=(theirs,), daemon=True).start()
+        return ours
+
+    def _serve(self, connection):
+        with connection, connection.makefile("rb") as stream, contextlib.suppress(OSError):
+            for _ in range(self.answers):
+                head = stream.read(frames.LENGTHS.size)
+                if not head:
+                    return
+                asked = frames.decode(*map(stream.read, frames.lengths(head)))
+                answer = Message({"id": asked.fields["id"], "to": asked.fields["do"]})
+                connection.sendall(frames.encode(answer))
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    made = []
+
+    def open_(agent, reconnect_s):
+        monkeypatch.setattr(sessions, "connect", lambda *_: Client())
+        monkeypatch.setattr(sessions, "open_channel", agent.open_channel)
+        inventory = Inventory(hosts=(ENTRY,), reconnect_s=reconnect_s)
+        made.append(Session("n1", ENTRY, inventory, ("relay",)))
+        made[-1].open(Client())
+        return made[-1]
+
+    yield open_
+    for session in made:
+        session.close()
+
+
+def test_a_host_that_takes_connections_though_its_agent_is_gone_is_given_up(opened):
+    agent = Agent(answers=0)
+    session = opened(agent, reconnect_s=0.05)
+    with pytest.raises(BackendError, match=r"n1 .*did not come back within 0.05 s"):
+        session.call_now("wait", timeout_s=300)
+    assert agent.connections == 2
+
+
+def test_an_agent_that_answers_may_be_lost_again_and_again(opened):
+    session = opened(Agent(answers=2), reconnect_s=0.05)
+    for _ in range(5):
+        assert session.call_now("state", timeout_s=300).fields["to"] == "state"
+    assert session.reconnects >= 2
