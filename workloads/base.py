@@ -57,6 +57,8 @@ class LeaderTracker:
             self.guess = self.nodes[(position + 1) % len(self.nodes)]
 
 
+CLIENT, OWN = "client", "own"
+"""Option that says whose clients a workload has; these speak the protocol themselves."""
 EVERY_NODE = "*"
 """As the node of a final operation: it is performed once at each node that serves clients."""
 
@@ -114,6 +116,8 @@ class ClientContext:
     """See `Workload.checks`."""
     connect: Connect
     """Opens a connection to an endpoint, for clients that do not speak Kafka's protocol."""
+    java: Callable[[], Sequence[str]] = tuple
+    """Returns the Java and the class path by which the system's own client library is run."""
 
 
 class WorkloadClient(Protocol):

@@ -16,26 +16,46 @@ process; one in three workers is a static member (KIP-345). By its function an o
 In each generation the leader gives partitions to members in turn, beginning with another member, so
 that they move. A process whose commit ended in `info` is done, and so is its member. Judged by
 `checkers.groups`.
+
+With Kafka's own clients (`client`) assignments are theirs, `abandon` closes a consumer at once, and
+`zombie-commit` is that of a consumer which pauses beyond max.poll.interval.ms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from checkers.groups.facts import ABANDON, COMMIT, CONSUME, JOIN_ALL, LEAVE, ZOMBIE_COMMIT
 from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
 from checkers.registry import CheckSpec
 from cluster.client.data_client import TopicPartition
 from cluster.values import valueclass
-from workloads.base import ClientContext, Op, Option, Role, WorkloadClient, WorkloadKind
+from workloads.base import (
+    CLIENT,
+    OWN,
+    Choice,
+    ClientContext,
+    Op,
+    Option,
+    Role,
+    WorkloadClient,
+    WorkloadKind,
+)
 from workloads.groups_client import GroupsClient
+from workloads.groups_in_java import JavaGroupsClient
+from workloads.java_clients import JAVA
 from workloads.keyed import Plain
 from workloads.leads import Topics
 
 TOPIC: Final = "g0"
-OPTIONS: Final[Mapping[str, Option]] = {
+NEXT: Final = "java-consumer"
+"""Java's client with the protocol of KIP-848."""
+OPTIONS: Final[Mapping[str, Option | Choice]] = {
+    CLIENT: Choice(
+        OWN, "java: Kafka's own clients; java-consumer: with KIP-848's protocol", (OWN, JAVA, NEXT)
+    ),
     "partitions": Option(6, "how many partitions the topic has", 1, 100),
     "replication_factor": Option(3, "replicas of a partition, at most as many as brokers", 1, 100),
     "min_insync_replicas": Option(2, "min.insync.replicas, at most as many as replicas", 1, 100),
@@ -63,6 +83,7 @@ class Groups(Plain):
     zombie_fraction: float
     session_timeout_ms: int
     rebalance_timeout_ms: int
+    client_kind: str
     name: str = "groups"
 
     def keys(self) -> Sequence[str]:
@@ -99,21 +120,37 @@ class Groups(Plain):
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         topics = Topics(self.partitions, self.replication_factor, self.min_insync_replicas)
-        return GroupsClient(
-            context, TOPIC, topics, self.session_timeout_ms, self.rebalance_timeout_ms
-        )
+        limits = self.session_timeout_ms, self.rebalance_timeout_ms
+        own = GroupsClient(context, TOPIC, topics, *limits)
+        if self.client_kind == OWN:
+            return own
+        return JavaGroupsClient(context, own, TOPIC, *limits, self.protocol)
+
+    @property
+    def protocol(self) -> str:
+        """As group.protocol of Kafka's consumers names it."""
+        return "consumer" if self.client_kind == NEXT else "classic"
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """The group keeps its promises, and so do the logs that it reads."""
         del reads_lag  # of the metadata, which no operation here shows
         log = {"acks": "all", "idempotence": True, "retries": False}
-        return (CheckSpec("groups"), CheckSpec("log", log), CheckSpec("isr"))
+        return (
+            CheckSpec("groups", {"protocol": self.protocol}),
+            CheckSpec("log", log),
+            CheckSpec("isr"),
+        )
+
+
+def create(options: Mapping[str, Any]) -> Groups:
+    """Make the workload from validated options."""
+    return Groups(client_kind=options[CLIENT], **{k: v for k, v in options.items() if k != CLIENT})
 
 
 KIND = WorkloadKind(
     "groups",
     "members of a group come, go, commit and are fenced; no commit lost, no record skipped",
     OPTIONS,
-    lambda options: Groups(**options),
+    create,
     needs_coordinators=True,
 )

@@ -34,6 +34,11 @@ _STATIC_EVERY: Final = 3
 """One worker of so many is a static member."""
 
 
+def instance_of(worker: int) -> str | None:
+    """Return the group.instance.id of a worker's members; None: they are dynamic."""
+    return f"w{worker}" if worker % _STATIC_EVERY == _STATIC_EVERY - 1 else None
+
+
 @valueclass
 class _Membership:
     """A member with its partitions, and where it reads on in each of them."""
@@ -108,9 +113,7 @@ class GroupsClient:
         return await self._poll(self._membership, budget)
 
     def _new_member(self) -> Member:
-        worker = self._context.worker
-        is_static = worker % _STATIC_EVERY == _STATIC_EVERY - 1
-        return Member(GROUP_ID, instance_id=f"w{worker}" if is_static else None)
+        return Member(GROUP_ID, instance_id=instance_of(self._context.worker))
 
     def _forget(self) -> None:
         if self._membership is not None:

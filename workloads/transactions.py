@@ -41,12 +41,26 @@ from checkers.transactions.atomic_rules import (
 )
 from cluster.client.data_client import TopicPartition
 from cluster.values import valueclass
-from workloads.base import ClientContext, Op, Option, Role, WorkloadClient, WorkloadKind
+from workloads.base import (
+    CLIENT,
+    OWN,
+    Choice,
+    ClientContext,
+    Op,
+    Option,
+    Role,
+    WorkloadClient,
+    WorkloadKind,
+)
+from workloads.java_clients import JAVA, JavaClient
 from workloads.keyed import Plain
 from workloads.leads import Topics
 from workloads.transactions_client import TransactionsClient
 
-OPTIONS: Final[Mapping[str, Option]] = {
+OPTIONS: Final[Mapping[str, Option | Choice]] = {
+    CLIENT: Choice(
+        OWN, "java: transactions are of Kafka's own producer, without late ends", (OWN, JAVA)
+    ),
     "topics": Option(2, "how many topics there are", 1, 100),
     "partitions": Option(2, "how many partitions each of them has", 1, 100),
     "replication_factor": Option(3, "replicas of a partition, at most as many as brokers", 1, 100),
@@ -79,6 +93,7 @@ class Transactions(Plain):
     zombie_fraction: float
     late_fraction: float
     transaction_timeout_ms: int
+    client_kind: str
     name: str = "transactions"
 
     def keys(self) -> Sequence[str]:
@@ -111,7 +126,8 @@ class Transactions(Plain):
         if random.random() < self.zombie_fraction:
             return ZOMBIE
         function = ABORT if random.random() < self.abort_fraction else TXN
-        return function + LATE if random.random() < self.late_fraction else function
+        late = random.random() < self.late_fraction and self.client_kind == OWN
+        return function + LATE if late else function
 
     def setup_operations(self) -> Sequence[Op]:
         """Read every partition, so that the topics are there."""
@@ -124,7 +140,8 @@ class Transactions(Plain):
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         topics = Topics(self.partitions, self.replication_factor, self.min_insync_replicas)
-        return TransactionsClient(context, topics, self.transaction_timeout_ms)
+        java = JavaClient(context) if self.client_kind == JAVA else None
+        return TransactionsClient(context, topics, self.transaction_timeout_ms, java)
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """Transactions are atomic, and each partition is one log."""
@@ -137,10 +154,17 @@ def _reads(keys: Sequence[str]) -> list[Any]:
     return [["r", key, None] for key in keys]
 
 
+def create(options: Mapping[str, Any]) -> Transactions:
+    """Make the workload from validated options."""
+    return Transactions(
+        client_kind=options[CLIENT], **{k: v for k, v in options.items() if k != CLIENT}
+    )
+
+
 KIND = WorkloadKind(
     "transactions",
     "transactions append to partitions, abort, and are fenced; atomic for read_committed",
     OPTIONS,
-    lambda options: Transactions(**options),
+    create,
     needs_coordinators=True,
 )

@@ -31,6 +31,7 @@ from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol.transaction_messages import TRANSACTION
 from workloads.base import ClientContext, Completion, Op
 from workloads.coordinators import ELSEWHERE, NOT_YET, PAUSE_S, Coordinator
+from workloads.java_clients import SILENCE, JavaClient
 from workloads.leads import Budget, Leads, Stopped, Topics
 from workloads.transactions_consumers import Consumers, partition_of
 
@@ -54,8 +55,16 @@ _Append = tuple[TopicPartition, str]
 class TransactionsClient:
     """One process: a transactional producer, and consumers of both isolation levels."""
 
-    def __init__(self, context: ClientContext, topics: Topics, transaction_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        context: ClientContext,
+        topics: Topics,
+        transaction_timeout_ms: int,
+        java: JavaClient | None = None,
+    ) -> None:
+        """`java`: performs the transactions, beside the reads; None: this client does."""
         self._context = context
+        self._java = java
         self._transaction_timeout_ms = transaction_timeout_ms
         self._id = f"w{context.worker}"
         self._data = DataClient(context.client)
@@ -86,14 +95,17 @@ class TransactionsClient:
             appends = [(partition_of(step[1]), str(step[2])) for step in op.value if step[0] != "r"]
             if not appends:
                 return Completion(EventType.OK, steps, None, node)
-            kind, error = await self._transact(op.f, appends, budget)
+            transact = self._transact if self._java is None else self._transact_in_java
+            kind, error = await transact(op.f, appends, budget)
         except Stopped as stopped:
             return Completion(EventType.FAIL, op.value, stopped.error, stopped.node)
         value = steps if kind is EventType.OK else op.value
         return Completion(kind, value, error, self._coordinator.node)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """End the client in Java."""
+        if self._java is not None:
+            await self._java.close()
 
     # --- transactions ---
 
@@ -110,6 +122,23 @@ class TransactionsClient:
             self._producer = None
             raise
         return await self._end(function, budget)
+
+    async def _transact_in_java(
+        self, function: str, appends: Sequence[_Append], budget: Budget
+    ) -> tuple[EventType, str | None]:
+        """Have Kafka's own producer perform a transaction; raises Stopped where it did nothing.
+
+        Without an answer only what was to be committed by a producer that nobody took over for may
+        be.
+        """
+        assert self._java is not None, "it is of Java"
+        steps = [text for partition, value in appends for text in (str(partition), value)]
+        timeout_ms = str(self._transaction_timeout_ms)
+        fields = ("transact", function, self._id, timeout_ms, *steps)
+        kind, error, *_ = await self._java.call(*fields, budget=budget) or ("info", SILENCE, "")
+        if kind == EventType.INFO.value and function != TXN:
+            kind = EventType.FAIL.value
+        return EventType(kind), error or None
 
     async def _begin(self, budget: Budget) -> None:
         self._added.clear()

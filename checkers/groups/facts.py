@@ -131,8 +131,7 @@ class _Reader:
             committed = _offsets(operation, "committed")
             given = tuple(map(str, value["partitions"]))
             self.joins.append(Join(operation, _member(operation), given, committed))
-            return
-        for partition, shown in value["records"].items():
+        for partition, shown in value.get("records", {}).items():
             for _, each in shown:
                 at_ns = self.processed_ns.get((partition, each), operation.complete_ns)
                 self.processed_ns[partition, each] = min(at_ns, operation.complete_ns)

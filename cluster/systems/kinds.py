@@ -67,6 +67,10 @@ def _none(_: SystemRequest) -> Mapping[str, str]:
     return {}
 
 
+def _no_java(_: SystemRequest) -> tuple[str, ...]:
+    return ()
+
+
 @valueclass(kw_only=True)
 class SystemKind:
     """See the module."""
@@ -121,6 +125,8 @@ class SystemKind:
     has_mutants: bool = False
     has_coordinators: bool = False
     """Whether its brokers coordinate groups and transactions (KIP-62, KIP-98)."""
+    java: Callable[[SystemRequest], tuple[str, ...]] = _no_java
+    """Returns the Java and the class path by which its own client library is run."""
     reads_at: Listener = "CONTROLLER"
     """Where clients read cells."""
     reads_lag: bool = False

@@ -22,6 +22,7 @@ from harness.plan.plan import Plan, Skipped, fault_kinds
 from harness.plan.strands import strand_to_json, without_faults
 from harness.plan.system_request import request_of
 from harness.terminal.progress import Steps
+from workloads.base import CLIENT, OWN
 
 OPEN_FILES_MIN = 128
 """Sockets and logs of three nodes, and of clients."""
@@ -54,6 +55,8 @@ def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
 
     # What it is started from must be there before anything is tried or stored.
     plan.kind.create(request_of(plan))
+    if plan.workload_options.get(CLIENT, OWN) != OWN:
+        plan.kind.java(request_of(plan))
     asked = asked_faults(plan)
     probes = _unfit(plan, asked)
     probes |= try_faults(plan, tuple(kind for kind in asked if kind not in probes), Steps())

@@ -25,6 +25,7 @@ from harness.plan.plan import Expectations, Plan, fault_kinds
 from harness.plan.schedule import RandomSchedule, ScheduleError, draw, read_rows, strand_of
 from nemeses.base import ParameterError
 from nemeses.processes.upgrade import UPGRADE
+from workloads.base import CLIENT, OWN
 from workloads.registry import WORKLOADS, WorkloadError
 
 _STORED_ONLY = ("checks", "leaderless", "versions", "made_of", "command")
@@ -148,6 +149,12 @@ def _check_system(plan: Plan) -> None:
         _check_workload(plan.workload, kind)
     if plan.mutant is not None and not kind.has_mutants:
         raise PlanError(f"mutant: system {kind.name} has no faulty variants")
+    own = plan.workload_options.get(CLIENT, OWN)
+    if own != OWN and (plan.security.to_json() or IMAGE in plan.system_options):
+        raise PlanError(
+            f"workload_options.{CLIENT}: clients in Java are of a release on this machine, and of "
+            "runs that are not secured"
+        )
     mechanism = plan.security.mechanism
     if mechanism is not None and kind.mechanisms is not None and mechanism not in kind.mechanisms:
         known = _either(kind.mechanisms)

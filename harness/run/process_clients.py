@@ -9,6 +9,7 @@ from checkers.history import EventType
 from cluster.backends.base import Backend
 from cluster.client.admin_client import Client
 from cluster.node.ports import Clock
+from cluster.systems.kinds import SystemRequest
 from harness.errors import WrongAnswerError
 from harness.plan.plan import Plan
 from harness.run.generators.base import Worker
@@ -69,6 +70,7 @@ class ProcessClient:
                 reads_at=plan.kind.reads_at,
                 reads_lag=plan.kind.reads_lag,
                 connect=backend.connect,
+                java=lambda: plan.kind.java(SystemRequest(plan.node_settings, plan.system_options)),
             )
         )
 

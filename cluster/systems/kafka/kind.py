@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from cluster.client.admin_client import CLIENT_METRICS_RESOURCE
@@ -155,6 +157,19 @@ def _versions(request: SystemRequest) -> Mapping[str, str]:
     return {NAME: version} if request.image is None else versions_of(request.image, NAME, version)
 
 
+def _java(request: SystemRequest) -> tuple[str, ...]:
+    """Return how clients of the first release are compiled and run. Raises SettingError."""
+    home = os.environ.get("JAVA_HOME")
+    compiler = shutil.which("javac", path=None if home is None else f"{home}{os.sep}bin")
+    if compiler is None:
+        raise SettingError(
+            "workload_options.client: Kafka's own clients are compiled as the run begins: put the "
+            "javac of a JDK on the PATH, or set JAVA_HOME"
+        )
+    program = Path(compiler).resolve().parent / "java"
+    return (str(program), "-cp", find_each(request.options)[0].class_path)
+
+
 def _cell(name: str) -> Cell:
     """Return where a value of this name is shown by every broker.
 
@@ -178,6 +193,7 @@ KIND = SystemKind(
     options=OPTIONS,
     backends=frozenset({"local", "netns", "docker"}),
     has_coordinators=True,
+    java=_java,
     reads_at="CLIENT",
     reads_lag=True,
     # Its nodes dial each other's own addresses (KIP-853): no proxy of `local` stands between them.
