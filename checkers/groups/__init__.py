@@ -131,6 +131,8 @@ def _result(
     elif not done or generations < 2:
         status = Status.UNDER_EXERCISED
         summary = f"{done} commits were acknowledged in {generations} generations"
+    elif facts.sent and not facts.processed_ns:
+        status, summary = Status.UNDER_EXERCISED, "records were sent, and no member processed any"
     else:
         status = Status.PASS
         summary = (

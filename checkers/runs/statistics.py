@@ -32,7 +32,12 @@ from porcupine_py.search.outcome import Cancelled, never
 NAME = "statistics"
 BUCKET_MS = 1000
 _BUCKETS_MAX = 100_000
-READS = frozenset({"read", "read-all", "read-uncommitted", "describe", "get", "poll", "poll-all"})
+READS = frozenset(
+    {
+        *("read", "read-all", "read-uncommitted", "describe", "get", "poll", "poll-all"),
+        *("consume", "join-all", "abandon"),  # of groups
+    }
+)
 """Functions without effect: they may be served while writes are not."""
 _NS_PER_MS = 1_000_000
 

@@ -228,3 +228,8 @@ def test_a_completion_of_another_form_is_unknown():
 def test_a_protocol_is_one_of_two():
     with pytest.raises(ValueError, match="classic, consumer"):
         validate({"protocol": "share"})
+
+
+def test_a_group_that_processed_nothing_of_what_was_sent_shows_nothing():
+    history = two_generations().send((7, 8), "v0", 9).commit((9, 10), "b", 2, p=9)
+    assert history.judge(p=9) == (Status.UNDER_EXERCISED, [])

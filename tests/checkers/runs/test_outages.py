@@ -126,3 +126,12 @@ def test_a_fault_for_good_is_over_when_it_worked_and_began_when_it_was_applied()
     pair = [*done, *fault("kill", ("n2",), 12, 28)]
     assert status(pair, down=(12, 28)) is Status.PASS, "two of three were down"
     assert status([*done, *fault("kill", ("n2",), 31, 58)], down=(31, 57)) is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("f", ["read", "poll", "consume", "abandon", "join-all"])
+def test_what_has_no_effect_hides_no_outage_of_writes(f):
+    found = judged()
+    named = [replace(o, f=f) if o.f == "read" else o for o in found.run.operations]
+    assert writes_served(replace(found, run=replace(found.run, operations=named))).status is (
+        Status.UNKNOWN
+    )
