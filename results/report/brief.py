@@ -13,6 +13,7 @@ from typing import Any
 
 from checkers.evidence.assisted import OPEN_END_NS
 from checkers.history import EventType, Operation, seconds
+from checkers.invariants.watcher import INVARIANTS
 from checkers.runs.faults import FaultSpan, Reign, active_between
 from checkers.verdict import CheckResult, Status
 from results.report.narration import value_text
@@ -44,6 +45,7 @@ _KINDS = {
     "stale-read": "Stale read",
     "zombie-commit": "Fenced producer committed",
 }
+_INVARIANTS = {kind.name for kind in INVARIANTS}
 
 
 def headline_of(checker: str, anomaly: Mapping[str, Any], operations: Sequence[Operation]) -> str:
@@ -52,7 +54,7 @@ def headline_of(checker: str, anomaly: Mapping[str, Any], operations: Sequence[O
     if key is None and len({operation.key for operation in operations}) == 1:
         key = operations[0].key
     title = _KINDS.get(kind) or kind.replace("-", " ").capitalize()
-    if checker == "invariants":
+    if checker == "invariants" or (checker == "monitor" and kind in _INVARIANTS):
         title = f"Invariant {kind} broken"
     where = "" if key is None else f" {'of' if kind == 'stale-read' else 'in'} {key}"
     said = _stale(operations) if kind == "stale-read" else None

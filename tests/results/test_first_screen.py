@@ -63,9 +63,10 @@ def test_a_lost_write_names_its_value_and_who_acknowledged_it():
     assert said.startswith('Acknowledged write lost in k1: "a" of process 4 was acknowledged by n1')
 
 
-def test_an_invariant_is_no_finding_by_its_name():
+@pytest.mark.parametrize("checker", ["invariants", "monitor"])
+def test_an_invariant_is_no_finding_by_its_name(checker):
     anomaly = {"kind": "read-confirmed", "explanation": "n3 answers unconfirmed"}
-    said = headline_of("invariants", anomaly, ())
+    said = headline_of(checker, anomaly, ())
     assert said == "Invariant read-confirmed broken: n3 answers unconfirmed"
 
 
