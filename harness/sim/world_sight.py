@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from checkers.invariants.brokers import BROKER_INVARIANTS
 from checkers.invariants.leading import LEADING
 from checkers.invariants.replicas import REPLICATION
-from checkers.invariants.sight import Batch, Election, node_name
+from checkers.invariants.sight import Batch, Election, Fields, node_name
 from checkers.invariants.watcher import INVARIANTS, Violation, Watcher
 from cluster.backends.sim.incarnation import Incarnation, Replica, TraceFields
 from cluster.backends.sim.world import SimWorld
@@ -40,23 +40,6 @@ def watch(
     watcher = Watcher(WorldSight(world), on_violation, among)
     take = watcher.take
 
-    def on_serve(node: str, message: object) -> None:
-        match message:
-            case FetchRequest() | FetchSnapshotRequest():
-                sender, epoch = node_name(message.replica_id), message.current_leader_epoch
-                take(node, "fetch-arrival", {"sender": sender, "epoch": epoch})
-            case BeginQuorumEpochRequest():
-                note_epoch(node, message.leader_id, message.leader_epoch, None)
-
-    def on_answer(node: str, request: object, response: object) -> None:
-        match request, response:
-            case BeginQuorumEpochRequest(), BeginQuorumEpochResponse():
-                note_epoch(node, request.voter_id, response.leader_epoch, request.leader_epoch)
-
-    def note_epoch(node: str, sender_id: int, epoch: int, asked_epoch: int | None) -> None:
-        fields = {"sender": node_name(sender_id), "epoch": epoch, "asked_epoch": asked_epoch}
-        take(node, "epoch-arrival", fields)
-
     def observe(process: Incarnation, event: str, fields: TraceFields) -> None:
         take(process.name, event, fields)
 
@@ -64,11 +47,49 @@ def watch(
         if process.replica is not None:
             watcher.note_end(process.name, process.replica.durable_end_offset)
 
-    world.mesh.on_serve.append(on_serve)
-    world.mesh.on_answer.append(on_answer)
+    arrivals = Arrivals(take)
+    world.mesh.on_ask.append(arrivals.on_ask)
+    world.mesh.on_serve.append(arrivals.on_serve)
+    world.mesh.on_answer.append(arrivals.on_answer)
     world.observers.append(observe)
     world.on_end.append(on_end)
     return watcher
+
+
+class Arrivals:
+    """Tells what is handed to nodes, which they do not trace."""
+
+    def __init__(self, take: Callable[[str, str, Fields], None]) -> None:
+        self._take = take
+        self._asked: dict[tuple[str, int], object] = {}
+        """A node and a voter -> the BeginQuorumEpoch that it asked of it last."""
+
+    def on_ask(self, node: str, message: object) -> None:
+        if isinstance(message, BeginQuorumEpochRequest):
+            self._asked[node, message.voter_id] = message
+
+    def on_serve(self, node: str, message: object) -> None:
+        match message:
+            case FetchRequest() | FetchSnapshotRequest():
+                sender, epoch = node_name(message.replica_id), message.current_leader_epoch
+                self._take(node, "fetch-arrival", {"sender": sender, "epoch": epoch})
+            case BeginQuorumEpochRequest():
+                self._note_epoch(node, message.leader_id, message.leader_epoch, None)
+
+    def on_answer(self, node: str, request: object, response: object) -> None:
+        """Tell of an answer, unless the node has asked again and waits for that one no more.
+
+        Its clock may be faster than the network's, which has not given up the first one yet.
+        """
+        match request, response:
+            case BeginQuorumEpochRequest(), BeginQuorumEpochResponse():
+                if self._asked[node, request.voter_id] is request:
+                    epoch, asked = response.leader_epoch, request.leader_epoch
+                    self._note_epoch(node, request.voter_id, epoch, asked)
+
+    def _note_epoch(self, node: str, sender_id: int, epoch: int, asked: int | None) -> None:
+        fields = {"sender": node_name(sender_id), "epoch": epoch, "asked_epoch": asked}
+        self._take(node, "epoch-arrival", fields)
 
 
 class WorldSight:

@@ -643,9 +643,10 @@ def test_gate_takes_a_campaign_and_the_working_folder(runs, monkeypatch):
     monkeypatch.chdir(runs / "a")
     result = kraftprobe("gate", ".", "../a")
     assert result.exit_code == 0, result.output
-    first, second, last = result.stdout.splitlines()
+    first, second, canary, last = result.stdout.splitlines()
     assert first.startswith("synthetic/a: PASS: ")
     assert second.endswith("(the same run as synthetic/a: counted once)")
+    assert canary.startswith("canary: PASS: ")
     assert last == "gate open: 1 of 1 run passes; under test: kraft 0.1.0"
 
 

@@ -84,6 +84,9 @@ class Call:
         self._message = message
         self._on_reply = on_reply
         self.done = False
+        if sender is not None:
+            for observe in mesh.on_ask:
+                observe(sender.name, message)
         self._timer = mesh.scheduler.call_later(timeout_ms, self._timed_out, sender)
         self._target: Host | None = mesh.hosts.get(there.target)
         if self._target is None:
@@ -169,6 +172,8 @@ class Mesh:
         """The live incarnation of each node that has one."""
         self.rules: list[Rule] = []
         """First match acts."""
+        self.on_ask: list[Callable[[str, object], None]] = []
+        """Called with a node and each request that it sends."""
         self.on_serve: list[Callable[[str, object], None]] = []
         """Called with the target and each request that is handed to it, before it is."""
         self.on_answer: list[Callable[[str, object, object], None]] = []

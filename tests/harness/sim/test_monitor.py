@@ -1,6 +1,7 @@
 """The monitor agrees with a scan of everything, and reports injected bugs."""
 
 import random
+from uuid import UUID
 
 import pytest
 
@@ -8,6 +9,10 @@ from checkers.invariants.electorate import Electorate, VotersInForce
 from cluster import mutants
 from cluster.backends.base import NodeState
 from cluster.backends.sim.links import MessageMatch
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from cluster.node.ports import Endpoint
+from harness.sim.world_sight import Arrivals
 from tests.harness.sim.quorums import Quorum, campaign
 from tests.harness.sim.scan import scan
 
@@ -48,6 +53,23 @@ def chaos(seed, steps=40, mutant=None):
         quorum.run(draw.choice([1, 5, 50, 500, 3000]))
         said += scan(world, quorum.monitor)
     return quorum, said
+
+
+def test_an_answer_counts_only_if_the_voter_was_not_asked_again():
+    told = []
+    arrivals = Arrivals(lambda node, event, fields: told.append((node, event, fields)))
+    first, second = (
+        BeginQuorumEpochRequest("cluster", 1, UUID(int=0), 2, 59, Endpoint(2, "n2", 9093))
+        for _ in range(2)
+    )
+    answer = BeginQuorumEpochResponse(ErrorCode.fenced_leader_epoch, 3, 60, None)
+    arrivals.on_ask("n2", first)
+    arrivals.on_ask("n2", second)
+    arrivals.on_answer("n2", first, answer)
+    assert told == []
+    arrivals.on_answer("n2", second, answer)
+    heard = {"sender": "n1", "epoch": 60, "asked_epoch": 59}
+    assert told == [("n2", "epoch-arrival", heard)]
 
 
 @pytest.mark.parametrize("seed", range(6))
