@@ -65,10 +65,12 @@ class Arrivals:
         """A node and a voter -> the BeginQuorumEpoch that it asked of it last."""
 
     def on_ask(self, node: str, message: object) -> None:
+        """Note what a leader asks."""
         if isinstance(message, BeginQuorumEpochRequest):
             self._asked[node, message.voter_id] = message
 
     def on_serve(self, node: str, message: object) -> None:
+        """Tell of a request that is handed to a node."""
         match message:
             case FetchRequest() | FetchSnapshotRequest():
                 sender, epoch = node_name(message.replica_id), message.current_leader_epoch
