@@ -1,8 +1,9 @@
 """Invariants of how long a node leads, over messages that a simulated world sees arrive.
 
-They read two events that no node traces: `fetch-arrival`, a Fetch or FetchSnapshot of a voter or
-observer is handed to a node, and `epoch-arrival`, a BeginQuorumEpoch or the answer to one is. What
-arrives depends on links and faults, so a world is asked and not the node, which may be wrong.
+They read two events that no node traces: `fetch-arrival`, a Fetch, FetchSnapshot or UpdateRaftVoter
+of a voter or observer is handed to a node, and `epoch-arrival`, a BeginQuorumEpoch or the answer to
+one is. What arrives depends on links and faults, so a world is asked and not the node, which may be
+wrong.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from cluster.node.kraft.messages import (
     FetchRequest,
     FetchSnapshotRequest,
 )
+from cluster.node.kraft.voter_messages import UpdateVoterRequest
 
 
 def watch(
@@ -73,8 +74,9 @@ class Arrivals:
         """Tell of a request that is handed to a node."""
         match message:
             case FetchRequest() | FetchSnapshotRequest():
-                sender, epoch = node_name(message.replica_id), message.current_leader_epoch
-                self._take(node, "fetch-arrival", {"sender": sender, "epoch": epoch})
+                self._note_alive(node, message.replica_id, message.current_leader_epoch)
+            case UpdateVoterRequest():
+                self._note_alive(node, message.voter_id, message.current_leader_epoch)
             case BeginQuorumEpochRequest():
                 self._note_epoch(node, message.leader_id, message.leader_epoch, None)
 
@@ -88,6 +90,9 @@ class Arrivals:
                 if self._asked[node, request.voter_id] is request:
                     epoch, asked = response.leader_epoch, request.leader_epoch
                     self._note_epoch(node, request.voter_id, epoch, asked)
+
+    def _note_alive(self, node: str, sender_id: int, epoch: int) -> None:
+        self._take(node, "fetch-arrival", {"sender": node_name(sender_id), "epoch": epoch})
 
     def _note_epoch(self, node: str, sender_id: int, epoch: int, asked: int | None) -> None:
         fields = {"sender": node_name(sender_id), "epoch": epoch, "asked_epoch": asked}

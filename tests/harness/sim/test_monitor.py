@@ -11,6 +11,7 @@ from cluster.backends.base import NodeState
 from cluster.backends.sim.links import MessageMatch
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from cluster.node.kraft.voter_messages import UpdateVoterRequest
 from cluster.node.ports import Endpoint
 from harness.sim.world_sight import Arrivals
 from tests.harness.sim.quorums import Quorum, campaign
@@ -70,6 +71,14 @@ def test_an_answer_counts_only_if_the_voter_was_not_asked_again():
     arrivals.on_answer("n2", second, answer)
     heard = {"sender": "n1", "epoch": 60, "asked_epoch": 59}
     assert told == [("n2", "epoch-arrival", heard)]
+
+
+def test_a_voter_that_says_where_it_listens_is_alive():
+    """A leader counts it for its majority, as it counts a Fetch."""
+    told = []
+    arrivals = Arrivals(lambda node, event, fields: told.append((node, event, fields)))
+    arrivals.on_serve("n4", UpdateVoterRequest("cluster", 253, 1, UUID(int=1), (), 0, 1))
+    assert told == [("n4", "fetch-arrival", {"sender": "n1", "epoch": 253})]
 
 
 @pytest.mark.parametrize("seed", range(6))
