@@ -26,6 +26,7 @@ class FakeSystem:
     reads = ()
     image = None
     mapped = ()
+    damageable = None
     ready_timeout_s = 120.0
     ready_listeners = ("CONTROLLER", "CLIENT")
     ready = None
