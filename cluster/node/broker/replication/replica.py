@@ -67,6 +67,10 @@ class Replica(FollowedPartition):
         """Go on with a log in another directory, which has all that this one has."""
         assert log.end_offset == self.log.end_offset, "nothing is missing"
         assert log.written_end_offset == log.end_offset, "a kill loses nothing of it"
+        if self.partition.leads:
+            # An epoch without a record yet is in no batch that was copied; and a leader that does
+            # not know its own epoch says of no log where it ends.
+            log.initialize_leader_epoch(self.partition.leader_epoch)
         self.log = self.partition.log = log
         log.high_watermark = self.partition.high_watermark
 

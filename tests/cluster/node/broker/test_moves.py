@@ -130,6 +130,15 @@ def test_a_replica_without_records_moves():
     moves.check()
 
 
+def test_a_leader_that_moves_before_its_first_record_knows_its_epoch():
+    moves = Moves()
+    assert moves.alter(moves.other.path) is ErrorCode.none
+    assert moves.until(moves.has_moved)
+    replica = moves.replica(1)
+    assert replica.partition.leads
+    assert replica.log.epochs.latest_epoch == replica.partition.leader_epoch
+
+
 def test_the_future_replica_is_described_with_its_lag():
     moves = Moves(records=20)
     manager = moves.node(1).replicas
