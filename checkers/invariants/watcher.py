@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from checkers.invariants.brokers import BROKER_INVARIANTS
 from checkers.invariants.commits import (
     AckCommitted,
     ClaimAfterReplay,
@@ -28,8 +29,10 @@ from checkers.invariants.elections import (
     StableLeadership,
 )
 from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
+from checkers.invariants.leading import LEADING
 from checkers.invariants.logs import CommittedPrefix, CommittedTruncated, LogMatching, Recovery
 from checkers.invariants.quorum import Quorum
+from checkers.invariants.replicas import REPLICATION
 from checkers.invariants.sight import Fields, Sight
 from checkers.invariants.snapshots import SnapshotAgreement, SnapshotCommitted, SnapshotDurable
 from checkers.invariants.voters import ChangeAfterCommit, CommittedVoters, OneVoterChange
@@ -63,6 +66,8 @@ INVARIANTS: tuple[type[Invariant], ...] = (
 )
 
 
+LIVE: tuple[type[Invariant], ...] = (*INVARIANTS, *LEADING, *BROKER_INVARIANTS, *REPLICATION)
+"""Those by which a simulated world is judged as it runs."""
 VIOLATIONS_MAX = 20
 _LEADER_HW = "leader-hw"
 """Name of `hw` events of leaders: most come from followers, and few hooks read those."""

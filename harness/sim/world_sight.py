@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from checkers.invariants.brokers import BROKER_INVARIANTS
-from checkers.invariants.leading import LEADING
-from checkers.invariants.replicas import REPLICATION
 from checkers.invariants.sight import Batch, Election, Fields, node_name
-from checkers.invariants.watcher import INVARIANTS, Violation, Watcher
+from checkers.invariants.watcher import LIVE, Violation, Watcher
 from cluster.backends.sim.incarnation import Incarnation, Replica, TraceFields
 from cluster.backends.sim.world import SimWorld
 from cluster.node.kraft.messages import (
@@ -34,9 +31,7 @@ def watch(
     `traced`: the events that all its nodes trace; None: all. Invariants of others are left out.
     """
     among = [
-        invariant
-        for invariant in (*INVARIANTS, *LEADING, *BROKER_INVARIANTS, *REPLICATION)
-        if traced is None or invariant.reads <= frozenset(traced)
+        invariant for invariant in LIVE if traced is None or invariant.reads <= frozenset(traced)
     ]
     watcher = Watcher(WorldSight(world), on_violation, among)
     take = watcher.take

@@ -13,7 +13,7 @@ from typing import Any
 
 from checkers.evidence.assisted import OPEN_END_NS
 from checkers.history import EventType, Operation, seconds
-from checkers.invariants.watcher import INVARIANTS
+from checkers.invariants.watcher import LIVE
 from checkers.runs.faults import FaultSpan, Reign, active_between
 from checkers.verdict import CheckResult, Status
 from results.report.narration import value_text
@@ -45,7 +45,7 @@ _KINDS = {
     "stale-read": "Stale read",
     "zombie-commit": "Fenced producer committed",
 }
-_INVARIANTS = {kind.name for kind in INVARIANTS}
+_INVARIANTS = {kind.name for kind in LIVE}
 
 
 def headline_of(checker: str, anomaly: Mapping[str, Any], operations: Sequence[Operation]) -> str:

@@ -70,6 +70,12 @@ def test_an_invariant_is_no_finding_by_its_name(checker):
     assert said == "Invariant read-confirmed broken: n3 answers unconfirmed"
 
 
+@pytest.mark.parametrize("kind", ["succession", "lag-allowed", "valid-brokers"])
+def test_what_a_world_alone_is_judged_by_is_an_invariant_too(kind):
+    said = headline_of("monitor", {"kind": kind, "explanation": "n2 leads still"}, ())
+    assert said == f"Invariant {kind} broken: n2 leads still"
+
+
 @pytest.mark.parametrize(
     ("checker", "anomaly", "said"),
     [
