@@ -31,9 +31,10 @@ from typing import Any
 
 from checkers.history import EventType
 from cluster.backends.base import Backend
+from cluster.client.caller import Caller
 from harness.plan.schedule import Entry, steps
 from harness.run.observer import Observer
-from harness.run.partition_leader import AnyClient, partition_leader
+from harness.run.partition_leader import partition_leader
 from nemeses import drive
 from nemeses.base import Injection, View
 from workloads.base import Completion, Op
@@ -64,7 +65,7 @@ class RunView:
         self,
         backend: Backend,
         observer: Observer,
-        client: AnyClient,
+        client: Caller,
         random: Random,
         active: list[Injection] | None = None,
     ) -> None:

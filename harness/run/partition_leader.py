@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from cluster.backends.base import Backend
-from cluster.client.caller import CallFailed
-from cluster.node.ports import Endpoint
+from cluster.client.caller import Caller, CallFailed
 from cluster.node.protocol.messages import MetadataRequest
 
 ASK_TIMEOUT_MS = 400.0
-T = TypeVar("T")
 
 
-class AnyClient(Protocol):
-    """The part of `cluster.client.caller.Caller` that sends any request."""
-
-    async def ask(
-        self,
-        endpoint: Endpoint,
-        message: object,
-        read: Callable[[Any], T],
-        timeout_ms: float | None = None,
-    ) -> T:
-        """Return what `read` makes of the response; raises CallFailed."""
-
-
-async def partition_leader(backend: Backend, client: AnyClient) -> str | None:
+async def partition_leader(backend: Backend, client: Caller) -> str | None:
     """Find the node that leads most topic partitions; the first of several.
 
     Asks one node after the other for the metadata of all topics until the answer names a leader;

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from cluster.backends.base import Backend
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import NO_DIRECTORY, DescribeQuorumResponse
+from cluster.node.kraft.messages import NO_DIRECTORY, DescribeQuorumResponse, ReplicaDescription
 from cluster.node.kraft.voter_messages import (
     AddVoterRequest,
     AddVoterResponse,
@@ -152,32 +152,36 @@ async def is_voter(view: View, node: str, *, wanted: bool) -> list[str] | None:
 
 
 async def fetching_directory(view: View, node: str) -> UUID | None:
-    """The directory with which the node fetches from the leader without being a voter.
-
-    A leader remembers observers for a while, also what a node was before it lost its disk: of what
-    was not given up the latest counts.
-    """
+    """The directory with which the node fetches from the leader without being a voter."""
     found = await leading(view)
-    observers = () if found is None else found[1].observers
-    mine = [
-        observer
-        for observer in observers
-        if observer.replica_id == node_id(node)
-        and not gave_up(view.backend, node, observer.directory_id)
-    ]
-    latest = max(mine, key=lambda observer: observer.last_fetch_timestamp_ms, default=None)
-    return None if latest is None else latest.directory_id
+    seen = None if found is None else _as_observer(view, found[1], node)
+    return None if seen is None else seen.directory_id
 
 
 async def observer_lag(view: View, node: str) -> int | None:
     """How many records of the leader's log the node lacks as an observer; None when unknown."""
     found = await leading(view)
-    now = await fetching_directory(view, node)
-    if found is None or now is None:
+    seen = None if found is None else _as_observer(view, found[1], node)
+    if found is None or seen is None:
         return None
-    end = max(voter.log_end_offset for voter in found[1].voters)
-    ends = [seen.log_end_offset for seen in found[1].observers if seen.directory_id == now]
-    return end - max(ends) if ends else None
+    return max(voter.log_end_offset for voter in found[1].voters) - seen.log_end_offset
+
+
+def _as_observer(
+    view: View, quorum: DescribeQuorumResponse, node: str
+) -> ReplicaDescription | None:
+    """Find what the node is as an observer.
+
+    A leader remembers observers for a while, also what a node was before it lost its disk: of what
+    was not given up the latest counts.
+    """
+    mine = [
+        observer
+        for observer in quorum.observers
+        if observer.replica_id == node_id(node)
+        and not gave_up(view.backend, node, observer.directory_id)
+    ]
+    return max(mine, key=lambda observer: observer.last_fetch_timestamp_ms, default=None)
 
 
 async def ask_leader(view: View, request: object) -> object:
