@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 
 from cluster.node.security.connecting import PLAINTEXT
+from cluster.systems.base import System
 
 PROGRAM = Path(__file__).with_name("fake_node.py")
 
@@ -15,23 +15,13 @@ def frame(payload: bytes) -> bytes:
     return len(payload).to_bytes(4, "big") + payload
 
 
-class FakeSystem:
+class FakeSystem(System):
     name = "fake"
-    mutant = None
     ping = frame(b"ping")
     client_security = PLAINTEXT
     stop_timeout_s = 2.0
-    stop_codes = frozenset({0, -signal.SIGTERM})
-    releases = ()
-    reads = ()
-    image = None
-    mapped = ()
-    damageable = None
     ready_timeout_s = 120.0
     ready_listeners = ("CONTROLLER", "CLIENT")
-    ready = None
-    names = "posix"
-    ports = ()
 
     def __init__(self, mode: str = "") -> None:
         self.mode = mode
@@ -66,12 +56,3 @@ class FakeSystem:
 
     def log_folder(self, folder):
         return folder
-
-    def trace_file(self, folder):
-        return folder / "trace.jsonl"
-
-    def trace_source(self, folder):
-        return folder / "trace.jsonl"
-
-    def trace_reader(self, folder):
-        return None
