@@ -104,9 +104,20 @@ class _Reader:
         self.processed_ns: dict[tuple[str, Any], int] = {}
         self.end_ns = -1
 
+    def take(self, operation: Operation) -> None:
+        """Take any operation; raises what reading something else raises."""
+        is_ok = operation.type is EventType.OK
+        if operation.f in COMMITS:
+            self.commit(operation)
+        elif operation.f == SEND and is_ok:
+            self.send(operation)
+        elif operation.f in (CONSUME, JOIN_ALL) and is_ok:
+            self.consume(operation)
+
     def send(self, operation: Operation) -> None:
         """Take an acknowledged send."""
-        assert operation.offset is not None, "an acknowledgement has an offset"
+        if operation.offset is None:
+            raise HistoryError(f"operation {operation.index}, an acknowledged send, has no offset")
         values = operation.input if isinstance(operation.input, list) else [operation.input]
         records = self.sent.setdefault(str(operation.key), [])
         records += [(operation.offset + n, each, operation) for n, each in enumerate(values)]
@@ -141,13 +152,12 @@ def facts_of(operations: Sequence[Operation]) -> GroupFacts:
     """Read a history. Raises HistoryError where a completion is not what the workload writes."""
     reader = _Reader()
     for operation in operations:
-        is_ok = operation.type is EventType.OK
-        if operation.f in COMMITS:
-            reader.commit(operation)
-        elif operation.f == SEND and is_ok:
-            reader.send(operation)
-        elif operation.f in (CONSUME, JOIN_ALL) and is_ok:
-            reader.consume(operation)
+        try:
+            reader.take(operation)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise HistoryError(
+                f"operation {operation.index} is no {operation.f} as the workload writes it"
+            ) from error
     for records in reader.sent.values():
         records.sort(key=lambda record: record[0])
     return GroupFacts(

@@ -225,6 +225,25 @@ def test_a_completion_of_another_form_is_unknown():
     assert history.judge_as_it_is()[0] is Status.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("f", "value"),
+    [
+        *(
+            ("consume", value)
+            for value in (None, 5, "x", [], {"records": {P: 5}}, {"records": [1]})
+        ),
+        ("consume", {"records": {P: [[0, ["not", "hashable"]]]}}),
+        *(("commit", value) for value in (5, "x", [], {"member": "a", "generation": "x"})),
+        ("send", "a"),
+    ],
+)
+def test_what_the_workload_does_not_write_is_named_by_its_operation(f, value):
+    history = History().add(f, (0, 1), key=P, output=value)
+    result = check(RunInput([], history.operations), {})
+    assert result.status is Status.UNKNOWN
+    assert "operation 0" in result.summary
+
+
 def test_a_protocol_is_one_of_two():
     with pytest.raises(ValueError, match="classic, consumer"):
         validate({"protocol": "share"})
