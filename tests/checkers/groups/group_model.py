@@ -116,7 +116,7 @@ class Group:
         client.forget()
         client.member, client.generation = current
         given = [key for key in KEYS if client.number in self.assignment[key]]
-        committed = {key: self.shown(key, begin) for key in given}
+        committed = {key: self.fetch_offset(key, begin) for key in given}
         client.positions = {key: max(0, offset) for key, offset in committed.items()}
         yield
         value = {"partitions": given, "committed": committed}
@@ -131,7 +131,7 @@ class Group:
         if current[1] > self.highest[0]:
             self.highest = (current[1], self.now)
 
-    def shown(self, key, begin):
+    def fetch_offset(self, key, begin):
         old = [offset for offset, at in self.acknowledged[key] if at < begin]
         if self.offsets[key] >= 0 and self.hits("phantom"):
             return self.offsets[key] + 100
