@@ -1,15 +1,17 @@
-"""Condition of a PASS: writes were served while a majority of the nodes was hurt by nothing."""
+"""Condition of a PASS: clients were served while a majority of the nodes was hurt by nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from checkers import groups
 from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
 from checkers.earned.observed import BLIND
+from checkers.groups.facts import COMMIT, CONSUME
 from checkers.history import INFINITY_NS, seconds
 from checkers.runs.exercised import DEPOSING, OUTAGE
 from checkers.runs.faults import HEAL, FaultSpan, fault_spans
@@ -30,7 +32,7 @@ Span = tuple[int, int]
 
 
 def writes_served(judged: Judged) -> Outcome:
-    """Writes were served, but for the plan's bound, while most nodes were hurt by nothing.
+    """Writes, and members of groups, were served while most nodes were whole, but for a bound.
 
     A leader that commits nothing, and that nobody replaces, spoils no history: reads go on, every
     write times out, all logs agree. Such an outage is no PASS where a majority of the nodes was up,
@@ -41,6 +43,10 @@ def writes_served(judged: Judged) -> Outcome:
     begins anew, for elections and starts. Of nodes with roles of their own, and of systems that
     elect no leader, nobody knows here which of them are needed: there every fault hurts. A machine
     so starved that no write comes through in all that time breaks it, and shows nothing either.
+
+    Of a consumer group the same is asked beside its producers' writes: that some member was given
+    its partitions, polled them or committed. A rebalance is over, and a coordinator has moved, long
+    before the bound; `group.initial.rebalance.delay.ms` above it holds a new group up for so long.
     """
     if judged.plan is None:
         return OF_A_RUN
@@ -50,14 +56,25 @@ def writes_served(judged: Judged) -> Outcome:
     bound_s = _bound_s(judged.plan)
     operations = judged.tried
     hurt = list(_hurt(judged.plan, fault_spans(judged.notes)))
-    for begin_ns, end_ns in _outages(operations, judged.plan, hurt, heal_ns):
-        if end_ns - begin_ns > bound_s * 1e9:
-            return unknown(
-                f"no write was ok for {(end_ns - begin_ns) / 1e9:.1f} s from "
-                f"{seconds(begin_ns, 1)}, though no fault hurt a majority of the nodes then: the "
-                f"plan allows {bound_s:g} s ({OUTAGE})"
-            )
+    for what, functions in _services(judged):
+        for begin_ns, end_ns in _outages(operations, judged.plan, functions, hurt, heal_ns):
+            if end_ns - begin_ns > bound_s * 1e9:
+                return unknown(
+                    f"{what} for {(end_ns - begin_ns) / 1e9:.1f} s from "
+                    f"{seconds(begin_ns, 1)}, though no fault hurt a majority of the nodes then: "
+                    f"the plan allows {bound_s:g} s ({OUTAGE})"
+                )
     return HOLDS
+
+
+def _services(judged: Judged) -> Iterator[tuple[str, Collection[str]]]:
+    """Yield what clients must be served with: how to say that they were not, and its functions."""
+    plan, functions = judged.plan or {}, list(judged.tried.functions)
+    if groups.NAME in judged.wanted:
+        served = {CONSUME, COMMIT}
+        yield "the consumer group stood still: no member was served", served
+        functions = [name for name in functions if name not in served]
+    yield "no write was ok", [name for name in functions if _writes(plan, name)]
 
 
 def _bound_s(plan: Mapping[str, Any]) -> float:
@@ -67,13 +84,17 @@ def _bound_s(plan: Mapping[str, Any]) -> float:
 
 
 def _outages(
-    operations: Columns, plan: Mapping[str, Any], hurt: Sequence[Span], heal_ns: int
+    operations: Columns,
+    plan: Mapping[str, Any],
+    functions: Collection[str],
+    hurt: Sequence[Span],
+    heal_ns: int,
 ) -> Iterator[Span]:
-    """Yield the longest times in which writes were tried, none was ok and most nodes were whole."""
-    codes = [code for code, name in enumerate(operations.functions) if _writes(plan, name)]
-    writes = np.isin(operations.f, codes) & (operations.invoke_ns < heal_ns)
-    served = operations.complete_ns[writes & (operations.type == OK)]
-    invoked = np.sort(operations.invoke_ns[writes])
+    """Yield the longest times in which these were tried, none was ok and most nodes were whole."""
+    codes = [code for code, name in enumerate(operations.functions) if name in functions]
+    tried = np.isin(operations.f, codes) & (operations.invoke_ns < heal_ns)
+    served = operations.complete_ns[tried & (operations.type == OK)]
+    invoked = np.sort(operations.invoke_ns[tried])
     timeout_ms = plan.get("operation_timeout_ms")
     waits_ms = timeout_ms if isinstance(timeout_ms, int | float) else 0.0
     idle_ns = int(waits_ms * 1e6 + _IDLE_S * 1e9)

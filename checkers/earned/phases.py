@@ -75,7 +75,11 @@ def last_phase(judged: Judged) -> Outcome:
         return _served_at(judged, done)
     if not len(served):
         return unknown("after the last heal no operation was ok: the cluster did not come back")
-    names = ", ".join(str(tried.keys[key]) for key in never[:5])
+    if len(keyed := [tried.keys[key] for key in never if tried.keys[key] is not None]) < len(never):
+        row = np.flatnonzero(after & np.isin(tried.key, [tried.keys.index(None)]))[-1]
+        last = tried.operation(int(row))
+        return unknown(f"after the last heal no {last.f} was ok; the last ended in {last.error}")
+    names = ", ".join(map(str, keyed[:5]))
     return unknown(f"after the last heal no operation was ok on {names}")
 
 

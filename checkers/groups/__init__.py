@@ -41,9 +41,12 @@ nobody joined alone in the end (`join-all`). Assumes that no offset expires
 (offsets.retention.minutes), and members as those of this workload: whoever does not know whether
 its join was done joins as a new member. The partitions themselves are for check `log`.
 
-Cannot see: a group that stands still (then it is UNKNOWN); offsets that are committed in
-transactions; a member that is left out of an assignment. Complexity: that of `linearizable` for
-each partition, and O(n log n).
+A group that stands still breaks no rule here. It is no PASS: condition `writes-served` bounds how
+long no member is served, and the last join, which is tried for as long as everything else after the
+last heal, must be ok (`last-phase`).
+
+Cannot see: offsets that are committed in transactions; a member that is left out of an assignment.
+Complexity: that of `linearizable` for each partition, and O(n log n).
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ from checkers.groups.rules import (
     skipped_records,
     two_owners,
 )
-from checkers.history import HistoryError, Operation
+from checkers.history import EventType, HistoryError, Operation, seconds
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, Status
 from porcupine_py.search.outcome import Cancelled, never
@@ -125,8 +128,8 @@ def _result(
     elif facts.last is None:
         status = Status.UNKNOWN
         summary = (
-            f"nobody joined the group alone in the end ({JOIN_ALL}), so whether the last commits "
-            "are kept is not known"
+            f"{_standstill(operations)} ({JOIN_ALL}), so whether the last commits are kept is not "
+            "known"
         )
     elif not done or generations < 2:
         status = Status.UNDER_EXERCISED
@@ -157,6 +160,18 @@ def _result(
             "joins": len(facts.joins),
             "processed": len(facts.processed_ns),
         },
+    )
+
+
+def _standstill(operations: Sequence[Operation]) -> str:
+    """Say how the last joins ended, of which none was by one member alone."""
+    tried = [operation for operation in operations if operation.f == JOIN_ALL]
+    if not tried or tried[-1].type is EventType.OK:
+        return "nobody joined the group alone in the end"
+    begin, end = seconds(tried[0].invoke_ns, 1), seconds(tried[-1].invoke_ns, 1)
+    return (
+        f"the group stood still in the end: none of {len(tried)} joins from {begin} to {end} made "
+        f"one member its only one, the last ended in {tried[-1].error}"
     )
 
 

@@ -207,6 +207,20 @@ def test_what_one_node_is_asked_for_in_the_end_no_other_serves(sound, node, stat
     assert last_phase(aimed_at(node)(sound)).status is status
 
 
+def test_the_last_operation_that_was_never_served_is_named_with_its_error(sound):
+    """The operation of a group has no key: it stood still, whatever else is served."""
+    after_ns = sound.phases["heal"] + 1
+    tried = [
+        replace(o, f="join-all", key=None, type=EventType.FAIL, error="not_coordinator")
+        for o in sound.run.operations[-1:]
+    ]
+    tried = [replace(o, invoke_ns=after_ns, complete_ns=after_ns + 1) for o in tried]
+    operations = [*sound.run.operations, *tried]
+    outcome = last_phase(replace(sound, run=replace(sound.run, operations=operations)))
+    assert outcome.status is Status.UNKNOWN
+    assert "no join-all was ok; the last ended in not_coordinator" in outcome.sentence
+
+
 def test_without_the_conditions_there_is_no_pass(sound):
     assert verdict(sound.checks) is Status.UNKNOWN
     assert verdict([]) is Status.UNKNOWN

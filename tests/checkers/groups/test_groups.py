@@ -252,3 +252,13 @@ def test_a_protocol_is_one_of_two():
 def test_a_group_that_processed_nothing_of_what_was_sent_shows_nothing():
     history = two_generations().send((7, 8), "v0", 9).commit((9, 10), "b", 2, p=9)
     assert history.judge(p=9) == (Status.UNDER_EXERCISED, [])
+
+
+def test_a_group_that_stands_still_is_named_with_its_last_joins():
+    history = two_generations().add("join-all", (10, 20), type=FAIL, error="not_coordinator")
+    history.add("join-all", (30, 40), type=FAIL, error="coordinator_not_available")
+    result = check(RunInput([], history.operations), {})
+    assert result.status is Status.UNKNOWN
+    assert "stood still" in result.summary
+    assert "none of 2 joins" in result.summary
+    assert "coordinator_not_available" in result.summary

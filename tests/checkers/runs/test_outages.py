@@ -135,3 +135,25 @@ def test_what_has_no_effect_hides_no_outage_of_writes(f):
     assert writes_served(replace(found, run=replace(found.run, operations=named))).status is (
         Status.UNKNOWN
     )
+
+
+def group(down, *, f="consume", wanted=("groups",)):
+    """Producers are served all the time; in `down` no member of the group is."""
+    found = judged(f=f, down=down)
+    served = [replace(o, f="send") if o.f == "read" else o for o in found.run.operations]
+    return writes_served(replace(found, run=replace(found.run, operations=served), wanted=wanted))
+
+
+@pytest.mark.parametrize("f", ["consume", "commit"])
+def test_a_group_that_stands_still_while_producers_are_served_is_no_pass(f):
+    outcome = group((10, 40), f=f)
+    assert outcome.status is Status.UNKNOWN
+    assert "the consumer group stood still: no member was served for 30.0 s" in outcome.sentence
+
+
+def test_a_rebalance_holds_a_group_up_for_less_than_the_bound():
+    assert group((10, 10 + OUTAGE_MAX_S)).status is Status.PASS
+
+
+def test_consumes_that_are_of_no_group_are_not_asked_for():
+    assert group((10, 40), wanted=("queue",)).status is Status.PASS
