@@ -117,6 +117,15 @@ def _level(note: Event) -> tuple[str, int] | None:
     return (feature, level) if isinstance(feature, str) and type(level) is int else None
 
 
+def _before(note: Event) -> object:
+    """Return the level that the leader showed before it was asked; 0: none."""
+    return note.value["detail"].get("before")
+
+
+def _is_same(note: Event) -> bool:
+    return bool(_before(note) == note.value["detail"].get("level"))
+
+
 def _answers(note: Event) -> list[str]:
     answers = note.value["detail"].get("answers")
     return [str(answer) for answer in answers] if isinstance(answers, list) else []
@@ -168,15 +177,18 @@ def _refusals_made(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly
     before: dict[str, int] = {}
     made = []
     for record, feature, level in changes:
-        if feature in before and before[feature] != level:
-            made.append((record, feature, level))
+        if before.get(feature) != level:
+            made.append((record, feature, level, feature not in before))
         before[feature] = level
+    off = {feature for _, feature, level in changes if level == 0}
     for note in asked:
         wanted = _level(note)
         if not _is_refused(note) or wanted in allowed:
             continue
-        for record, feature, level in made:
-            if (feature, level) == wanted:
+        # A feature that had no level when it was asked for has none of the first records either.
+        was_absent = _before(note) == 0 and not off.intersection(wanted or ())
+        for record, feature, level, is_first in made:
+            if (feature, level) == wanted and (was_absent or not is_first):
                 text = (
                     f"{feature} {level} was refused ({_answers(note)[-1]}) at "
                     f"{seconds(note.time_ns)}, and is in the log at {_place(record)}"
@@ -188,9 +200,11 @@ def _losses(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
     held = {(feature, level) for _, feature, level in changes}
     for note in asked:
         wanted = _level(note)
-        if wanted == (_KRAFT, note.value["detail"].get("before")):
-            continue  # no change: a quorum that begins with voters has it in its first snapshot
-        if wanted is not None and _answers(note)[-1:] == [_ACCEPTED] and wanted not in held:
+        if wanted is None or (_is_same(note) and (wanted[0] == _KRAFT or wanted[1] == 0)):
+            # No change: a quorum that begins with voters has it in its first snapshot, and a
+            # feature without a record is at level 0.
+            continue
+        if _answers(note)[-1:] == [_ACCEPTED] and wanted not in held:
             text = (
                 f"{wanted[0]} {wanted[1]} was acknowledged by {seconds(note.time_ns)}, and "
                 f"no {'control ' if wanted[0] == _KRAFT else ''}record of the log holds it"
@@ -223,32 +237,37 @@ def _gaps(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _above_support(log: Sequence[LogRecord]) -> Iterator[Anomaly]:
-    """Find levels in force that a registered node does not support, when either comes."""
+    """Find levels in force that a registered node does not support, when either comes.
+
+    A feature that a registration does not name is one of which the node supports level 0 alone
+    (Kafka's `QuorumFeatures.DISABLED`).
+    """
     levels: dict[str, int] = {}
     supports: dict[tuple[str, int], dict[str, int]] = {}
     for record in log:
         if record.kind == "FeatureLevelRecord":
             name, level = record.value.get("name"), record.value.get("featureLevel")
-            if not isinstance(name, str) or type(level) is not int:
+            if not isinstance(name, str) or type(level) is not int or name == _KRAFT:
                 continue
             levels[name] = level
             for node, most in supports.items():
                 yield from _beyond(record, node, name, level, most)
         elif (of := _REGISTRATIONS.get(record.kind)) is not None:
             node = (of[1], int(record.value.get(of[0], -1)))
-            supports[node] = _most(record.value.get("features"))
+            if not isinstance(record.value.get("features"), list):
+                continue
+            supports[node] = _most(record.value["features"])
             for name, level in levels.items():
                 yield from _beyond(record, node, name, level, supports[node])
         elif (of := _REMOVALS.get(record.kind)) is not None:
             supports.pop((of[1], int(record.value.get(of[0], -1))), None)
 
 
-def _most(features: object) -> dict[str, int]:
+def _most(features: Sequence[object]) -> dict[str, int]:
     """Return the highest level of each feature that a registration says."""
-    rows = features if isinstance(features, list) else []
     return {
         str(row.get("name")): row["maxSupportedVersion"]
-        for row in rows
+        for row in features
         if isinstance(row, dict) and type(row.get("maxSupportedVersion")) is int
     }
 
@@ -257,11 +276,10 @@ def _beyond(
     record: LogRecord, node: tuple[str, int], name: str, level: int, most: Mapping[str, int]
 ) -> Iterator[Anomaly]:
     role, number = node
-    if name not in most or level <= most[name]:
+    if level <= most.get(name, 0):
         return
-    text = (
-        f"{name} is {level} at {_place(record)}, and {role} n{number} supports {most[name]} at most"
-    )
+    supported = f"supports {most[name]} at most" if name in most else "does not support it"
+    text = f"{name} is {level} at {_place(record)}, and {role} n{number} {supported}"
     yield anomaly("above-support", text, feature=name, node=f"n{number}", offset=record.offset)
 
 
@@ -298,9 +316,7 @@ def _printed_behind(note: Event, node: str, evidence: Evidence) -> set[str]:
 
 
 def _is_early(note: Event, upgrades: Sequence[Event]) -> bool:
-    detail = note.value["detail"]
-    is_same = detail.get("before") == detail.get("level")
-    return is_same and any(note.time_ns < upgrade.time_ns for upgrade in upgrades)
+    return _is_same(note) and any(note.time_ns < upgrade.time_ns for upgrade in upgrades)
 
 
 def _shortfall(steps: Mapping[str, Any], tried: Mapping[str, Sequence[Event]]) -> str:

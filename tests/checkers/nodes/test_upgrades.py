@@ -191,3 +191,53 @@ def test_a_level_that_is_final_already_counts_only_behind_the_last_upgrade():
     early = judge(notes=[raised(10), upgraded("n1")], steps=steps)
     assert early.status is Status.UNDER_EXERCISED
     assert early.summary == "0 of 1 steps of fault finalize took effect"
+
+
+GROUP = "group.version"
+
+
+def test_a_feature_that_a_node_does_not_name_is_beyond_its_support():
+    """As Kafka has it: who does not know a feature supports level 0 of it alone."""
+    result = judge([*GOOD, level(1, GROUP)])
+    assert result.status is Status.FAIL
+    assert {(a["kind"], a["feature"]) for a in result.anomalies} == {("above-support", GROUP)}
+    assert {a["node"] for a in result.anomalies} == {"n1", "n2", "n3"}
+
+
+@pytest.mark.parametrize("name", [GROUP, "kraft.version"])
+def test_level_0_and_the_level_of_raft_ask_nothing_of_a_registration(name):
+    value = 0 if name == GROUP else 1
+    assert judge([*GOOD, level(value, name)]).status is Status.PASS
+
+
+def test_a_registration_without_a_list_of_features_says_nothing():
+    bare = ("RegisterControllerRecord", {"controllerId": 4})
+    assert judge([*GOOD[:2], bare, *GOOD[2:]]).status is Status.PASS
+
+
+def asked_of_absent(value: int, *answers: str, before: int = 0) -> Event:
+    found = {"feature": GROUP, "level": value, "change": "upgrade", "before": before}
+    return note("finalize", 30, answers=list(answers), **found)
+
+
+def test_level_0_of_an_absent_feature_needs_no_record():
+    assert judge(notes=[ASKED, asked_of_absent(0, "none")]).status is Status.PASS
+    lost = judge(notes=[ASKED, asked_of_absent(0, "none", before=1)])
+    assert (lost.status, kinds(lost)) == (Status.FAIL, ["level-lost"])
+
+
+def test_a_refused_level_of_an_absent_feature_is_in_no_record():
+    supported = registered(1, 33)
+    supported[1]["features"].append({"name": GROUP, "maxSupportedVersion": 1})
+    records = [*GOOD[:2], supported, GOOD[-1], level(1, GROUP)]
+    refused = asked_of_absent(1, REFUSED)
+    result = judge(records, [ASKED, refused])
+    assert (result.status, kinds(result)) == (Status.FAIL, ["refused-change-made"])
+    # The level that a feature began with was not made by what asked for it again.
+    again = asked_of_absent(1, REFUSED, before=2)
+    lowered = note("finalize", 25, feature=GROUP, level=2, change="upgrade", answers=["none"])
+    supported[1]["features"][-1]["maxSupportedVersion"] = 2
+    assert judge([*records, level(2, GROUP)], [ASKED, lowered, again]).status is Status.PASS
+    # Nor was it where the feature was taken away in between.
+    off = note("finalize", 26, feature=GROUP, level=0, change="safe-downgrade", answers=["none"])
+    assert judge([*records, level(0, GROUP)], [ASKED, off, refused]).status is Status.PASS
