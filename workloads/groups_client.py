@@ -3,8 +3,14 @@
 **What a join shows is the latest.** A new generation is answered once its assignment is replicated,
 so the coordinator was one then, after the join had begun; and what is committed is looked up at
 this very node, which in its time had everything that was acknowledged before. For that a join has
-to be of a new generation, or of a new member with an instance id, which is replicated, too: whoever
-does not know what became of its join, or was refused, is no member any more and joins as a new one.
+to be of a new generation, or of a new member with an instance id, which is replicated, too (in a
+stable group, before it is answered): whoever does not know what became of its join, or was refused,
+is no member any more and joins as a new one.
+
+A static member that was late for a rebalance is kept, and its join is answered by the generation
+that is stable by then, without a record. A coordinator that was deposed answers so for ever. So a
+member joins again only in the operation, and at the node, in which a heartbeat was refused with
+REBALANCE_IN_PROGRESS: there the stable generation was replicated after that.
 
 Nothing is claimed by a join, heartbeat or poll that failed, so these are `fail`. A commit is `info`
 where its coordinator may have appended it; the process is done then, and its member with it.
@@ -97,14 +103,14 @@ class GroupsClient:
     # --- membership ---
 
     async def _consume(self, budget: Budget) -> Completion:
-        if self._membership is None:
-            return await self._join(self._new_member(), budget)
-        member = self._membership.member
         node = await self._coordinator.find(budget)
+        if self._membership is None:
+            return await self._join(self._new_member(), node, budget)
+        member = self._membership.member
         endpoint = self._leads.client_of(node)
         beat = await self._group.heartbeat(endpoint, member, budget.left_ms)
         if beat.error == ErrorCode.rebalance_in_progress.name:
-            return await self._join(member, budget)
+            return await self._join(member, node, budget)
         if beat.type != "ok":
             self._coordinator.learn(beat)
             if beat.error in _FENCED:
@@ -119,10 +125,9 @@ class GroupsClient:
         if self._membership is not None:
             self._former, self._membership = self._membership, None
 
-    async def _join(self, member: Member, budget: Budget) -> Completion:
+    async def _join(self, member: Member, node: str, budget: Budget) -> Completion:
         """Join the next generation; raises Stopped, and then is no member any more."""
         self._forget()
-        node = await self._coordinator.find(budget)
         endpoint = self._leads.client_of(node)
 
         async def ask(who: Member) -> Any:
@@ -186,7 +191,8 @@ class GroupsClient:
 
     async def _join_all(self, budget: Budget) -> Completion:
         """Join as a new member; fails where others are in the group still, and leaves it then."""
-        completion = await self._join(Member(GROUP_ID), budget)
+        node = await self._coordinator.find(budget)
+        completion = await self._join(Member(GROUP_ID), node, budget)
         membership = self._membership
         assert membership is not None, "it has joined"
         if len(membership.positions) < self._partitions:

@@ -79,6 +79,21 @@ def test_a_static_members_successor_fences_it():
     assert ends(done)[3] == (FAIL, "fenced_instance_id")
 
 
+def test_a_static_member_joins_again_only_where_a_heartbeat_was_just_refused():
+    """A deposed coordinator answers every other join of it by a generation that was stable once."""
+    brokers = GroupBrokers()
+    move = lambda: setattr(brokers, "coordinator", 3)  # noqa: E731
+    lose = lambda: brokers.rules.append([g.HeartbeatRequest, LOST, False])  # noqa: E731
+    ops = CONSUME, brokers.join_other, CONSUME, lose, move, CONSUME, ABANDON, CONSUME
+    perform(brokers, *ops, worker=2)
+    joins = [
+        (message.member_id == "", brokers.asked[at - 1] == (node, "HeartbeatRequest"))
+        for at, ((node, _), message) in enumerate(zip(brokers.asked, brokers.requests, strict=True))
+        if isinstance(message, g.JoinGroupRequest)
+    ]
+    assert joins == [(True, False), (False, True), (True, False)]
+
+
 @pytest.mark.parametrize("served", [False, True])
 def test_a_commit_without_an_answer_may_be_done(served):
     brokers = GroupBrokers()
