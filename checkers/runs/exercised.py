@@ -43,7 +43,7 @@ that these were all: then nothing that was asked for has been tried.
 | `faults_tried`, `faults_verified` | kind -> injections that completed, and that bit |
 | `leader_changes` | how often a leader of a later epoch was seen |
 | `without_faults` | true when no fault bit, so also where none was planned |
-| `names` | where disks say it: the model of names at losses of power (`with-file`, `posix`) |
+| `names` | where disks say it: the model of losses of power (`with-file`, `posix`) |
 | `skipped` | kinds that were left out as impossible |
 | `needed` | what had to be: `ok`, `reads`, `writes`, `leader_changes` |
 """
@@ -335,7 +335,8 @@ def total(many: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _summary(tried: Mapping[str, Any]) -> str:
     faults = ", ".join(f"{fault} {count}" for fault, count in tried["faults_verified"].items())
-    kept = ", which kept names with their files" * ("with-file" in tried.get("names", ()))
+    in_order = "with-file" in tried.get("names", ())
+    kept = ", which kept sectors whole and names with their files" * in_order
     summary = (
         f"{tried['ok']} operations ok ({tried['reads']} reads, {tried['writes']} writes), "
         f"faults that bit: {faults or 'none'}{kept}, {tried['leader_changes']} leader changes"
@@ -374,7 +375,7 @@ def _ended_early(value: Mapping[str, Any]) -> bool:
 
 
 def _names(events: Sequence[Event]) -> set[str]:
-    """Return how names were durable at losses of power (`cluster.systems.base.Names`)."""
+    """Return the models of losses of power (`cluster.systems.base.Names`)."""
     seen = set()
     for event in events:
         value = event.value if event.process == NEMESIS and isinstance(event.value, dict) else {}

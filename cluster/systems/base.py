@@ -28,7 +28,8 @@ Ready = Callable[[Connect, Mapping[str, Endpoint]], Awaitable[bool]]
 """(opens a connection, ports of a node by name) -> whether it is up; OSError: not yet."""
 
 Names = Literal["posix", "with-file"]
-"""When a changed name is durable: see `cluster.backends.machine.faultfs.volatile`."""
+"""When a changed name is durable, and where a write may be torn: see
+`cluster.backends.machine.faultfs.volatile`."""
 
 
 @valueclass
@@ -158,7 +159,7 @@ class System(Layout, Protocol):
     files themselves."""
 
     names: Names = "posix"
-    """What its disk promises of names when the power is lost."""
+    """What its disk promises when the power is lost."""
 
     def listeners(self, node_id: int) -> Listeners:  # noqa: ARG002  (contract)
         """Say where the node of this id listens: everywhere."""

@@ -60,6 +60,7 @@ class PowerLoss(NodeFault):
 class TornWrite(PowerLoss):
     """A power loss in a write: of the last un-fsynced one only the first half is there.
 
+    Where the disk writes sectors whole (`cluster.systems.base.Names`), of the last that spans some.
     Parameters and heal as of power-loss.
     """
 

@@ -185,7 +185,10 @@ class FuseDisks:
     async def power_loss(
         self, node: str, *, held_ms: float = 0.0, torn: bool = False
     ) -> Mapping[str, Any]:
-        """See `Disks.power_loss`. Fsyncs are held until something un-fsynced is there."""
+        """See `Disks.power_loss`. Fsyncs are held until something un-fsynced is there.
+
+        For a torn write, something that can be torn: what cannot is let go, for a next one to come.
+        """
         host, folder = self._hosts[node], self._folders[node]
         await run_program(host, disks.soil_canary, str(folder))
         canary_bytes = len(b"lost")
@@ -194,9 +197,13 @@ class FuseDisks:
             loop = asyncio.get_running_loop()
             deadline_s = loop.time() + max(CATCH_S, held_ms / 1000)
             while loop.time() < deadline_s:
-                status = await self._request(node, {"verb": "status"})
-                if status["dirty_bytes"] > canary_bytes:
+                status = await self._request(node, {"verb": "status", "torn": torn})
+                dirty = status["dirty_bytes"] > canary_bytes
+                if status["tearable"] if torn else dirty:
                     break
+                if dirty:
+                    await self._request(node, {"verb": "clear", "fault": HOLD})
+                    await self._request(node, {"verb": "set", "fault": HOLD})
                 await asyncio.sleep(_POLL_S)
             await asyncio.sleep(held_ms / 1000)
             await self._kill(node)

@@ -31,7 +31,7 @@ def folder(tmp_path: Path):
     subprocess.run(mount, check=True)
     try:
         yield folder
-        assert ask(folder, "end").keys() == {"hits", "dirty_bytes"}
+        assert ask(folder, "end").keys() == {"hits", "dirty_bytes", "tearable"}
         assert not state.exists(), "nothing is left beside the folder, whoever holds the mount"
     finally:
         assert all(unmount(mount) for mount in mounts() if mount.folder == folder)

@@ -86,6 +86,12 @@ def disk(tmp_path: Path) -> Disk:
     return Disk(tmp_path)
 
 
+@pytest.fixture
+def sectors(tmp_path: Path) -> Disk:
+    """Make a disk that writes each sector whole or not at all."""
+    return Disk(tmp_path, in_order=True)
+
+
 def test_the_unsynced_tail_is_lost_and_nothing_else(disk):
     disk.durable("log", b"synced")
     disk.append("log", b"lost")
@@ -245,3 +251,35 @@ def test_a_torn_write_of_two_equal_parts_does_not_end_between_them(disk):
     disk.append("log", b"a" * 100 + b"b" * 100)
     assert disk.volatile.power_loss(torn=True).torn_path == "log"
     assert disk.read("log") == b"synced" + b"a" * 100 + b"b" * 13
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "kept"),
+    [(500, 100, 12), (500, 20, 12), (512, 513, 512), (0, 4096, 2048), (100, 1200, 412)],
+)
+def test_a_write_is_torn_between_sectors(sectors, offset, size, kept):
+    sectors.durable("log", b"\0" * 8192)
+    sectors.write("log", offset, b"x" * size)
+    assert sectors.volatile.tearable
+    lost = sectors.volatile.power_loss(torn=True)
+    assert lost.torn_path == "log"
+    assert lost.bytes == size - kept
+    assert sectors.read("log") == b"\0" * offset + b"x" * kept + b"\0" * (8192 - offset - kept)
+
+
+def test_of_several_writes_the_newest_that_spans_sectors_is_torn(sectors):
+    sectors.durable("log", b"s" * 500)
+    sectors.append("log", b"a" * 4)
+    sectors.append("log", b"b" * 20)
+    sectors.append("log", b"c" * 100)
+    sectors.append(".kraftprobe-canary", b"t" * 600)
+    assert sectors.volatile.power_loss(torn=True).torn_path == "log"
+    assert sectors.read("log") == b"s" * 500 + b"a" * 4 + b"b" * 8
+
+
+def test_a_write_within_a_sector_is_lost_whole(sectors):
+    sectors.durable("log", b"synced")
+    sectors.append("log", b"x" * 506)
+    assert not sectors.volatile.tearable
+    assert sectors.volatile.power_loss(torn=True).torn_path == ""
+    assert sectors.read("log") == b"synced"

@@ -3,14 +3,14 @@
 It mounts over FOLDER itself; its own files stay where they are below the mount: after the
 unmount everything is in its place. STATE is a folder beside it, on the same device, for the control
 socket, the graveyard and the log. LABEL is what the mount is called in the kernel's table. NAMES
-says when names are durable (`cluster.systems.base.Names`). Files whose names end with a SUFFIX can
+says what a power loss takes (`cluster.systems.base.Names`). Files whose names end with a SUFFIX can
 be mapped into memory.
 
 Returns when the mount stands, leaving the server behind, with its pid on stdout. The server ends
 when it is unmounted.
 
 On the socket `STATE/control` a request is one line of JSON {"verb": ...} and so is the answer:
-`set` {fault, parameters}, `clear` {fault}, `status`, `power-loss` {torn}, `end`.
+`set` {fault, parameters}, `clear` {fault}, `status` {torn}, `power-loss` {torn}, `end`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,11 @@ class _Control:
         elif verb != "status":
             raise ValueError(f"unknown verb {verb!r}")
         with self._lock:
-            return {"hits": self._faults.hits(), "dirty_bytes": self._volatile.dirty_bytes}
+            return {
+                "hits": self._faults.hits(),
+                "dirty_bytes": self._volatile.dirty_bytes,
+                "tearable": bool(request.get("torn")) and self._volatile.tearable,
+            }
 
 
 def _serve(

@@ -11,15 +11,17 @@ makes them durable. A power loss puts everything back:
   - `with-file`: to what they were at the last fsync of any file or folder, as ext4 and xfs have it,
     whose one journal holds all changes of names in order: a name is durable with its file's own
     fsync, and no later change of a name outlives an earlier one;
+- a torn write, the newest un-fsynced one that can be torn, survives by half, with what was written
+  to its file before it. By the model `posix` it may end at any byte. By `with-file` it ends between
+  sectors of 512 bytes of its file, as a disk writes each whole or not at all, and what lies within
+  one cannot be torn. Systems rely on that: etcd's `isTornEntry` takes a record for torn, and not
+  damaged, where all that it has in some sector is zeros;
 - nothing else. What was not fsynced is lost however old it is, and a file whose name is durable may
   be empty: ext4 writes back after some seconds, and at some renames, which is promised nowhere.
 
-Folders themselves, made, renamed or removed, count as durable at once. A removed file
-that a power loss may bring back is kept by a link in a folder beside, the graveyard, on the
-same device.
-
-Inodes are named by number: the graveyard's link keeps a number from being used again while it is
-remembered here.
+Folders themselves, made, renamed or removed, count as durable at once. A removed file that a power
+loss may bring back is kept by a link in a folder beside, the graveyard, on the same device. Inodes
+are named by number: the link keeps a number from being used again while it is remembered here.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from cluster.values import valueclass
 
 OWN_PREFIX = ".kraftprobe-"
 """Files of the toolkit's own in the root: for measuring."""
+_SECTOR_BYTES = 512
 
 
 @dataclass(slots=True)
@@ -55,7 +58,7 @@ class Lost:
     files: int
     """With changed content, or that vanished or came back."""
     torn_path: str = ""
-    """File with a last write that survived by half."""
+    """File with a write that survived by half."""
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ class Volatile:
     """
 
     def __init__(self, root: str, graveyard: str, *, in_order: bool = False) -> None:
-        """`in_order`: names are durable by the model `with-file`."""
+        """`in_order`: the model is `with-file`."""
         self._root = root
         self._in_order = in_order
         self._graveyard = graveyard
@@ -148,34 +151,55 @@ class Volatile:
         return sum(undo.new_bytes for undo in undos)
 
     def power_loss(self, *, torn: bool = False) -> Lost:
-        """Put everything back; with `torn` the newest un-fsynced write survives by half."""
+        """Put everything back; with `torn` a write survives by half, if one can."""
         lost_bytes, changed = self.dirty_bytes, set(self._files)
         changed |= self._restore_names()
-        last, torn_path = self._last_write() if torn else 0, ""
+        last, torn_path = self._last_tearable() if torn else 0, ""
         for path in self._all_files():
             with _open_file(self._below(path)) as descriptor:
                 undos = self._files.pop(os.fstat(descriptor).st_ino, [])
-                if torn and undos and undos[-1].order == last:
+                before = [undo for undo in undos if undo.order < last]
+                if len(before) < len(undos) and undos[len(before)].order == last:
                     torn_path = path
-                    undo = undos[-1]
-                    kept = _kept_bytes(undo.new_bytes)
-                    lost_bytes -= sum(u.new_bytes for u in undos[:-1]) + kept
-                    _tear(descriptor, undo, kept)
+                    kept = self._kept_bytes(undos[len(before)])
+                    lost_bytes -= sum(undo.new_bytes for undo in before) + kept
+                    _tear(descriptor, undos[len(before) :], kept)
                 else:
                     _roll_back(descriptor, undos)
         self._files.clear()
         self._unbury()
         return Lost(lost_bytes, len(changed), torn_path)
 
-    def _last_write(self) -> int:
-        """Return the number of the newest un-fsynced write of a file that is still there."""
+    @property
+    def tearable(self) -> bool:
+        """Whether a power loss now can tear a write."""
+        return self._last_tearable() > 0
+
+    def _last_tearable(self) -> int:
+        """Return the number of the newest write that can be torn, of a file that is still there."""
         orders = [0]
         for path in self._all_files():
             if path.startswith(OWN_PREFIX):
                 continue  # the toolkit's own
             inode = os.stat(self._below(path)).st_ino  # noqa: PTH116  (plain strings)
-            orders += [undo.order for undo in self._files.get(inode, []) if undo.new_bytes]
+            undos = self._files.get(inode, [])
+            orders += [undo.order for undo in undos if self._kept_bytes(undo)]
         return max(orders)
+
+    def _kept_bytes(self, undo: _Undo) -> int:
+        """Say how much of a write is there once it is torn; 0: it cannot be torn.
+
+        Exactly half is a whole batch where two of one size were written at once: without sectors it
+        is half and a bit, where there is room for a bit.
+        """
+        size = undo.new_bytes
+        if not self._in_order:
+            bit = 13  # within the header of a batch
+            return size // 2 + (bit if size > 4 * bit else 0)
+        middle = undo.offset + size // 2
+        kept = middle // _SECTOR_BYTES * _SECTOR_BYTES - undo.offset
+        kept += _SECTOR_BYTES * (kept <= 0)
+        return kept if kept < size else 0
 
     def forget(self) -> None:
         """Count everything as durable, as before an orderly unmount."""
@@ -240,26 +264,18 @@ class Volatile:
         self._files.setdefault(inode, []).append(undo)
 
 
-def _kept_bytes(size: int) -> int:
-    """Say how much of a torn write is there: half and a bit, where there is room for a bit.
-
-    Exactly half is a whole batch where two of one size were written at once: nothing would be torn.
-    """
-    bit = 13  # within the header of a batch
-    return size // 2 + (bit if size > 4 * bit else 0)
-
-
 def _roll_back(descriptor: int, undos: list[_Undo]) -> None:
     for undo in reversed(undos):
         os.ftruncate(descriptor, undo.size)
         _write_at(descriptor, undo.old, undo.offset)
 
 
-def _tear(descriptor: int, undo: _Undo, kept: int) -> None:
-    """Leave the first `kept` bytes of a write, and what was there before behind them."""
-    new = os.pread(descriptor, kept, undo.offset)
-    _roll_back(descriptor, [undo])
-    _write_at(descriptor, new, undo.offset)
+def _tear(descriptor: int, undos: list[_Undo], kept: int) -> None:
+    """Leave the first `kept` bytes of the first write, and what was there before behind them."""
+    _roll_back(descriptor, undos[1:])
+    new = os.pread(descriptor, kept, undos[0].offset)
+    _roll_back(descriptor, undos[:1])
+    _write_at(descriptor, new, undos[0].offset)
 
 
 def _write_at(descriptor: int, data: bytes, offset: int) -> None:

@@ -1,0 +1,58 @@
+"""A torn write waits until one can be torn, and holds up none that cannot."""
+
+import asyncio
+from pathlib import PurePath
+
+from cluster.backends.machine import disks
+from cluster.backends.machine.disks import HOLD, FuseDisks
+
+
+class Scripted(FuseDisks):
+    """A disk whose filesystem says of writes, one after the other, how they can be lost."""
+
+    def __init__(self, *statuses):
+        here = {"n1": None}
+        super().__init__(
+            here, {"n1": PurePath("data")}, (), "with-file", None, "run", self.kill, None
+        )
+        self.statuses, self.done = list(statuses), []
+
+    async def kill(self, node):
+        self.done.append("kill")
+
+    async def _request(self, node, request):
+        match request:
+            case {"verb": "status", "torn": torn}:
+                dirty, tearable = self.statuses.pop(0)
+                self.done.append("status")
+                return {"dirty_bytes": dirty, "tearable": torn and tearable}
+            case {"verb": "power-loss", "torn": torn}:
+                self.done.append("torn" if torn else "lost")
+                return {"bytes": 4, "files": 1, "torn": "log" * torn}
+            case {"verb": verb, "fault": fault}:
+                assert fault == HOLD
+                self.done.append(verb)
+        return {}
+
+
+def lose(monkeypatch, disk, *, torn):
+    async def run_program(host, program, *arguments):
+        return "kept"
+
+    monkeypatch.setattr(disks, "run_program", run_program)
+    asyncio.run(disk.power_loss("n1", torn=torn))
+    return disk.done
+
+
+def test_a_write_that_cannot_be_torn_is_let_go_for_the_next(monkeypatch):
+    disk = Scripted((4, False), (104, False), (104, True))
+    assert lose(monkeypatch, disk, torn=True) == [
+        *("set", "status", "status", "clear", "set", "status", "kill", "torn", "clear")
+    ]
+
+
+def test_any_write_is_held_that_is_only_to_be_lost(monkeypatch):
+    disk = Scripted((4, False), (104, False))
+    assert lose(monkeypatch, disk, torn=False) == [
+        *("set", "status", "status", "kill", "lost", "clear")
+    ]
