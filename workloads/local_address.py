@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from asyncio import StreamReader, StreamWriter
 
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import Connect
@@ -32,8 +31,8 @@ class LocalAddress:
     def __init__(self, connect: Connect, endpoint: Endpoint) -> None:
         self._connect, self._endpoint = connect, endpoint
         self._listening = socket.create_server((self.host, 0))
+        self._listening.settimeout(0)
         self.port: int = self._listening.getsockname()[1]
-        self._server: asyncio.Server | None = None
         self._carrying: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -42,42 +41,42 @@ class LocalAddress:
     ) -> LocalAddress:
         """Listen for the library. Raises OSError."""
         address = cls(context.connect, context.endpoint(node, listener))
-        address._server = await asyncio.start_server(address._accept, sock=address._listening)
+        # No server of asyncio's: one that is closed amid an accept leaves that connection open.
+        asyncio.get_running_loop().add_reader(address._listening, address._accept)
         return address
 
     def close(self) -> None:
         """End it and every connection through it, so that a call that blocks comes back."""
-        if self._server is not None:
-            self._server.close()
+        if self._listening.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
         for task in self._carrying:
             task.cancel()
 
-    async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
-        task = asyncio.ensure_future(self._carry(reader, writer))
+    def _accept(self) -> None:
+        try:
+            library, _ = self._listening.accept()
+        except OSError:
+            return  # it has left again
+        library.settimeout(0)
+        task = asyncio.ensure_future(self._carry(library))
         self._carrying.add(task)
         task.add_done_callback(self._carrying.discard)
+        # Not in the task, which may be cancelled before its first step.
+        task.add_done_callback(lambda _: library.close())
 
-    async def _carry(self, reader: StreamReader, writer: StreamWriter) -> None:
-        ends = [writer]
+    async def _carry(self, library: socket.socket) -> None:
         try:
-            connection = await self._connect(self._endpoint)
-            from_node, to_node = await asyncio.open_connection(sock=connection)
-            ends.append(to_node)
-            async with asyncio.TaskGroup() as both:
-                both.create_task(_pump(reader, to_node))
-                both.create_task(_pump(from_node, writer))
-            for end in ends:
-                end.close()  # what was written last is still on its way
+            with await self._connect(self._endpoint) as node:
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(_pump(library, node))
+                    both.create_task(_pump(node, library))
         except* OSError:
             pass  # either side is gone, and with it the other
-        finally:
-            for end in ends:
-                if not end.is_closing():
-                    end.transport.abort()
 
 
-async def _pump(reader: StreamReader, writer: StreamWriter) -> None:
-    while piece := await reader.read(_PIECE):
-        writer.write(piece)
-        await writer.drain()
-    writer.write_eof()
+async def _pump(source: socket.socket, target: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    while piece := await loop.sock_recv(source, _PIECE):
+        await loop.sock_sendall(target, piece)
+    target.shutdown(socket.SHUT_WR)

@@ -15,6 +15,9 @@ from cluster.systems.base import Placement
 from cluster.systems.kinds import SettingError, SystemRequest
 from workloads.base import Op
 
+INFO = b'INFO {"headers": true, "max_payload": 1000000}\r\n'
+STATE = {"messages": 0, "bytes": 0, "first_seq": 1, "last_seq": 0, "consumer_count": 0}
+
 
 def jetstream(kept, *, is_led=True, leaders=1):
     """Speak to one connection; `kept` is the stream, None before it is made."""
@@ -23,27 +26,30 @@ def jetstream(kept, *, is_led=True, leaders=1):
     def act(subject, payload):
         messages = stream["messages"]
         if subject == "$JS.API.STREAM.INFO.KP" and messages is None:
-            return {"error": {"err_code": 10059}}
+            return {"error": {"code": 404, "err_code": 10059}}
         if subject == "$JS.API.STREAM.CREATE.KP":
             stream["messages"] = []
-            return {"config": {}}
+            return {"config": {}, "state": STATE}
         if subject == "$JS.API.STREAM.INFO.KP":
             last = len(messages)
-            return {"state": {"messages": last, "first_seq": 1, "last_seq": last}}
+            return {"config": {}, "state": {**STATE, "messages": last, "last_seq": last}}
         if subject == "$JS.API.STREAM.MSG.GET.KP":
             data = messages[json.loads(payload)["seq"] - 1]
             if data is None:
-                return {"error": {"err_code": 10037}}
-            return {"message": {"data": base64.b64encode(data).decode()}}
+                return {"error": {"code": 404, "err_code": 10037}}
+            text = base64.b64encode(data).decode()
+            return {"message": {"data": text, "time": "2026-01-02T03:04:05.6Z"}}
         if not is_led:
             return None
         messages.append(payload)
         return {"stream": "KP", "seq": len(messages)}
 
     async def answer(reader, writer):
-        writer.write(b"INFO {}\r\nPING\r\n")
+        writer.write(INFO)
         while line := await reader.readline():
             words = line.decode().split()
+            if words[0] == "PING":
+                writer.write(b"PONG\r\nPING\r\n")
             if words[0] != "PUB":
                 continue
             payload = (await reader.readexactly(int(words[3]) + 2))[:-2]
@@ -61,10 +67,18 @@ def jetstream(kept, *, is_led=True, leaders=1):
 
 
 async def garbage(reader, writer):
-    writer.write(b"INFO {}\r\n")
-    await reader.readline()
-    writer.write(b"ARG what\r\n")
+    writer.write(INFO)
+    await reader.readuntil(b"PING\r\n")
+    writer.write(b"PONG\r\nARG what\r\n")
     await reader.read()
+
+
+async def leaves(reader, writer):
+    writer.write(INFO)
+    await reader.readuntil(b"PING\r\n")
+    writer.write(b"PONG\r\n")
+    await reader.readuntil(b"PUB ")
+    writer.close()
 
 
 def outcomes(answer, *ops):
@@ -106,6 +120,11 @@ def test_an_answer_that_cannot_be_read_is_a_wrong_answer():
     (done,) = outcomes(garbage, Op("add", None, "a"))
     assert done.type is EventType.FAIL, "the stream was not asked yet"
     assert done.error.startswith("wrong-answer: ValueError")
+
+
+def test_a_request_does_not_outlive_its_connection():
+    (done,) = outcomes(leaves, Op("read", node="n1"))
+    assert (done.type, done.error) == (EventType.FAIL, "ConnectionError")
 
 
 def test_what_is_not_there_is_refused_with_what_brings_it(monkeypatch):

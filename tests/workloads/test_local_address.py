@@ -1,6 +1,7 @@
 """A client library that blocks, and opens sockets of its own, reaches a node by an address."""
 
 import asyncio
+import contextlib
 import http.client
 import socket
 from types import SimpleNamespace
@@ -13,9 +14,14 @@ from workloads.local_address import LocalAddress
 BIG = b"x" * 1_000_000
 
 
-async def answer(reader, writer, hanging):
+async def answer(connection, hanging):
     """Answer one HTTP request with its own body, and close; or hang."""
-    head = await reader.readuntil(b"\r\n\r\n")
+    reader, writer = await asyncio.open_connection(sock=connection)
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        writer.close()
+        return
     if head.startswith(b"HANG"):
         hanging.set()
         assert await reader.read(1) == b"x"
@@ -38,8 +44,7 @@ async def place(*, refuses=False):
             raise ConnectionRefusedError
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        reader, writer = await asyncio.open_connection(sock=theirs)
-        tasks.append(asyncio.ensure_future(answer(reader, writer, hanging)))
+        tasks.append(asyncio.ensure_future(answer(theirs, hanging)))
         return ours
 
     def endpoint(node, listener):
@@ -95,3 +100,21 @@ def test_closing_the_address_ends_a_call_that_blocks():
             socket.create_connection((address.host, address.port))
 
     asyncio.run(body())
+
+
+def test_a_connection_that_is_being_accepted_ends_with_the_address():
+    async def body(steps):
+        address = await LocalAddress.open(await place(), "n2")
+        with socket.create_connection((address.host, address.port), timeout=5) as client:
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            address.close()
+            client.setblocking(False)
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
+
+    async def bodies():
+        for steps in range(8):
+            await asyncio.wait_for(body(steps), 5)
+
+    asyncio.run(bodies())
