@@ -28,6 +28,7 @@ left. Each class names the events that it reads, and its source.
 | snapshot-committed | a snapshot ends where a committed batch of its epoch does | cause | yes |
 | snapshot-durable | a snapshot that is announced is on the disk, whole | node | no: disk |
 | snapshot-agreement | snapshots of one id have equal bytes on all nodes | node | no: disk |
+| own-commit | a leader notes as committed only what it appended in its epoch | node | yes |
 | claim-after-replay | a controller claims only past its epoch's start | node | yes |
 | ack-committed | an acknowledged write is below the high watermark of the node that answers | node | yes |
 | read-confirmed | a linearizable read is answered after leadership was confirmed | none | yes |
@@ -60,6 +61,7 @@ Of partitions' high watermarks and ISRs, on the replicas of a simulated world's 
 |---|---|
 | held-in-sync | each member of an ISR holds what its leader calls committed |
 | enough-in-sync | no high watermark moves while the ISR is below min.insync.replicas |
+| mark-in-log | no replica calls committed what its log does not hold |
 | lag-allowed | no replica leaves an ISR before replica.lag.time.max.ms |
 
 | file | what |

@@ -40,6 +40,8 @@ class Partition:
     """Of its replicas and leader: registered, neither fenced nor shutting down."""
     online: frozenset[int]
     """Of these: the log directory of its replica is not known to be offline."""
+    unplaced: frozenset[int] = frozenset()
+    """Of its replicas: in no directory yet, on a broker that has a single one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,9 @@ def _faults(partition: Partition, *, has_elr: bool) -> Iterator[str]:
         yield "is led by a broker that is not in sync, or not alive"
     if partition.leader in replicas and partition.leader not in partition.online:
         yield "is led from a log directory that is offline"
+    if partition.unplaced and partition.partition_epoch == 0:
+        # Of several a broker chooses one; and one of another disk has yet to say where it is.
+        yield "is new, and a replica is in no directory on a broker that has one"
     alive = isr <= partition.active
     is_last_member = not has_elr and len(isr) == 1 and not led
     if not alive and not is_last_member:

@@ -247,6 +247,47 @@ class ReadConfirmed(Invariant):
         )
 
 
+class OwnCommit(Invariant):
+    """A leader notes as committed only batches that it appended in its present epoch.
+
+    What waited for a commit as it lost its leadership is lost with it: when the node leads again,
+    other batches may lie at these offsets. Batches of earlier epochs are committed with its own.
+    """
+
+    name = "own-commit"
+    source = "KafkaRaftClient, appendPurgatory; Raft 5.4.2"
+    reads = frozenset({"start", "state", "append", "commit"})
+    own = True
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._appended: dict[str, set[int]] = {}
+        """By the nodes that lead: base offsets of batches that are not committed yet."""
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        """Take up a process, which waits for nothing."""
+        del fields
+        self._appended[node] = set()
+
+    on_state = on_start
+
+    def on_append(self, node: str, fields: Fields) -> None:
+        """Take up what a leader appends."""
+        if fields.get("role") == "leader":
+            self._appended.setdefault(node, set()).add(fields["base_offset"])
+
+    def on_commit(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a node notes as committed."""
+        appended, base_offset = self._appended.setdefault(node, set()), fields["base_offset"]
+        if base_offset in appended:
+            appended.remove(base_offset)
+            return None
+        return Broken(
+            f"{node} notes the batch at {base_offset} as committed, which it did not append as the "
+            f"leader that it is now, in epoch {self.quorum.epochs.get(node, 0)}"
+        )
+
+
 class ClaimAfterReplay(Invariant):
     """A controller claims leadership only once it has replayed its log past its epoch's start.
 

@@ -1,9 +1,9 @@
 """Invariants of partitions' high watermarks, over replicas that a simulated world shows.
 
-They read two events that no node traces (`harness/sim/replica_sight.py`). `high-watermark`: what a
-leader calls committed, beside the ends of all replicas' logs and what the newest committed metadata
-say of the partition; its field `partition` is a `Led`. `isr-proposal`: a leader's AlterPartition
-arrives at a controller; its field `proposal` is a `Proposal`.
+They read three events that no node traces (`harness/sim/replica_sight.py`). `replica-mark`: a
+replica's high watermark and the end of its log. `high-watermark`: what a leader calls committed,
+beside the ends of all replicas' logs and what the newest committed metadata say of the partition,
+in a `Led`. `isr-proposal`: a leader's AlterPartition arrives at a controller, as a `Proposal`.
 
 A leader may know less than the metadata. Within its leader epoch nobody but itself asks to enlarge
 its ISR, one change at a time, and it counts a member from when it asks: so whatever the newest ISR
@@ -125,6 +125,28 @@ class EnoughInSync(_OfReplicas):
         )
 
 
+class MarkInLog(_OfReplicas):
+    """No replica calls committed what its log does not hold.
+
+    A follower may hear of a high watermark beyond its log, and takes up as much as it holds; what
+    it cuts off is committed no longer, by its own account too.
+    """
+
+    name = "mark-in-log"
+    says = "no replica calls committed what its log does not hold"
+    source = "KIP-101; Partition.scala, truncateTo"
+
+    def on_replica_mark(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a replica."""
+        mark, log_end = fields["high_watermark"], fields["end_offset"]
+        if mark <= log_end:
+            return None
+        return Broken(
+            f"{node} calls everything below {mark} of {fields['name']} committed, and its log ends "
+            f"at {log_end}"
+        )
+
+
 class LagAllowed(_OfReplicas):
     """No replica is taken out of the ISR that had all its leader had, not long ago.
 
@@ -151,4 +173,4 @@ class LagAllowed(_OfReplicas):
         return None
 
 
-REPLICATION: tuple[type[Invariant], ...] = (HeldInSync, EnoughInSync, LagAllowed)
+REPLICATION: tuple[type[Invariant], ...] = (HeldInSync, EnoughInSync, MarkInLog, LagAllowed)

@@ -17,6 +17,7 @@ from checkers.invariants.commits import (
     MajorityCounted,
     MajorityDurable,
     MonotonicHighWatermark,
+    OwnCommit,
     ReadConfirmed,
 )
 from checkers.invariants.elections import (
@@ -60,6 +61,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     SnapshotCommitted,
     SnapshotDurable,
     SnapshotAgreement,
+    OwnCommit,
     ClaimAfterReplay,
     AckCommitted,
     ReadConfirmed,

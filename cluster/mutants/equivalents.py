@@ -23,5 +23,8 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:log.metadata.log:Log._last_record_epoch:number:1": (
         "every record of a metadata log has an epoch, and none has epoch 0"
     ),
+    "X:kraft.inbound:InboundRequests._fetch_snapshot:extreme:0": (
+        "all nodes of a world have one setting: what is asked for is what is sent at most"
+    ),
 }
 """Id -> the argument."""

@@ -28,6 +28,7 @@ from cluster.node.controller.metadata.registrations import (
     registered_brokers,
 )
 from cluster.node.controller.metadata.state import (
+    UNASSIGNED_DIRECTORY,
     BrokerRegistration,
     ConfigKey,
     MetadataState,
@@ -131,7 +132,16 @@ def _partition(
         online=frozenset(
             broker for broker in brokers if has_online_replica(state, registration, broker)
         ),
+        unplaced=frozenset(_unplaced(state, registration)),
     )
+
+
+def _unplaced(state: MetadataState, registration: PartitionRegistration) -> Iterator[int]:
+    for number, directory in zip(registration.replicas, registration.directories, strict=False):
+        if directory == UNASSIGNED_DIRECTORY:
+            broker = state.brokers.get(number)
+            if broker is not None and len(broker.log_dirs) == 1:
+                yield number
 
 
 def _brokers_of(registration: PartitionRegistration) -> set[int]:

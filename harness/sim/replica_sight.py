@@ -2,7 +2,8 @@
 
 `ReplicaWatch(world, watcher)` looks at the partitions that a broker leads whenever a Fetch or a
 Produce is about to be served there, in the state that all before has left. It shows those whose
-high watermark has moved, and those that another replica lags behind; the rest breaks nothing.
+high watermark has moved, and those that another replica lags behind; the rest breaks nothing. Of
+all replicas of the broker it shows those whose high watermark lies beyond their log.
 
 It notes as well which followers fetch at the end of their leader's log, and shows what a leader
 asks of a controller beside that.
@@ -55,6 +56,10 @@ class ReplicaWatch:
         if isinstance(message, FetchRequest) and message.replica_id >= 0:
             self._note_fetch(process, process.node.replicas.replicas(), message)
         for replica in process.node.replicas.replicas():
+            mark, log_end = replica.partition.high_watermark, replica.log.end_offset
+            if mark > log_end:
+                named = {"name": f"{replica.topic}-{replica.index}", "high_watermark": mark}
+                self._watcher.take(name, "replica-mark", {**named, "end_offset": log_end})
             if replica.partition.leads and len(replica.partition.replicas) > 1:
                 self._look_at(process, replica)
 

@@ -57,6 +57,22 @@ def broken(images):
     return {violation.property for violation in watcher.violations}
 
 
+NEW = replace(LED, partition_epoch=0)
+
+
+@pytest.mark.parametrize(
+    ("partition", "found"),
+    [
+        (NEW, set()),
+        (replace(NEW, unplaced=frozenset({2})), {"valid-brokers"}),
+        (replace(LED, unplaced=frozenset({2})), set()),
+    ],
+    ids=["all are placed", "a broker has one directory", "it was created before"],
+)
+def test_new_replicas_are_placed_where_there_is_no_choice(partition, found):
+    assert broken([("n1", image(1, partition))]) == found
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_what_breaks_an_invariant_is_reported_and_its_neighbour_is_not(name):
     violated, correct = CASES[name]

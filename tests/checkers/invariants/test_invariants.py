@@ -81,6 +81,17 @@ def snapshot(node, offset, epoch=1):
     return node, "snapshot", {"offset": offset, "epoch": epoch}
 
 
+def led(node, base):
+    _, _, fields = append(node, base, base)
+    return node, "append", {**fields, "role": "leader"}
+
+
+def commit(node, base):
+    return node, "commit", {"base_offset": base, "last_offset": base, "latency_ms": 1.0}
+
+
+LEADS = [state("n1", 1, "Leader", leader=1), led("n1", 0), led("n1", 1)]
+LEADS_AGAIN = [state("n1", 1, "Resigned", leader=1), state("n1", 2, "Leader", leader=1)]
 ALL_HAVE = {"1": 5, "2": 5, "3": 5}
 QUORUM = [start("n1"), start("n2"), start("n3"), voters("n1"), voters("n2"), voters("n3")]
 COMMITTED = [append("n1", 0, 4), hw("n1", 5)]
@@ -182,6 +193,10 @@ CASES = {
     ),
     "durable-fetch": ([fetch("n2", 5, 4)], [fetch("n2", 4, 4)]),
     "snapshot-committed": ([*COMMITTED, snapshot("n1", 6)], [*COMMITTED, snapshot("n1", 5)]),
+    "own-commit": (
+        [*LEADS, commit("n1", 0), *LEADS_AGAIN, commit("n1", 1)],
+        [*LEADS, commit("n1", 0), *LEADS_AGAIN, led("n1", 2), commit("n1", 2)],
+    ),
     "claim-after-replay": (
         [epoch_start("n1", 2, 5), ("n1", "claim", {"epoch": 2, "offset": 4})],
         [epoch_start("n1", 2, 5), ("n1", "claim", {"epoch": 2, "offset": 5})],

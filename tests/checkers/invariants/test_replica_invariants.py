@@ -56,6 +56,14 @@ def test_a_member_of_the_isr_holds_what_is_committed(looks, found):
     assert broken(*looks) == found
 
 
+@pytest.mark.parametrize(("mark", "found"), [(10, []), (11, ["mark-in-log"])])
+def test_a_replica_may_call_committed_all_that_its_log_holds(mark, found):
+    watcher = Watcher(among=REPLICATION)
+    fields = {"name": "t-0", "high_watermark": mark, "end_offset": 10}
+    watcher.take("n1", "replica-mark", fields)
+    assert [violation.property for violation in watcher.violations] == found
+
+
 MOVED = replace(SMALL, high_watermark=11)
 
 
