@@ -179,7 +179,11 @@ class Brokers:
         if error is NONE and asked.fetch_offset > end:
             error = ErrorCode.offset_out_of_range
         batches = (b for b in broker.logs[index] if check_batch(b).last_offset < mark)
-        shown = b"".join(b for b in batches if check_batch(b).next_offset > asked.fetch_offset)
+        shown = b""
+        for batch in (b for b in batches if check_batch(b).next_offset > asked.fetch_offset):
+            if shown and len(shown) + len(batch) > message.max_bytes:
+                break
+            shown += batch
         result = d.FetchResult(
             asked.topic, index, error, mark, mark, 0, records=shown if error is NONE else b""
         )

@@ -282,6 +282,30 @@ def test_a_whole_log_is_read_at_a_replica_once_it_has_what_the_leader_had():
     assert (has.type, seen(has), has.node, has.epoch) == (OK, ["a"], "n2", None)
 
 
+def test_a_replica_is_read_in_small_pieces_while_there_is_time():
+    """Each begins where the replica's index says, which a read of the whole would not use."""
+    brokers = Brokers()
+    *sent, lead, replica = perform(
+        brokers, *(send(f"v{n}") for n in range(9)), Op("poll-all", KEY),
+        AtReplica("poll-all", KEY, replica=0),
+    )  # fmt: skip
+    assert seen(lead) == seen(replica) == [f"v{n}" for n in range(len(sent))]
+    sizes = [request.max_bytes for request in brokers.sent(d.FetchRequest)]
+    assert sizes[0] > 1_000_000
+    assert len(sizes) > 3
+    assert {*sizes[1:]} == {256}
+
+
+def test_a_replica_that_lacks_something_is_read_at_once_when_half_of_the_time_is_over():
+    brokers = Brokers()
+    brokers.brokers[1].high_watermarks[1] = 0
+    perform(brokers, send("a"), AtReplica("poll-all", KEY, replica=0))
+    sizes = [request.max_bytes for request in brokers.sent(d.FetchRequest)]
+    small = sizes.count(256)
+    assert 0 < small < len(sizes)
+    assert {*sizes[small:]} == {1024 * 1024}
+
+
 def test_a_whole_log_is_not_read_where_its_end_is_not_committed():
     brokers = Brokers()
     brokers.brokers[1].high_watermarks[1] = 0
