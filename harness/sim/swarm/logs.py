@@ -20,7 +20,7 @@ from random import Random
 from typing import Final
 
 from checkers.runs.exercised import DEPOSING
-from cluster.systems.kraft import REGISTRATION
+from cluster.systems.kraft import LOG_DIRS, REGISTRATION
 from harness.plan.plan import Plan
 from harness.plan.strands import Condition, Step, Strand
 from workloads import log
@@ -71,6 +71,7 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
         strands.append(_tear(random, plan, unit_ms))
     elif damage == "index" and settings["log.index.interval.bytes"] < _INDEX_BYTES_MAX:
         strands += _index_flips(random, plan, settings, unit_ms, (topics, partitions))
+    strands += _directories(plan, settings, unit_ms)
     timeout_ms = plan.operation_timeout_ms
     if options["retries"]:
         # A producer that retries outlasts the session of a leader that is lost.
@@ -257,6 +258,21 @@ def _index_flips(
         yield Strand(round(at_ms, 1), tuple(steps))
         at_ms += back_ms + 6 * unit_ms
 
+
+def _directories(plan: Plan, settings: dict[str, int], unit_ms: float) -> Iterator[Strand]:
+    """Draw whether brokers have several log directories, between which replicas move."""
+    random = Random(f"swarm/{plan.seed}/data-dirs")
+    if random.random() >= _DIRECTORIES_SHARE:
+        return
+    settings[LOG_DIRS] = random.choice((2, 3))
+    at_ms = unit_ms * random.uniform(2.0, 6.0)
+    while at_ms < plan.duration_ms - unit_ms:
+        target = random.choice(("leader", "follower", "random"))
+        yield Strand(round(at_ms, 1), (Step("log-dir-move", targets=target),))
+        at_ms += unit_ms * (1.0 + random.expovariate(0.3))
+
+
+_DIRECTORIES_SHARE: Final = 0.4
 
 _INDEX_BYTES_MAX: Final = 1_000
 """With more bytes between two entries, the index of a short run has too few to be misled by."""

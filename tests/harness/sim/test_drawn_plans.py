@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.systems.kraft import LOG_DIRS
 from harness.errors import PlanError
 from harness.plan.document import from_document
 from harness.sim.runner import run_plan
@@ -116,6 +117,17 @@ def test_metadata_logs_are_damaged_and_logs_of_partitions_only_where_another_rep
     assert of_partitions == {("truncate-file", "partition"), ("bit-flip", "index")}
 
 
+def test_replicas_move_between_the_log_directories_of_brokers_that_have_several():
+    plans = [plan for seed in range(120) if (plan := draw(seed)).workload == "log"]
+    several = [plan for plan in plans if plan.node_settings.get(LOG_DIRS, 1) > 1]
+    assert 5 < len(several) < len(plans) - 5
+    kinds = [{step.kind for step in steps_of(plan)} for plan in several]
+    assert sum("log-dir-move" in each for each in kinds) > len(several) // 2
+    assert not any(
+        "log-dir-move" in {s.kind for s in steps_of(p)} for p in plans if p not in several
+    )
+
+
 def test_a_leader_that_is_to_be_lost_is_made_the_leader_first():
     plans = [plan for seed in range(60) if (plan := draw(seed)).workload == "log"]
     moves = [
@@ -152,12 +164,13 @@ def test_drawn_worlds_with_logs_are_silent(seed):
 @pytest.mark.parametrize(
     ("mutant", "seed", "expected"),
     [
-        ("M34", 43, "log"),
+        ("M34", 11, "log"),
         ("M36A", 11, "log"),
         ("M36B", 39, "held-in-sync"),
         ("M36C", 17, "enough-in-sync"),
         ("M37", 15, "log"),
         ("M39A", 0, "isr"),
+        ("M40I", 122, "log"),
         ("X:broker.replication.partition:Follower.is_caught_up:connector:0", 3, "lag-allowed"),
     ],
 )
