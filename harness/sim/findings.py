@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from checkers.evidence.standings import Standings
 from checkers.history import EventType
@@ -16,6 +16,8 @@ from cluster.backends.sim.scheduler import Scheduler
 from cluster.values import valueclass
 from harness.run.recorder import Recorder
 
+LIVENESS: Final = "liveness"
+"""The operations after the heal, or the final reads, were not answered in time."""
 _NUMBERS = re.compile(r"\d+")
 _PLACE = re.compile(r"\b[nktswx](?=[a-f.:-]*\d)[0-9a-f.:-]+\b")
 """Names of nodes, keys, topics, workers, values: they hold a digit, unlike "need" and "seed"."""
@@ -138,8 +140,8 @@ class Violations:
         nodes = self._standings.nodes
         standing = ", ".join(f"{name} {at.state} in epoch {at.epoch}" for name, at in nodes.items())
         states = " and ".join(sorted({at.state for at in nodes.values()}))
-        causes = ("liveness", generalise(what), f"the nodes were {states}")
-        self.add(Violation("liveness", f"{what} ({standing})", causes))
+        causes = (LIVENESS, generalise(what), f"the nodes were {states}")
+        self.add(Violation(LIVENESS, f"{what} ({standing})", causes))
 
     def add_death(self, death: Death) -> None:
         """Add that a node died without a fault that explains it."""

@@ -3,7 +3,8 @@
 A trial is blind: the worlds are those that the true node gets for the same seeds, and what judges
 them knows nothing of the mutant. It ends with the first violation, or when its processor time is
 used up. A second search of the same worlds, with as much time, heeds nothing but what clients saw:
-the checks of the history and the final reads.
+the checks of the history, the final reads, and whether the last operations and these reads were
+answered within the plan's bound after the heal (`liveness`), which asks clients alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from cluster.mutants.mechanical import layer_of, mark_count
 from cluster.values import valueclass
 from harness.plan.plan import Plan
 from harness.sim.batch.chunks import HARNESS_ERROR, run_seed
+from harness.sim.findings import LIVENESS
 from harness.sim.swarm.draw import draw
 
 
@@ -125,8 +127,9 @@ class Search:
 
 def _blackbox(plan: Plan) -> frozenset[str]:
     """Checks of a world that need nothing but what clients saw."""
-    return frozenset(
+    checks = (
         spec.name
         for spec in plan.make_workload().checks()
         if spec.name == durability.NAME or find_check(spec).scope != "evidence"
     )
+    return frozenset({LIVENESS, *checks})
