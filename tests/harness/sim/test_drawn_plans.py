@@ -15,8 +15,8 @@ from harness.sim.swarm.draw import Steer, draw
 from tests.harness.sim.plans import read_plan
 from workloads.log_client import MOVE
 
-LOGS = (1178, 94, 111)
-"""Short worlds, one of them with a single replica."""
+LOGS = (1178, 94, 111, 5019)
+"""Short worlds, one of them with a single replica; in the last an idle leader moves."""
 
 
 @pytest.mark.slow
