@@ -132,11 +132,11 @@ def _partition(
         online=frozenset(
             broker for broker in brokers if has_online_replica(state, registration, broker)
         ),
-        unplaced=frozenset(_replicas_without_directory(state, registration)),
+        unplaced=frozenset(_without_directory(state, registration)),
     )
 
 
-def _replicas_without_directory(state: MetadataState, registration: PartitionRegistration) -> Iterator[int]:
+def _without_directory(state: MetadataState, registration: PartitionRegistration) -> Iterator[int]:
     for number, directory in zip(registration.replicas, registration.directories, strict=False):
         if directory == UNASSIGNED_DIRECTORY:
             broker = state.brokers.get(number)
