@@ -248,43 +248,55 @@ class ReadConfirmed(Invariant):
 
 
 class OwnCommit(Invariant):
-    """A leader notes as committed only batches that it appended in its present epoch.
+    """What a leader notes as committed it appended itself, as the leader of its present epoch.
 
-    What waited for a commit as it lost its leadership is lost with it: when the node leads again,
-    other batches may lie at these offsets. Batches of earlier epochs are committed with its own.
+    It commits by counting batches of its own epoch only; those of earlier epochs are committed with
+    them. What waited for a commit as it lost its leadership is lost with it: when the node leads
+    again, other batches may lie at these offsets. A follower counts nothing, its mark is its
+    leader's: nothing is asked of it, nor of a node whose `state` is not stored.
     """
 
     name = "own-commit"
-    source = "KafkaRaftClient, appendPurgatory; Raft 5.4.2"
+    source = "Raft 5.4.2; KafkaRaftClient, appendPurgatory"
     reads = frozenset({"start", "state", "append", "commit"})
     own = True
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
+        self._leads: dict[str, int] = {}
+        """The nodes that lead, with their epochs."""
         self._appended: dict[str, set[int]] = {}
-        """By the nodes that lead: base offsets of batches that are not committed yet."""
+        """By these nodes: last offsets of batches that they appended and not yet committed."""
 
     def on_start(self, node: str, fields: Fields) -> None:
-        """Take up a process, which waits for nothing."""
+        """Forget a process that ended."""
         del fields
-        self._appended[node] = set()
+        self._leads.pop(node, None)
 
-    on_state = on_start
+    def on_state(self, node: str, fields: Fields) -> None:
+        """Take up a leader, which waits for nothing yet, and what leads no longer."""
+        if fields["state"] != "Leader":
+            self._leads.pop(node, None)
+        elif self._leads.get(node) != fields["epoch"]:
+            self._leads[node] = fields["epoch"]
+            self._appended[node] = set()
 
     def on_append(self, node: str, fields: Fields) -> None:
         """Take up what a leader appends."""
-        if fields.get("role") == "leader":
-            self._appended.setdefault(node, set()).add(fields["base_offset"])
+        if node in self._leads:
+            self._appended[node].add(fields["last_offset"])
 
     def on_commit(self, node: str, fields: Fields) -> Broken | None:
-        """Judge what a node notes as committed."""
-        appended, base_offset = self._appended.setdefault(node, set()), fields["base_offset"]
-        if base_offset in appended:
-            appended.remove(base_offset)
+        """Judge what a leader notes as committed."""
+        epoch, last_offset = self._leads.get(node), fields["last_offset"]
+        if epoch is None:
+            return None
+        if last_offset in self._appended[node]:
+            self._appended[node].remove(last_offset)
             return None
         return Broken(
-            f"{node} notes the batch at {base_offset} as committed, which it did not append as the "
-            f"leader that it is now, in epoch {self.quorum.epochs.get(node, 0)}"
+            f"{node} notes the batch that ends at {last_offset} as committed, which it did not "
+            f"append as the leader of epoch {epoch}"
         )
 
 

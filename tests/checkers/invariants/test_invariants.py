@@ -195,7 +195,7 @@ CASES = {
     "snapshot-committed": ([*COMMITTED, snapshot("n1", 6)], [*COMMITTED, snapshot("n1", 5)]),
     "own-commit": (
         [*LEADS, commit("n1", 0), *LEADS_AGAIN, commit("n1", 1)],
-        [*LEADS, commit("n1", 0), *LEADS_AGAIN, led("n1", 2), commit("n1", 2)],
+        [*LEADS, commit("n1", 0), *LEADS_AGAIN, led("n1", 2), commit("n1", 2), commit("n2", 1)],
     ),
     "claim-after-replay": (
         [epoch_start("n1", 2, 5), ("n1", "claim", {"epoch": 2, "offset": 4})],
