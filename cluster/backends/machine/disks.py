@@ -36,6 +36,8 @@ _FUSE_REMEDIES: tuple[tuple[str, Callable[[], str]], ...] = (
 """What the mount said -> what would let it work; the first that fits."""
 CATCH_S = 1.5
 """How long a power loss waits for something un-fsynced to be there, so that it loses something."""
+CATCH_TORN_S = 10.0
+"""For something that can be torn: short writes seldom span sectors."""
 _MOUNT_TIMEOUT_S = 15.0
 _PROBE_TIMEOUT_S = 10.0
 """Of a write that fails at once, on a machine that may be busy."""
@@ -195,7 +197,8 @@ class FuseDisks:
         await self._request(node, {"verb": "set", "fault": HOLD})
         try:
             loop = asyncio.get_running_loop()
-            deadline_s = loop.time() + max(CATCH_S, held_ms / 1000)
+            catch_s = CATCH_TORN_S if torn else CATCH_S
+            deadline_s = loop.time() + max(catch_s, held_ms / 1000)
             while loop.time() < deadline_s:
                 status = await self._request(node, {"verb": "status", "torn": torn})
                 dirty = status["dirty_bytes"] > canary_bytes

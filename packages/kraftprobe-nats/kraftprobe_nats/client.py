@@ -69,6 +69,7 @@ class Stream:
         except (TypeError, AttributeError) as error:
             raise ValueError(str(error)) from error
         finally:
+            asking.add_done_callback(lambda done: done.cancelled() or done.exception())
             asking.cancel()
 
     async def add(self, element):
