@@ -24,8 +24,9 @@ function: less says nothing of a quorum. A tenth of the planned rate: long plans
 the machine was too slow to run it. Both are floors and no aims; plans expect more
 (`harness.plan.document`).
 
-A leader change is an election after the first one: a leader of a later epoch was seen, and each
-epoch begins with a LeaderChangeMessage (KIP-595). The same node may win it.
+A leader change is an election after the first one and after the first fault began: a leader of a
+later epoch was seen, and each epoch begins with a LeaderChangeMessage (KIP-595). The same node may
+win it. Without faults all elections but the first count.
 
 Short of any of these: UNDER-EXERCISED, naming each. It never FAILs: nothing wrong was seen.
 
@@ -41,7 +42,7 @@ that these were all: then nothing that was asked for has been tried.
 | `ok`, `reads`, `writes` | operations of clients that were ok; `runs.statistics.READS` read |
 | `faults_planned` | kinds of fault that had to bite, sorted |
 | `faults_tried`, `faults_verified` | kind -> injections that completed, and that bit |
-| `leader_changes` | how often a leader of a later epoch was seen |
+| `leader_changes` | how often a leader of a later epoch was seen, once a fault had begun |
 | `without_faults` | true when no fault bit, so also where none was planned |
 | `names` | where disks say it: the model of losses of power (`with-file`, `posix`) |
 | `skipped` | kinds that were left out as impossible |
@@ -389,9 +390,15 @@ def _names(events: Sequence[Event]) -> set[str]:
 
 
 def _leader_changes(events: Sequence[Event]) -> int:
-    epochs = {
-        event.value.get("epoch")
-        for event in events
-        if event.process == NEMESIS and event.f == "leader" and isinstance(event.value, dict)
-    }
-    return max(0, len(epochs) - 1)
+    """Count epochs first seen with a leader once a fault had begun; without faults, all but one."""
+    epochs: dict[object, bool] = {}
+    begun = False
+    for event in events:
+        if event.process != NEMESIS or not isinstance(event.value, dict):
+            continue
+        begun = begun or event.value.get("phase") == "inject"
+        if event.f == "leader":
+            epochs.setdefault(event.value.get("epoch"), begun)
+    if not begun or all(epochs.values()):
+        return max(0, len(epochs) - 1)
+    return sum(epochs.values())

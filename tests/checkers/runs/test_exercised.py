@@ -143,6 +143,16 @@ def test_the_same_node_may_win_the_next_epoch():
     assert judged(twice_seen).statistics["leader_changes"] == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "changes"),
+    [((1, 2), (), 0), ((1, 2), (2, 3), 1), ((), (1, 2), 1), ((), (), 0)],
+)
+def test_elections_before_the_first_fault_are_no_exercise(before, after, changes):
+    notes = [leader("n1", epoch) for epoch in before]
+    notes += [nemesis("kill", KILL), *(leader("n1", epoch) for epoch in after)]
+    assert judged(run_of(30, 30, *notes)).statistics["leader_changes"] == changes
+
+
 def test_a_run_without_operations_is_never_exercised():
     assert judged(RunInput([], [])).status is Status.UNDER_EXERCISED
 
