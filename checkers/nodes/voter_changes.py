@@ -133,7 +133,7 @@ def _surplus_steps(
     record, step = _first_beyond(answered, made)
     change, voter = step
     steps = ", ".join(
-        f"{change} of voter {voter} {_times(count)}"
+        f"{change} of voter {voter} ({_times(count)})"
         for (change, voter), count in sorted(excess.items())
     )
     without_answer = f"; the outcome of {unknown} requests is unknown" if unknown else ""
