@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from checkers import groups
 from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
@@ -29,6 +30,8 @@ _SPARES_OTHERS = DEPOSING - {"log-dir-loss"} | {
 """Faults that hurt their targets alone. What slows a leader down (links, disks, limits, timers)
 leaves it in office, and all clients wait for it."""
 Span = tuple[int, int]
+Rows = NDArray[np.bool_]
+"""Of all operations, those that are so."""
 
 
 def writes_served(judged: Judged) -> Outcome:
@@ -45,8 +48,9 @@ def writes_served(judged: Judged) -> Outcome:
     so starved that no write comes through in all that time breaks it, and shows nothing either.
 
     Of a consumer group the same is asked beside its producers' writes: that some member was given
-    its partitions, polled them or committed. A rebalance is over, and a coordinator has moved, long
-    before the bound; `group.initial.rebalance.delay.ms` above it holds a new group up for so long.
+    partitions, was shown records or committed. (Kafka's own consumer polls nothing, and is content,
+    where no node runs.) A rebalance is over, and a coordinator has moved, long before the bound;
+    `group.initial.rebalance.delay.ms` above it holds a new group up for so long.
     """
     if judged.plan is None:
         return OF_A_RUN
@@ -56,8 +60,11 @@ def writes_served(judged: Judged) -> Outcome:
     bound_s = _bound_s(judged.plan)
     operations = judged.tried
     hurt = list(_hurt(judged.plan, fault_spans(judged.notes)))
-    for what, functions in _services(judged):
-        for begin_ns, end_ns in _outages(operations, judged.plan, functions, hurt, heal_ns):
+    for what, tried, served in _services(judged):
+        before = tried & (operations.invoke_ns < heal_ns)
+        invoked = np.sort(operations.invoke_ns[before])
+        done = operations.complete_ns[before & served]
+        for begin_ns, end_ns in _outages(invoked, done, judged.plan, hurt, heal_ns):
             if end_ns - begin_ns > bound_s * 1e9:
                 return unknown(
                     f"{what} for {(end_ns - begin_ns) / 1e9:.1f} s from "
@@ -67,14 +74,33 @@ def writes_served(judged: Judged) -> Outcome:
     return HOLDS
 
 
-def _services(judged: Judged) -> Iterator[tuple[str, Collection[str]]]:
-    """Yield what clients must be served with: how to say that they were not, and its functions."""
-    plan, functions = judged.plan or {}, list(judged.tried.functions)
+def _services(judged: Judged) -> Iterator[tuple[str, Rows, Rows]]:
+    """Yield how to say of a service that it was missing, what asked for it, and what had it."""
+    plan, operations = judged.plan or {}, judged.tried
+    ok = operations.type == OK
+    functions = [name for name in operations.functions if _writes(plan, name)]
     if groups.NAME in judged.wanted:
-        served = {CONSUME, COMMIT}
-        yield "the consumer group stood still: no member was served", served
-        functions = [name for name in functions if name not in served]
-    yield "no write was ok", [name for name in functions if _writes(plan, name)]
+        functions = [name for name in functions if name != COMMIT]
+        consumes, commits = _of(operations, [CONSUME]), _of(operations, [COMMIT])
+        served = commits & ok
+        for row in np.flatnonzero(consumes & ok).tolist():
+            served[row] = _shows_something(operations.values[operations.output[row]])
+        yield "the consumer group stood still: no member was served", consumes | commits, served
+    writes = _of(operations, functions)
+    yield "no write was ok", writes, writes & ok
+
+
+def _of(operations: Columns, functions: Collection[str]) -> Rows:
+    codes = [code for code, name in enumerate(operations.functions) if name in functions]
+    return np.isin(operations.f, codes)
+
+
+def _shows_something(consumed: Any) -> bool:
+    """Whether a member was given partitions, or was shown records."""
+    if not isinstance(consumed, dict):
+        return False
+    records = consumed.get("records")
+    return "partitions" in consumed or (isinstance(records, dict) and any(records.values()))
 
 
 def _bound_s(plan: Mapping[str, Any]) -> float:
@@ -84,21 +110,16 @@ def _bound_s(plan: Mapping[str, Any]) -> float:
 
 
 def _outages(
-    operations: Columns,
-    plan: Mapping[str, Any],
-    functions: Collection[str],
-    hurt: Sequence[Span],
-    heal_ns: int,
+    invoked: Int64s, done: Int64s, plan: Mapping[str, Any], hurt: Sequence[Span], heal_ns: int
 ) -> Iterator[Span]:
-    """Yield the longest times in which these were tried, none was ok and most nodes were whole."""
-    codes = [code for code, name in enumerate(operations.functions) if name in functions]
-    tried = np.isin(operations.f, codes) & (operations.invoke_ns < heal_ns)
-    served = operations.complete_ns[tried & (operations.type == OK)]
-    invoked = np.sort(operations.invoke_ns[tried])
+    """Yield the longest times in which something was tried, none was ok and most nodes were whole.
+
+    `invoked`: when it was tried, sorted; `done`: when it was ok.
+    """
     timeout_ms = plan.get("operation_timeout_ms")
     waits_ms = timeout_ms if isinstance(timeout_ms, int | float) else 0.0
     idle_ns = int(waits_ms * 1e6 + _IDLE_S * 1e9)
-    borders = sorted({*served.tolist(), *(at for span in hurt for at in span)})
+    borders = sorted({*done.tolist(), *(at for span in hurt for at in span)})
     for begin_ns, end_ns in pairwise([0, *borders, heal_ns]):
         if any(begin < end_ns and begin_ns < end for begin, end in hurt):
             continue

@@ -137,10 +137,16 @@ def test_what_has_no_effect_hides_no_outage_of_writes(f):
     )
 
 
-def group(down, *, f="consume", wanted=("groups",)):
+SHOWN = {"records": {"g0-0": [[7, "w1.1"]]}}
+
+
+def group(down, *, f="consume", wanted=("groups",), shown=SHOWN):
     """Producers are served all the time; in `down` no member of the group is."""
     found = judged(f=f, down=down)
-    served = [replace(o, f="send") if o.f == "read" else o for o in found.run.operations]
+    served = [
+        replace(o, f="send") if o.f == "read" else replace(o, output=shown)
+        for o in found.run.operations
+    ]
     return writes_served(replace(found, run=replace(found.run, operations=served), wanted=wanted))
 
 
@@ -157,3 +163,17 @@ def test_a_rebalance_holds_a_group_up_for_less_than_the_bound():
 
 def test_consumes_that_are_of_no_group_are_not_asked_for():
     assert group((10, 40), wanted=("queue",)).status is Status.PASS
+
+
+@pytest.mark.parametrize(
+    ("shown", "status"),
+    [
+        ({"partitions": [], "committed": {}}, Status.PASS),
+        ({"records": {"g0-0": []}}, Status.UNKNOWN),
+        ({"records": {}}, Status.UNKNOWN),
+        (None, Status.UNKNOWN),
+    ],
+)
+def test_a_poll_that_shows_nothing_is_no_service(shown, status):
+    """Kafka's own consumer answers a poll so while no node runs at all."""
+    assert group((0, 0), shown=shown).status is status
