@@ -56,19 +56,20 @@ def writes_served(judged: Judged) -> Outcome:
         return OF_A_RUN
     if judged.plan.get("backend") == "sim":
         return not_applicable("simulated time has the plan's bound on liveness")
-    heal_ns = judged.phases.get(HEAL, INFINITY_NS)
+    begin_ns, heal_ns = judged.phases.get("faults", 0), judged.phases.get(HEAL, INFINITY_NS)
     bound_s = _bound_s(judged.plan)
     operations = judged.tried
     hurt = list(_hurt(judged.plan, fault_spans(judged.notes)))
     for what, tried, served in _services(judged):
-        before = tried & (operations.invoke_ns < heal_ns)
-        invoked = np.sort(operations.invoke_ns[before])
-        done = operations.complete_ns[before & served]
-        for begin_ns, end_ns in _outages(invoked, done, judged.plan, hurt, heal_ns):
-            if end_ns - begin_ns > bound_s * 1e9:
+        # What is asked for before the faults waits for the start of nodes and of a group.
+        during = tried & (operations.invoke_ns >= begin_ns) & (operations.invoke_ns < heal_ns)
+        invoked = np.sort(operations.invoke_ns[during])
+        done = operations.complete_ns[during & served]
+        for since_ns, until_ns in _outages(invoked, done, judged.plan, hurt, heal_ns):
+            if until_ns - since_ns > bound_s * 1e9:
                 return unknown(
-                    f"{what} for {(end_ns - begin_ns) / 1e9:.1f} s from "
-                    f"{seconds(begin_ns, 1)}, though no fault hurt a majority of the nodes then: "
+                    f"{what} for {(until_ns - since_ns) / 1e9:.1f} s from "
+                    f"{seconds(since_ns, 1)}, though no fault hurt a majority of the nodes then: "
                     f"the plan allows {bound_s:g} s ({OUTAGE})"
                 )
     return HOLDS

@@ -177,3 +177,11 @@ def test_consumes_that_are_of_no_group_are_not_asked_for():
 def test_a_poll_that_shows_nothing_is_no_service(shown, status):
     """Kafka's own consumer answers a poll so while no node runs at all."""
     assert group((0, 0), shown=shown).status is status
+
+
+def test_what_waits_for_the_start_of_a_group_is_no_outage():
+    found = judged(down=(0, 30))
+    notes = [phase("faults", 25) if e.value == {"name": "faults"} else e for e in found.run.events]
+    later = replace(found, run=RunInput(notes, found.run.operations))
+    assert writes_served(found).status is Status.UNKNOWN
+    assert writes_served(later).status is Status.PASS
