@@ -39,12 +39,6 @@ class Stream:
         cb = {"closed_cb": self._note_end, "error_cb": self._note_error}
         await self._ask(self._client.connect(server, allow_reconnect=False, **cb))
         self._api = self._client.jetstream(timeout=LONG_S)
-        try:
-            await self._ask(self._api.stream_info(STREAM), NotFoundError)
-        except NotFoundError as error:
-            if error.err_code != STREAM_NOT_FOUND:
-                raise ConnectionError(str(error)) from error
-            await self._ask(self._api.add_stream(CONFIG))
 
     async def _note_error(self, error):
         pass  # the end has it
@@ -79,8 +73,14 @@ class Stream:
             raise Refused("nobody leads the stream") from None
 
     async def all(self):
-        """The stream's leader answers, whichever node is asked."""
-        state, found = (await self._ask(self._api.stream_info(STREAM))).state, []
+        """The stream's leader answers, whichever node is asked; the first to ask makes it."""
+        try:
+            info = await self._ask(self._api.stream_info(STREAM), NotFoundError)
+        except NotFoundError as error:
+            if error.err_code != STREAM_NOT_FOUND:
+                raise ConnectionError(str(error)) from error
+            info = await self._ask(self._api.add_stream(CONFIG))
+        state, found = info.state, []
         numbers = range(state.first_seq, state.last_seq + 1) if state.messages else ()
         for begin in range(0, len(numbers), AT_ONCE):
             found += await self._ask(self._messages(numbers[begin : begin + AT_ONCE]))
