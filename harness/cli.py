@@ -115,6 +115,7 @@ class _Commands(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         kwargs["standalone_mode"] = False
         warnings.formatwarning = _as_a_line
+        _extend_path()
         with guard() as output, signals_interrupt():
             try:
                 ended = super().main(*args, **kwargs)
@@ -128,6 +129,12 @@ class _Commands(click.Group):
                 assert cause is not None, "it was raised from something"
                 code = _report(cause, output)
         sys.exit(code)
+
+
+def _extend_path() -> None:
+    """Find nft and losetup for users, too, whose PATH Debian makes without /usr/sbin."""
+    folders = dict.fromkeys((*os.get_exec_path(), "/usr/sbin", "/sbin"))
+    os.environ["PATH"] = os.pathsep.join(folders)
 
 
 def _as_a_line(message: Warning | str, *_: object, **__: object) -> str:

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -355,6 +356,12 @@ def test_doctor_shows_its_steps_but_where_a_document_is_asked_for(monkeypatch):
     monkeypatch.setattr(examination, "try_backend", stepping)
     assert "probing" in kraftprobe("doctor", "--backend", "local").stderr
     assert kraftprobe("doctor", "--backend", "local", "--json").stderr == ""
+
+
+def test_programs_of_the_administrator_are_found_with_the_path_of_a_user(monkeypatch):
+    monkeypatch.setenv("PATH", os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin")))
+    assert CliRunner().invoke(main, ["list", "workloads"]).exit_code == 0
+    assert os.get_exec_path() == ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
 
 
 def test_doctor_ends_in_2_where_no_campaign_can_run(monkeypatch):
