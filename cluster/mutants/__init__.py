@@ -4,9 +4,9 @@ A mutant replaces a few methods of the node's classes, or functions, by a faulty
 loaded by the option `--mutant` alone and named in the node's trace, in the verdict and in the
 report: `python -m cluster.mutants ID --config FILE` runs a faulty node as `python -m cluster.node`
 runs a correct one, which knows nothing of mutants. The ids and what each breaks follow the
-literature's and Kafka's own bugs; `E..`, `R..` name known cases, `W..` are mutants that believe
-wall clocks, `V..` bugs that this node once had, `I..` break one invariant on almost any run. `X:`
-and a place of the node's code is a mechanical change of that place.
+literature's and Kafka's own bugs: `K..` have the number of the issue in JIRA, `L..` break progress,
+`W..` believe wall clocks, `V..` are bugs that this node once had, `I..` break one invariant on
+almost any run. `X:` and a place of the node's code is a mechanical change of that place.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from cluster.mutants import (
     clocks,
     disks,
     invariants,
+    kafka_controller,
+    kafka_raft,
+    kafka_replicas,
+    leaders,
     partitions,
     snapshots,
     voters,
@@ -68,7 +72,20 @@ def apply_mutant(mutant_id: str) -> Iterator[Mutant]:
             setattr(patch.owner, patch.name, value)
 
 
-_MODULES = (catalogue, snapshots, voters, brokers, partitions, disks, clocks, invariants)
+_MODULES = (
+    catalogue,
+    leaders,
+    snapshots,
+    voters,
+    brokers,
+    partitions,
+    disks,
+    clocks,
+    invariants,
+    kafka_controller,
+    kafka_raft,
+    kafka_replicas,
+)
 
 MUTANTS: dict[str, Mutant] = {
     mutant.id: mutant

@@ -1,0 +1,217 @@
+"""Bugs of the controller: `K` with the number of JIRA's issue, others by the rule that they break.
+
+What registers, fences and unfences brokers, and what chooses leaders and ISRs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from cluster.mutants.mutations import Mutant, Patch
+from cluster.node.controller.brokers import broker_lifecycle, cluster_control
+from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
+from cluster.node.controller.core import periodic
+from cluster.node.controller.core.periodic import PeriodicTasks
+from cluster.node.controller.metadata.registrations import registered_brokers
+from cluster.node.controller.metadata.state import (
+    BrokerRegistration,
+    MetadataState,
+    PartitionRegistration,
+)
+from cluster.node.controller.partitions import alter_partition
+from cluster.node.controller.partitions.leadership import broker_fenced, broker_restarted
+from cluster.node.controller.partitions.partition_change import PartitionChangeBuilder, _Target
+from cluster.node.controller.records import MetadataRecord
+from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import AlterPartitionRequestPartition, BrokerHeartbeatRequest
+
+# -- sessions ------------------------------------------------------------------------------------
+
+_ACTIVATE = BrokerHeartbeatManager.activate
+_STALE_BROKER = BrokerHeartbeatManager.stale_broker
+_NEXT_STATE = broker_lifecycle.next_control_state
+
+
+def _without_sessions(self: BrokerHeartbeatManager, state: MetadataState, offset: int) -> None:
+    del state
+    self.deactivate()
+    self._claim_offset = offset
+
+
+def _k18138_known(self: BrokerHeartbeatManager, state: MetadataState) -> BrokerRegistration | None:
+    stale = _STALE_BROKER(self, state)
+    known = stale is not None and (stale.id, stale.epoch) in self._contacts_ms
+    return stale if known else None
+
+
+def _k13173_at_once(self: PeriodicTasks, state: MetadataState) -> Iterable[MetadataRecord]:
+    sessions = self._heartbeats
+    return chain.from_iterable(
+        broker_fenced(state, broker)
+        for broker in registered_brokers(state)
+        if not broker.fenced and not sessions.has_valid_session(broker.id, broker.epoch)
+    )
+
+
+def _m41b_not_caught_up(
+    current: Any,
+    request: BrokerHeartbeatRequest,
+    broker: BrokerRegistration,
+    leads: Callable[[], bool],
+    is_dispensable: Callable[[], bool],
+) -> Any:
+    claimed = replace(request, current_metadata_offset=broker.epoch)  # type: ignore[arg-type]
+    return _NEXT_STATE(current, claimed, broker, leads, is_dispensable)
+
+
+def _m41c_any_incarnation(*registration: object) -> None:
+    del registration
+
+
+def _m41d_at_once(self: BrokerHeartbeatManager, broker_id: int, state: MetadataState) -> bool:
+    del self, broker_id, state
+    return True
+
+
+def _m41e_stays_in_sync(
+    state: MetadataState, broker: BrokerRegistration
+) -> Iterator[MetadataRecord]:
+    del state
+    yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=1)
+
+
+# -- leaders and ISRs ----------------------------------------------------------------------------
+
+_VALIDATE = alter_partition.validate
+_ELR = PartitionChangeBuilder._elr
+_ELECT = PartitionChangeBuilder._elect
+
+
+def _k13916_any_broker(
+    broker_id: int,
+    item: AlterPartitionRequestPartition,
+    partition: PartitionRegistration,
+    state: MetadataState,
+) -> ErrorCode:
+    error = _VALIDATE(broker_id, item, partition, state)
+    return ErrorCode.none if error is ErrorCode.ineligible_replica else error
+
+
+def _m39c_any_partition_epoch(
+    broker_id: int,
+    item: AlterPartitionRequestPartition,
+    partition: PartitionRegistration,
+    state: MetadataState,
+) -> ErrorCode:
+    newest = replace(item, partition_epoch=partition.partition_epoch)  # type: ignore[arg-type]
+    return _VALIDATE(broker_id, newest, partition, state)
+
+
+def _m39d_always_clean(
+    state: MetadataState, broker_id: int, *, clean: bool
+) -> Iterator[MetadataRecord]:
+    del clean
+    return broker_restarted(state, broker_id, clean=True)
+
+
+def _m39e_keeps_elr(self: PartitionChangeBuilder, target: _Target) -> tuple[int, ...]:
+    if not self.elr_enabled:
+        return _ELR(self, target)
+    candidates = {*self.partition.elr, *self.partition.isr} & set(target.replicas)
+    return tuple(sorted(candidates - set(target.isr) - self.unclean_shutdown))
+
+
+def _k19522_fenced(
+    self: PartitionChangeBuilder, target: _Target, elr: tuple[int, ...]
+) -> tuple[int, bool]:
+    elected, unclean = _ELECT(self, target, elr)
+    last_known = self.partition.last_known_elr
+    if elected >= 0 or not self.elr_enabled or target.isr or elr or len(last_known) != 1:
+        return elected, unclean
+    return last_known[0], True
+
+
+ALL = (
+    Mutant(
+        "K13173",
+        "fences brokers whose sessions end at one time by the same state (KAFKA-13173)",
+        "valid state: the ISR of a partition that both hold keeps one of them",
+        (Patch(PeriodicTasks, "_fence_stale_broker", _k13173_at_once),),
+    ),
+    Mutant(
+        "K13916",
+        "lets brokers into an ISR that are fenced, shut down, or registered anew (KAFKA-13916)",
+        "durability: one that has lost what it had may lead (KAFKA-14617, KIP-903)",
+        (Patch(alter_partition, "validate", _k13916_any_broker),),
+    ),
+    Mutant(
+        "K18138",
+        "knows, as a new active controller, the brokers alone that it hears of (KAFKA-18138)",
+        "progress: a broker that dies with its controller is never fenced",
+        (
+            Patch(BrokerHeartbeatManager, "activate", _without_sessions),
+            Patch(BrokerHeartbeatManager, "stale_broker", _k18138_known),
+        ),
+    ),
+    Mutant(
+        "K19294",
+        "fences, as a new active controller, all that it has not heard of yet (KAFKA-19294)",
+        "availability: brokers that are alive are fenced",
+        (Patch(BrokerHeartbeatManager, "activate", _without_sessions),),
+    ),
+    Mutant(
+        "K19522",
+        "elects the last known leader though it is fenced (KAFKA-19522)",
+        "valid state: a partition is led by a broker that is not there",
+        (Patch(PartitionChangeBuilder, "_elect", _k19522_fenced),),
+    ),
+    Mutant(
+        "M39C",
+        "changes an ISR by a request that was made of an earlier one",
+        "durability: a replica that has left the ISR is back in it (KIP-497)",
+        (Patch(alter_partition, "validate", _m39c_any_partition_epoch),),
+    ),
+    Mutant(
+        "M39D",
+        "takes each restart of a broker for a clean one",
+        "durability: an eligible leader may have lost what it had not flushed (KIP-966)",
+        (Patch(cluster_control, "broker_restarted", _m39d_always_clean),),
+    ),
+    Mutant(
+        "M39E",
+        "keeps eligible leaders when the ISR is large enough again",
+        "durability: one that lacks what was committed since is elected (KIP-966)",
+        (Patch(PartitionChangeBuilder, "_elr", _m39e_keeps_elr),),
+    ),
+    Mutant(
+        "M41B",
+        "unfences a broker before it has the metadata of its own registration",
+        "broker fencing: clients are sent to a broker that does not know what it holds (KIP-631)",
+        (Patch(broker_lifecycle, "next_control_state", _m41b_not_caught_up),),
+    ),
+    Mutant(
+        "M41C",
+        "registers a second incarnation of a broker though the first is alive",
+        "broker fencing: two processes take turns as one broker",
+        (Patch(cluster_control, "_check_incarnation", _m41c_any_incarnation),),
+    ),
+    Mutant(
+        "M41D",
+        "lets a broker shut down before others know that it leads nothing",
+        "availability: clients go on asking it",
+        (Patch(BrokerHeartbeatManager, "may_shut_down", _m41d_at_once),),
+    ),
+    Mutant(
+        "M41E",
+        "leaves a broker that it fences in its ISRs, and leading",
+        "valid state: partitions are led by a broker that is not there",
+        (
+            Patch(broker_lifecycle, "broker_fenced", _m41e_stays_in_sync),
+            Patch(periodic, "broker_fenced", _m41e_stays_in_sync),
+        ),
+    ),
+)

@@ -1,0 +1,276 @@
+"""More bugs of partitions' replicas: `K` with the number of JIRA's issue, others as elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.mutants.mutations import Mutant, Patch
+from cluster.node.broker.replication.partition import (
+    Acknowledged,
+    Follower,
+    IsrAnswer,
+    Partition,
+    _Pending,
+)
+from cluster.node.broker.replication.replica import Replica
+from cluster.node.broker.replication.replica_fetcher import (
+    FollowedPartition,
+    Key,
+    ReplicaFetcher,
+)
+from cluster.node.broker.replication.replica_manager import ReplicaManager
+from cluster.node.broker.serving.fetch import _Delayed
+from cluster.node.controller.metadata.state import MetadataState, PartitionRegistration
+from cluster.node.errors import ErrorCode
+from cluster.node.log.batch.records import BatchHeader
+from cluster.node.log.data import log_directory
+from cluster.node.log.data.data_config import OffsetOutOfRangeError
+from cluster.node.log.data.data_files import DataFiles
+from cluster.node.log.data.data_log import DataLog
+from cluster.node.log.data.producer_state import ProducerBatch, ProducerState
+from cluster.node.log.storage.epoch_cache import LeaderEpochCache
+from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.protocol.data_messages import FetchPartition
+
+# -- leaders -------------------------------------------------------------------------------------
+
+_ON_ANSWER = Partition._on_answer
+_DIVERGING = _Delayed._diverging
+_MAKE_FOLLOWER = Partition.make_follower
+_RESET = Follower.reset
+
+
+def _k13091_no_look(self: Partition, pending: _Pending, answer: IsrAnswer | ErrorCode) -> None:
+    if self._pending is pending and isinstance(answer, IsrAnswer):
+        if answer.partition_epoch >= self.partition_epoch:
+            self._pending = None
+            self.isr, self.partition_epoch = answer.isr, answer.partition_epoch
+    else:
+        _ON_ANSWER(self, pending, answer)
+
+
+def _k13141_counts_diverging(
+    self: _Delayed, row: FetchPartition, replica: Replica
+) -> OffsetAndEpoch | None:
+    end = _DIVERGING(self, row, replica)
+    if end is not None and self._is_follower and row.fetch_offset <= replica.log.end_offset:
+        self._take(row, replica)
+    return end
+
+
+def _m36d_not_made(self: Partition, pending: _Pending, answer: IsrAnswer | ErrorCode) -> None:
+    if self._pending is pending and not isinstance(answer, IsrAnswer):
+        self._pending = None
+    else:
+        _ON_ANSWER(self, pending, answer)
+
+
+def _m36e_in_any_epoch(self: Partition, required_offset: int, leader_epoch: int) -> Acknowledged:
+    del leader_epoch
+    if self.high_watermark >= required_offset:
+        return Acknowledged.DONE
+    return Acknowledged.NOT_YET if self.leads else Acknowledged.NOT_LEADER
+
+
+def _m36f_proposed(self: Partition) -> bool:
+    return self.leads and len(self.maximal_isr) < self.least_in_sync
+
+
+def _m18p_keep_followers(self: Partition, state: PartitionRegistration) -> bool:
+    kept = self.followers
+    is_new_epoch = _MAKE_FOLLOWER(self, state)
+    self.followers = kept
+    return is_new_epoch
+
+
+def _m18p_keep_ends(
+    self: Follower, now_ms: float, leader_end_offset: int, *, anew: bool, in_sync: bool
+) -> None:
+    del anew
+    _RESET(self, now_ms, leader_end_offset, anew=False, in_sync=in_sync)
+
+
+def _m21p_never_diverging(
+    self: _Delayed, row: FetchPartition, replica: Replica
+) -> OffsetAndEpoch | None:
+    if row.fetch_offset < replica.log.start_offset:
+        raise OffsetOutOfRangeError(f"{row.fetch_offset} is not in the log")
+    del self
+    return None
+
+
+def _m25c_to_the_end(self: _Delayed, replica: Replica) -> int:
+    del self
+    return replica.log.end_offset
+
+
+def _v02_ends_proposals(self: Partition, state: PartitionRegistration) -> bool:
+    del self, state
+    return False
+
+
+# -- followers -----------------------------------------------------------------------------------
+
+_ADD = ReplicaFetcher.add
+
+
+def _k18991_goes_on(self: ReplicaFetcher, key: Key, partition: FollowedPartition) -> None:
+    held = self._partitions.get(key)
+    _ADD(self, key, partition)
+    if held is not None:
+        held.partition, held.is_stopped = partition, False
+        self._partitions[key] = held
+
+
+def _k20961_no_epoch(self: Replica, log: DataLog) -> None:
+    self.log = self.partition.log = log
+    log.high_watermark = self.partition.high_watermark
+
+
+def _k14616_by_name(self: ReplicaManager, state: MetadataState) -> None:
+    del state
+    for directory in self.logs.online:
+        for at in sorted((*directory.logs, *directory.future_logs)):
+            if self._assigned_directory(at) is None:
+                with self._storage():
+                    directory.delete(at)
+
+
+# -- logs ----------------------------------------------------------------------------------------
+
+_ASSIGN = LeaderEpochCache.assign
+_READ_MARK = log_directory.read_clean_shutdown
+
+
+def _k10432_from_one_on(self: LeaderEpochCache, epoch: int, start_offset: int) -> bool:
+    return epoch > 0 and _ASSIGN(self, epoch, start_offset)
+
+
+def _k15375_always_clean(*place: Any) -> int | None:
+    return _READ_MARK(*place) or 0
+
+
+def _m34k_keep(self: DataFiles) -> None:
+    del self
+
+
+def _m34o_the_last_one(self: ProducerState, header: BatchHeader) -> ProducerBatch | None:
+    entry = self.producers.get(header.producer_id)
+    if entry is None or not entry.batches or entry.epoch != header.producer_epoch:
+        return None
+    last = entry.batches[-1]
+    same = (last.first_sequence, last.last_sequence) == (header.base_sequence, header.last_sequence)
+    return last if same else None
+
+
+def _m34g_any_sequence(self: ProducerState, header: BatchHeader) -> None:
+    del self, header
+
+
+ALL = (
+    Mutant(
+        "K10432",
+        "knows of no leader epoch 0 (KAFKA-10432)",
+        "log matching: a follower with a tail of the first epoch keeps it",
+        (Patch(LeaderEpochCache, "assign", _k10432_from_one_on),),
+    ),
+    Mutant(
+        "K13091",
+        "does not look at its high watermark again when its ISR has changed (KAFKA-13091)",
+        "progress: a write waits for the next one",
+        (Patch(Partition, "_on_answer", _k13091_no_look),),
+    ),
+    Mutant(
+        "K13141P",
+        "counts what a follower has although it is just told that its log diverges (KAFKA-13141)",
+        "durability: what nobody else has counts as replicated",
+        (Patch(_Delayed, "_diverging", _k13141_counts_diverging),),
+    ),
+    Mutant(
+        "K14616",
+        "knows a log by the name of its topic alone (KAFKA-14616)",
+        "durability: a topic that was made anew begins with what the old one held",
+        (Patch(ReplicaManager, "_delete_strays", _k14616_by_name),),
+    ),
+    Mutant(
+        "K15375",
+        "takes each end of its process for a clean one, and recovers nothing (KAFKA-15375)",
+        "durability: a torn tail stays, and is read",
+        (Patch(log_directory, "read_clean_shutdown", _k15375_always_clean),),
+    ),
+    Mutant(
+        "K18991",
+        "takes the answer to a Fetch of an earlier leader epoch (KAFKA-18991)",
+        "durability: a follower cuts off what is committed",
+        (Patch(ReplicaFetcher, "add", _k18991_goes_on),),
+    ),
+    Mutant(
+        "K20961",
+        "forgets, as it moves a log to another directory, the epoch that it leads (KAFKA-20961)",
+        "progress: followers of an idle partition are out of range for ever",
+        (Patch(Replica, "replace_log", _k20961_no_epoch),),
+    ),
+    Mutant(
+        "M18P",
+        "a new leader goes on with the offsets that its followers had when it led before",
+        "durability: a high watermark that a member of the ISR has not reached",
+        (
+            Patch(Partition, "make_follower", _m18p_keep_followers),
+            Patch(Follower, "reset", _m18p_keep_ends),
+        ),
+    ),
+    Mutant(
+        "M21P",
+        "does not check whether a follower's log diverges from a partition's",
+        "log matching: different records at one offset",
+        (Patch(_Delayed, "_diverging", _m21p_never_diverging),),
+    ),
+    Mutant(
+        "M25C",
+        "shows consumers what is appended, committed or not",
+        "committed reads: what a consumer was shown is lost with the leader",
+        (Patch(_Delayed, "_limit", _m25c_to_the_end),),
+    ),
+    Mutant(
+        "M34G",
+        "takes any sequence of an idempotent producer",
+        "order: a batch that is sent again comes behind one that was sent later (KIP-98)",
+        (Patch(ProducerState, "check", _m34g_any_sequence),),
+    ),
+    Mutant(
+        "M34K",
+        "keeps, when a partition's log is cut, the sequences of what is cut off",
+        "durability: a retry is answered as a duplicate of what is gone",
+        (Patch(DataFiles, "_reload_producers", _m34k_keep),),
+    ),
+    Mutant(
+        "M34O",
+        "remembers the last batch of each producer alone",
+        "idempotence: of several batches in flight one that is sent again is refused (KIP-98)",
+        (Patch(ProducerState, "duplicate_of", _m34o_the_last_one),),
+    ),
+    Mutant(
+        "M36D",
+        "takes a change of its ISR for not made when it was not answered in time",
+        "durability: the controller may elect a member that is not waited for (KIP-497)",
+        (Patch(Partition, "_on_answer", _m36d_not_made),),
+    ),
+    Mutant(
+        "M36E",
+        "acknowledges a write of an earlier leader epoch by the offsets of a later one",
+        "durability: what was acknowledged is not what lies there",
+        (Patch(Partition, "acknowledgement", _m36e_in_any_epoch),),
+    ),
+    Mutant(
+        "M36F",
+        "counts those that it asks to be in sync for min.insync.replicas",
+        "committed reads: the high watermark moves before the ISR is large enough (KIP-966)",
+        (Patch(Partition, "is_under_min_isr", property(_m36f_proposed)),),
+    ),
+    Mutant(
+        "V02",
+        "ends a change of its ISR that is on its way when it hears what it knows of the partition",
+        "durability: a high watermark that a member of the ISR has not reached",
+        (Patch(Partition, "_knows", _v02_ends_proposals),),
+    ),
+)
