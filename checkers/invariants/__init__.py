@@ -16,6 +16,7 @@ left. Each class names the events that it reads, and its source.
 | one-voter-change | voter sets that follow each other differ by one voter | node | yes |
 | change-after-commit | voters change once the epoch's start and the last change are committed | node | yes |
 | committed-voters | no node goes back behind voters that it knows to be committed | node | yes |
+| leads-as-voter | a leader whose removal is committed leads no longer | node | yes |
 | recovery | what was fsynced is there again after a restart | node | yes |
 | log-matching | (offset, epoch) stands for one batch on all nodes at all times | node | yes |
 | committed-prefix | what lies below any high watermark never changes, and is never taken back | node | yes |
@@ -44,6 +45,8 @@ Of leaders, on the messages that a simulated world sees arrive (no trace holds t
 |---|---|
 | led-alone | no leader goes on without a majority that fetches |
 | succession | a leader that has heard of a later epoch leads no longer |
+| resigned-early | a leader that a majority fetches from does not resign for want of one |
+| read-by-majority | a majority confirms the leadership before a linearizable read is answered |
 
 Of brokers and partitions, on the metadata images of a simulated world's nodes (no trace holds these):
 

@@ -8,6 +8,8 @@ wrong.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
@@ -172,4 +174,111 @@ class Succession(Invariant):
         )
 
 
-LEADING: tuple[type[Invariant], ...] = (LedAlone, Succession)
+class ResignedEarly(Invariant):
+    """A leader that a majority fetches from does not resign for want of one.
+
+    A period of its check ends when so many others as make a majority with it have fetched since it
+    began. It resigns when one has lasted for the time-out: so the last of so many that it heard of
+    had fetched before that. A single voter needs nobody. What else makes it resign is left out: a
+    stop, its removal, and a controller that renounces first.
+    """
+
+    name = "resigned-early"
+    source = "KIP-595, check quorum; KAFKA-16144"
+    reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state", "renounce"})
+    unstored = _UNSTORED
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._timeouts_ms: dict[str, float] = {}
+        self._fetched_ms: dict[str, Mapping[str, float]] = {}
+        """By node that leads, and voter: when it had last fetched as something last arrived."""
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        """Take up a process."""
+        self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
+        self._fetched_ms.pop(node, None)
+
+    def on_renounce(self, node: str, fields: Fields) -> None:
+        """Leave out a leader whose controller gives up."""
+        del fields
+        self._fetched_ms.pop(node, None)
+
+    on_voters = on_renounce
+
+    def on_fetch_arrival(self, node: str, fields: Fields) -> None:
+        """Note what the leader has heard of."""
+        del fields
+        sight = self.quorum.sight
+        term = None if sight is None or node not in self._fetched_ms else sight.term(node)
+        if term is not None:
+            self._fetched_ms[node] = term.fetched_ms
+
+    def on_state(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a leader that resigns."""
+        fetched_ms, sight = self._fetched_ms.pop(node, None), self.quorum.sight
+        if fields["state"] == "Leader":
+            self._fetched_ms[node] = {}
+        if fields["state"] != "Resigned" or fetched_ms is None or sight is None:
+            return None
+        voters, now_ms = self.quorum.electorate.members(node), sight.monotonic_ms(node)
+        heard_ms = sorted(fetched_ms.values(), reverse=True)
+        needed = voters.majority - 1
+        if sight.may_resign(node) or node not in voters.directories or needed > len(heard_ms):
+            return None
+        ago_ms = now_ms - heard_ms[needed - 1] if needed else 0.0
+        if ago_ms >= (1 - _SILENCE) * self._timeouts_ms[node]:
+            return None
+        return Broken(
+            f"{node} resigns in epoch {fields['epoch']} though a majority of its voters {voters} "
+            f"had fetched {ago_ms:.0f} ms before, where it may lead for "
+            f"{self._timeouts_ms[node]:g} ms without"
+        )
+
+
+class ReadByMajority(Invariant):
+    """A linearizable read is answered once a majority has confirmed the leadership after it came.
+
+    Reads are answered in the order of their numbers. So a majority, the leader included if it
+    votes, has confirmed for each that waits no more, or for a later one.
+    """
+
+    name = "read-by-majority"
+    source = "Raft 8, read-only operations"
+    reads = frozenset({"state", "voters", "read"})
+    unstored = "no trace holds which voters confirmed a read"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._leads: set[str] = set()
+        """Those that lead, with the voters that they began with."""
+
+    def on_state(self, node: str, fields: Fields) -> None:
+        """Take up who leads."""
+        self._leads.discard(node)
+        if fields["state"] == "Leader":
+            self._leads.add(node)
+
+    def on_voters(self, node: str, fields: Fields) -> None:
+        """Leave out a leader of other voters, of which a majority has yet to be asked."""
+        del fields
+        self._leads.discard(node)
+
+    def on_read(self, node: str, fields: Fields) -> Broken | None:
+        """Count those that confirmed."""
+        sight = self.quorum.sight
+        term = None if sight is None or node not in self._leads else sight.term(node)
+        if term is None or fields["confirmed"] is not True:
+            return None
+        voters = self.quorum.electorate.members(node)
+        confirming = [v for v in voters.directories if term.confirmed.get(v, 0) >= term.released]
+        own = 1 if node in voters.directories and node not in confirming else 0
+        if len(confirming) + own >= voters.majority:
+            return None
+        return Broken(
+            f"{node} answers read {term.released} in epoch {fields['epoch']}, which "
+            f"{', '.join(confirming) or 'nobody'} alone confirmed of its voters {voters}"
+        )
+
+
+LEADING: tuple[type[Invariant], ...] = (LedAlone, Succession, ResignedEarly, ReadByMajority)

@@ -34,6 +34,18 @@ class Election:
         return f"epoch {self.epoch} (leader {leader}, vote {vote})"
 
 
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What a node that leads knows of the others, beside what it concludes from that."""
+
+    fetched_ms: Mapping[str, float]
+    """By voter: when its last Fetch counted, by the leader's clock."""
+    confirmed: Mapping[str, int]
+    """By voter: the number of the latest read for which it confirmed the leadership."""
+    released: int
+    """The number of the latest read that waits for that no more."""
+
+
 class Sight(Protocol):
     """Access to nodes' logs and disks while they run, which a simulated world gives."""
 
@@ -60,6 +72,12 @@ class Sight(Protocol):
 
     def snapshot(self, node: str, offset: int, epoch: int) -> int | str:
         """Checksum of the durable bytes of a snapshot; a string: its fault."""
+
+    def term(self, node: str) -> Term | None:
+        """What it knows as the leader; None: it does not lead, or does not show it."""
+
+    def may_resign(self, node: str) -> bool:
+        """Whether it may have another reason to lead no more than the lack of a quorum."""
 
 
 def node_name(node_id: int) -> str:

@@ -92,3 +92,41 @@ class CommittedVoters(Invariant):
             return None
         old = "configured voters" if offset < 0 else f"voters of offset {offset}"
         return Broken(f"{node} goes by the {old} again, not by those of offset {forgotten}")
+
+
+class LeadsAsVoter(Invariant):
+    """A leader that removed itself leads until the others have committed that, and no longer.
+
+    It resigns as its high watermark passes the VotersRecord, before it appends anything more.
+    """
+
+    name = "leads-as-voter"
+    source = "KIP-853; KAFKA-17608"
+    reads = frozenset({"start", "state", "voters", "hw", "append"})
+    own = True
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._leads: set[str] = set()
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        """Take up a process, which does not lead."""
+        del fields
+        self._leads.discard(node)
+
+    def on_state(self, node: str, fields: Fields) -> None:
+        """Take up who leads."""
+        self._leads.discard(node)
+        if fields["state"] == "Leader":
+            self._leads.add(node)
+
+    def on_append(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a leader that appends."""
+        voters = self.quorum.electorate.members(node)
+        is_removed = bool(voters.directories) and node not in voters.directories
+        if node not in self._leads or not is_removed or self.quorum.mark(node) <= voters.offset:
+            return None
+        return Broken(
+            f"{node} leads on in epoch {fields['epoch']}, though it is none of the voters {voters}, "
+            f"which it knows to be committed at offset {voters.offset}"
+        )

@@ -36,7 +36,12 @@ from checkers.invariants.quorum import Quorum
 from checkers.invariants.replicas import REPLICATION
 from checkers.invariants.sight import Fields, Sight
 from checkers.invariants.snapshots import SnapshotAgreement, SnapshotCommitted, SnapshotDurable
-from checkers.invariants.voters import ChangeAfterCommit, CommittedVoters, OneVoterChange
+from checkers.invariants.voters import (
+    ChangeAfterCommit,
+    CommittedVoters,
+    LeadsAsVoter,
+    OneVoterChange,
+)
 
 INVARIANTS: tuple[type[Invariant], ...] = (
     MonotonicEpoch,
@@ -49,6 +54,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     OneVoterChange,
     ChangeAfterCommit,
     CommittedVoters,
+    LeadsAsVoter,
     Recovery,
     LogMatching,
     CommittedPrefix,

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from cluster.mutants.mutations import Mutant, Patch
+from cluster.node.broker.replication.partition import Follower, Partition
 from cluster.node.controller.brokers import broker_lifecycle, cluster_control
 from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
 from cluster.node.controller.core import periodic
@@ -101,6 +102,11 @@ def _k13916_any_broker(
     return ErrorCode.none if error is ErrorCode.ineligible_replica else error
 
 
+def _k13916_joins(self: Partition, follower: Follower) -> bool:
+    del self, follower
+    return True
+
+
 def _m39c_any_partition_epoch(
     broker_id: int,
     item: AlterPartitionRequestPartition,
@@ -146,7 +152,10 @@ ALL = (
         "K13916",
         "lets brokers into an ISR that are fenced, shut down, or registered anew (KAFKA-13916)",
         "durability: one that has lost what it had may lead (KAFKA-14617, KIP-903)",
-        (Patch(alter_partition, "validate", _k13916_any_broker),),
+        (
+            Patch(alter_partition, "validate", _k13916_any_broker),
+            Patch(Partition, "_may_join", _k13916_joins),
+        ),
     ),
     Mutant(
         "K18138",

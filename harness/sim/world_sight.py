@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from checkers.invariants.sight import Batch, Election, Fields, node_name
+from checkers.invariants.sight import Batch, Election, Fields, Term, node_name
 from checkers.invariants.watcher import LIVE, Violation, Watcher
 from cluster.backends.sim.incarnation import Incarnation, Replica, TraceFields
 from cluster.backends.sim.world import SimWorld
+from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -136,6 +137,29 @@ class WorldSight:
     def snapshot(self, node: str, offset: int, epoch: int) -> int | str:
         """Checksum of the durable bytes of a snapshot."""
         return self._open(node).snapshot(offset, epoch)
+
+    def term(self, node: str) -> Term | None:
+        """What it knows as the leader; None: it does not lead, or is another program."""
+        core = self._core(node)
+        leader = None if core is None else core.leader
+        if core is None or leader is None:
+            return None
+        others = {node_name(state.key.id): state for state in leader.remote_voters()}
+        return Term(
+            {name: state.last_fetch_ms for name, state in others.items()},
+            {name: state.confirmed_read for name, state in others.items()},
+            core.readers[0][0] - 1 if core.readers else core.latest_read,
+        )
+
+    def may_resign(self, node: str) -> bool:
+        """Whether it shuts down, or is another program."""
+        core = self._core(node)
+        return core is None or core.shutting_down
+
+    def _core(self, node: str) -> RaftCore | None:
+        process = self._nodes[node].process
+        own = None if process is None else process.node
+        return None if own is None else own.raft._core
 
     def _open(self, node: str) -> Replica:
         process = self._nodes[node].process

@@ -92,6 +92,7 @@ def commit(node, base):
 
 LEADS = [state("n1", 1, "Leader", leader=1), led("n1", 0), led("n1", 1)]
 LEADS_AGAIN = [state("n1", 1, "Resigned", leader=1), state("n1", 2, "Leader", leader=1)]
+REMOVED = ("n1", "voters", {"offset": 2, "voters": {"2": "b", "3": "c"}})
 ALL_HAVE = {"1": 5, "2": 5, "3": 5}
 QUORUM = [start("n1"), start("n2"), start("n3"), voters("n1"), voters("n2"), voters("n3")]
 COMMITTED = [append("n1", 0, 4), hw("n1", 5)]
@@ -196,6 +197,10 @@ CASES = {
     "own-commit": (
         [*LEADS, commit("n1", 0), *LEADS_AGAIN, commit("n1", 1)],
         [*LEADS, commit("n1", 0), *LEADS_AGAIN, led("n1", 2), commit("n1", 2), commit("n2", 1)],
+    ),
+    "leads-as-voter": (
+        [*LEADS, REMOVED, hw("n1", 3), led("n1", 3)],
+        [*LEADS, REMOVED, hw("n1", 2), led("n1", 3)],
     ),
     "claim-after-replay": (
         [epoch_start("n1", 2, 5), ("n1", "claim", {"epoch": 2, "offset": 4})],

@@ -7,12 +7,14 @@ import pytest
 
 import checkers.invariants
 from checkers.invariants.leading import LEADING
+from checkers.invariants.sight import Term
 from checkers.invariants.watcher import Watcher
 from harness.plan.document import from_document
 from harness.sim.runner import run_plan
 from tests.checkers.invariants.test_invariants import append, state, voters
 
 TIMEOUT_MS = 150.0
+SIGTERM = "SIGTERM"
 LEADS = ("n1", "state", {"state": "Leader", "epoch": 2, "leader_id": 1, "voted_id": 1})
 
 
@@ -21,6 +23,8 @@ class Host:
 
     now_ms = 0.0
     disk_is_idle = True
+    known: Term | None = None
+    shuts_down = False
 
     def is_open(self, node):
         return False
@@ -37,14 +41,24 @@ class Host:
     def is_written(self, node):
         return self.disk_is_idle
 
+    def term(self, node):
+        return self.known
+
+    def may_resign(self, node):
+        return self.shuts_down
+
 
 def judged(*events):
-    """Names of the rules that a sequence breaks: (time, node, event, fields), or (time, idle)."""
+    """Names of the rules that a sequence breaks: (time, node, event, fields), or (time, shown)."""
     host = Host()
     watcher = Watcher(host, among=LEADING)
     for at_ms, *event in events:
         host.now_ms = at_ms
-        if len(event) == 1:
+        if isinstance(event[0], Term):
+            host.known = event[0]
+        elif event[0] == SIGTERM:
+            host.shuts_down = True
+        elif len(event) == 1:
             (host.disk_is_idle,) = event
         else:
             watcher.take(*event)
@@ -128,6 +142,67 @@ def test_a_leader_may_go_on_for_two_time_outs_after_a_majority_fetched(events, f
 def test_a_leader_may_go_on_while_it_writes_down_the_later_epoch(events, found):
     """Not in one that no node is in, nor for an answer to what it asked in an earlier term."""
     assert judged(*OF_THREE, ENTERED, *events) == found
+
+
+def resigns(at_ms):
+    return at_ms, *state("n1", 2, "Resigned", leader=1)
+
+
+def heard(at_ms, **fetched_ms):
+    """It knows when others fetched, as something arrives."""
+    return (at_ms, Term(fetched_ms, {}, 0)), fetch(at_ms, "n2")
+
+
+RENOUNCES = (1_110.0, "n1", "renounce", {"epoch": 2})
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([*OF_THREE, *heard(1_000, n2=1_000), resigns(1_150)], []),
+        ([*OF_THREE, *heard(1_000, n2=1_000), resigns(1_112)], ["resigned-early"]),
+        ([*OF_THREE, *heard(1_000, n2=1_000, n3=800), resigns(1_112)], ["resigned-early"]),
+        ([*OF_FIVE, *heard(1_000, n2=1_000, n3=850), resigns(1_000)], []),
+        ([*OF_FIVE, *heard(1_000, n2=1_000, n3=950), resigns(1_000)], ["resigned-early"]),
+        ([*OF_FIVE, *heard(1_000, n2=1_000), resigns(1_001)], []),
+        ([*quorum_of("1"), resigns(9_000)], ["resigned-early"]),
+        ([*quorum_of("1"), (9_000.0, SIGTERM), resigns(9_000)], []),
+        ([*OF_THREE, *heard(1_000, n2=1_000), RENOUNCES, resigns(1_112)], []),
+        ([*OF_THREE, *heard(1_000, n2=1_000), (1_001.0, *voters("n1", "23")), resigns(1_002)], []),
+        ([*OF_THREE, start(1_000), resigns(1_001)], []),
+        ([*OF_THREE, *heard(1_000, n2=1_000), (1_001.0, *state("n1", 3))], []),
+    ],
+)
+def test_a_leader_resigns_for_want_of_a_quorum_after_a_whole_time_out_alone(events, found):
+    """With five voters the second last counts; a stop, a change of voters and its own start do."""
+    assert judged(*events) == found
+
+
+def read(confirmed=True):
+    fields = {"epoch": 2, "offset": 5, "confirmed": confirmed, "query": True}
+    return 10.0, "n1", "read", fields
+
+
+def confirmed(released, **answers):
+    return 5.0, Term({}, answers, released)
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([*OF_THREE, confirmed(7, n2=7, n3=0), read()], []),
+        ([*OF_THREE, confirmed(7, n2=6, n3=6), read()], ["read-by-majority"]),
+        ([*OF_FIVE, confirmed(7, n2=7, n3=8), read()], []),
+        ([*OF_FIVE, confirmed(7, n2=7, n3=6), read()], ["read-by-majority"]),
+        ([*quorum_of("1"), confirmed(0), read()], []),
+        ([*quorum_of("23"), confirmed(7, n2=7, n3=6), read()], ["read-by-majority"]),
+        ([*OF_THREE, confirmed(7, n2=6, n3=6), read(confirmed=False)], []),
+        ([*OF_THREE, (1.0, *voters("n1", "23")), confirmed(7, n2=7, n3=6), read()], []),
+    ],
+)
+def test_a_read_is_answered_when_a_majority_has_confirmed_it(events, found):
+    """The leader counts if it votes; after a change of voters nothing is said."""
+    assert judged(*events) == found
 
 
 def test_every_rule_of_leaders_stands_in_the_table_and_says_why_no_stored_run_is_judged():

@@ -398,7 +398,7 @@ def test_the_result_says_which_invariants_judge_some_nodes_only():
     options = {"traced": KAFKAS, "whole": ["n1", "n3"]}
     result = run_check(CheckSpec("invariants", options), good_run())
     assert result.status is Status.PASS
-    assert "20 invariants hold" in result.summary
+    assert "21 invariants hold" in result.summary
     assert "of n1, n3 only" in result.summary
     judged_of = result.statistics["judged_of"]
     assert judged_of["no-contradiction"] == ["n1", "n3"]
