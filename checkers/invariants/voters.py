@@ -123,10 +123,10 @@ class LeadsAsVoter(Invariant):
     def on_append(self, node: str, fields: Fields) -> Broken | None:
         """Judge a leader that appends."""
         voters = self.quorum.electorate.members(node)
-        is_removed = bool(voters.directories) and node not in voters.directories
+        is_removed = voters.offset >= 0 and node not in voters.directories
         if node not in self._leads or not is_removed or self.quorum.mark(node) <= voters.offset:
             return None
         return Broken(
-            f"{node} leads on in epoch {fields['epoch']}, though it is none of the voters {voters}, "
-            f"which it knows to be committed at offset {voters.offset}"
+            f"{node} leads on in epoch {fields['epoch']}, though it knows that it is no voter: the "
+            f"set {voters} of offset {voters.offset} is committed"
         )

@@ -199,8 +199,8 @@ CASES = {
         [*LEADS, commit("n1", 0), *LEADS_AGAIN, led("n1", 2), commit("n1", 2), commit("n2", 1)],
     ),
     "leads-as-voter": (
-        [*LEADS, REMOVED, hw("n1", 3), led("n1", 3)],
-        [*LEADS, REMOVED, hw("n1", 2), led("n1", 3)],
+        [*LEADS, led("n1", 2), REMOVED, hw("n1", 3), led("n1", 3)],
+        [*LEADS, led("n1", 2), REMOVED, hw("n1", 2), led("n1", 3)],
     ),
     "claim-after-replay": (
         [epoch_start("n1", 2, 5), ("n1", "claim", {"epoch": 2, "offset": 4})],
