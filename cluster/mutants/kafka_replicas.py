@@ -24,6 +24,7 @@ from cluster.node.controller.metadata.state import MetadataState, PartitionRegis
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import BatchHeader
 from cluster.node.log.data import log_directory
+from cluster.node.log.data.clean_shutdown import read_clean_shutdown
 from cluster.node.log.data.data_config import OffsetOutOfRangeError
 from cluster.node.log.data.data_files import DataFiles
 from cluster.node.log.data.data_log import DataLog
@@ -139,7 +140,6 @@ def _k14616_by_name(self: ReplicaManager, state: MetadataState) -> None:
 # -- logs ----------------------------------------------------------------------------------------
 
 _ASSIGN = LeaderEpochCache.assign
-_READ_MARK = log_directory.read_clean_shutdown
 
 
 def _k10432_from_one_on(self: LeaderEpochCache, epoch: int, start_offset: int) -> bool:
@@ -147,7 +147,7 @@ def _k10432_from_one_on(self: LeaderEpochCache, epoch: int, start_offset: int) -
 
 
 def _k15375_always_clean(*place: Any) -> int | None:
-    return _READ_MARK(*place) or 0
+    return read_clean_shutdown(*place) or 0
 
 
 def _m34k_keep(self: DataFiles) -> None:
