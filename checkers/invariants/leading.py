@@ -180,12 +180,12 @@ class ResignedEarly(Invariant):
     A period of its check ends when so many others as make a majority with it have fetched since it
     began. It resigns when one has lasted for the time-out: so the last of so many that it heard of
     had fetched before that. A single voter needs nobody. What else makes it resign is left out: a
-    stop, its removal, and a controller that renounces first.
+    stop, its removal, and whoever asks it to.
     """
 
     name = "resigned-early"
     source = "KIP-595, check quorum; KAFKA-16144"
-    reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state", "renounce"})
+    reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state"})
     unstored = _UNSTORED
 
     def __init__(self, quorum: Quorum) -> None:
@@ -199,12 +199,10 @@ class ResignedEarly(Invariant):
         self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
         self._fetched_ms.pop(node, None)
 
-    def on_renounce(self, node: str, fields: Fields) -> None:
-        """Leave out a leader whose controller gives up."""
+    def on_voters(self, node: str, fields: Fields) -> None:
+        """Leave out a leader of other voters than it began with."""
         del fields
         self._fetched_ms.pop(node, None)
-
-    on_voters = on_renounce
 
     def on_fetch_arrival(self, node: str, fields: Fields) -> None:
         """Note what the leader has heard of."""
@@ -217,8 +215,9 @@ class ResignedEarly(Invariant):
     def on_state(self, node: str, fields: Fields) -> Broken | None:
         """Judge a leader that resigns."""
         fetched_ms, sight = self._fetched_ms.pop(node, None), self.quorum.sight
-        if fields["state"] == "Leader":
-            self._fetched_ms[node] = {}
+        term = None if sight is None or fields["state"] != "Leader" else sight.term(node)
+        if term is not None:
+            self._fetched_ms[node] = term.fetched_ms
         if fields["state"] != "Resigned" or fetched_ms is None or sight is None:
             return None
         voters, now_ms = self.quorum.electorate.members(node), sight.monotonic_ms(node)

@@ -77,7 +77,7 @@ class Sight(Protocol):
         """What it knows as the leader; None: it does not lead, or does not show it."""
 
     def may_resign(self, node: str) -> bool:
-        """Whether it may have another reason to lead no more than the lack of a quorum."""
+        """Whether the node that `term` showed may have another reason to resign than no quorum."""
 
 
 def node_name(node_id: int) -> str:

@@ -19,6 +19,7 @@ from cluster.node.kraft.messages import (
     FetchRequest,
     FetchSnapshotRequest,
 )
+from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.voter_messages import UpdateVoterRequest
 
 
@@ -100,6 +101,8 @@ class WorldSight:
 
     def __init__(self, world: SimWorld) -> None:
         self._nodes = world.nodes
+        self._leaders: dict[str, Leader] = {}
+        """What each node that leads has as its state, or had as it led last."""
 
     def is_open(self, node: str) -> bool:
         """Whether the node has opened its log."""
@@ -144,6 +147,7 @@ class WorldSight:
         leader = None if core is None else core.leader
         if core is None or leader is None:
             return None
+        self._leaders[node] = leader
         others = {node_name(state.key.id): state for state in leader.remote_voters()}
         return Term(
             {name: state.last_fetch_ms for name, state in others.items()},
@@ -152,9 +156,9 @@ class WorldSight:
         )
 
     def may_resign(self, node: str) -> bool:
-        """Whether it shuts down, or is another program."""
+        """Whether it shuts down, was asked to resign or removed, or is another program."""
         core = self._core(node)
-        return core is None or core.shutting_down
+        return core is None or core.shutting_down or self._leaders[node].resign_requested
 
     def _core(self, node: str) -> RaftCore | None:
         process = self._nodes[node].process

@@ -14,7 +14,7 @@ from harness.sim.runner import run_plan
 from tests.checkers.invariants.test_invariants import append, state, voters
 
 TIMEOUT_MS = 150.0
-SIGTERM = "SIGTERM"
+SIGNAL = "SIGTERM, or a request to resign"
 LEADS = ("n1", "state", {"state": "Leader", "epoch": 2, "leader_id": 1, "voted_id": 1})
 
 
@@ -23,8 +23,8 @@ class Host:
 
     now_ms = 0.0
     disk_is_idle = True
-    known: Term | None = None
-    shuts_down = False
+    known: Term | None = Term({}, {}, 0)
+    is_asked = False
 
     def is_open(self, node):
         return False
@@ -45,7 +45,7 @@ class Host:
         return self.known
 
     def may_resign(self, node):
-        return self.shuts_down
+        return self.is_asked
 
 
 def judged(*events):
@@ -56,8 +56,8 @@ def judged(*events):
         host.now_ms = at_ms
         if isinstance(event[0], Term):
             host.known = event[0]
-        elif event[0] == SIGTERM:
-            host.shuts_down = True
+        elif event[0] == SIGNAL:
+            host.is_asked = True
         elif len(event) == 1:
             (host.disk_is_idle,) = event
         else:
@@ -153,9 +153,6 @@ def heard(at_ms, **fetched_ms):
     return (at_ms, Term(fetched_ms, {}, 0)), fetch(at_ms, "n2")
 
 
-RENOUNCES = (1_110.0, "n1", "renounce", {"epoch": 2})
-
-
 @pytest.mark.parametrize(
     ("events", "found"),
     [
@@ -166,8 +163,7 @@ RENOUNCES = (1_110.0, "n1", "renounce", {"epoch": 2})
         ([*OF_FIVE, *heard(1_000, n2=1_000, n3=950), resigns(1_000)], ["resigned-early"]),
         ([*OF_FIVE, *heard(1_000, n2=1_000), resigns(1_001)], []),
         ([*quorum_of("1"), resigns(9_000)], ["resigned-early"]),
-        ([*quorum_of("1"), (9_000.0, SIGTERM), resigns(9_000)], []),
-        ([*OF_THREE, *heard(1_000, n2=1_000), RENOUNCES, resigns(1_112)], []),
+        ([*quorum_of("1"), (9_000.0, SIGNAL), resigns(9_000)], []),
         ([*OF_THREE, *heard(1_000, n2=1_000), (1_001.0, *voters("n1", "23")), resigns(1_002)], []),
         ([*OF_THREE, start(1_000), resigns(1_001)], []),
         ([*OF_THREE, *heard(1_000, n2=1_000), (1_001.0, *state("n1", 3))], []),
