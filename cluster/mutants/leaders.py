@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.mutants.mutations import Mutant, Patch
 from cluster.node.controller.core.controller import QuorumController
-from cluster.node.controller.core.pending import PendingReply
+from cluster.node.controller.metadata.result import PendingReply
 from cluster.node.controller.metadata.speculative import SpeculativeState
 from cluster.node.controller.metadata.state import MetadataState
 from cluster.node.errors import ErrorCode
