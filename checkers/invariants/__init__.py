@@ -57,6 +57,7 @@ Of brokers and partitions, on the metadata images of a simulated world's nodes (
 | broker-view | what a broker was published is what its image holds |
 | broker-epoch | a broker's epoch grows with each incarnation, and with nothing else |
 | partition-epochs | leader and partition epochs never decrease, and a change of leader is one of both |
+| fenced-silent | a broker is fenced when it asks for that, or was silent for its session |
 
 Of partitions' high watermarks and ISRs, on the replicas of a simulated world's nodes (no trace holds these):
 

@@ -38,6 +38,7 @@ from harness.run.strands.progress import Act
 from harness.sim.findings import Violation, Violations, generalise
 from harness.sim.image_sight import ImageWatch
 from harness.sim.replica_sight import ReplicaWatch
+from harness.sim.session_sight import SessionWatch
 from harness.sim.world_sight import watch
 from nemeses.base import Injection
 from workloads.base import LeaderTracker
@@ -214,6 +215,7 @@ class _DrawnWorld:
         )
         ImageWatch(world, watcher)
         ReplicaWatch(world, watcher)
+        SessionWatch(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(
             journal, lambda: self.timers.now_ms / 1000.0, WORLD_CLOCK, {"seed": plan.seed}
