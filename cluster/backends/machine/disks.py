@@ -189,24 +189,20 @@ class FuseDisks:
     ) -> Mapping[str, Any]:
         """See `Disks.power_loss`. Fsyncs are held until something un-fsynced is there.
 
-        For a torn write, something that can be torn: what cannot is let go, for a next one to come.
+        For a torn write, until something is there that can be torn.
         """
         host, folder = self._hosts[node], self._folders[node]
         await run_program(host, disks.soil_canary, str(folder))
         canary_bytes = len(b"lost")
-        await self._request(node, {"verb": "set", "fault": HOLD})
+        await self._request(node, {"verb": "set", "fault": HOLD, "parameters": {"torn": torn}})
         try:
             loop = asyncio.get_running_loop()
             catch_s = CATCH_TORN_S if torn else CATCH_S
             deadline_s = loop.time() + max(catch_s, held_ms / 1000)
             while loop.time() < deadline_s:
                 status = await self._request(node, {"verb": "status", "torn": torn})
-                dirty = status["dirty_bytes"] > canary_bytes
-                if status["tearable"] if torn else dirty:
+                if status["tearable"] if torn else status["dirty_bytes"] > canary_bytes:
                     break
-                if dirty:
-                    await self._request(node, {"verb": "clear", "fault": HOLD})
-                    await self._request(node, {"verb": "set", "fault": HOLD})
                 await asyncio.sleep(_POLL_S)
             await asyncio.sleep(held_ms / 1000)
             await self._kill(node)

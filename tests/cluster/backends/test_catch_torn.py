@@ -1,10 +1,11 @@
-"""A torn write waits until one can be torn, and holds up none that cannot."""
+"""A torn write waits until a write can be torn, and holds up none that cannot."""
 
 import asyncio
 from pathlib import PurePath
 
 from cluster.backends.machine import disks
-from cluster.backends.machine.disks import HOLD, FuseDisks
+from cluster.backends.machine.disks import FuseDisks
+from cluster.backends.machine.faultfs.faults import HOLD, Faults
 
 
 class Scripted(FuseDisks):
@@ -29,9 +30,10 @@ class Scripted(FuseDisks):
             case {"verb": "power-loss", "torn": torn}:
                 self.done.append("torn" if torn else "lost")
                 return {"bytes": 4, "files": 1, "torn": "log" * torn}
-            case {"verb": verb, "fault": fault}:
-                assert fault == HOLD
-                self.done.append(verb)
+            case {"verb": "set", "fault": "hold", "parameters": {"torn": torn}}:
+                self.done.append("hold torn" if torn else "hold")
+            case {"verb": "clear", "fault": "hold"}:
+                self.done.append("clear")
         return {}
 
 
@@ -44,15 +46,24 @@ def lose(monkeypatch, disk, *, torn):
     return disk.done
 
 
-def test_a_write_that_cannot_be_torn_is_let_go_for_the_next(monkeypatch):
+def test_a_torn_write_waits_for_one_that_can_be_torn(monkeypatch):
     disk = Scripted((4, False), (104, False), (104, True))
     assert lose(monkeypatch, disk, torn=True) == [
-        *("set", "status", "status", "clear", "set", "status", "kill", "torn", "clear")
+        *("hold torn", "status", "status", "status", "kill", "torn", "clear")
     ]
 
 
 def test_any_write_is_held_that_is_only_to_be_lost(monkeypatch):
     disk = Scripted((4, False), (104, False))
     assert lose(monkeypatch, disk, torn=False) == [
-        *("set", "status", "status", "kill", "lost", "clear")
+        *("hold", "status", "status", "kill", "lost", "clear")
     ]
+
+
+def test_a_sync_waits_only_while_a_write_can_be_torn():
+    asked = iter([True, True, False])
+    faults = Faults(lambda: next(asked))
+    faults.set(HOLD, {"torn": True})
+    faults.pass_gate("fsync", 0, own=False)
+    assert list(asked) == []
+    assert faults.hits() == {HOLD: 1}

@@ -97,7 +97,13 @@ def _serve(
     Path(graveyard).mkdir(parents=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     root = f"/proc/self/fd/{descriptor}"  # the folder below the mount, whatever covers it
-    volatile, faults = Volatile(root, graveyard, in_order=names == "with-file"), Faults()
+    volatile = Volatile(root, graveyard, in_order=names == "with-file")
+
+    def tearable() -> bool:
+        with filesystem.guard:
+            return volatile.tearable
+
+    faults = Faults(tearable)
     filesystem = FaultFilesystem(root, volatile, faults, mapped)
     listener = socket.socket(socket.AF_UNIX)
     os.chdir(state)  # a socket's name has at most 107 bytes

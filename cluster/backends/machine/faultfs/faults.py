@@ -11,7 +11,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +20,8 @@ Call = Literal["write", "fsync", "grow", "create", "removal"]
 goes or gets another name."""
 
 HOLD = "hold"
-"""Fsyncs wait, writes do not: how the ability lets something pile up before a power loss."""
+"""Fsyncs wait, writes do not: how the ability lets something pile up before a power loss. With
+`torn` they wait only while there is a write that can be torn, so that the next ones come."""
 
 STALL, SLOW, FULL = "stall", "slow", "full"
 FSYNC_ERROR, WRITE_ERROR = "fsync-error", "write-error"
@@ -36,13 +37,16 @@ class _Active:
     delay_s: float
     left: int
     """How many errors are to come; negative: without end."""
+    torn: bool = False
     hits: int = 0
 
 
 class Faults:
     """See the module. Names are those of `cluster.backends.abilities.DiskFault`, and HOLD."""
 
-    def __init__(self) -> None:
+    def __init__(self, tearable: Callable[[], bool] = bool) -> None:
+        """`tearable`: whether a write can be torn; it is asked without a lock of this object."""
+        self._tearable = tearable
         self._changed = threading.Condition()
         self._active: dict[str, _Active] = {}
         self._ended = False
@@ -52,7 +56,7 @@ class Faults:
         delay_s = float(parameters.get("delay_ms", 0)) / 1000
         count = int(parameters.get("count", 0)) or -1
         with self._changed:
-            self._active[name] = _Active(delay_s, count)
+            self._active[name] = _Active(delay_s, count, torn=bool(parameters.get("torn")))
             self._changed.notify_all()
 
     def clear(self, name: str | None = None) -> None:
@@ -92,10 +96,13 @@ class Faults:
     def _wait_stall(self, call: Call, caller: int, *, own: bool) -> None:
         counted = False
         while True:
+            held = self._active.get(HOLD) if call == "fsync" else None
+            if held is not None and held.torn and not self._tearable():
+                held = None
             with self._changed:
                 fault = self._active.get(STALL)
-                if fault is None and call == "fsync":
-                    fault = self._active.get(HOLD)
+                if fault is None and held is self._active.get(HOLD):
+                    fault = held
                 if fault is None or self._ended:
                     return
                 fault.hits += not (counted or own)
