@@ -100,12 +100,12 @@ class FuseDisks:
         """See `Surroundings.release`."""
         try:
             for node in sorted(self._mounted):
-                with contextlib.suppress(BackendError):  # what stays is found by its label
+                with contextlib.suppress(BackendError):
                     await self._unmount(self._hosts[node], self._folders[node])
-        except asyncio.CancelledError:
+        finally:
+            # What a host that is too busy to answer in time, or an interruption, has left.
             for mount in [mount for mount in mounts() if mount.run_id == self._run_id]:
                 unmount(mount)
-            raise
         self._mounted.clear()
 
     async def _mount(self, host: Machine, folder: PurePath, node: str) -> None:

@@ -1,8 +1,10 @@
-"""A torn write waits until a write can be torn, and holds up none that cannot."""
+"""A torn write waits until a write can be torn; and what a busy machine leaves is unmounted."""
 
 import asyncio
 from pathlib import PurePath
+from types import SimpleNamespace
 
+from cluster.backends.base import BackendError
 from cluster.backends.machine import disks
 from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.faultfs.faults import HOLD, Faults
@@ -67,3 +69,19 @@ def test_a_sync_waits_only_while_a_write_can_be_torn():
     faults.pass_gate("fsync", 0, own=False)
     assert list(asked) == []
     assert faults.hits() == {HOLD: 1}
+
+
+def test_a_filesystem_that_does_not_answer_in_time_is_unmounted(monkeypatch):
+    ours, other = (SimpleNamespace(run_id=run_id) for run_id in ("run", "another"))
+    unmounted = []
+    monkeypatch.setattr(disks, "mounts", lambda: [ours, other])
+    monkeypatch.setattr(disks, "unmount", unmounted.append)
+
+    class Busy(Scripted):
+        async def _unmount(self, host, folder):
+            raise BackendError("not within 10 s")
+
+    disk = Busy()
+    disk._mounted.add("n1")
+    asyncio.run(disk.release())
+    assert unmounted == [ours]
