@@ -83,7 +83,7 @@ def is_expected(error: BaseException) -> bool:
 
     For a HarnessError its cause decides.
     """
-    if isinstance(error, UsageError | OSError | PlanError | BatchError):
+    if isinstance(error, UsageError | OSError | PlanError | BatchError) or _is_no_utf_8(error):
         return True
     names = {f"{kind.__module__}:{kind.__qualname__}" for kind in type(error).__mro__}
     if "harness.run.interpreter:HarnessError" in names and error.__cause__ is not None:
@@ -109,8 +109,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     return False
 
 
+def _is_no_utf_8(error: BaseException) -> bool:
+    """Whether a name of a file, or a text of a document, holds half of a surrogate pair."""
+    return isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason
+
+
 def one_line(error: BaseException) -> str:
     """Render an error as one line, whatever its message holds."""
+    if isinstance(error, UnicodeEncodeError) and _is_no_utf_8(error):
+        return f"{error.object[max(0, error.start - 40) : error.end]!a} is no UTF-8: rename it"
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename is not None else ""
         return f"{where}{error.strerror}"

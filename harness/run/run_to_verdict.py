@@ -87,12 +87,13 @@ def make_store(
 ) -> RunStore:
     """Make the folder of a run that begins now, with its plan.
 
-    Raises PlanError where nodes would not find a folder of that name, and StoreError when it cannot
-    be made.
+    Raises PlanError and UnicodeEncodeError where nodes would not find a folder of that name, and
+    StoreError when it cannot be made.
     """
     folder = runs.absolute()
     if "," in str(folder) and plan.kind.metadata_quorum and plan.backend != SIM.name:
         raise PlanError(f"{folder}: log.dirs is a list with commas: choose --runs without one")
+    str(folder).encode()  # the nodes' files name it
     started = dict(plan.kind.versions(request_of(plan)))
     if build is not None:
         started["build"] = build

@@ -99,6 +99,12 @@ def test_a_folder_that_kafkas_log_dirs_would_read_as_two_is_refused_before_it_is
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_whose_name_is_no_utf_8_is_refused_before_it_is_made(tmp_path):
+    line = one_line_on_stderr(kraftprobe("run", "--runs", tmp_path / os.fsdecode(b"\xfc")))
+    assert "UTF-8" in line
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"\x00\xff\xfe", b"hello\n", b'{"index":0}\n', b'{"a":1', b"[[[[[["]
 )
