@@ -30,17 +30,16 @@ EQUIVALENT: Final[dict[str, str]] = {
         "attempts are numbered by twos, and compared for equality alone"
     ),
     "X:broker.replication.partition:Follower.on_fetch:extreme:1": (
-        "a follower at the end is in sync by its offset, and what was forgotten is noted again "
-        "before the log grows: all followers of these worlds fetch in sessions"
+        "`appends` notes it again before the log grows: all followers fetch in sessions"
     ),
     "X:broker.replication.replica_manager:ReplicaManager._make:never:1": (
-        "each log of these worlds was made with its topic's id, durable before its first record"
+        "each log is made with its topic's id, durable before its first record"
     ),
     "X:controller.partitions.alter_partition:alter_partition:truth:0": (
-        "a request of these worlds changes fewer partitions than one part holds: one batch as well"
+        "each request here changes fewer partitions than one part holds: one batch as well"
     ),
     "X:broker.serving.fetch:_error_result:always:0": (
-        "neither clients nor followers of these worlds read the offsets of an error's result"
+        "no client or follower reads the offsets of an error"
     ),
 }
 """Id -> the argument."""

@@ -119,13 +119,11 @@ def section(document: Document) -> Iterator[str]:
         yield f"| {name} | {', '.join(mutants)} |"
     alone = [_name(row) for row in trials if row["alone"] is not None]
     yield f"| clients alone | {', '.join(alone) or '-'} |"
-    yield ""
-    yield "| missed | what it does | tried |"
-    yield "|---|---|---|"
     missed = [row for row in trials if row["found"] is None]
-    for row in missed:
-        if not _is_mechanical(row):
-            yield f"| {_name(row)} | {_cell(row['title'])} | {row['seeds']} worlds |"
+    catalogue = [f"{_name(row)} {row['seeds']}" for row in missed if not _is_mechanical(row)]
+    if catalogue:
+        yield ""
+        yield f"Missed of the catalogue, with the worlds that were tried: {', '.join(catalogue)}."
     mechanical = [row for row in missed if _is_mechanical(row) and not _is_equivalent(row)]
     for what, is_reached in (("missed though reached", True), ("never reached", False)):
         names = [_name(row) for row in mechanical if row["is_reached"] is is_reached]
