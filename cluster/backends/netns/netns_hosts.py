@@ -50,7 +50,7 @@ _BRIDGE = "kp0"
 INTERFACE = "eth0"
 _TOOLS = ("unshare", "nsenter", "ip", "nft")
 _PACKAGES = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "nft": "nftables"}
-_SETUP_S = 10.0
+_SETUP_S = 60.0
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
 _ENTER_FOLDER = 'cd "$0" && exec "$@"'
 
@@ -222,7 +222,9 @@ class NetnsProvider:
                 return await self._start_agent("netns", unshare, self._run_folder, theirs)
             except BackendError as error:
                 lines = tail_of(self._output())
-                raise BackendError(refusal(lines[-1] if lines else str(error))) from error
+                if not lines:  # nothing was refused: the machine is busy
+                    raise
+                raise BackendError(refusal(lines[-1])) from error
 
     async def _start_agent(
         self, name: str, inside: tuple[str, ...], folder: Path, *passed: socket.socket

@@ -264,6 +264,21 @@ def test_a_missing_tool_is_one_clear_line_with_its_package(
     asyncio.run(body())
 
 
+def test_an_agent_that_is_silent_is_no_refusal_of_namespaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def silent(*_: object) -> None:
+        raise BackendError("netns: its agent: not within 60 s")
+
+    monkeypatch.setattr(NetnsProvider, "_start_agent", silent)
+
+    async def body() -> None:
+        with pytest.raises(BackendError, match=r"^netns: its agent: not within 60 s$"):
+            await NetnsProvider(tmp_path, "run-1").create(("n1",))
+
+    asyncio.run(body())
+
+
 @play("with_hosts", node_count=2)
 async def test_every_ability_works_on_this_machine(backend: HostedBackend):
     await has_every_ability(backend)
