@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from checkers.runs import coverage, exercised
-from checkers.runs.exercised import SHARE_MIN
+from checkers.runs.exercised import OPERATIONS_MIN, SHARE_MIN
 from harness.campaigns import campaign_names, load, read_document
 from harness.errors import PlanError
 from harness.plan.document import from_document
@@ -154,7 +154,7 @@ def test_a_plan_cannot_expect_less_than_the_floor(name):
     less = {"min_operations": 1, "faults": [], "leader_changes": 0}
     raised = from_document(load(name) | {"seed": 1, "expectations": less})
     possible = raised.rate_per_s * raised.duration_s
-    assert raised.expectations["min_operations"] == int(SHARE_MIN * possible)
+    assert raised.expectations["min_operations"] == max(OPERATIONS_MIN, int(SHARE_MIN * possible))
     assert set(raised.expectations["faults"]) == set(raised.faults)
     assert raised.expectations["leader_changes"] == int(bool(raised.faults))  # all depose leaders
 
