@@ -184,6 +184,8 @@ class LogDirectory:
         log = self.future_logs[partition]
 
         def rename() -> None:
+            if self.future_logs.get(partition) is not log:  # deleted while it was flushed
+                return
             target = self._path(str(partition))
             self.disk.rename(log.directory, target)
             log.moved_to(target)

@@ -249,6 +249,24 @@ def test_a_future_log_that_was_renamed_and_has_all_takes_over():
     assert moving.folders[1] == ["topic-0"]
 
 
+def test_a_future_log_that_is_deleted_amid_its_flush_is_not_renamed(monkeypatch):
+    moving = Moving(copied=3)
+    directory, renamed = moving.manager.directories[1], []
+    save = directory.save_recovery_points
+
+    def save_and_delete(done):  # its files are synced by then, the recovery points not yet
+        monkeypatch.setattr(directory, "save_recovery_points", save)
+        save(done)
+        directory.delete(at(0))
+
+    monkeypatch.setattr(directory, "save_recovery_points", save_and_delete)
+    directory.rename_future(at(0), lambda: renamed.append(True))
+    moving.directories.steps.run()
+    assert not moving.directories.failed
+    assert not renamed
+    assert held(moving.restart()) == (("/0", 3), None)
+
+
 def test_a_log_that_took_over_is_the_longer_one():
     moving = Moving(copied=3)
     moving.rename()
