@@ -148,7 +148,7 @@ def resigns(at_ms):
     return at_ms, *state("n1", 2, "Resigned", leader=1)
 
 
-def heard(at_ms, **fetched_ms):
+def fetches(at_ms, **fetched_ms):
     """It knows when others fetched, as something arrives."""
     return (at_ms, Term(fetched_ms, {}, 0)), fetch(at_ms, "n2")
 
@@ -156,17 +156,20 @@ def heard(at_ms, **fetched_ms):
 @pytest.mark.parametrize(
     ("events", "found"),
     [
-        ([*OF_THREE, *heard(1_000, n2=1_000), resigns(1_150)], []),
-        ([*OF_THREE, *heard(1_000, n2=1_000), resigns(1_112)], ["resigned-early"]),
-        ([*OF_THREE, *heard(1_000, n2=1_000, n3=800), resigns(1_112)], ["resigned-early"]),
-        ([*OF_FIVE, *heard(1_000, n2=1_000, n3=850), resigns(1_000)], []),
-        ([*OF_FIVE, *heard(1_000, n2=1_000, n3=950), resigns(1_000)], ["resigned-early"]),
-        ([*OF_FIVE, *heard(1_000, n2=1_000), resigns(1_001)], []),
+        ([*OF_THREE, *fetches(1_000, n2=1_000), resigns(1_150)], []),
+        ([*OF_THREE, *fetches(1_000, n2=1_000), resigns(1_112)], ["resigned-early"]),
+        ([*OF_THREE, *fetches(1_000, n2=1_000, n3=800), resigns(1_112)], ["resigned-early"]),
+        ([*OF_FIVE, *fetches(1_000, n2=1_000, n3=850), resigns(1_000)], []),
+        ([*OF_FIVE, *fetches(1_000, n2=1_000, n3=950), resigns(1_000)], ["resigned-early"]),
+        ([*OF_FIVE, *fetches(1_000, n2=1_000), resigns(1_001)], []),
         ([*quorum_of("1"), resigns(9_000)], ["resigned-early"]),
         ([*quorum_of("1"), (9_000.0, SIGNAL), resigns(9_000)], []),
-        ([*OF_THREE, *heard(1_000, n2=1_000), (1_001.0, *voters("n1", "23")), resigns(1_002)], []),
+        (
+            [*OF_THREE, *fetches(1_000, n2=1_000), (1_001.0, *voters("n1", "23")), resigns(1_002)],
+            [],
+        ),
         ([*OF_THREE, start(1_000), resigns(1_001)], []),
-        ([*OF_THREE, *heard(1_000, n2=1_000), (1_001.0, *state("n1", 3))], []),
+        ([*OF_THREE, *fetches(1_000, n2=1_000), (1_001.0, *state("n1", 3))], []),
     ],
 )
 def test_a_leader_resigns_for_want_of_a_quorum_after_a_whole_time_out_alone(events, found):
