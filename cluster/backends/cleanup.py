@@ -30,7 +30,7 @@ from cluster.backends.processes.records import (
 from cluster.values import valueclass
 
 _PROC = Path("/proc")
-_GONE_TIMEOUT_S = 5.0
+_GONE_TIMEOUT_S = 20.0
 _POLL_S = 0.005
 _COMMAND_MAX = 200
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from cluster.backends.processes.records import TRIAL, state_of
 from cluster.values import valueclass
 
 _AT_ONCE = 8
+_GONE_TIMEOUT_S = 20.0
+_POLL_S = 0.1
 
 
 @valueclass
@@ -93,20 +96,24 @@ def _is_left(marks: Mapping[str, str], runs: Path | None, run_id: str | None) ->
 
 
 def _remove(client: docker.DockerClient, thing: LeftThing) -> bool:
-    def act() -> None:
-        if thing.kind == "container":
-            client.api.remove_container(thing.id, force=True, v=True)
+    """Remove it; whether it is gone.
+
+    The engine refuses for a moment what another of its threads still holds: a container whose
+    process has just been killed, whose filesystem is busy or whose removal somebody else has asked
+    for, and a network while such a container is on it.
+    """
+    deadline = time.monotonic() + _GONE_TIMEOUT_S
+    while True:
+        try:
+            if thing.kind == "container":
+                client.api.remove_container(thing.id, force=True, v=True)
+            else:
+                client.api.remove_network(thing.id)
+        except NotFound:
+            return True
+        except EngineErrors:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
         else:
-            client.api.remove_network(thing.id)
-
-    return _tolerant(act)
-
-
-def _tolerant(act: Callable[[], None]) -> bool:
-    try:
-        act()
-    except NotFound:
-        return True
-    except EngineErrors as error:
-        return "already in progress" in str(error)
-    return True
+            return True

@@ -7,13 +7,15 @@ import socket
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
+import docker
 import pytest
-from docker.errors import APIError, ImageNotFound
+from docker.errors import APIError, ImageNotFound, NotFound
 from requests.exceptions import ConnectionError as RequestsConnectionError
 
 from cluster.backends.base import BackendError
-from cluster.backends.docker import engine
+from cluster.backends.docker import engine, leftovers
 from cluster.backends.docker.dependencies import PACKAGE, requirements
 from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import ensure_image
@@ -175,3 +177,38 @@ def test_the_image_holds_what_the_node_imports_and_not_what_the_harness_does():
     assert {"kio", "aiokafka", "crc32c", "click"} <= set(found)
     assert not {"docker", "pyspark", "rich"} & set(found)
     assert (PACKAGE / "node" / "process.py").exists()
+
+
+class BusyEngine:
+    """Refuses each removal as often as it was told, then obeys; what is gone is not found."""
+
+    def __init__(self, refusals: dict[str, int]) -> None:
+        self.api = self
+        self._refusals = refusals
+
+    def remove_container(self, name: str, *, force: bool, v: bool) -> None:
+        assert force
+        assert v
+        self.remove_network(name)
+
+    def remove_network(self, name: str) -> None:
+        if name not in self._refusals:
+            raise NotFound(name)
+        if self._refusals[name]:
+            self._refusals[name] -= 1
+            raise APIError(f"{name} is busy")
+        del self._refusals[name]
+
+
+@pytest.mark.parametrize(("patience_s", "left"), [(20.0, []), (0.0, ["c1", "n1"])])
+def test_what_the_engine_holds_for_a_moment_is_removed_all_the_same(
+    patience_s: float, left: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(leftovers, "_GONE_TIMEOUT_S", patience_s)
+    monkeypatch.setattr(leftovers, "_POLL_S", 0.001)
+    things = [
+        leftovers.LeftThing("r1", kind, name, name)
+        for kind, name in (("container", "c1"), ("container", "gone"), ("network", "n1"))
+    ]
+    busy = cast("docker.DockerClient", BusyEngine({"c1": 3, "n1": 3}))
+    assert [thing.name for thing in leftovers.remove_things(busy, things)] == left
