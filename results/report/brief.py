@@ -56,11 +56,14 @@ def headline_of(checker: str, anomaly: Mapping[str, Any], operations: Sequence[O
     title = _KINDS.get(kind) or kind.replace("-", " ").capitalize()
     if checker == "invariants" or (checker == "monitor" and kind in _INVARIANTS):
         title = f"Invariant {kind} broken"
-    where = "" if key is None else f" {'of' if kind == 'stale-read' else 'in'} {key}"
+    explanation = str(anomaly.get("explanation", ""))
     said = _stale(operations) if kind == "stale-read" else None
     said = said or (_name_loss(operations) if kind == "acknowledged-lost" else None)
     said = said or (_old(anomaly, operations) if kind == "stale-answer" else None)
-    return f"{title}{where}: {said or _plain(str(anomaly.get('explanation', '')), key)}"
+    if key is None or (said is None and explanation.startswith(f"{key} ")):  # its subject
+        return f"{title}: {said or _plain(explanation)}"
+    where = f" {'of' if kind == 'stale-read' else 'in'} {key}"
+    return f"{title}{where}: {said or _plain(explanation.removeprefix(f'{key}: '))}"
 
 
 def _stale(operations: Sequence[Operation]) -> str | None:
@@ -123,10 +126,9 @@ def _old(anomaly: Mapping[str, Any], operations: Sequence[Operation]) -> str | N
 _ASIDES = re.compile(r"; faults (meanwhile|since): .*|, by the record at offset .*", re.DOTALL)
 
 
-def _plain(explanation: str, key: object) -> str:
-    """Return an explanation without its key, what stands in brackets, faults and places."""
-    text = explanation.removeprefix(f"{key}: ").removeprefix(f"{key} ")
-    text = _ASIDES.sub("", text.removeprefix("stale read: "))
+def _plain(explanation: str) -> str:
+    """Return an explanation without what stands in brackets, faults and places."""
+    text = _ASIDES.sub("", explanation.removeprefix("stale read: "))
     return re.sub(r" \([^()]*\)", "", text)
 
 

@@ -88,7 +88,7 @@ def test_what_a_world_alone_is_judged_by_is_an_invariant_too(kind):
                 "though unclean elections are off, by the record at offset 59, epoch 4: leader 1",
             },
             (
-                "Unclean election in d0-1: elects 1, which was neither in ISR nor in ELR, though "
+                "Unclean election: d0-1 elects 1, which was neither in ISR nor in ELR, though "
                 "unclean elections are off"
             ),
         ),
@@ -117,6 +117,16 @@ def test_what_a_world_alone_is_judged_by_is_an_invariant_too(kind):
                 "explanation": "d0-1: the log of n1 lacks 'a'; faults since: pause of n1",
             },
             "Acknowledged record lost in d0-1: the log of n1 lacks 'a'",
+        ),
+        (
+            "isr",
+            {
+                "kind": "fenced-into-isr",
+                "partition": "s4-7-0",
+                "explanation": "s4-7-0 takes up broker 3 while it is fenced, by the record at "
+                "offset 9, epoch 2: leader 1, ISR 1, 3, ELR none, replicas 1, 2, 3",
+            },
+            "Fenced broker taken into the ISR: s4-7-0 takes up broker 3 while it is fenced",
         ),
     ],
 )
