@@ -275,10 +275,10 @@ class Reconfiguration:
         if not MIN_KRAFT_VERSION <= level <= MAX_KRAFT_VERSION or level < current:
             message = f"kraft.version is {current} and can go up to {MAX_KRAFT_VERSION} only."
             raise Refusal(ErrorCode.invalid_update_version, message)
+        self._check_may_begin(leader)  # before what follows: `current` may not be committed yet
         if level == current:
             finish(_NONE, None)
             return
-        self._check_may_begin(leader)
         voters = self._reported_voters(leader, level)
         if validate_only:
             finish(_NONE, None)

@@ -385,3 +385,19 @@ def test_an_observer_joins_by_itself_and_replaces_its_lost_disk():
     world.nodes[4].start(auto_join=True)
     world.settle(40_000)
     assert key(world.nodes[4]) == world.elect().client.voters.key(4)
+
+
+def test_a_kraft_version_that_is_in_the_log_alone_is_not_acknowledged():
+    world = World(3)
+    world.dynamic = True
+    leader = world.start().elect()
+    world.settle(10_000)
+    world.network.isolate(leader.node_id, world.ids)
+    answers = []
+    for _ in range(2):
+        leader.client.upgrade_kraft_version(
+            1, lambda error, _: answers.append(error), validate_only=False
+        )
+        world.settle(100)
+    assert leader.client.kraft_version == 1, "it is in the leader's log"
+    assert answers == [ErrorCode.request_timed_out], "the second one has to wait for the first"
