@@ -1,4 +1,4 @@
-"""Tables as files and as plain rows, and runs at an object store."""
+"""Tables as files and as plain rows."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import datetime as dt
 import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import click
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from results.catalogue import places
-from results.catalogue.rows import Entry, Filter
 from results.store.files import write_atomically
 
 
@@ -67,31 +64,3 @@ FORMATS: Mapping[str, Callable[[pa.Table], bytes]] = {
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a table in the format of the path's ending, whole or not at all. Raises OSError."""
     write_atomically(path, FORMATS[path.suffix](table))
-
-
-def export_runs(entries: Sequence[Entry], uri: str) -> str:
-    """Export runs to the place that a URI names, and say what was done. Raises StoreError."""
-    place = places.place_of(uri)
-    size_bytes = sum(places.export(entry, place) for entry in entries)
-    bare = sum(not entry.store.parquet_path.is_dir() for entry in entries)
-    without = f", {bare} without operations, as they were not judged" if bare else ""
-    runs = f"{len(entries)} run{'s' * (len(entries) != 1)}"
-    return f"{place.name}: {runs}, {size_bytes / 1e6:,.1f} MB{without}"
-
-
-def exported_runs(uri: str, wanted: Filter) -> tuple[places.Place, list[places.Exported]]:
-    """Return the runs that were exported to a place; a line on stderr for each that is not whole.
-
-    Raises StoreError.
-    """
-    place = places.place_of(uri)
-    found, lines = places.read_export(place, wanted)
-    for line in lines:
-        click.echo(f"kraftprobe: {line}; left out", err=True)
-    return place, found
-
-
-def query_exported(sql: str, uri: str, wanted: Filter) -> pa.Table:
-    """Answer a query over exported runs. Raises QueryError and StoreError."""
-    place, found = exported_runs(uri, wanted)
-    return places.query(sql, found, place)

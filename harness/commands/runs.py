@@ -29,7 +29,7 @@ from harness.commands.options import (
 from harness.errors import EXIT_USAGE, UsageError
 from harness.judge.run_targets import report_unread
 from harness.terminal.answers import Shown, print_document
-from results.catalogue.rows import DAMAGED, NOT_JUDGED, Entry, Filter, Row, catalogue, entry_of
+from results.catalogue.rows import DAMAGED, NOT_JUDGED, Entry, Filter, catalogue, entry_of
 from results.catalogue.trends import BY, LEVEL, TOLERANCE, roll_up, trends
 from results.store.folders import Walk, is_run, walk
 from results.store.pruning import Removal, remove
@@ -39,9 +39,6 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _VERDICTS = (*(str(status) for status in Status), NOT_JUDGED, DAMAGED)
 _WIDTH = 10_000
 """No cell is cut: a terminal wraps what is too long for it, and a script gets it whole."""
-_from_option = click.option(
-    "--from", "uri", metavar="URI", help="Of the runs exported to this place, instead of --runs."
-)
 
 
 def _filters(command: _F) -> _F:
@@ -66,22 +63,15 @@ def runs() -> None:
 @runs.command("list")
 @_filters
 @shown_options(json="Print JSON.", quiet="Print the folders of the runs alone.")
-@_from_option
 @runs_option
-def list_(runs: Path, uri: str | None, *, shown: Shown, **wanted: Any) -> int:
+def list_(runs: Path, *, shown: Shown, **wanted: Any) -> int:
     """List runs: what ran, on which build, and with which verdict."""
-    if uri is not None:
-        from harness.commands.exports import exported_runs  # noqa: PLC0415  (imports object stores)
-
-        _, found = exported_runs(uri, Filter(**wanted))
-        rows = [(run.row, f"{run.row.campaign}/{run.row.run}") for run in found]
-    else:
-        rows = [(entry.row, entry.store.name) for entry in _list_entries(runs, wanted)]
+    entries = _list_entries(runs, wanted)
     if shown is Shown.QUIET:
-        for row, _ in rows:
-            click.echo(row.folder)
+        for entry in entries:
+            click.echo(entry.row.folder)
     else:
-        _print_list(rows, uri or str(runs), as_json=shown is Shown.JSON)
+        _print_list(entries, runs, as_json=shown is Shown.JSON)
     return 0
 
 
@@ -92,16 +82,16 @@ def _list_entries(folder: Path, wanted: Mapping[str, Any]) -> list[Entry]:
     return catalogue(folder, Filter(**wanted), found)
 
 
-def _print_list(rows: Sequence[tuple[Row, str]], where: str, *, as_json: bool) -> None:
+def _print_list(entries: Sequence[Entry], folder: Path, *, as_json: bool) -> None:
     """Print runs, each with its name, as a table, or as JSON."""
     if as_json:
-        print_document([row.to_json() for row, _ in rows])
+        print_document([entry.row.to_json() for entry in entries])
         return
-    if not rows:
-        click.echo(f"no runs in {where}")
+    if not entries:
+        click.echo(f"no runs in {folder}")
         return
     columns = ("workload", "system", "build", "backend", "nodes", "seed", "mutant", "ok", "verdict")
-    cells = [[name, *(getattr(row, column) for column in columns)] for row, name in rows]
+    cells = [[each.store.name, *(getattr(each.row, name) for name in columns)] for each in entries]
     texts = [["" if value is None else str(value) for value in of_run] for of_run in cells]
     _print_table(("run", *columns), texts)
 
@@ -214,39 +204,21 @@ def _megabytes(size_bytes: int) -> str:
 
 
 @runs.command()
-@click.argument("target", type=FILE, metavar="[FILE]", required=False)
-@click.option(
-    "--to",
-    "uri",
-    metavar="URI",
-    help="Put all tables of each run below this place: s3, gs, abfs or file.",
-)
+@click.argument("target", type=FILE, metavar="FILE")
 @click.option(
     "--table",
     type=click.Choice(["runs", "checks"]),
-    help="A row for each run, or for each check of each run.  [default: runs]",
+    default="runs",
+    show_default=True,
+    help="A row for each run, or for each check of each run.",
 )
 @_filters
 @runs_option
-def export(
-    target: Path | None, uri: str | None, table: str | None, runs: Path, **wanted: Any
-) -> int:
-    """Write the catalogue to a file, or the tables of runs to an object store.
-
-    FILE ends in .parquet, .csv or .json (a list of objects). With --to, a run that is there already
-    is replaced.
-    """
+def export(target: Path, table: str, runs: Path, **wanted: Any) -> int:
+    """Write the catalogue to a file, which ends in .parquet, .csv or .json (a list of objects)."""
     from harness.commands.exports import FORMATS, write_table  # noqa: PLC0415  (imports pyarrow's formats)
     from results.catalogue.rows import checks_table, runs_table  # noqa: PLC0415
 
-    if (target is None) == (uri is None) or (uri is not None and table is not None):
-        raise UsageError("give a FILE, with --table or without, or --to URI")
-    if uri is not None:
-        from harness.commands.exports import export_runs  # noqa: PLC0415  (imports object stores)
-
-        click.echo(export_runs(_list_entries(runs, wanted), uri))
-        return 0
-    assert target is not None, "one of two is given"
     if target.suffix not in FORMATS:
         raise UsageError(f"{target}: {unknown('ending', target.suffix, FORMATS)}")
     entries = _list_entries(runs, wanted)
@@ -260,9 +232,8 @@ def export(
 @click.argument("sql", metavar="SQL")
 @_filters
 @json_option
-@_from_option
 @runs_option
-def query(sql: str, runs: Path, uri: str | None, *, as_json: bool, **wanted: Any) -> int:
+def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
     """Answer a query in SQL over the tables runs, checks, operations, events, records and figures.
 
     It runs in this process, by DuckDB (pip install duckdb), and needs no JVM.
@@ -270,12 +241,7 @@ def query(sql: str, runs: Path, uri: str | None, *, as_json: bool, **wanted: Any
     from harness.commands.exports import rows_of  # noqa: PLC0415
     from results.catalogue.query import query as answer  # noqa: PLC0415
 
-    if uri is not None:
-        from harness.commands.exports import query_exported  # noqa: PLC0415  (imports object stores)
-
-        found = query_exported(sql, uri, Filter(**wanted))
-    else:
-        found = answer(sql, _list_entries(runs, wanted))
+    found = answer(sql, _list_entries(runs, wanted))
     rows = rows_of(found)
     if as_json:
         print_document(rows)

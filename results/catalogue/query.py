@@ -14,7 +14,7 @@ that DuckDB may read it may write as well (`COPY ... TO`, `ATTACH`), so it is al
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from results.store.tables import (
     RECORDS_SCHEMA,
 )
 
-STORED = {
+_STORED = {
     "operations": (OPERATIONS_FILE, OPERATIONS_SCHEMA),
     "events": (EVENTS_FILE, EVENTS_SCHEMA),
     "records": (RECORDS_FILE, RECORDS_SCHEMA),
@@ -47,23 +47,12 @@ class QueryError(ValueError):
 def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
     """Answer one query. Raises QueryError, also where DuckDB is not installed."""
     tables: dict[str, Any] = {"runs": runs_table(entries), "checks": checks_table(entries)}
-    for name, (file, schema) in STORED.items():
+    for name, (file, schema) in _STORED.items():
         paths = [entry.store.parquet_path.absolute() / file for entry in entries]
         files = [str(path) for path in paths if path.is_file()]
-        tables[name] = files_as_table(files, schema, pafs.LocalFileSystem())
-    return answer(sql, tables | figure_tables(entries if _names_any(sql) else ()))
-
-
-def files_as_table(
-    files: Sequence[str], schema: pa.Schema, filesystem: pafs.FileSystem
-) -> ds.Dataset:
-    """Return Parquet files as one table with these columns, which is read when it is asked."""
-    plain = pa.schema([(field.name, _plain(field.type)) for field in schema])
-    return ds.dataset(files, plain, format="parquet", filesystem=filesystem)
-
-
-def answer(sql: str, tables: Mapping[str, Any]) -> pa.Table:
-    """Answer a query over tables and data sets of Arrow. Raises QueryError."""
+        plain = pa.schema([(field.name, _plain(field.type)) for field in schema])
+        tables[name] = ds.dataset(files, plain, format="parquet", filesystem=pafs.LocalFileSystem())
+    tables |= figure_tables(entries if _names_any(sql) else ())
     try:
         import duckdb  # noqa: PLC0415  (an extra: nothing else needs it)
     except ImportError as error:

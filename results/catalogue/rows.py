@@ -218,17 +218,6 @@ def runs_table(entries: Iterable[Entry]) -> pa.Table:
     return pa.Table.from_pylist([asdict(entry.row) for entry in entries], RUNS_SCHEMA)
 
 
-def row_from(table: pa.Table, folder: str) -> Row:
-    """Return the row of a stored table of one run, which lies elsewhere now.
-
-    Raises ValueError or pa.ArrowException where it is no such table.
-    """
-    (row,) = table.cast(RUNS_SCHEMA.with_metadata(table.schema.metadata)).to_pylist()
-    fields: dict[str, Any] = {n: _text(v) if isinstance(v, str) else v for n, v in row.items()}
-    fields |= {name: fields[name] or "?" for name in ("run", "verdict", *_PATTERNS, "build")}
-    return Row(**{**fields, "faults": fields["faults"] or "", "folder": _text(folder)})
-
-
 def checks_table(entries: Iterable[Entry]) -> pa.Table:
     """Return the checks of all runs as a table."""
     rows = [

@@ -19,14 +19,12 @@ from test_pipeline import judgement
 
 from checkers.verdict import EXIT_CODES, Status
 from harness.judge.stored_runs import judged_elsewhere
-from results.catalogue import places
-from results.catalogue.rows import Filter, catalogue
 from results.judge import engine, session, spark_jobs
 from results.judge.jvm import JvmError
 from results.judge.pipeline import judge
 from results.judge.session import Spark, SparkError
 from results.store import tables
-from results.store.tables import OPERATIONS_FILE, RunName
+from results.store.tables import OPERATIONS_FILE
 
 pytestmark = pytest.mark.spark
 
@@ -144,21 +142,6 @@ def test_many_runs_are_judged_as_tasks_of_one_session(tmp_path, spark, monkeypat
     ]
     assert [judgement(store.read_results())["checks"][:2] for store in stores] == [
         each["checks"][:2] for each in one_by_one
-    ]
-
-
-def test_spark_reads_what_was_exported(tmp_path, spark):
-    store = make_run(tmp_path / "runs", duration_s=12)
-    judge(store)
-    place = places.place_of(f"file://{tmp_path}/there")
-    for entry in catalogue(tmp_path / "runs"):
-        places.export(entry, place)
-    (run,), _ = places.read_export(place, Filter())
-    operations = spark.spark.read.parquet(f"{run.row.folder}/operations.parquet")
-    rows = spark.spark.read.parquet(f"{place.name}/*/*/runs.parquet")
-    found = operations.join(rows, ["run"]).groupBy(rows.verdict).count().collect()
-    assert [tuple(row) for row in found] == [
-        ("PASS", len(store.tables(RunName("", "")).operations))
     ]
 
 
