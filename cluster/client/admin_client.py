@@ -295,7 +295,7 @@ def _question(resource: Resource, name: str) -> DescribeConfigsRequest:
 
 def _refuse(error: ErrorCode) -> None:
     if error is not ErrorCode.none:
-        raise FinalReadRefused(error)
+        raise FinalReadRefused(error.name)
 
 
 def _only(results: Sequence[Any], **asked: object) -> Any:

@@ -72,10 +72,6 @@ class CallFailed(Exception):  # noqa: N818 - the name that the workloads know it
 class FinalReadRefused(Exception):  # noqa: N818 - reads as what happened
     """A node answered a final read with an error."""
 
-    def __init__(self, error: ErrorCode) -> None:
-        super().__init__(error.name)
-        self.error = error
-
 
 class Caller:
     """Never retries. One logical connection for each node, over the Network seam.

@@ -141,9 +141,6 @@ class Node:
     ) -> None:
         self._config = config
         self._forwarding = seams.forwarding
-        self._disk = seams.disk
-        self._on_fatal = on_fatal
-        self._trace = seams.trace
         self._stopping: list[Callable[[], None]] = []
         """The callers that asked for the shutdown that is under way, or over."""
         self._stopped = False

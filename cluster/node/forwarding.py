@@ -140,11 +140,6 @@ class ForwardingManager:
         self._timer: Timer | None = None
         self._due_ms = 0.0
 
-    @property
-    def held(self) -> int:
-        """How many requests were held and are not answered yet."""
-        return self._held
-
     def forward(
         self, listener: str, message: Any, reply: Reply, origin: Origin = ANONYMOUS
     ) -> None:

@@ -115,7 +115,6 @@ def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         static_configs=_static_configs(config),
-        protocols={name: each.protocol for name, each in config.security.items()},
     )
 
 

@@ -56,11 +56,9 @@ class LiveFigures:
         self._may_end: set[str] = set()
         self._refusals: Counter[str] = Counter()
         """Node -> how often a fault saw it refuse the files that it had damaged."""
-        self._last_ns = 0
 
     def take(self, event: Event) -> None:
         """Count one event."""
-        self._last_ns = event.time_ns
         if event.process == NEMESIS:
             self._take_nemesis(event)
             return

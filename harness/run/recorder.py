@@ -54,11 +54,6 @@ class Recorder:
         self._last_ns = max(self._last_ns, now_ns)
         return self._last_ns
 
-    @property
-    def events(self) -> int:
-        """How many events were journaled."""
-        return self._index
-
     def listen(self, listener: Listener) -> None:
         """Call `listener` with every event from now on."""
         self._listeners.append(listener)

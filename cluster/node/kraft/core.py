@@ -46,13 +46,11 @@ class PendingChange:
     def __init__(
         self,
         core: RaftCore,
-        epoch: int,
         deadline_ms: float,
         finish: Callable[[ErrorCode, str | None], None],
     ) -> None:
         self._core = core
         self._finish: Callable[[ErrorCode, str | None], None] | None = finish
-        self.epoch = epoch
         self.deadline_ms = deadline_ms
         self.is_appended = False
         """Its VotersRecord is on its way to the log: it may be committed whatever is answered."""

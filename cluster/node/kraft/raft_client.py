@@ -20,7 +20,7 @@ from cluster.node.kraft.core import RaftCore, nothing
 from cluster.node.kraft.inbound import InboundRequests, Reply
 from cluster.node.kraft.listeners import ListenerContext
 from cluster.node.kraft.log_cleaner import LogCleaner
-from cluster.node.kraft.messages import DescribeQuorumRequest, RaftRequest, ReplicaKey
+from cluster.node.kraft.messages import DescribeQuorumRequest, RaftRequest
 from cluster.node.kraft.outbound import OutboundRequests
 from cluster.node.kraft.quorum.config import RaftConfig
 from cluster.node.kraft.quorum.control_state import ControlState
@@ -243,11 +243,6 @@ class RaftClient:
                 leader.resign_requested = True
 
         self._submit(request)
-
-    @property
-    def replica_key(self) -> ReplicaKey:
-        """This replica's identity."""
-        return self._core.config.replica_key
 
     @property
     def voters_offset(self) -> int:

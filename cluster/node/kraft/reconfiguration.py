@@ -133,7 +133,7 @@ class Reconfiguration:
             raise Refusal(
                 ErrorCode.duplicate_voter, f"The voter id {key.id} is in the voter set already."
             )
-        pending = self._begin(leader, request.timeout_ms, finish)
+        pending = self._begin(request.timeout_ms, finish)
         voter = Voter(key, endpoint, listeners=request.listeners)
         core = self._core
         core.network.request(
@@ -212,7 +212,7 @@ class Reconfiguration:
             raise Refusal(ErrorCode.voter_not_found, f"{_name(key)} is not in the voter set.")
         if len(core.voters) == 1:
             raise Refusal(ErrorCode.voter_not_found, f"{_name(key)} is the only voter.")
-        pending = self._begin(leader, core.config.request_timeout_ms, finish)
+        pending = self._begin(core.config.request_timeout_ms, finish)
         # A leader that removes itself leads on until the others committed it; see
         # RaftCore.leader_high_watermark_moved.
         self._append(leader, pending, core.voters.without(key.id))
@@ -244,7 +244,7 @@ class Reconfiguration:
             if not self.is_member(core.voters, key):
                 raise Refusal(ErrorCode.voter_not_found, f"{_name(key)} is not in the voter set.")
             if core.voters.get(key.id) != voter:
-                pending = self._begin(leader, core.config.request_timeout_ms, lambda *_: None)
+                pending = self._begin(core.config.request_timeout_ms, lambda *_: None)
                 self._append(leader, pending, core.voters.with_voter(voter))
         leader.count_alive(key, core.clock.monotonic_ms())
         finish(_NONE, None)
@@ -283,7 +283,7 @@ class Reconfiguration:
         if validate_only:
             finish(_NONE, None)
             return
-        pending = self._begin(leader, core.config.request_timeout_ms, finish)
+        pending = self._begin(core.config.request_timeout_ms, finish)
         self._append(leader, pending, voters, KRaftVersion(level))
 
     def _reported_voters(self, leader: Leader, level: int) -> VoterSet:
@@ -359,13 +359,13 @@ class Reconfiguration:
         if last_offset >= committed:
             raise Refusal(_TRY_LATER, "The last change of the voters is not committed yet.")
 
-    def _begin(self, leader: Leader, timeout_ms: float, finish: Finish) -> PendingChange:
+    def _begin(self, timeout_ms: float, finish: Finish) -> PendingChange:
         core = self._core
         # Not the check above: that one is what a mutant leaves out.
         if core.pending_change is not None:
             core.pending_change.finish(_TRY_LATER, "Another change of the voters began.")
         deadline_ms = core.clock.monotonic_ms() + max(timeout_ms, 0)
-        pending = core.pending_change = PendingChange(core, leader.epoch, deadline_ms, finish)
+        pending = core.pending_change = PendingChange(core, deadline_ms, finish)
         return pending
 
     def _append(

@@ -225,11 +225,6 @@ class SnapshotWriter:
         """What it will stand for."""
         return self._file.id
 
-    @property
-    def size_bytes(self) -> int:
-        """Size so far."""
-        return self._file.size_bytes
-
     def append(self, values: Sequence[bytes]) -> None:
         """Add one batch of metadata records."""
         self._file.append(self._encoder.records(values))

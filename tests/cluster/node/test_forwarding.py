@@ -120,11 +120,11 @@ def test_what_was_not_appended_goes_to_the_next_controller_once_it_is_known(refu
     broker.leader = None
     broker.answer(refusal_)
     broker.clock.advance(100)
-    assert (len(broker.attempts), broker.answers, broker.manager.held) == (1, [], 1)
+    assert (len(broker.attempts), broker.answers, broker.manager._held) == (1, [], 1)
     broker.becomes_leader(NEXT)
     assert [attempt.destination for attempt in broker.attempts] == [LEADER, NEXT]
     broker.answer(CREATED)
-    assert (broker.answers, broker.manager.held, broker.timers) == ([CREATED], 0, [])
+    assert (broker.answers, broker.manager._held, broker.timers) == ([CREATED], 0, [])
 
 
 def test_the_same_controller_is_asked_again_later_and_later():
@@ -172,7 +172,7 @@ def test_what_was_never_appended_ends_in_a_definite_error_before_the_client_give
     assert broker.answers == []
     broker.clock.advance(0.02 * timeout_ms)
     assert error_of(broker) is ErrorCode.not_controller
-    assert (broker.timers, broker.manager.held) == ([], 0)
+    assert (broker.timers, broker.manager._held) == ([], 0)
 
 
 def test_nothing_is_held_for_ever():
@@ -241,7 +241,7 @@ def test_more_than_a_bounded_number_of_requests_is_not_held():
     assert len(broker.attempts) == MAX_HELD_REQUESTS
     for attempt in broker.attempts[:2]:
         attempt.answer(CREATED)
-    assert broker.manager.held == MAX_HELD_REQUESTS - 2
+    assert broker.manager._held == MAX_HELD_REQUESTS - 2
 
 
 def test_more_than_a_bounded_number_of_bytes_is_not_held():
@@ -255,7 +255,7 @@ def test_more_than_a_bounded_number_of_bytes_is_not_held():
     assert broker.answers == []
     assert error_of(broker.forward(large)) is ErrorCode.not_controller
     broker.forward(CREATE)
-    assert (len(broker.answers), broker.manager.held) == (1, 3)
+    assert (len(broker.answers), broker.manager._held) == (1, 3)
 
 
 @pytest.mark.parametrize("end", ["close", "release"])
@@ -263,7 +263,7 @@ def test_a_broker_that_goes_answers_what_it_holds(end):
     broker = Broker(leader=None).forward()
     getattr(broker.manager, end)()
     assert error_of(broker) is ErrorCode.not_controller
-    assert (broker.timers, broker.manager.held) == ([], 0)
+    assert (broker.timers, broker.manager._held) == ([], 0)
     broker.forward()
     assert len(broker.answers) + len(broker.here) == (2 if end == "close" else 1)
 

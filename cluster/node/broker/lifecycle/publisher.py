@@ -16,14 +16,12 @@ from cluster.node.controller.metadata.delta import (
     local_changes,
 )
 from cluster.node.controller.metadata.image import MetadataImage
-from cluster.node.controller.metadata.loader import LoaderManifest, SnapshotManifest
 from cluster.node.controller.metadata.state import (
     BrokerRegistration,
     MetadataState,
     PartitionKey,
     PartitionRegistration,
 )
-from cluster.node.kraft.types import LeaderAndEpoch
 
 OnChanges = Callable[[LocalReplicaChanges, MetadataDelta, MetadataImage], None]
 
@@ -48,16 +46,15 @@ class BrokerMetadataPublisher:
         """The partitions that it leads."""
         self.followers: dict[PartitionKey, PartitionRegistration] = {}
         """Those that it holds and another broker, or none, leads."""
-        self.controller = LeaderAndEpoch()
         self._on_changes = on_changes
         self._on_first = on_first
         self._is_first = True
 
     def on_metadata_update(
-        self, delta: MetadataDelta, image: MetadataImage, manifest: LoaderManifest
+        self, delta: MetadataDelta, image: MetadataImage, *, is_whole: bool
     ) -> None:
         """See `cluster.node.controller.metadata.loader.MetadataPublisher`."""
-        if isinstance(manifest, SnapshotManifest):
+        if is_whole:
             now = image.state.partitions.keys_with(self.broker_id)
             among = dict.fromkeys((*now, *self.leaders, *self.followers))
             changes = local_changes(delta, self.broker_id, among)
@@ -78,10 +75,6 @@ class BrokerMetadataPublisher:
     def held(self) -> LocalReplicaChanges:
         """All that this broker holds, as changes from nothing."""
         return LocalReplicaChanges((), dict(self.leaders), dict(self.followers))
-
-    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
-        """See `cluster.node.controller.metadata.loader.MetadataPublisher`."""
-        self.controller = leader
 
     def _apply(self, changes: LocalReplicaChanges) -> None:
         for key in changes.deletes:

@@ -18,6 +18,7 @@ from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, Cha
 from cluster.node.broker.replication.partition import IsrAnswer, IsrProposal
 from cluster.node.controller.metadata.registrations import has_online_replica, is_active
 from cluster.node.controller.metadata.state import MetadataState, PartitionKey
+from cluster.node.controller.partitions.partition_change import RECOVERED
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Failure, Timer
 from cluster.node.protocol.messages import (
@@ -154,7 +155,7 @@ def _partition(index: int, proposal: IsrProposal) -> AlterPartitionRequestPartit
             AlterPartitionBrokerState(broker_id=BrokerId(member), broker_epoch=i64(epoch))
             for member, epoch in proposal.isr
         ),
-        leader_recovery_state=i8(proposal.recovery_state),
+        leader_recovery_state=i8(RECOVERED),
         partition_epoch=i32(proposal.partition_epoch),
     )
 
@@ -166,7 +167,6 @@ def _answer_of(item: AlterPartitionResponsePartition) -> IsrAnswer | ErrorCode:
         leader_epoch=int(item.leader_epoch),
         partition_epoch=int(item.partition_epoch),
         isr=tuple(map(int, item.isr)),
-        recovery_state=int(item.leader_recovery_state),
     )
 
 

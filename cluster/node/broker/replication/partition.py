@@ -27,7 +27,6 @@ from enum import Enum
 from typing import Final, Protocol
 
 from cluster.node.controller.metadata.state import PartitionRegistration
-from cluster.node.controller.partitions.partition_change import RECOVERED
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock
 from cluster.values import valueclass
@@ -80,7 +79,6 @@ class IsrProposal:
     """Id and broker epoch of each member."""
     leader_epoch: int
     partition_epoch: int
-    recovery_state: int
 
 
 @valueclass
@@ -90,7 +88,6 @@ class IsrAnswer:
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
-    recovery_state: int
 
 
 Propose = Callable[[IsrProposal, Callable[[IsrAnswer | ErrorCode], None]], None]
@@ -222,7 +219,6 @@ class Partition:
         self.epoch_start_offset: int = UNKNOWN
         """Where the epoch that it leads begins."""
         self.high_watermark = min(high_watermark, log.end_offset)
-        self.recovery_state = RECOVERED
         self.followers: dict[int, Follower] = {}
         self._clock = clock
         self._eligibility = eligibility
@@ -260,7 +256,6 @@ class Partition:
         led = self.leads
         self._adopt(state)
         self.isr = state.isr
-        self.recovery_state = state.leader_recovery_state
         others = [replica for replica in state.replicas if replica != self.broker_id]
         self.followers = {
             replica: self.followers.get(replica, Follower(replica)) for replica in others
@@ -432,7 +427,6 @@ class Partition:
             isr=tuple((member, self._epoch_of(member)) for member in pending.isr),
             leader_epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,
-            recovery_state=RECOVERED,
         )
         self._propose(proposal, lambda answer: self._on_answer(pending, answer))
 
@@ -451,7 +445,6 @@ class Partition:
             self._pending = None
             self.isr = answer.isr
             self.partition_epoch = answer.partition_epoch
-            self.recovery_state = answer.recovery_state
             self._advance()
             self._on_progress()
         elif answer in _NOT_MADE:

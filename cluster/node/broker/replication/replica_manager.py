@@ -77,7 +77,6 @@ class ReplicaManager:
         `report_located`: called when a replica may not be where the metadata say.
         """
         self.config = config
-        self.cluster = cluster
         self.clock = seams.clock
         self.random = seams.random
         self.delayed = Purgatory(seams.clock)

@@ -79,10 +79,6 @@ class ControllerApis:
             DescribeTopicPartitionsRequest: self._describe_topic_partitions,
         }
 
-    def handles(self, message: object) -> bool:
-        """Return whether a request is one of ours."""
-        return type(message) in self._handlers
-
     def handle(self, listener: str, message: object, reply: Reply) -> None:
         """Handle a request that arrived on a listener. Raises KeyError when it is not ours."""
         self._handlers[type(message)](listener, message, reply)

@@ -178,7 +178,6 @@ class QuorumController:
         self.loader.load(snapshot, self._queue.append, on_load)
 
     def _on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        self.loader.notify_leader(leader)
         self._claim_or_renounce(leader)
         if self._leader_change_listener is not None:
             self._leader_change_listener()

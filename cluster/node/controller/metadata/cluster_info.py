@@ -7,7 +7,6 @@ from dataclasses import field
 
 from cluster.node.loggers import Loggers
 from cluster.node.ports import Endpoint
-from cluster.node.security.settings import SecurityProtocol
 from cluster.values import valueclass
 
 
@@ -35,8 +34,6 @@ class ClusterInfo:
     """num.partitions"""
     default_replication_factor: int = 1
     """default.replication.factor"""
-    protocols: Mapping[str, SecurityProtocol] = field(default_factory=dict)
-    """Of this node's listeners; of those that are missing it is PLAINTEXT."""
     loggers: Loggers = field(default_factory=Loggers, compare=False)
     """What of this node's lines is said; the one thing here that requests change."""
 

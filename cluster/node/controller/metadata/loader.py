@@ -4,8 +4,8 @@ Every node has one, whatever its roles. Its rules are Kafka's:
 
 - Nothing is published before the image has reached the high watermark that a leader reported: a
   broker that starts would else act on what was true long ago.
-- The first publication, and each that follows a snapshot, is of the whole image with its
-  SnapshotManifest; others as the changes of some batches, with their LogDeltaManifest.
+- The first publication, and each that follows a snapshot, is of the whole image (Kafka's
+  SnapshotManifest); others are of the changes of some batches (LogDeltaManifest).
 - While a metadata transaction is open nothing is published (KIP-868); its end publishes it whole.
 
 A snapshot is read beside the image, some records in each turn of the node's task, and takes its
@@ -18,43 +18,23 @@ from collections.abc import Callable
 from typing import Protocol
 
 from cluster.node.controller.metadata.delta import DeltaReading, MetadataDelta
-from cluster.node.controller.metadata.image import MetadataImage, MetadataProvenance
+from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.image_writer import RECORDS_PER_SLICE, ImageReading
-from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
+from cluster.node.kraft.types import CommittedBatch
 from cluster.node.log.metadata.snapshot import Snapshot
 from cluster.node.ports import Clock
-from cluster.values import valueclass
-
-
-@valueclass
-class SnapshotManifest:
-    """The whole image is published: a snapshot was loaded, or it is the first publication."""
-
-    provenance: MetadataProvenance
-
-
-@valueclass
-class LogDeltaManifest:
-    """The changes of the image are published."""
-
-    provenance: MetadataProvenance
-    batches: int
-    size_bytes: int
-
-
-LoaderManifest = SnapshotManifest | LogDeltaManifest
 
 
 class MetadataPublisher(Protocol):
     """What acts on committed metadata on this node (MetadataPublisher). May not fail."""
 
     def on_metadata_update(
-        self, delta: MetadataDelta, image: MetadataImage, manifest: LoaderManifest
+        self, delta: MetadataDelta, image: MetadataImage, *, is_whole: bool
     ) -> None:
-        """Take up an image and what changed in it since the last publication."""
+        """Take up an image and what changed in it since the last publication.
 
-    def on_controller_change(self, leader: LeaderAndEpoch) -> None:
-        """Take up the quorum's leader."""
+        `is_whole`: a snapshot was loaded, or it is the first publication.
+        """
 
 
 class MetadataLoader:
@@ -73,8 +53,8 @@ class MetadataLoader:
         self._reported_high_watermark = reported_high_watermark
         self._changes = DeltaReading(image.state)
         self._publishers: list[MetadataPublisher] = []
-        self._batches = 0
-        self._bytes = 0
+        self._has_news = False
+        """A batch was replayed since the last publication."""
         self._is_whole = True
         """The next publication is of the whole image."""
 
@@ -86,8 +66,7 @@ class MetadataLoader:
     def apply(self, batch: CommittedBatch) -> None:
         """Replay one committed batch. Raises ReplayError: the node must stop."""
         self.image.apply(batch)
-        self._batches += 1
-        self._bytes += batch.size_bytes
+        self._has_news = True
 
     def load(
         self,
@@ -117,26 +96,15 @@ class MetadataLoader:
 
     def maybe_publish(self) -> None:
         """Notify the publishers, if there is news and nothing forbids it."""
-        provenance = self.image.provenance
         if self._must_catch_up() or not self._publishers or self.image.in_transaction:
             return
-        manifest: LoaderManifest
-        if self._is_whole:
-            manifest = SnapshotManifest(provenance)
-        elif self._batches:
-            manifest = LogDeltaManifest(provenance, self._batches, self._bytes)
-        else:
+        if not self._is_whole and not self._has_news:
             return
-        self._is_whole, self._batches, self._bytes = False, 0, 0
+        is_whole, self._is_whole, self._has_news = self._is_whole, False, False
         self.is_published = True
         delta = self._changes.take()
         for publisher in self._publishers:
-            publisher.on_metadata_update(delta, self.image, manifest)
-
-    def notify_leader(self, leader: LeaderAndEpoch) -> None:
-        """Notify the publishers of the quorum's leader."""
-        for publisher in self._publishers:
-            publisher.on_controller_change(leader)
+            publisher.on_metadata_update(delta, self.image, is_whole=is_whole)
 
     def _must_catch_up(self) -> bool:
         if not self.has_caught_up:

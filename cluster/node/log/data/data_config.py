@@ -55,13 +55,9 @@ class DataLogConfig:
 class AppendError(Exception):
     """Records were refused, and nothing was appended."""
 
-    def __init__(
-        self, error: ErrorCode, message: str, record_errors: tuple[tuple[int, str], ...] = ()
-    ) -> None:
+    def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.error = error
-        self.record_errors = record_errors
-        """Index within the batch and reason of each record that is at fault."""
 
 
 class OffsetOutOfRangeError(Exception):

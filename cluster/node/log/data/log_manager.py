@@ -17,11 +17,10 @@ metadata say which; Kafka leaves the choice to the operator, and does not start.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 from cluster.node.log.data.data_config import DataLogConfig, StorageError
-from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.log_directory import Damage, LogDirectory
 from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.ports import Clock, Disk, Random
@@ -224,13 +223,6 @@ class LogManager:
         """Return the topic id of a partition's log, None if there is none or it has none."""
         holder = self.holder(partition)
         return None if holder is None else holder.topic_ids.get(partition)
-
-    def logs(self) -> Iterator[tuple[LogDirectory, TopicPartition, DataLog, bool]]:
-        """Return every log that is online with its directory, and whether it is a future one."""
-        for directory in self.online:
-            for is_future, found in ((False, directory.logs), (True, directory.future_logs)):
-                for partition, log in found.items():
-                    yield directory, partition, log, is_future
 
     # Private.
 

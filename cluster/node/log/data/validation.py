@@ -114,18 +114,13 @@ def _check_records(header: BatchHeader, batch: bytes, config: DataLogConfig, now
     max_timestamp_ms = max(NO_TIMESTAMP, latest_ms)
     if not config.compact and _are_right_times(header, min(timestamps), latest_ms, config, now_ms):
         return max_timestamp_ms
-    errors: list[tuple[int, str]] = []
-    code = ErrorCode.invalid_record
-    for index, record in enumerate(records):
+    for record in records:
         if config.compact and record.key is None:
-            errors.append((index, "Compacted topic cannot accept message without key"))
-        elif (reason := _wrong_time(header, record.timestamp, config, now_ms)) is not None:
-            code = ErrorCode.invalid_timestamp if not errors else code
-            errors.append((index, reason))
-    if errors:
-        raise AppendError(
-            code, "One or more records have been rejected due to " + errors[0][1], tuple(errors)
-        )
+            no_key = "Compacted topic cannot accept message without key"
+            raise _rejection(ErrorCode.invalid_record, no_key)
+        reason = _wrong_time(header, record.timestamp, config, now_ms)
+        if reason is not None:
+            raise _rejection(ErrorCode.invalid_timestamp, reason)
     return max_timestamp_ms
 
 
@@ -175,6 +170,10 @@ def _wrong_time(
     elif header.is_log_append_time:
         return "Producer should not set timestamp type to LogAppendTime"
     return None
+
+
+def _rejection(error: ErrorCode, reason: str) -> AppendError:
+    return AppendError(error, f"One or more records have been rejected due to {reason}")
 
 
 def _invalid(message: str) -> AppendError:

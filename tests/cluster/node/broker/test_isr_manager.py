@@ -38,7 +38,7 @@ def response(*rows, error=ErrorCode.none):
 
 
 def proposal(*isr, partition_epoch=7):
-    return IsrProposal(tuple((member, member + 10) for member in isr), 5, partition_epoch, 0)
+    return IsrProposal(tuple((member, member + 10) for member in isr), 5, partition_epoch)
 
 
 class Asked:
@@ -84,7 +84,7 @@ def test_the_answer_reaches_its_partition(asked):
     assert (row.leader_epoch, row.partition_epoch, row.leader_recovery_state) == (5, 7, 0)
     assert [(m.broker_id, m.broker_epoch) for m in row.new_isr_with_epochs] == [(1, 11), (2, 12)]
     asked.reply(response((A, answer_of(0))))
-    assert asked.answers == [((A, 0), IsrAnswer(5, 8, (1, 2), 0))]
+    assert asked.answers == [((A, 0), IsrAnswer(5, 8, (1, 2)))]
 
 
 def test_proposals_gather_while_a_request_is_under_way(asked):

@@ -17,7 +17,6 @@ from cluster.node.broker.replication.partition import (
     StaleReplicaError,
 )
 from cluster.node.controller.metadata.state import PartitionRegistration
-from cluster.node.controller.partitions.partition_change import RECOVERED
 from cluster.node.errors import ErrorCode
 from tests.cluster.node.controller.fakes import FakeClock
 
@@ -74,7 +73,7 @@ class Leader:
     def commit(self, isr, partition_epoch=8):
         proposal, on_answer = self.proposals.pop(0)
         assert [member for member, _ in proposal.isr] == list(isr)
-        on_answer(IsrAnswer(5, partition_epoch, isr, RECOVERED))
+        on_answer(IsrAnswer(5, partition_epoch, isr))
 
 
 def test_a_record_is_committed_once_all_in_sync_have_it():
@@ -266,7 +265,7 @@ def test_the_metadata_decide_a_proposal_whose_answer_comes_later():
     leader.fetch(3, 0)
     _, on_answer = leader.proposals.pop()
     leader.partition.make_leader(replace(leader.state, isr=(1,), partition_epoch=9))
-    on_answer(IsrAnswer(5, 8, (1, 2, 3), RECOVERED))
+    on_answer(IsrAnswer(5, 8, (1, 2, 3)))
     assert leader.partition.isr == (1,)
     assert not leader.partition.make_leader(replace(leader.state, isr=(1, 2), partition_epoch=8))
     assert leader.partition.isr == (1,)
@@ -375,7 +374,7 @@ class Cluster(RuleBasedStateMachine):
         else:
             self.change(isr)
             epoch = self.state.partition_epoch
-            self.asked.append((on_answer, IsrAnswer(5, epoch, isr, RECOVERED)))
+            self.asked.append((on_answer, IsrAnswer(5, epoch, isr)))
 
     def change(self, isr):
         state = self.state

@@ -21,7 +21,7 @@ from cluster.node.controller.records.topic import (
     PartitionRecord,
     TopicRecord,
 )
-from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
+from cluster.node.kraft.types import CommittedBatch
 from tests.cluster.node.controller.fakes import FakeClock
 from tests.cluster.node.controller.test_index import fits, records
 from tests.cluster.node.controller.test_loader import snapshot_of
@@ -125,12 +125,6 @@ def test_the_first_publication_is_notified_once():
     broker = Broker()
     broker.commit(partition(0))
     assert broker.firsts == 1
-
-
-def test_it_knows_the_leader_of_the_quorum():
-    broker = Broker()
-    broker.loader.notify_leader(LeaderAndEpoch(3, 9))
-    assert broker.publisher.controller == LeaderAndEpoch(3, 9)
 
 
 @pytest.mark.slow

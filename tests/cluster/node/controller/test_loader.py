@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 from cluster.node.controller.metadata.delta import DeltaReading
 from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.image_writer import RECORDS_PER_SLICE, image_records
-from cluster.node.controller.metadata.loader import (
-    LogDeltaManifest,
-    MetadataLoader,
-    SnapshotManifest,
-)
+from cluster.node.controller.metadata.loader import MetadataLoader
 from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.state import ReplayError
 from cluster.node.controller.records import encode_record
@@ -23,7 +19,7 @@ from cluster.node.controller.records.system import (
     EndTransactionRecord,
 )
 from cluster.node.controller.records.topic import ConfigRecord, RemoveTopicRecord, TopicRecord
-from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch
+from cluster.node.kraft.types import CommittedBatch
 from cluster.node.log.metadata.snapshot import SnapshotEncoder, parse_snapshot
 from cluster.node.log.types import OffsetAndEpoch
 from tests.cluster.node.controller.fakes import FakeClock
@@ -52,10 +48,10 @@ def snapshot_of(*some, offset=100):
 
 class Publisher:
     def __init__(self):
-        self.manifests, self.deltas, self.leaders = [], [], []
+        self.wholes, self.deltas = [], []
 
-    def on_metadata_update(self, delta, image, manifest):
-        self.manifests.append(manifest)
+    def on_metadata_update(self, delta, image, *, is_whole):
+        self.wholes.append(is_whole)
         self.deltas.append(
             {
                 key: (delta.topics.before(key), delta.topics.after(key))
@@ -63,9 +59,6 @@ class Publisher:
             }
         )
         self.offset = image.offset
-
-    def on_controller_change(self, leader):
-        self.leaders.append(leader)
 
 
 class Loading:
@@ -93,44 +86,44 @@ class Loading:
         self.loader.load(snapshot, lambda event: event(), done)
 
     @property
-    def kinds(self):
-        return [type(manifest) for manifest in self.publisher.manifests]
+    def wholes(self):
+        """Whether each publication was of the whole image."""
+        return self.publisher.wholes
 
 
 def test_nothing_is_published_before_a_leader_reported_how_far_the_quorum_is():
     loading = Loading()
     loading.commit([topic(0)])
-    assert loading.kinds == []
+    assert loading.wholes == []
     loading.reported = 1
     loading.commit()
-    assert loading.kinds == [SnapshotManifest]
+    assert loading.wholes == [True]
 
 
 def test_an_empty_image_is_no_news():
     loading = Loading(reported=0)
     loading.commit()
-    assert loading.kinds == []
+    assert loading.wholes == []
 
 
 def test_nothing_is_published_before_the_image_is_that_far():
     loading = Loading(reported=3)
     loading.commit([topic(0)])
     loading.commit([topic(1)])
-    assert (loading.kinds, loading.loader.is_published) == ([], False)
+    assert (loading.wholes, loading.loader.is_published) == ([], False)
     loading.commit([topic(2)])
     assert len(loading.publisher.deltas[0]) == 3, "all at once"
     loading.reported = 10
     loading.commit([config("v")])
-    assert loading.kinds == [SnapshotManifest, LogDeltaManifest], "that was asked for once only"
+    assert loading.wholes == [True, False], "that was asked for once only"
 
 
-def test_a_publication_names_its_batches_and_what_they_changed():
+def test_a_publication_has_what_its_batches_changed():
     loading = Loading(reported=0)
     loading.commit([topic(0), topic(1)])
     loading.commit([RemoveTopicRecord(topic_id=topic(0).topic_id)], [topic(2)])
-    manifest = loading.publisher.manifests[1]
-    assert (manifest.batches, manifest.size_bytes) == (2, 100)
-    assert manifest.provenance.last_contained_offset == 3
+    assert loading.wholes == [True, False]
+    assert loading.publisher.offset == 3
     names = {
         (before and before.name, after and after.name)
         for before, after in loading.publisher.deltas[1].values()
@@ -142,7 +135,7 @@ def test_no_news_is_not_published():
     loading = Loading(reported=0)
     loading.commit([topic(0)])
     loading.commit()
-    assert len(loading.kinds) == 1
+    assert len(loading.wholes) == 1
 
 
 @pytest.mark.parametrize(("end", "topics"), [(END, 2), (AbortTransactionRecord(reason=None), 0)])
@@ -151,9 +144,9 @@ def test_a_transaction_is_published_whole_when_it_ends(end, topics):
     loading.commit([config("v")])
     loading.commit([config("w"), BEGIN, topic(0)])
     loading.commit([topic(1)])
-    assert len(loading.kinds) == 1
+    assert len(loading.wholes) == 1
     loading.commit([end])
-    assert len(loading.kinds) == 2
+    assert len(loading.wholes) == 2
     assert len(loading.publisher.deltas[1]) == topics
 
 
@@ -161,7 +154,7 @@ def test_a_snapshot_is_published_as_a_whole_image_with_what_it_changed():
     loading = Loading(reported=0)
     loading.commit([topic(0), topic(1)])
     loading.load(snapshot_of(topic(1), topic(2)))
-    assert loading.kinds == [SnapshotManifest, SnapshotManifest]
+    assert loading.wholes == [True, True]
     changed = {
         (before and before.name, after and after.name)
         for before, after in loading.publisher.deltas[1].values()
@@ -173,9 +166,9 @@ def test_a_snapshot_is_published_as_a_whole_image_with_what_it_changed():
 def test_a_snapshot_below_the_high_watermark_is_not_published_yet():
     loading = Loading(reported=102)
     loading.load(snapshot_of(topic(0)))
-    assert loading.kinds == []
+    assert loading.wholes == []
     loading.commit([topic(1)], [topic(2)])
-    assert loading.kinds == [SnapshotManifest]
+    assert loading.wholes == [True]
 
 
 @pytest.mark.slow
@@ -204,12 +197,6 @@ def test_a_record_that_does_not_fit_stops_a_load_and_changes_nothing():
         loading.load(snapshot_of(topic(0), RemoveTopicRecord(topic_id=IDS[1])))
     assert list(loading.loader.image.state.topic_names.keys()) == ["t7"]
     assert loading.loaded == 0
-
-
-def test_publishers_learn_the_leader():
-    loading = Loading()
-    loading.loader.notify_leader(LeaderAndEpoch(2, 5))
-    assert loading.publisher.leaders == [LeaderAndEpoch(2, 5)]
 
 
 def test_a_publisher_cannot_come_too_late():
