@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +21,6 @@ from harness.commands.options import (
     FILE,
     Group,
     json_option,
-    number_option,
     runs_option,
     shown_options,
 )
@@ -30,12 +28,12 @@ from harness.errors import EXIT_USAGE, UsageError
 from harness.judge.run_targets import report_unread
 from harness.terminal.answers import Shown, print_document
 from results.catalogue.rows import DAMAGED, NOT_JUDGED, Entry, Filter, catalogue, entry_of
-from results.catalogue.trends import BY, LEVEL, TOLERANCE, roll_up, trends
 from results.store.folders import Walk, is_run, walk
 from results.store.pruning import Removal, remove
 from results.store.run_store import RunStore
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_BY = ("campaign", "workload", "system", "build", "backend", "fault")
 _VERDICTS = (*(str(status) for status in Status), NOT_JUDGED, DAMAGED)
 _WIDTH = 10_000
 """No cell is cut: a terminal wraps what is too long for it, and a script gets it whole."""
@@ -253,7 +251,7 @@ def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
 @runs.command()
 @click.option(
     "--by",
-    type=click.Choice(BY),
+    type=click.Choice(_BY),
     multiple=True,
     default=("campaign", "system", "build", "fault"),
     show_default=True,
@@ -267,40 +265,11 @@ def figures(runs: Path, by: tuple[str, ...], *, as_json: bool, **wanted: Any) ->
 
     Percentiles and recoveries are the median of the runs; unavailability is the longest.
     """
-    from results.catalogue.fault_figures import figure_tables  # noqa: PLC0415  (imports pyarrow's formats)
+    from results.catalogue.fault_figures import figure_tables, roll_up  # noqa: PLC0415  (imports pyarrow's formats)
 
     entries = _list_entries(runs, wanted)
     _show(roll_up(entries, figure_tables(entries), by), as_json=as_json)
     return 0
-
-
-@runs.command()
-@click.option(
-    "--baseline",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    required=True,
-    metavar="DIR",
-    help="Folder of the runs to compare with.",
-)
-@number_option(
-    "--tolerance",
-    click.FloatRange(0),
-    TOLERANCE,
-    "SHARE",
-    "A shift by less than this share is of no interest.",
-)
-@_filters
-@json_option
-@runs_option
-def trend(runs: Path, baseline: Path, tolerance: float, *, as_json: bool, **wanted: Any) -> int:
-    """Compare figures with those of a baseline's runs, and say which are worse beyond noise.
-
-    By the rank-sum test of the gate, with a run as one observation. Exit code 1 where one is worse.
-    """
-    sides = (_list_entries(folder, wanted) for folder in (runs, baseline))
-    found = trends(*sides, level=LEVEL, tolerance=tolerance)
-    _show([asdict(each) for each in found], as_json=as_json)
-    return int(any(each.verdict == "worse" for each in found))
 
 
 def _show(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

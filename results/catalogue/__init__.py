@@ -1,1 +1,1 @@
-"""Many runs: their rows, figures, comparisons, trends and the page of all."""
+"""Many runs: their rows, figures, comparisons and the page of all."""

@@ -6,9 +6,8 @@ before each build, in the order of the builds' first runs, and the parting is ta
 ranks of the two sides differ most. The rank-sum test of `results.catalogue.comparison` says
 whether that is noise: all partings of all figures, each for a rise and for a fall, share one level
 (Bonferroni), so that it is sound to test the most telling alone. One change is found at most, the
-clearest; where so few runs could show none at that level, that is said instead. As in
-`results.catalogue.trends` only runs that PASS, and no mutants, are observations; the charts show
-all.
+clearest; where so few runs could show none at that level, that is said instead. Only runs
+that PASS, and no mutants, are observations; the charts show all.
 """
 
 from __future__ import annotations
@@ -20,14 +19,7 @@ from statistics import median
 from checkers.verdict import Status
 from results.catalogue.comparison import Comparison, compare, rank_sum_p
 from results.catalogue.rows import Row
-from results.catalogue.trends import (
-    LEVEL,
-    STORED_FIGURES,
-    TOLERANCE,
-    figures_of,
-    is_observation,
-    stratum_of,
-)
+from results.store.facts import Stratum
 
 RUNS_MIN = 3
 """Runs from which on a figure is drawn."""
@@ -41,7 +33,11 @@ _TITLES = {
     "unavailability_s": "longest time without an ok, s",
     "recovery_s": "longest recovery from a fault, s",
 }
-assert _TITLES.keys() == set(STORED_FIGURES), "each figure has a title"
+"""Those of `results.catalogue.comparison.FIGURES` that the catalogue has, with their titles."""
+_LEVEL = 0.05
+"""Probability of a false alarm, over all comparisons together."""
+_TOLERANCE = 0.1
+"""A change by less than this share is of no interest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +79,43 @@ def charts_of(rows: Iterable[Row]) -> list[Chart]:
     for row in sorted(rows, key=lambda row: (str(row.started), row.run)):
         if row.started is not None:
             mutant = f", mutant {row.mutant}" if row.mutant else ""
-            groups.setdefault(f"{stratum_of(row)}{mutant}", []).append(row)
+            groups.setdefault(f"{_stratum_of(row)}{mutant}", []).append(row)
     drawn = [
         (what, figure, having)
         for what, found in sorted(groups.items())
-        for figure in STORED_FIGURES
-        if len(having := [row for row in found if figure in figures_of(row)]) >= RUNS_MIN
+        for figure in _TITLES
+        if len(having := [row for row in found if figure in _figures_of(row)]) >= RUNS_MIN
     ]
     samples = [_samples(runs, figure) for _, figure, runs in drawn]
     tests = sum(2 * len(_partings(by_build)) for by_build in samples)
     return [
-        _chart(*each, _change(by_build, LEVEL / max(tests, 1)))
+        _chart(*each, _change(by_build, _LEVEL / max(tests, 1)))
         for each, by_build in zip(drawn, samples, strict=True)
     ]
+
+
+def _is_observation(row: Row) -> bool:
+    """Whether a run says something of a build: a PASS of a node that is not a mutant."""
+    return row.mutant is None and row.verdict.partition(" WITHOUT ")[0] == Status.PASS
+
+
+def _stratum_of(row: Row) -> Stratum:
+    """Return what a run of the catalogue did."""
+    return Stratum(row.campaign, row.workload, row.system, row.backend, row.nodes, row.asked)
+
+
+def _figures_of(row: Row) -> dict[str, float]:
+    """Return the figures that a run has."""
+    found = {name: getattr(row, name) for name in _TITLES}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _samples(rows: Iterable[Row], figure: str) -> dict[str, list[float]]:
     """Return the figure of the runs that count, by build, oldest build first."""
     found: dict[str, list[float]] = {}
     for row in rows:
-        if is_observation(row):
-            found.setdefault(row.build, []).append(figures_of(row)[figure])
+        if _is_observation(row):
+            found.setdefault(row.build, []).append(_figures_of(row)[figure])
     return found
 
 
@@ -131,7 +143,7 @@ def _change(by_build: Mapping[str, Sequence[float]], level: float) -> Change:
     new, old = sides(at)
     for higher_is_worse in (True, False):
         found = compare(new, old, higher_is_worse=higher_is_worse)
-        status = found.status(level, TOLERANCE, higher_is_worse=higher_is_worse)
+        status = found.status(level, _TOLERANCE, higher_is_worse=higher_is_worse)
         if status is Status.FAIL:
             return Change(_sentence(found, builds[at], len(new), len(old)), higher_is_worse)
     if status is Status.UNKNOWN:
@@ -147,7 +159,7 @@ def _sentence(found: Comparison, build: str, new: int, old: int) -> str:
 
 
 def _chart(what: str, figure: str, runs: Sequence[Row], change: Change) -> Chart:
-    values = [figures_of(row)[figure] for row in runs]
+    values = [_figures_of(row)[figure] for row in runs]
     highest = max(values)
     step = (_WIDTH - 2 * _EDGE) / (len(values) - 1)
     dots = tuple(

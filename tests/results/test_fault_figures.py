@@ -1,4 +1,4 @@
-"""Figures over many runs: by the fault that was active, rolled up, and against a baseline."""
+"""Figures over many runs: by the fault that was active, and rolled up."""
 
 import json
 from dataclasses import replace
@@ -10,9 +10,8 @@ from factory import make_run
 
 from checkers.runs.faults import fault_spans
 from harness.cli import main
-from results.catalogue.fault_figures import SCHEMAS, figure_tables
+from results.catalogue.fault_figures import SCHEMAS, figure_tables, roll_up
 from results.catalogue.rows import catalogue
-from results.catalogue.trends import STORED_FIGURES, roll_up, trends
 from results.judge.pipeline import judge
 from results.store.files import StoreError
 from results.store.tables import OPERATIONS_FILE
@@ -111,44 +110,6 @@ def test_runs_are_rolled_up_by_what_they_have_in_common(entries):
     assert {(row["campaign"], row["runs"]) for row in rows} == {("synthetic", 2)}
 
 
-def with_figure(entry, number, write_p99_ms):
-    row = replace(entry.row, run=f"r{number}", write_p99_ms=write_p99_ms)
-    return replace(entry, row=row)
-
-
-def compared(entries, new, old):
-    sides = [[with_figure(entries[0], n, x) for n, x in enumerate(side)] for side in (new, old)]
-    found = trends(*sides, level=0.05, tolerance=0.1)
-    assert [each.figure for each in found] == list(STORED_FIGURES)
-    return found[0]
-
-
-@pytest.mark.parametrize(
-    ("new", "old", "verdict"),
-    [
-        ([20.0 + n for n in range(6)], [10.0 + n for n in range(6)], "worse"),
-        ([10.0 + n for n in range(6)], [20.0 + n for n in range(6)], "not worse"),
-        ([10.1 + n for n in range(6)], [10.0 + n for n in range(6)], "not worse"),
-        ([20.0, 21.0], [10.0, 11.0], "unknown"),
-    ],
-    ids=["beyond noise", "better", "within noise", "too few"],
-)
-def test_a_trend_is_that_of_whole_runs_against_the_baseline(entries, new, old, verdict):
-    assert compared(entries, new, old).verdict == verdict
-
-
-def test_what_one_side_lacks_is_not_compared(entries):
-    found = trends(entries, [], level=0.05, tolerance=0.1)
-    assert {each.verdict for each in found} == {"unknown"}
-    assert {each.baseline_runs for each in found} == {0}
-
-
-def test_runs_of_mutants_and_runs_that_failed_are_no_observations(entries):
-    mutant = replace(entries[0], row=replace(entries[0].row, mutant="M01"))
-    failed = replace(entries[0], row=replace(entries[0].row, verdict="FAIL"))
-    assert trends([mutant, failed], [], level=0.05, tolerance=0.1) == []
-
-
 def test_the_commands_print_rows(root):
     def kraftprobe(*arguments):
         return CliRunner().invoke(main, ["runs", *arguments, "--runs", str(root), "--json"])
@@ -157,9 +118,6 @@ def test_the_commands_print_rows(root):
     assert [row["fault"] for row in json.loads(figures.stdout)] == [
         "kill", "none", "partition", "pause",
     ]  # fmt: skip
-    trend = kraftprobe("trend", "--baseline", str(root))
-    assert trend.exit_code == 0, trend.output
-    assert {row["verdict"] for row in json.loads(trend.stdout)} == {"unknown"}
 
 
 def test_sql_has_the_figures_too(entries):
