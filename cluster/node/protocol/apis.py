@@ -57,7 +57,6 @@ class ApiKey(enum.IntEnum):
     ENVELOPE = 58
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
-    DESCRIBE_PRODUCERS = 61
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
     UNREGISTER_BROKER = 64
@@ -65,7 +64,6 @@ class ApiKey(enum.IntEnum):
     CONTROLLER_REGISTRATION = 70
     ASSIGN_REPLICAS_TO_DIRS = 73
     LIST_CONFIG_RESOURCES = 74
-    DESCRIBE_TOPIC_PARTITIONS = 75
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
@@ -114,7 +112,6 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.DESCRIBE_QUORUM: VersionRange(0, 2),
     ApiKey.FETCH_SNAPSHOT: VersionRange(0, 1),
     ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
-    ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0),
     ApiKey.ALTER_PARTITION: VersionRange(2, 3),
     ApiKey.UPDATE_FEATURES: VersionRange(0, 2),
     ApiKey.ENVELOPE: VersionRange(0, 0),
@@ -125,7 +122,6 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.CONTROLLER_REGISTRATION: VersionRange(0, 0),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: VersionRange(0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
     ApiKey.ADD_RAFT_VOTER: VersionRange(0, 1),
     ApiKey.REMOVE_RAFT_VOTER: VersionRange(0, 0),
     ApiKey.UPDATE_RAFT_VOTER: VersionRange(0, 0),
@@ -180,8 +176,6 @@ _BROKER = (
     ApiKey.METADATA,
     ApiKey.ALTER_REPLICA_LOG_DIRS,
     ApiKey.DESCRIBE_LOG_DIRS,
-    ApiKey.DESCRIBE_PRODUCERS,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
 _PEER = (
     ApiKey.FETCH,
@@ -209,8 +203,6 @@ READ_APIS: Final = frozenset(
         ApiKey.DESCRIBE_LOG_DIRS,
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.DESCRIBE_CLUSTER,
-        ApiKey.DESCRIBE_PRODUCERS,
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
         ApiKey.LIST_CONFIG_RESOURCES,
     }

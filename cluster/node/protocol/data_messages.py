@@ -31,14 +31,6 @@ from kio.schema.delete_records.v2.response import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from kio.schema.describe_producers.v0.request import DescribeProducersRequest
-from kio.schema.describe_producers.v0.request import TopicRequest as DescribeProducersTopic
-from kio.schema.describe_producers.v0.response import DescribeProducersResponse
-from kio.schema.describe_producers.v0.response import (
-    PartitionResponse as DescribeProducersPartitionResult,
-)
-from kio.schema.describe_producers.v0.response import ProducerState as ActiveProducer
-from kio.schema.describe_producers.v0.response import TopicResponse as DescribeProducersTopicResult
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 from kio.schema.list_offsets.v11.request import (

@@ -18,12 +18,11 @@ from cluster.node.broker.serving.offsets import (
     list_offsets,
     offsets_for_leader_epochs,
 )
-from cluster.node.broker.serving.produce import ProduceHandler, describe_producers
+from cluster.node.broker.serving.produce import ProduceHandler
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.data_messages import (
     AlterReplicaLogDirsRequest,
     DeleteRecordsRequest,
-    DescribeProducersRequest,
     FetchRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -56,9 +55,6 @@ class DataApis:
             ),
             DeleteRecordsRequest: lambda _, request, reply: delete_records(manager, request, reply),
             InitProducerIdRequest: self._init_producer_id,
-            DescribeProducersRequest: lambda _, request, reply: reply(
-                describe_producers(manager, request)
-            ),
             DescribeLogDirsRequest: lambda _, request, reply: reply(
                 describe_log_dirs(manager, request)
             ),

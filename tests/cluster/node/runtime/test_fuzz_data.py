@@ -39,7 +39,6 @@ REQUESTS = [
         ApiKey.LIST_OFFSETS,
         ApiKey.DELETE_RECORDS,
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
-        ApiKey.DESCRIBE_PRODUCERS,
         ApiKey.INIT_PRODUCER_ID,
     )
     for versions in [LISTENER_APIS[ListenerType.BROKER][key]]

@@ -214,11 +214,6 @@ final class DataOperations {
         program.operation("offset of the highest time", () -> offset(2, OffsetSpec.maxTimestamp()));
         program.operation("earliest local offset", () -> offset(2, OffsetSpec.earliestLocal()));
         program.operation("latest tiered offset", () -> offset(2, OffsetSpec.latestTiered()));
-        program.operation("describe producers", () -> {
-            TopicPartition of = new TopicPartition(TOPIC, 3);
-            DescribeProducersResult found = admin.describeProducers(List.of(of));
-            return found.partitionResult(of).get(20, TimeUnit.SECONDS).activeProducers().size() + " producer";
-        });
         program.operation("delete records", () -> {
             TopicPartition of = new TopicPartition(TOPIC, 4);
             DeleteRecordsResult result = admin.deleteRecords(Map.of(of, RecordsToDelete.beforeOffset(10)));
