@@ -7,8 +7,6 @@ operations did not happen, indeterminate ones may or may not have happened, at a
 were invoked.
 """
 
-from __future__ import annotations
-
 from checkers.jepsen import bank, long_fork, set_full, total_queue
 
 __all__ = ["bank", "long_fork", "set_full", "total_queue"]

@@ -1,7 +1,5 @@
 """Our PartitionChangeBuilder writes the record that Kafka's writes, for random partitions."""
 
-from __future__ import annotations
-
 import gzip
 import shutil
 

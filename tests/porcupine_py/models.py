@@ -1,7 +1,5 @@
 """Models and histories of the tests of `porcupine_py`; they import nothing else of this project."""
 
-from __future__ import annotations
-
 from porcupine_py import PENDING, Model, Operation, partition_by, partition_event_by
 
 READ = None

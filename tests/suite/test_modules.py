@@ -1,7 +1,5 @@
 """Every module: its syntax and its imports are those of each Python that is promised."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

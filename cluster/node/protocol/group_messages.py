@@ -4,8 +4,6 @@ As in `cluster.node.protocol.messages` the classes are kio's, of the versions th
 from 3.9 on has.
 """
 
-from __future__ import annotations
-
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol

@@ -1,7 +1,5 @@
 """Fences of brokers, and what explains them."""
 
-from __future__ import annotations
-
 import pytest
 
 from checkers.evidence import Evidence, LogRecord, TraceEvent

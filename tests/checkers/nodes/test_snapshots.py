@@ -1,7 +1,5 @@
 """A snapshot is what the log below it adds up to: by rules that are not the node's own."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Releases fetched from a Maven repository: whole, cut off, changed, not there."""
 
-from __future__ import annotations
-
 import http.server
 import os
 import shutil

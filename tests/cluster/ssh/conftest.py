@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.cluster.ssh.lab import Lab, why_not

@@ -1,7 +1,5 @@
 """Take configuration keys and answers about them anew from a fetched release of Apache Kafka."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ask a fetched release of Apache Kafka everything, and keep what it answers."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

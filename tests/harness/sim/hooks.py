@@ -1,7 +1,5 @@
 """Acts at a chosen event of a simulated world."""
 
-from __future__ import annotations
-
 
 class Nth:
     """Calls `act` at the `nth` event that is counted."""

@@ -1,7 +1,5 @@
 """A quorum state on a simulated disk, without a client around it."""
 
-from __future__ import annotations
-
 import random
 import uuid
 

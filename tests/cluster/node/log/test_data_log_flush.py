@@ -1,7 +1,5 @@
 """flush.messages and flush.ms: when a log of data is synced although no segment is rolled."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Mutated and arbitrary frames against a real node: it must live, answer, and not grow."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -3,8 +3,6 @@
 It knows the layout of the frames by itself, so that a change of either side of the pipe is seen.
 """
 
-from __future__ import annotations
-
 import heapq
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """What the driver makes a node of Kafka's raft do: its disk, its end, its snapshots, its network."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

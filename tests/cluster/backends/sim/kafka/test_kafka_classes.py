@@ -1,7 +1,5 @@
 """The class files that play Kafka's raft client are those of their sources, in each generation."""
 
-from __future__ import annotations
-
 import subprocess
 import tomllib
 import zipfile

@@ -5,8 +5,6 @@ disk of a node that was killed, in the network, or in a class of Kafka's that is
 another line. The same plans without a fault pass.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import replace
 
