@@ -51,11 +51,6 @@ def _least(what: str, meaning: str) -> Callable[[Any], Any]:
     help=f"For a file: the data type, such as {_SOME_MODELS}.  [default: {_MODEL}]",
 )
 @click.option(
-    "--algorithm",
-    metavar="A",
-    help="For a file: the algorithm that judges.  [default: the cheapest sound one]",
-)
-@click.option(
     "--certificate",
     type=_PATH,
     metavar="OUT",
@@ -107,7 +102,6 @@ def _least(what: str, meaning: str) -> Callable[[Any], Any]:
 def check(
     targets: tuple[Path, ...],
     model: str | None,
-    algorithm: str | None,
     certificate: Path | None,
     initial: str | None,
     independent: bool,  # noqa: FBT001  (click passes options by name)
@@ -132,7 +126,6 @@ def check(
     named = [_parse_option(text) for text in more]
     given: dict[str, Any] = {
         "model": model,
-        "algorithm": algorithm,
         "initial": None if initial is None else _value("--initial", initial),
         "consistency": consistency,
     }
@@ -149,7 +142,7 @@ def check(
     if folders and (options or certificate is not None or (reading, floor) != (Reading(), Floor())):
         raise UsageError(
             f"{folders[0]}: is the folder of a run, and its plan says how it is judged; only a "
-            "history file takes --model, --algorithm, limits, floors, --certificate, how it is read"
+            "history file takes --model, --option, floors, --certificate, how it is read"
         )
     if certificate is not None and len(targets) > 1:
         raise UsageError("--certificate is for one history file")

@@ -99,9 +99,9 @@ def test_the_example_of_the_readme_passes_and_stores_its_proof(tmp_path):
     ("arguments", "message"),
     [
         (["--model", "cas-regster"], "did you mean 'cas-register'?"),
-        (["--algorithm", "guess"], "unknown algorithm 'guess'"),
+        (["--option", "algorithm=guess"], "unknown algorithm guess"),
         (["--option", "memory-limit-mb=0"], "memory_limit_mb must be above 0"),
-        (["--model", "sessions", "--algorithm", "wgl"], "no option 'algorithm'"),
+        (["--model", "sessions", "--option", "algorithm=wgl"], "no option 'algorithm'"),
         (["--model", "set-fulll"], "did you mean 'set-full'?"),
         (["--model", "totl-queue"], "did you mean 'total-queue'?"),
         (["--model", "transactions-rw-registr"], "did you mean 'transactions-rw-register'?"),
