@@ -7,7 +7,6 @@ contents, for the maps that are looked at.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
@@ -18,35 +17,18 @@ from cluster.node.controller.metadata.state import (
     MetadataState,
     PartitionKey,
     PartitionRegistration,
-    QuotaKey,
-    ScramKey,
-    TopicImage,
 )
 from cluster.node.controller.metadata.timeline import CommittedMap, MapDelta, take_deltas
-from cluster.node.controller.records.broker import RegisterControllerRecord
-from cluster.node.controller.records.security import (
-    AccessControlEntryRecord,
-    DelegationTokenRecord,
-    UserScramCredentialRecord,
-)
 from cluster.values import valueclass
 
 
 @valueclass
 class MetadataDelta:
-    """Changes, map by map. Publishers read it during their notification, not later."""
+    """What publishers look at, map by map: during their notification, not later."""
 
-    topics: MapDelta[uuid.UUID, TopicImage]
     partitions: MapDelta[PartitionKey, PartitionRegistration]
     configs: MapDelta[ConfigKey, str]
     brokers: MapDelta[int, BrokerRegistration]
-    controllers: MapDelta[int, RegisterControllerRecord]
-    features: MapDelta[str, int]
-    producer_ids: MapDelta[str, int]
-    scram_credentials: MapDelta[ScramKey, UserScramCredentialRecord]
-    delegation_tokens: MapDelta[str, DelegationTokenRecord]
-    access_control: MapDelta[uuid.UUID, AccessControlEntryRecord]
-    client_quotas: MapDelta[QuotaKey, float]
 
 
 class DeltaReading:
