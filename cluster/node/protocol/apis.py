@@ -64,6 +64,7 @@ class ApiKey(enum.IntEnum):
     CONTROLLER_REGISTRATION = 70
     ASSIGN_REPLICAS_TO_DIRS = 73
     LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
@@ -122,6 +123,7 @@ SERVED: Final[Mapping[ApiKey, VersionRange]] = {
     ApiKey.CONTROLLER_REGISTRATION: VersionRange(0, 0),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: VersionRange(0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
     ApiKey.ADD_RAFT_VOTER: VersionRange(0, 1),
     ApiKey.REMOVE_RAFT_VOTER: VersionRange(0, 0),
     ApiKey.UPDATE_RAFT_VOTER: VersionRange(0, 0),
@@ -176,6 +178,7 @@ _BROKER = (
     ApiKey.METADATA,
     ApiKey.ALTER_REPLICA_LOG_DIRS,
     ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
 _PEER = (
     ApiKey.FETCH,
@@ -203,6 +206,7 @@ READ_APIS: Final = frozenset(
         ApiKey.DESCRIBE_LOG_DIRS,
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
         ApiKey.LIST_CONFIG_RESOURCES,
     }

@@ -109,6 +109,21 @@ from kio.schema.describe_log_dirs.v5.response import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from kio.schema.describe_topic_partitions.v0.request import (
+    Cursor as DescribeTopicPartitionsRequestCursor,
+)
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+from kio.schema.describe_topic_partitions.v0.request import (
+    TopicRequest as DescribeTopicPartitionsRequestTopic,
+)
+from kio.schema.describe_topic_partitions.v0.response import (
+    Cursor as DescribeTopicPartitionsResponseCursor,
+)
+from kio.schema.describe_topic_partitions.v0.response import (
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.elect_leaders.v2.request import TopicPartitions as ElectLeadersTopicPartitions
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse

@@ -162,7 +162,8 @@ def _field(entity: Any, field: dataclasses.Field[Any], skip: int) -> _Shape:
         nested = _compile(element(field.type))
         if is_array(field.type):
             return _array(name, nested, skip, compact=compact, nullable=nullable)
-        assert not nullable, f"{name} may be null, as no entity of the APIs here"
+        if nullable:
+            return _Shape(_walk_nullable(name, nested.walk, skip), 1)
         walk = _sequence([_walk_fixed(skip), nested.walk]) if skip else nested.walk
         return _Shape(walk, nested.min_bytes)
     kafka_type = field.metadata["kafka_type"]
@@ -210,6 +211,20 @@ def _sequence(steps: list[_Walk]) -> _Walk:
         for step in in_order:
             at = step(frame, at, scan)
         return at
+
+    return walk
+
+
+def _walk_nullable(name: str, nested: _Walk, skip: int) -> _Walk:
+    """Walk an entity that may be null: an int8 before it says -1 or 1 (KIP-893)."""
+
+    def walk(frame: bytes, at: int, scan: _Scan) -> int:
+        mark = frame[at + skip]
+        if mark == 1:
+            return nested(frame, at + skip + 1, scan)
+        if mark != 0xFF:
+            raise MalformedError(f"{name} is neither null nor present")
+        return at + skip + 1
 
     return walk
 

@@ -45,6 +45,7 @@ BODIES = {
         "validate_only": True,
     },
     ApiKey.DELETE_TOPICS: {"topics": [UNHEARD_OF], "topic_names": ["unheard-of"]},
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": [UNHEARD_OF]},
     ApiKey.DESCRIBE_CONFIGS: {"resources": [{"resource_type": 4}]},
     ApiKey.CREATE_PARTITIONS: {"topics": [{**UNHEARD_OF, "count": 2}], "validate_only": True},
     ApiKey.ELECT_LEADERS: {"topic_partitions": [{"topic": "unheard-of", "partitions": [0]}]},

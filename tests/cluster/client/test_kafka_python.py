@@ -124,3 +124,14 @@ def test_the_log_directories_hold_the_replicas(admin):
 
     eventually(held, [0, 1, 2])
     admin.delete_topics(["kept"])
+
+
+def test_topics_are_described_in_pages(admin):
+    admin.create_topics([NewTopic("paged", num_partitions=3, replication_factor=1)])
+    eventually(lambda: partition_count(admin, "paged"), 3)
+    page = admin.describe_topic_partitions(["paged"], response_partition_limit=2)
+    (topic,) = page["topics"]
+    assert [partition["partition_index"] for partition in topic["partitions"]] == [0, 1]
+    assert page["next_cursor"]["topic_name"] == "paged"
+    assert page["next_cursor"]["partition_index"] == 2
+    admin.delete_topics(["paged"])

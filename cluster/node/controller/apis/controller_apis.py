@@ -9,6 +9,7 @@
   confirmed read that names this node as the controller, or else this node's image.
 - DescribeCluster: every node names the controllers on the controller listener, the brokers on the
   client listener.
+- DescribeTopicPartitions: by every node, from its image.
 
 A node's image may be stale. A Metadata answer that names its own sender as the controller is not:
 it was confirmed. Answers from an image never name their sender, so a client can distinguish them.
@@ -22,6 +23,7 @@ from typing import Any, TypeVar
 
 from cluster.node.controller.apis.describe import describe_cluster, describe_metadata
 from cluster.node.controller.apis.error_responses import error_response
+from cluster.node.controller.apis.topic_partitions import describe_topic_partitions
 from cluster.node.controller.apis.write_apis import WriteApis
 from cluster.node.controller.configs.describe import describe_configs, list_config_resources
 from cluster.node.controller.core.controller import QuorumController
@@ -39,6 +41,7 @@ from cluster.node.protocol.messages import (
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    DescribeTopicPartitionsRequest,
     ListConfigResourcesRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
@@ -73,6 +76,7 @@ class ControllerApis:
             MetadataRequest: self._metadata,
             DescribeClusterRequest: self._describe_cluster,
             **WriteApis(controller, cluster, random).handlers,
+            DescribeTopicPartitionsRequest: self._describe_topic_partitions,
         }
 
     def handle(self, listener: str, message: object, reply: Reply) -> None:
@@ -113,6 +117,11 @@ class ControllerApis:
         self, _listener: str, request: ListConfigResourcesRequest, reply: Reply
     ) -> None:
         reply(list_config_resources(request, self._controller.image.state, self._cluster))
+
+    def _describe_topic_partitions(
+        self, _listener: str, request: DescribeTopicPartitionsRequest, reply: Reply
+    ) -> None:
+        reply(describe_topic_partitions(request, self._controller.image.state))
 
     def _metadata(self, listener: str, request: MetadataRequest, reply: Reply) -> None:
         to_controller = listener == self._cluster.controller_listener

@@ -25,6 +25,10 @@ MESSAGES = {
     ),
     ApiKey.DESCRIBE_QUORUM: (admin.DescribeQuorumRequest, admin.DescribeQuorumResponse),
     ApiKey.DESCRIBE_LOG_DIRS: (admin.DescribeLogDirsRequest, admin.DescribeLogDirsResponse),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
+        admin.DescribeTopicPartitionsRequest,
+        admin.DescribeTopicPartitionsResponse,
+    ),
     ApiKey.UPDATE_FEATURES: (admin.UpdateFeaturesRequest, admin.UpdateFeaturesResponse),
     ApiKey.PRODUCE: (producer.ProduceRequest, producer.ProduceResponse),
     ApiKey.LIST_OFFSETS: (consumer.ListOffsetsRequest, consumer.ListOffsetsResponse),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
+from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest
 from kio.schema.metadata.v9.request import MetadataRequest
 from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
 from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
@@ -136,6 +137,19 @@ def test_null_is_refused_where_the_schema_allows_none():
     with pytest.raises(MalformedError, match=r"FetchRequest\.topics has -1 elements"):
         check(b"\0" * 21 + b"\0\1\1\0", fetch)
     assert check(b"\0\1\1\1\0", MetadataRequest)
+
+
+def test_an_entity_that_may_be_null_is_marked():
+    cursor = Cursor(topic_name="t", partition_index=1)
+    for found in (None, cursor):
+        request = DescribeTopicPartitionsRequest(
+            topics=(), response_partition_limit=1, cursor=found
+        )
+        body = encoded(request)
+        assert check(body, DescribeTopicPartitionsRequest) is body
+        assert entity_reader(DescribeTopicPartitionsRequest)(body, 0) == (request, len(body))
+    with pytest.raises(MalformedError, match="neither null nor present"):
+        check(b"\1\0\0\0\1\7\0", DescribeTopicPartitionsRequest)
 
 
 def test_a_frame_holds_no_more_elements_than_are_allowed_all_arrays_together():
