@@ -22,24 +22,13 @@ from harness.signals.interrupt import run_interruptible
 from nemeses import at_once
 from nemeses.at_once import CLOSE_BOUND_S, OutOfTimeError, in_time
 from tests.harness.fake_cluster import FakeCluster
+from tests.harness.test_broken_faults import deaf, for_ever
 from tests.harness.test_run_phases import plan, play
 from workloads.base import Completion
 from workloads.register import RegisterClient
 
 THE_PLAN = {"duration_s": 6, "faults": [], "workload_options": {"keys": 3}}
 BOUND_S = world.HUNG_AFTER_MIN_S
-
-
-async def for_ever(*_):
-    await asyncio.get_running_loop().create_future()
-
-
-async def deaf(*_):
-    while True:
-        try:
-            await asyncio.sleep(1000)
-        except asyncio.CancelledError:
-            continue
 
 
 def answers(events, reads):

@@ -58,14 +58,9 @@ def test_a_folder_is_formatted_with_the_first_voters(tmp_path):
     assert (version, voters.ids) == (1, (1, 2, 3))
     assert voters.endpoint(3) == Endpoint(3, "h3", 9093)
 
-    async def directory():
-        disk = FileDisk(load_config(config).metadata_log_dir, asyncio.get_running_loop())
-        found = []
-        load_or_format(disk, "c", 2, random.Random(1), found.append)
-        disk.close()
-        return found[0]
-
-    assert asyncio.run(directory()) == uuid_from_text(IDS[1])
+    found = []
+    on_disk(config, lambda disk: load_or_format(disk, "c", 2, random.Random(1), found.append))
+    assert found == [uuid_from_text(IDS[1])]
 
 
 def test_a_standalone_voter_is_alone(tmp_path):
@@ -97,6 +92,19 @@ def test_what_cannot_be_is_reported_in_one_line(tmp_path, options, static, messa
     assert len(done.output.splitlines()) == 1
 
 
+def on_disk(config, read):
+    """What `read` finds in a formatted folder."""
+
+    async def found():
+        disk = FileDisk(load_config(config).metadata_log_dir, asyncio.get_running_loop())
+        try:
+            return read(disk)
+        finally:
+            disk.close()
+
+    return asyncio.run(found())
+
+
 @pytest.mark.parametrize(
     ("options", "static"), [(("--standalone",), False), ((), True)], ids=["dynamic", "static"]
 )
@@ -105,14 +113,7 @@ def test_the_cluster_may_be_named_by_the_format_alone(tmp_path, options, static)
     assert done.exit_code == 0, done.output
     assert load_config(config).cluster_id == ""
 
-    async def found():
-        disk = FileDisk(load_config(config).metadata_log_dir, asyncio.get_running_loop())
-        try:
-            return formatted_cluster_id(disk)
-        finally:
-            disk.close()
-
-    assert asyncio.run(found()) == "abc"
+    assert on_disk(config, formatted_cluster_id) == "abc"
 
 
 def test_a_cluster_without_a_name_and_one_with_two_are_refused(tmp_path):
@@ -158,14 +159,9 @@ def test_a_folder_is_formatted_with_the_features_of_a_release(tmp_path, release,
     done, config = formatted(tmp_path, "--standalone", "--release-version", release)
     assert done.exit_code == 0, done.output
 
-    async def features():
-        disk = FileDisk(load_config(config).metadata_log_dir, asyncio.get_running_loop())
-        levels = [r for r in read_bootstrap(disk) if isinstance(r, FeatureLevelRecord)]
-        found = {record.name: record.feature_level for record in levels}
-        disk.close()
-        return found
-
-    assert asyncio.run(features())["metadata.version"] == level
+    records = on_disk(config, read_bootstrap)
+    levels = {r.name: r.feature_level for r in records if isinstance(r, FeatureLevelRecord)}
+    assert levels["metadata.version"] == level
     assert version_and_voters(tmp_path)[1].ids == (2,)
 
 
@@ -176,14 +172,7 @@ def test_a_cluster_begins_with_the_users_of_its_folder(tmp_path):
     assert done.exit_code == 0, done.output
     assert b"wonderland" not in (tmp_path / "data" / "bootstrap.checkpoint").read_bytes()
 
-    async def records():
-        disk = FileDisk(load_config(config).metadata_log_dir, asyncio.get_running_loop())
-        try:
-            return read_bootstrap(disk)
-        finally:
-            disk.close()
-
-    node = active(bootstrap=asyncio.run(records()))
+    node = active(bootstrap=on_disk(config, read_bootstrap))
     state = node.controller.image.state
     assert state.features.get("metadata.version") == METADATA_VERSION_LEVEL
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):

@@ -34,22 +34,30 @@ def brokers(quorum, name):
     return {broker.id: broker.fenced for broker in registered_brokers(state)}
 
 
-def test_a_killed_broker_is_fenced_and_comes_back_as_a_new_incarnation():
+NONE_FENCED = {1: False, 2: False, 3: False}
+
+
+def unfenced():
+    """A quorum whose brokers are all unfenced, what watches its images, and its leader."""
     quorum = Quorum(3, run_node_settings=SETTINGS)
     images = ImageWatch(quorum.world, quorum.monitor)
     leader = quorum.elect()
-    none_fenced = {1: False, 2: False, 3: False}
-    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == none_fenced, 10_000)
+    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == NONE_FENCED, 10_000)
+    return quorum, images, leader
+
+
+def test_a_killed_broker_is_fenced_and_comes_back_as_a_new_incarnation():
+    quorum, images, leader = unfenced()
     killed = next(name for name in quorum.world.names if name != leader)
     number = int(killed[1:])
     state = quorum.node(leader).controller.image.state
     before = state.brokers.get(number)
     quorum.world.kill(killed)
     assert quorum.scheduler.run_until(
-        lambda: brokers(quorum, leader) == {**none_fenced, number: True}, 10_000
+        lambda: brokers(quorum, leader) == {**NONE_FENCED, number: True}, 10_000
     )
     quorum.world.start(killed)
-    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == none_fenced, 10_000)
+    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == NONE_FENCED, 10_000)
     after = state.brokers.get(number)
     assert after.epoch > before.epoch
     assert after.incarnation_id != before.incarnation_id
@@ -107,11 +115,7 @@ def test_a_node_that_is_asked_to_stop_twice_stops_once_and_answers_both(register
 
 
 def test_a_broker_with_a_new_disk_reports_its_directory_and_leads_again():
-    quorum = Quorum(3, run_node_settings=SETTINGS)
-    images = ImageWatch(quorum.world, quorum.monitor)
-    leader = quorum.elect()
-    none_fenced = {1: False, 2: False, 3: False}
-    assert quorum.scheduler.run_until(lambda: brokers(quorum, leader) == none_fenced, 10_000)
+    quorum, images, leader = unfenced()
     wiped = next(name for name in quorum.world.names if name != leader)
     number = int(wiped[1:])
     state = quorum.node(leader).controller.image.state
@@ -129,11 +133,11 @@ def test_a_broker_with_a_new_disk_reports_its_directory_and_leads_again():
     quorum.world.kill(wiped)
     quorum.world.wipe(wiped)
     assert quorum.scheduler.run_until(
-        lambda: brokers(quorum, leader) == {**none_fenced, number: True}, 10_000
+        lambda: brokers(quorum, leader) == {**NONE_FENCED, number: True}, 10_000
     )
     quorum.world.start(wiped)
     assert quorum.scheduler.run_until(
-        lambda: brokers(quorum, leader) == none_fenced and partition().leader == number, 20_000
+        lambda: brokers(quorum, leader) == NONE_FENCED and partition().leader == number, 20_000
     )
     assert partition().directories == state.brokers.get(number).log_dirs != before.directories
 

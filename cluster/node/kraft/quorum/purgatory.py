@@ -28,7 +28,6 @@ Done = Callable[[Outcome], None]
 @dataclass(slots=True)
 class _Waiter:
     threshold: int
-    deadline_ms: float
     done: Done
 
 
@@ -45,7 +44,7 @@ class ThresholdPurgatory:
 
     def wait(self, threshold: int, deadline_ms: float, done: Done) -> None:
         """Call `done` once a value of at least `threshold` is reached, or the deadline passes."""
-        self._waiters[self._next] = _Waiter(threshold, deadline_ms, done)
+        self._waiters[self._next] = _Waiter(threshold, done)
         if deadline_ms < math.inf:
             heapq.heappush(self._deadlines, (deadline_ms, self._next))
         self._next += 1

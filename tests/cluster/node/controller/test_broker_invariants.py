@@ -4,7 +4,6 @@ ValidControllerState and ValidControllerIsrAndElr are those of Vanlightly's KIP-
 """
 
 import dataclasses
-from dataclasses import fields
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,17 +25,10 @@ from tests.cluster.node.controller.brokers import (
 )
 from tests.cluster.node.controller.fakes import alter
 from tests.cluster.node.controller.indexes import check_index
+from tests.cluster.node.controller.test_replay import content
 
 IDS = (1, 2, 3)
 brokers = st.sampled_from(IDS)
-
-
-def content(state):
-    maps = {field.name: getattr(state, field.name) for field in fields(state)}
-    return {
-        name: {key: entries.get(key) for key in list(entries.keys())}
-        for name, entries in maps.items()
-    }
 
 
 def check_state(state):

@@ -201,7 +201,8 @@ def test_a_follower_that_lags_below_the_log_start_loads_a_snapshot():
     assert follower.log.end_offset == leader.log.end_offset
 
 
-def test_a_download_goes_on_where_it_was_cut():
+def downloading():
+    """A world, its leader, and a follower that has some pieces of a snapshot."""
     world, leader, (follower, _) = quorum(fetch_snapshot_max_bytes=60)
     world.network.isolate(follower.node_id, world.ids)
     world.keep_still(follower)
@@ -209,6 +210,11 @@ def test_a_download_goes_on_where_it_was_cut():
     shorten(world, leader)
     world.network.heal()
     assert world.scheduler.run_until(lambda: len(follower.events("fetch-snapshot")) >= 5, 5_000)
+    return world, leader, follower
+
+
+def test_a_download_goes_on_where_it_was_cut():
+    world, leader, follower = downloading()
     before = len(follower.events("fetch-snapshot"))
     world.network.isolate(follower.node_id, world.ids)
     assert world.scheduler.run_until(lambda: follower.state.name == "Prospective", 9_000)
@@ -219,13 +225,7 @@ def test_a_download_goes_on_where_it_was_cut():
 
 
 def test_a_replica_that_is_asked_again_to_load_goes_on_and_another_snapshot_takes_its_place():
-    world, leader, (follower, _) = quorum(fetch_snapshot_max_bytes=60)
-    world.network.isolate(follower.node_id, world.ids)
-    world.keep_still(follower)
-    world.commit(leader, "unseen")
-    shorten(world, leader)
-    world.network.heal()
-    assert world.scheduler.run_until(lambda: len(follower.events("fetch-snapshot")) >= 5, 5_000)
+    world, leader, follower = downloading()
     core, state = follower.client._core, follower.state
     loading = core.download
     assert loading.size_bytes > 0
