@@ -25,7 +25,7 @@ from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.trace import clock_name
 from cluster.systems.base import System
 from cluster.values import valueclass
-from harness.plan.plan import Plan
+from harness.plan.plan import Plan, fault_kinds
 from harness.plan.system_request import request_of
 from harness.run.trace_tail import Followed
 from harness.signals.interrupt import interruptible, run_interruptible
@@ -89,7 +89,7 @@ def place_of(
 
 def _needs(plan: Plan) -> Needs:
     """Return the surroundings that the plan's faults need nodes to be started with."""
-    return needs_of([*plan.faults, *(entry.fault for entry in plan.schedule)])
+    return needs_of([*plan.faults, *fault_kinds(plan)])
 
 
 def _say(line: str) -> None:

@@ -6,7 +6,8 @@ journaled with the reason; a fault never ends the schedule.
 
 A strand continues when its fault has acted, or `acted_within_ms` after the injection began. In a
 simulated world that is 0: faults act in no time, and an injection that must wait for the nodes (a
-change of voters) completes beside the strand.
+change of voters) completes beside the strand. Elsewhere an injection may take longer than that on
+a busy machine, and a step that heals waits for those of its strand, lest it find nothing to heal.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ class Player:
         self._waiting: set[int] = set()
         """Numbers of the plays that wait for a condition."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._begun: list[tuple[int, str, asyncio.Event]] = []
+        """Strand and fault of each injection, and whether it has acted, or could not."""
         self._healing: set[object] = set()
         """Keys of the injections whose heal is under way."""
         standings.listeners.append(self._on_event)
@@ -192,7 +195,14 @@ class Player:
             return
         excuse = self.excuses.begin(step.kind)
         going_on = _Once(play.done)
-        injecting = self._inject_fault(play, step, parameters, excuse, going_on)
+        acted = asyncio.Event()
+        self._begun.append((play.number, step.kind, acted))
+
+        def go_on() -> None:
+            acted.set()
+            going_on()
+
+        injecting = self._inject_fault(play, step, parameters, excuse, go_on)
         if at_event:  # runs to its first await within the event
             self._keep(begin(injecting))
         else:
@@ -234,15 +244,29 @@ class Player:
         nodes = self._choose(play, step)
         moment = self._begin_act(play, step)
         view = self._view(play.stream(step))
-        chosen = [
-            injection
-            for injection in drive.heal_order(view.active)
-            if (not kinds or injection.fault in kinds)
-            and (nodes is None or set(nodes).intersection(injection.targets))
+        late = [
+            acted
+            for strand, kind, acted in self._begun
+            if strand == play.number and (not kinds or kind in kinds) and not acted.is_set()
         ]
+
+        def find() -> list[Injection]:
+            return [
+                injection
+                for injection in drive.heal_order(view.active)
+                if (not kinds or injection.fault in kinds)
+                and (nodes is None or set(nodes).intersection(injection.targets))
+            ]
+
+        found = find()
         self.acts.append(moment.hit(nodes or (), step.options))
 
         async def heal() -> None:
+            chosen = found
+            if late and self._acted_within_ms > 0:
+                for acted in late:
+                    await acted.wait()
+                chosen = find()
             for injection in chosen:
                 await self._undo(injection, moment, by_step=True)
 

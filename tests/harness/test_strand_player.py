@@ -1,0 +1,86 @@
+"""Steps of a strand in a world in which faults take time to act."""
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+
+from checkers.evidence.standings import Standings
+from cluster.backends.sim.loop import run
+from harness.plan.document import from_document
+from harness.run import plan_backend
+from harness.run.plan_backend import place_of
+from harness.run.recorder import Recorder
+from harness.run.strands import player
+from harness.run.strands.player import Player
+from harness.run.strands.progress import LoopTimers
+from nemeses.base import application
+from tests.harness.world import Journal
+
+NODES = ("n1", "n2", "n3")
+
+
+def times_of_heals(monkeypatch, acts_after_s, *steps):
+    """Play the steps where a fault acts that late; returns when one was healed, in seconds."""
+    healed = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        backend = SimpleNamespace(nodes=NODES, incarnation=lambda _node: 0)
+        view = SimpleNamespace(active=[], backend=backend)
+
+        async def inject(view, fault, parameters, acted):
+            await asyncio.sleep(acts_after_s)
+            injection = application(fault, parameters, ["n1"], {})
+            view.active.append(injection)
+            acted()
+            return replace(injection, verified=True)
+
+        async def heal(view, injection):
+            healed.append(loop.time())
+            view.active.clear()
+            return replace(injection, verified=True)
+
+        drive = SimpleNamespace(inject=inject, heal=heal, heal_order=list)
+        monkeypatch.setattr(player, "drive", drive)
+        plan = from_document({"nodes": 3, "schedule": [{"steps": list(steps)}]})
+        recorder = Recorder(Journal(), loop.time)
+        playing = Player(
+            plan,
+            Standings(NODES),
+            LoopTimers(loop),
+            lambda _random: view,
+            recorder,
+            lambda *_: None,
+            lambda *_: None,
+            acted_within_ms=1000.0,
+        )
+        playing.begin()
+        await asyncio.sleep(20)
+        await playing.close()
+
+    run(main())
+    return healed
+
+
+KILL = {"kind": "kill", "targets": "node:n1"}
+
+
+def test_a_heal_waits_for_a_fault_of_its_strand_that_is_slow_to_act(monkeypatch):
+    steps = KILL, {"kind": "heal", "fault": "kill", "targets": "node:n1"}
+    assert times_of_heals(monkeypatch, 3.0, *steps) == [3.0]
+
+
+def test_a_heal_waits_for_no_fault_of_another_kind(monkeypatch):
+    steps = KILL, {"kind": "heal", "fault": "pause", "after_ms": 500.0}
+    assert times_of_heals(monkeypatch, 3.0, *steps) == []
+
+
+def test_nodes_are_started_with_what_a_fault_of_a_step_needs(monkeypatch, tmp_path):
+    asked = []
+    backends = {"local": SimpleNamespace(create=asked.append)}
+    monkeypatch.setattr(plan_backend, "BACKENDS", backends)
+    step = {"kind": "disk-slow", "targets": "all"}
+    plan = from_document({"backend": "local", "faults": [], "schedule": [{"steps": [step]}]})
+    with place_of(plan, None, tmp_path):
+        pass
+    assert [each.needs for each in asked] == [{"disks"}]
