@@ -78,7 +78,7 @@ def started(seed, **settings):
 def held(quorum):
     """Requests and timers that the brokers have left."""
     managers = [quorum.node(name).forwarding for name in quorum.running()]
-    return [(manager.held, manager._timer, manager._waiting) for manager in managers]
+    return [(manager._held, manager._timer, manager._waiting) for manager in managers]
 
 
 def keys_of(quorum, name):
