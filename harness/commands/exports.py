@@ -1,4 +1,4 @@
-"""Tables as files and as plain rows."""
+"""Tables as files, as plain rows, and below a URI."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import datetime as dt
 import io
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from results.store.files import write_atomically
+from results.catalogue.fault_figures import figure_tables
+from results.catalogue.rows import Entry, checks_table, runs_table
+from results.store.files import StoreError, write_atomically
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
@@ -64,3 +67,26 @@ FORMATS: Mapping[str, Callable[[pa.Table], bytes]] = {
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a table in the format of the path's ending, whole or not at all. Raises OSError."""
     write_atomically(path, FORMATS[path.suffix](table))
+
+
+def copy_tables(entries: Iterable[Entry], uri: str) -> None:
+    """Copy all tables of each run below a URI, its row last: a run is there when its row is.
+
+    Raises StoreError.
+    """
+    try:
+        filesystem, root = pafs.FileSystem.from_uri(uri)
+        for entry in entries:
+            folder = f"{root.rstrip('/')}/{entry.store.name}"
+            filesystem.create_dir(folder)
+            with entry.store.lock():  # a judgement replaces the tables
+                if entry.store.parquet_path.is_dir():
+                    source = str(entry.store.parquet_path.absolute())
+                    here = pafs.LocalFileSystem()
+                    pafs.copy_files(source, folder, here, filesystem)
+                made = {"checks": checks_table([entry]), **figure_tables([entry])}
+                for name, table in {**made, "runs": runs_table([entry])}.items():
+                    with filesystem.open_output_stream(f"{folder}/{name}.parquet") as file:
+                        pq.write_table(table, file)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise StoreError(" ".join(str(error).split())[:500]) from error

@@ -202,7 +202,8 @@ def _megabytes(size_bytes: int) -> str:
 
 
 @runs.command()
-@click.argument("target", type=FILE, metavar="FILE")
+@click.argument("target", type=FILE, metavar="[FILE]", required=False)
+@click.option("--to", "uri", metavar="URI", help="Copy all tables of each run below this instead.")
 @click.option(
     "--table",
     type=click.Choice(["runs", "checks"]),
@@ -212,11 +213,21 @@ def _megabytes(size_bytes: int) -> str:
 )
 @_filters
 @runs_option
-def export(target: Path, table: str, runs: Path, **wanted: Any) -> int:
-    """Write the catalogue to a file, which ends in .parquet, .csv or .json (a list of objects)."""
-    from harness.commands.exports import FORMATS, write_table  # noqa: PLC0415  (imports pyarrow's formats)
+def export(target: Path | None, uri: str | None, table: str, runs: Path, **wanted: Any) -> int:
+    """Write the catalogue to a file, or the tables of runs to an object store.
+
+    FILE ends in .parquet, .csv or .json (a list of objects); URI is one of pyarrow's file systems.
+    """
+    from harness.commands.exports import FORMATS, copy_tables, write_table  # noqa: PLC0415  (imports pyarrow's formats)
     from results.catalogue.rows import checks_table, runs_table  # noqa: PLC0415
 
+    if uri is not None and target is None:
+        entries = _list_entries(runs, wanted)
+        copy_tables(entries, uri)
+        click.echo(f"{len(entries)} runs")
+        return 0
+    if target is None or uri is not None:
+        raise UsageError("give a FILE or --to URI")
     if target.suffix not in FORMATS:
         raise UsageError(f"{target}: {unknown('ending', target.suffix, FORMATS)}")
     entries = _list_entries(runs, wanted)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from harness.cli import main
 from harness.commands.prune import choose
+from results.catalogue.fault_figures import SCHEMAS
 from results.catalogue.rows import catalogue
 from results.store.files import StoreError
 from results.store.pruning import removal_of
@@ -90,6 +91,27 @@ def test_diff_shows_what_differs_and_nothing_else(root):
 def test_what_is_no_run_is_one_line(tmp_path, command):
     result = runs(*(part.format(x=tmp_path) for part in command), code=2)
     assert result.output == f"kraftprobe: {tmp_path}: this is not the folder of a run\n"
+
+
+def test_tables_of_runs_are_copied_below_a_uri(root, tmp_path):
+    uri = f"file://{tmp_path}/a%20b"
+    assert runs("export", "--to", uri, "--runs", root, "--verdict", "FAIL").stdout == "1 runs\n"
+    (folder,) = (tmp_path / "a b").glob("*/*")
+    stored = {file.name for file in (root / "synthetic/bad/history.parquet").iterdir()}
+    figures = {f"{name}.parquet" for name in SCHEMAS}
+    assert {file.name for file in folder.iterdir()} == {
+        *("runs.parquet", "checks.parquet"),
+        *stored,
+        *figures,
+    }
+    (row,) = pq.read_table(folder / "runs.parquet").to_pylist()
+    assert (row["run"], row["verdict"]) == ("bad", "FAIL")
+
+
+@pytest.mark.parametrize("uri", ["runs", "ftp://host/runs", "file:runs", "file:///proc/runs"])
+def test_a_uri_that_cannot_be_is_one_line(root, uri):
+    refused = runs("export", "--to", uri, "--runs", root, code=2)
+    assert (refused.stdout, refused.stderr.count("\n")) == ("", 1)
 
 
 def test_export_writes_what_its_ending_says(root, tmp_path):
