@@ -178,8 +178,11 @@ class DataLog(DataFiles):
         Never called when the folder goes offline before. Kafka acknowledges no earlier.
         """
         self._check_online()
-        self._waiting.append(done)
-        self._await_written()
+        if self._barrier_end == self.end_offset:
+            self._awaiting.append(done)  # what is on its way asks for all of it
+        else:
+            self._waiting.append(done)
+            self._await_written()
 
     # Reading.
 

@@ -515,6 +515,19 @@ def test_written_is_reported_when_a_kill_keeps_it():
     assert folder.open().end_offset == 2
 
 
+def test_written_is_reported_when_the_disk_has_come_so_far_and_not_a_turn_later():
+    folder = Folder()
+    log = folder.open()
+    seen: list[str] = []
+    log.append_as_leader(batch(b"a"), 0)
+    log.when_written(lambda: seen.append("a"))
+    log.append_as_leader(batch(b"b"), 0)
+    log.when_written(lambda: seen.append("b"))
+    while log.written_end_offset < 1:
+        folder.steps.step()
+    assert seen == ["a"]
+
+
 def test_a_lost_partition_folder_is_refused():
     folder = Folder()
     log = folder.open()
