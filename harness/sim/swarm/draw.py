@@ -31,6 +31,7 @@ from harness.sim.swarm.logs import with_logs
 from harness.sim.swarm.voters import (
     with_cut_changes,
     with_one_voter,
+    with_own_removals,
     with_pieces,
     with_snapshots,
     with_voters,
@@ -142,7 +143,8 @@ def _draw(
     )
     changed = with_snapshots(with_voters(plain, unit_ms), unit_ms)
     if raft is None:
-        cut = with_cut_changes(with_pieces(with_one_voter(changed), unit_ms), unit_ms)
+        removed = with_own_removals(with_one_voter(changed), unit_ms)
+        cut = with_cut_changes(with_pieces(removed, unit_ms), unit_ms)
         damaged = with_damage(cut, unit_ms)
         drawn = _with_operations(_with_clients(damaged, unit_ms))
     else:

@@ -2,8 +2,8 @@
 
 All use streams of their own, so that the other draws of a seed do not depend on them. About two
 seeds of five have voters in the log: up to two more nodes, an early upgrade of kraft.version, and
-then voters that are added, removed and wiped beside the seed's other faults. One in five of these
-begins with a single voter, as a node that was formatted standalone does (KIP-853), and grows.
+then voters that are added, removed and wiped beside the seed's other faults. Two in five of these
+begin with a single voter, as a node that was formatted standalone does (KIP-853), and grow.
 Shaped strands repeat the schedules of known bugs of reconfiguration.
 """
 
@@ -19,7 +19,8 @@ from harness.plan.strands import Condition, Step, Strand
 from harness.sim.swarm.fragments import kill_parameters
 
 VOTER_CHANGE = "voter-change"
-_ONE_VOTER_SHARE = 0.2
+_ONE_VOTER_SHARE = 0.4
+_OWN_REMOVAL_SHARE = 0.5
 _PIECES_SHARE = 0.4
 _CUT_SHARE = 0.7
 _SNAPSHOT_BYTES = "metadata.log.max.record.bytes.between.snapshots"
@@ -53,10 +54,47 @@ def with_voters(plan: Plan, unit_ms: float) -> Plan:
 
 def with_one_voter(plan: Plan) -> Plan:
     """Draw whether a plan whose voters change begins with one, and all other nodes observe."""
-    changes = any(step.kind == "voters" for strand in plan.strands for step in strand.steps)
-    if not changes or Random(f"swarm/{plan.seed}/one-voter").random() >= _ONE_VOTER_SHARE:
+    random = Random(f"swarm/{plan.seed}/one-voter")
+    if not _changes_voters(plan) or random.random() >= _ONE_VOTER_SHARE:
         return plan
     return replace(plan, world=replace(plan.world, observers=plan.nodes - 1))
+
+
+def with_own_removals(plan: Plan, unit_ms: float) -> Plan:
+    """Draw whether leaders remove themselves while half of the voters are away.
+
+    The others are a majority with the leader, and none without it: nothing may be committed, and
+    the leader must resign for want of a quorum (KAFKA-16530, KAFKA-16531).
+    """
+    random = Random(f"swarm/{plan.seed}/own-removal")
+    voters = plan.nodes - plan.world.observers
+    if not _changes_voters(plan) or voters < 3 or random.random() >= _OWN_REMOVAL_SHARE:
+        return plan
+    away = [f"F{number}" for number in range(voters // 2)]
+    strands = list(plan.strands)
+    at_ms = unit_ms * random.uniform(4.0, 8.0)
+    while at_ms < plan.duration_ms - 3 * unit_ms:
+        span_ms = round(unit_ms * random.uniform(2.0, 4.0), 1)
+        cut = Step(
+            "partition",
+            targets=",".join(f"@{name}" for name in away),
+            for_ms=span_ms,
+            options={"shape": "isolate"},
+        )
+        steps = (
+            _cast(unit_ms, A="leader", **dict.fromkeys(away, "follower")),
+            cut,
+            Step("voters", targets="@A", options={"change": "remove"}),
+            *(Step("op", targets="@A", after_ms=round(0.1 * unit_ms, 1)) for _ in range(2)),
+            Step("voters", targets="@A", after_ms=2 * span_ms, options={"change": "add"}),
+        )
+        strands.append(Strand(round(at_ms, 1), steps))
+        at_ms += span_ms + unit_ms * random.uniform(6.0, 12.0)
+    return replace(plan, strands=tuple(strands))
+
+
+def _changes_voters(plan: Plan) -> bool:
+    return any(step.kind == "voters" for strand in plan.strands for step in strand.steps)
 
 
 def with_snapshots(plan: Plan, unit_ms: float) -> Plan:

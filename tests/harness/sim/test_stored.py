@@ -78,7 +78,7 @@ PASS, QUIET = Status.PASS, Status.UNDER_EXERCISED
 
 
 @pytest.mark.parametrize(
-    "seed", [7, 22, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (9, 16, 21))]
+    "seed", [7, 22, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (10, 16, 21))]
 )
 def test_seeds_with_damaged_disks_are_judged_alike_both_ways(seed: int, tmp_path: Path):
     plan = draw(seed)
