@@ -48,6 +48,14 @@ Of leaders, on the messages that a simulated world sees arrive (no trace holds t
 | resigned-early | a leader that a majority fetches from does not resign for want of one |
 | read-by-majority | a majority confirms the leadership before a linearizable read is answered |
 
+Of voters and snapshots, on what nodes of a simulated world have done by then (no trace shows it):
+
+| name | says |
+|---|---|
+| new-voter-holds-log | a replica becomes a voter once it has held all of the leader's log |
+| snapshot-voters | a log that begins with a snapshot has the voters committed below it |
+| snapshot-in-time | a node at work makes a snapshot when the records since the last are many |
+
 Of brokers and partitions, on the metadata images of a simulated world's nodes (no trace holds these):
 
 | name | says |
@@ -57,7 +65,16 @@ Of brokers and partitions, on the metadata images of a simulated world's nodes (
 | broker-view | what a broker was published is what its image holds |
 | broker-epoch | a broker's epoch grows with each incarnation, and with nothing else |
 | partition-epochs | leader and partition epochs never decrease, and a change of leader is one of both |
+
+Of brokers' sessions, on the requests that a simulated world sees arrive (no trace holds these):
+
+| name | says |
+|---|---|
 | fenced-silent | a broker is fenced when it asks for that, or was silent for its session |
+| fenced-in-time | a controller at work fences a broker that was silent for its session |
+| one-incarnation | no second incarnation of a broker is registered in the session of the first |
+| unclean-ineligible | a broker that ended uncleanly is no eligible leader |
+| released-in-time | a broker that shuts down ends when all others know that it leads nothing |
 
 Of partitions' high watermarks and ISRs, on the replicas of a simulated world's nodes (no trace holds these):
 
@@ -65,15 +82,20 @@ Of partitions' high watermarks and ISRs, on the replicas of a simulated world's 
 |---|---|
 | held-in-sync | each member of an ISR holds what its leader calls committed |
 | enough-in-sync | no high watermark moves while the ISR is below min.insync.replicas |
-| mark-in-log | no replica calls committed what its log does not hold |
+| held-in-log | no replica calls committed, or a duplicate, what its log does not hold |
 | lag-allowed | no replica leaves an ISR before replica.lag.time.max.ms |
+| counted-by-fetch | a leader counts for a follower what that fetched from in this leadership |
+| proposal-kept | a leader counts those it asks into the ISR until it knows what became of that |
+| committed-once-held | what all have that a leader waits for is committed by the next look |
+| own-epoch-known | a leader's log knows the leader's epoch |
+| isr-of-its-epoch | an ISR is changed by a request of its partition epoch |
 
 | file | what |
 |---|---|
 | `sight.py` | what is known of nodes: the fields of events, and logs and disks where they can be read |
 | `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
 | `fold.py` | what an invariant is |
-| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `replicas.py` | the invariants |
+| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `sessions.py`, `replicas.py`, `followers.py` | the invariants |
 | `traces.py` | what traces, logs and files of a stored run owe each other; for stored runs alone |
 | `watcher.py` | all of the others, and feeds each event to them |
 | `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |

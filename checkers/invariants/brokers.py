@@ -1,6 +1,6 @@
 """Invariants of brokers and partitions, over the metadata images of nodes.
 
-Most read one event, `image`: a node's committed metadata at an offset, read from a simulated world
+They read one event, `image`: a node's committed metadata at an offset, read from a simulated world
 (`harness/sim/image_sight.py`); its field `image` is an `Image`. No trace has it, so these do not
 judge stored runs.
 """
@@ -191,36 +191,12 @@ class PartitionEpochs(_OfNewestImages):
         return None if broken is None else Broken(broken)
 
 
-class FencedSilent(Invariant):
-    """A broker is fenced when it asks for that, or was silent for as long as its session.
-
-    A controller that has just claimed has heard of nobody, and gives each unfenced broker a
-    session. The event is of `harness/sim/session_sight.py`.
-    """
-
-    name = "fenced-silent"
-    source = "KIP-631, broker.session.timeout.ms; KAFKA-19294"
-    order = Order.NONE
-    unstored = "no trace holds which heartbeats a controller received"
-
-    def on_broker_fenced(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a fencing."""
-        silent_ms, session_ms = fields["silent_ms"], fields["session_ms"]
-        if silent_ms >= session_ms:
-            return None
-        return Broken(
-            f"{node} fenced broker {fields['broker']}, which had not been silent for more than "
-            f"{silent_ms:.0f} ms since it claimed, of {session_ms:g} ms"
-        )
-
-
 BROKER_INVARIANTS: tuple[type[Invariant], ...] = (
     ValidBrokers,
     ImageAgreement,
     BrokerView,
     BrokerEpoch,
     PartitionEpochs,
-    FencedSilent,
 )
 
 

@@ -95,3 +95,41 @@ class SnapshotAgreement(Invariant):
             return None
         explanation = f"{node} and {other} hold different snapshots of one id, {offset}-{epoch}"
         return Broken(explanation, (node, other))
+
+
+class SnapshotInTime(Invariant):
+    """A node that goes on working makes a snapshot when the records since the last one are many.
+
+    It begins with nothing else to do. So it has not noticed if its disk was idle and its newest
+    snapshot the same at several times, and the records were twice as many as they may be from the
+    first on. The event is of `harness/sim/snapshot_sight.py`.
+    """
+
+    name = "snapshot-in-time"
+    source = "KIP-630, metadata.log.max.record.bytes.between.snapshots; KAFKA-13968"
+    order = Order.NONE
+    unstored = "no trace holds how large the records are"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._seen: dict[tuple[str, int], tuple[int, set[float]]] = {}
+        """By process: the offset of its newest snapshot, and times at which the next was due."""
+
+    def on_snapshot_due(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a node whose snapshot is due."""
+        at = (node, fields["incarnation"])
+        offset, times_ms = self._seen.get(at, (-1, set()))
+        if offset != fields["snapshot_offset"]:
+            offset, times_ms = fields["snapshot_offset"], set()
+        times_ms.add(fields["world_ms"])
+        self._seen[at] = offset, times_ms
+        if len(times_ms) < _LOOKS:
+            return None
+        return Broken(
+            f"{node} has replayed the metadata up to offset {fields['image_offset']}, at least "
+            f"{fields['bytes_min']} bytes since its snapshot of all below {offset}, and makes no "
+            f"other, where {fields['bytes_max']} bytes are enough for one"
+        )
+
+
+_LOOKS = 20

@@ -94,6 +94,82 @@ class CommittedVoters(Invariant):
         return Broken(f"{node} goes by the {old} again, not by those of offset {forgotten}")
 
 
+class NewVoterHoldsLog(Invariant):
+    """A replica becomes a voter once it has held all of the leader's log, in the leader's epoch.
+
+    It has had the start of that epoch at least, whatever a power loss took from it since. Asked
+    live alone: the traces of two nodes do not say which of them came first.
+    """
+
+    name = "new-voter-holds-log"
+    source = "KIP-853, AddRaftVoter"
+    reads = frozenset({"voters", "epoch-start", "append", "voter-change"})
+    unstored = "traces do not say what one node held as another one acted"
+
+    def on_voter_change(self, node: str, fields: Fields) -> Broken | None:
+        """Judge who comes in."""
+        before, epoch = self.quorum.electorate.members(node).directories, fields["epoch"]
+        start = self.quorum.epoch_starts.get(epoch)
+        if not before or start is None:
+            return None
+        for name in sorted(voters_of(fields).keys() - before.keys()):
+            held = self.quorum.logs[name].written
+            if held <= start:
+                return Broken(
+                    f"{node} lets {name} vote, whose log has never ended beyond {held}, and leads "
+                    f"in epoch {epoch}, which begins at offset {start}",
+                    (node, name),
+                )
+        return None
+
+
+class SnapshotVoters(Invariant):
+    """A log that begins with a snapshot has the voters that were committed below it, or later ones.
+
+    A set counts as committed once a node that goes by it has a high watermark above it. Asked live
+    alone, like the rule before.
+    """
+
+    name = "snapshot-voters"
+    source = "KIP-853, KIP-630: a snapshot holds the control records before it"
+    reads = frozenset({"voters", "hw", "recovered", "truncate-fully"})
+    unstored = "traces do not say what one node held as another one acted"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._committed: set[int] = set()
+        """Offsets of committed voters."""
+        self._starts: dict[str, int] = {}
+        """Where the log of each node begins, by the snapshot that it was read from last."""
+        self._loading: set[str] = set()
+        """Nodes that have dropped their log, and trace their high watermark before their voters."""
+
+    def on_recovered(self, node: str, fields: Fields) -> None:
+        """Take up a log that was opened."""
+        self._starts[node] = fields["start_offset"]
+
+    def on_truncate_fully(self, node: str, fields: Fields) -> None:
+        """Take up a log that was dropped for a snapshot."""
+        self._starts[node] = fields["start_offset"]
+        self._loading.add(node)
+
+    def on_hw(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the voters that a node goes by; what it reads next may be news."""
+        voters, start = self.quorum.electorate.members(node), self._starts.get(node, 0)
+        if 0 <= voters.offset < fields["offset"]:
+            self._committed.add(voters.offset)
+        newest = max((offset for offset in self._committed if offset < start), default=-1)
+        is_loading = node in self._loading
+        self._loading.discard(node)
+        if newest <= voters.offset or not voters.directories or is_loading:
+            return None
+        old = "those configured" if voters.offset < 0 else f"those of offset {voters.offset}"
+        return Broken(
+            f"the log of {node} begins with a snapshot of all below {start}, and it goes by the "
+            f"voters {voters}, {old}, where those of offset {newest} are committed"
+        )
+
+
 class LeadsAsVoter(Invariant):
     """A leader that removed itself leads until the others have committed that, and no longer.
 

@@ -30,17 +30,26 @@ from checkers.invariants.elections import (
     StableLeadership,
 )
 from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
+from checkers.invariants.followers import FOLLOWERS
 from checkers.invariants.leading import LEADING
 from checkers.invariants.logs import CommittedPrefix, CommittedTruncated, LogMatching, Recovery
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.replicas import REPLICATION
+from checkers.invariants.sessions import SESSIONS
 from checkers.invariants.sight import Fields, Sight
-from checkers.invariants.snapshots import SnapshotAgreement, SnapshotCommitted, SnapshotDurable
+from checkers.invariants.snapshots import (
+    SnapshotAgreement,
+    SnapshotCommitted,
+    SnapshotDurable,
+    SnapshotInTime,
+)
 from checkers.invariants.voters import (
     ChangeAfterCommit,
     CommittedVoters,
     LeadsAsVoter,
+    NewVoterHoldsLog,
     OneVoterChange,
+    SnapshotVoters,
 )
 
 INVARIANTS: tuple[type[Invariant], ...] = (
@@ -74,7 +83,17 @@ INVARIANTS: tuple[type[Invariant], ...] = (
 )
 
 
-LIVE: tuple[type[Invariant], ...] = (*INVARIANTS, *LEADING, *BROKER_INVARIANTS, *REPLICATION)
+LIVE: tuple[type[Invariant], ...] = (
+    *INVARIANTS,
+    NewVoterHoldsLog,
+    SnapshotVoters,
+    SnapshotInTime,
+    *LEADING,
+    *BROKER_INVARIANTS,
+    *SESSIONS,
+    *REPLICATION,
+    *FOLLOWERS,
+)
 """Those by which a simulated world is judged as it runs."""
 VIOLATIONS_MAX = 20
 _LEADER_HW = "leader-hw"

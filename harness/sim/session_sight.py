@@ -1,34 +1,50 @@
-"""Shows the brokers that controllers of a simulated world fence, and for how long they were silent.
+"""Shows what becomes of brokers' sessions at the controllers of a simulated world.
 
-`SessionWatch(world, watcher)` hears the heartbeats that are handed to controllers, by their clocks,
-and looks at the image of the active one at its trace events `hw` and `ack`. It shows a broker that
-was unfenced at the look before, unless it has asked for that: for its end, to be fenced, or with a
-log directory that is offline. Its own broker is left out: what that asks for passes no network.
+`SessionWatch(world, watcher)` hears the requests of brokers that are handed to controllers, by
+their clocks, and their answers, and looks at the active controller at its trace events `hw` and
+`ack`. It shows
+
+- a broker that was unfenced at the look before, and is fenced, unless it has asked for that: for
+  its end, to be fenced, or with a log directory that is offline (`broker-fenced`);
+- a broker that has been silent for its session and is not fenced (`broker-overdue`);
+- a registration that is answered (`broker-registered`), and the answer to a heartbeat by which a
+  broker that shuts down may end (`broker-released`).
+
+The controller's own broker is left out: what that asks for passes no network.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from checkers.invariants.sessions import Overdue, Registered, Session
 from checkers.invariants.sight import node_name
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.encoded import EncodedRequest
 from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld
-from cluster.node.controller.metadata.registrations import registered_brokers
-from cluster.node.protocol.messages import BrokerHeartbeatRequest
+from cluster.node.assembly import Node
+from cluster.node.controller.metadata.registrations import is_active, registered_brokers
+from cluster.node.controller.metadata.state import MetadataState
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
 
 _LOOKS = frozenset({"hw", "ack"})
 _ENDS = frozenset({"start", "renounce"})
-
-Session = tuple[int, int]
-"""A broker and its epoch."""
 
 
 @dataclass(slots=True)
 class _Claim:
     """What an active controller has heard since it claimed, in ms of its clock."""
 
+    number: int
     since_ms: float
     heard_ms: dict[Session, float] = field(default_factory=dict)
     silent_ms: dict[Session, float] = field(default_factory=dict)
@@ -36,10 +52,31 @@ class _Claim:
     unfenced: frozenset[Session] = frozenset()
     """At the last look."""
 
+    def lasting_ms(self, session: Session, now_ms: float) -> float:
+        """How long it has been silent by now."""
+        return now_ms - self.heard_ms.get(session, self.since_ms)
+
+    def hear(self, session: Session, now_ms: float) -> None:
+        """Take what keeps a session alive."""
+        self.silent_ms[session] = self.silence_ms(session, now_ms)
+        self.heard_ms[session] = now_ms
+
     def silence_ms(self, session: Session, now_ms: float) -> float:
         """The longest silence so far."""
-        lasting_ms = now_ms - self.heard_ms.get(session, self.since_ms)
-        return max(lasting_ms, self.silent_ms.get(session, 0.0))
+        return max(self.lasting_ms(session, now_ms), self.silent_ms.get(session, 0.0))
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request of a broker, as it was handed to the active controller."""
+
+    request: object
+    controller: str
+    claim: _Claim
+    heard_ms: float = -math.inf
+    """Of a registration: when the incarnation before was heard of; never, if nothing keeps it."""
+    active: frozenset[Session] = frozenset()
+    """Of a heartbeat that may let the broker end: all that were active."""
 
 
 class SessionWatch:
@@ -47,45 +84,217 @@ class SessionWatch:
 
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
         self._nodes = world.nodes
+        self._scheduler = world.scheduler
         self._watcher = watcher
         self._claims: dict[str, _Claim] = {}
         """By the controllers that are active by their own events."""
+        self._claim_count = 0
         self._asking: set[Session] = set()
+        self._epochs: dict[int, set[int]] = {}
+        """By broker: those that were committed."""
+        self._not_ending: dict[Session, int] = {}
+        """The newest image in which a broker was not shutting down."""
+        self._known: dict[Session, int] = {}
+        """The metadata offset that a broker has said it knows."""
+        self._asked: dict[int, _Asked] = {}
+        """The last request of each broker that may change who is registered."""
         world.observers.append(self._observe)
         world.mesh.on_serve.append(self._hear)
+        world.mesh.on_answer.append(self._answer)
+
+    # -- requests --------------------------------------------------------------------------------
 
     def _hear(self, name: str, message: object) -> None:
-        heartbeat = message.message if isinstance(message, EncodedRequest) else message
-        if not isinstance(heartbeat, BrokerHeartbeatRequest):
+        request = message.message if isinstance(message, EncodedRequest) else message
+        process, claim = self._nodes[name].process, self._claims.get(name)
+        if process is None or process.node is None:
+            claim = None
+        if isinstance(request, BrokerRegistrationRequest):
+            self._asked.pop(int(request.broker_id), None)
+            if claim is not None and process is not None:
+                self._hear_registration(process, claim, message, request)
+        elif isinstance(request, BrokerHeartbeatRequest):
+            session = int(request.broker_id), int(request.broker_epoch)
+            if request.want_fence or request.want_shut_down or request.offline_log_dirs:
+                self._asking.add(session)
+            offset = int(request.current_metadata_offset)
+            self._known[session] = max(offset, self._known.get(session, -1))
+            if claim is not None and process is not None:
+                claim.hear(session, process.monotonic_ms())
+                self._hear_end(process, claim, message, request)
+
+    def _hear_registration(
+        self,
+        process: Incarnation,
+        claim: _Claim,
+        message: object,
+        request: BrokerRegistrationRequest,
+    ) -> None:
+        asked = _Asked(message, process.name, claim)
+        known = _image(process).brokers.get(request.broker_id)
+        if known is not None:
+            session = known.id, known.epoch
+            if known.incarnation_id == request.incarnation_id:
+                claim.hear(session, process.monotonic_ms())  # it registers again, and goes on
+            elif session in claim.unfenced and session not in self._asking:
+                asked.heard_ms = claim.heard_ms.get(session, claim.since_ms)
+        self._asked[int(request.broker_id)] = asked
+
+    def _hear_end(
+        self, process: Incarnation, claim: _Claim, message: object, request: BrokerHeartbeatRequest
+    ) -> None:
+        number = int(request.broker_id)
+        self._asked.pop(number, None)
+        session, state = (number, int(request.broker_epoch)), _image(process)
+        known = state.brokers.get(request.broker_id)
+        if known is None or not known.in_controlled_shutdown or request.want_fence:
             return
-        session = int(heartbeat.broker_id), int(heartbeat.broker_epoch)
-        if heartbeat.want_fence or heartbeat.want_shut_down or heartbeat.offline_log_dirs:
-            self._asking.add(session)
-        claim, process = self._claims.get(name), self._nodes[name].process
-        if claim is not None and process is not None:
-            now_ms = process.monotonic_ms()
-            claim.silent_ms[session] = claim.silence_ms(session, now_ms)
-            claim.heard_ms[session] = now_ms
+        lost = claim.silence_ms(session, process.monotonic_ms()) >= _session_ms(process)
+        if lost or request.offline_log_dirs or session not in self._not_ending:
+            return
+        self._asked[number] = _Asked(message, process.name, claim, active=_active(state))
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _answer(self, name: str, message: object, response: object) -> None:
+        request = message.message if isinstance(message, EncodedRequest) else message
+        if not isinstance(request, BrokerRegistrationRequest | BrokerHeartbeatRequest):
+            return
+        asked = self._asked.get(int(request.broker_id))
+        if asked is None or asked.request is not message:
+            return
+        process = self._nodes[asked.controller].process
+        if self._claims.get(asked.controller) is not asked.claim or process is None:
+            return
+        if name == asked.controller or process.node is None:
+            return
+        answer = getattr(response, "message", response)
+        match request, answer:
+            case BrokerRegistrationRequest(), BrokerRegistrationResponse():
+                if answer.error_code is ErrorCode.none:
+                    self._show_registration(process, asked, request, int(answer.broker_epoch))
+            case BrokerHeartbeatRequest(), BrokerHeartbeatResponse():
+                if answer.error_code is ErrorCode.none and answer.should_shut_down:
+                    self._show_release(process, asked, request)
+
+    def _show_registration(
+        self,
+        process: Incarnation,
+        asked: _Asked,
+        request: BrokerRegistrationRequest,
+        epoch: int,
+    ) -> None:
+        broker, previous = int(request.broker_id), int(request.previous_broker_epoch)
+        state = _image(process)
+        between = (known for known in self._epochs.get(broker, ()) if previous < known < epoch)
+        eligible = (
+            f"{topic.name}-{index}"
+            for topic_id, index in state.partitions.keys()  # noqa: SIM118  # no dictionary
+            if (partition := state.partitions.get((topic_id, index))) is not None
+            and broker in partition.elr
+            and (topic := state.topics.get(topic_id)) is not None
+        )
+        shown = Registered(
+            broker,
+            epoch,
+            process.monotonic_ms() - asked.heard_ms,
+            _session_ms(process),
+            is_clean=next(between, None) is None,
+            eligible=tuple(sorted(eligible)),
+        )
+        self._watcher.take(process.name, "broker-registered", {"registered": shown})
+
+    def _show_release(
+        self, process: Incarnation, asked: _Asked, request: BrokerHeartbeatRequest
+    ) -> None:
+        session = int(request.broker_id), int(request.broker_epoch)
+        others = asked.active & _active(_image(process))
+        shown = {
+            "broker": session[0],
+            "offset": self._not_ending[session] + 1,
+            "known": {
+                other[0]: self._known.get(other, -1)
+                for other in others
+                if node_name(other[0]) != process.name and other != session
+            },
+        }
+        self._watcher.take(process.name, "broker-released", shown)
+
+    # -- looks -----------------------------------------------------------------------------------
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         del fields
         if event in _ENDS:
             self._claims.pop(process.name, None)
         elif event == "claim":
-            self._claims[process.name] = _Claim(process.monotonic_ms())
+            self._claim_count += 1
+            self._claims[process.name] = _Claim(self._claim_count, process.monotonic_ms())
         elif event in _LOOKS and process.node is not None and process.name in self._claims:
-            self._look(process, self._claims[process.name])
+            self._look(process, process.node, self._claims[process.name])
 
-    def _look(self, process: Incarnation, claim: _Claim) -> None:
-        assert process.node is not None, "it is asked before"
-        controller, now_ms = process.node.controller, process.monotonic_ms()
-        sessions = {(b.id, b.epoch): b.fenced for b in registered_brokers(controller.image.state)}
-        for broker, epoch in sorted(claim.unfenced - self._asking):
-            if sessions.get((broker, epoch)) and node_name(broker) != process.name:
+    def _look(self, process: Incarnation, node: Node, claim: _Claim) -> None:
+        now_ms, image = process.monotonic_ms(), node.controller.image
+        sessions: dict[Session, bool] = {}
+        for broker in registered_brokers(image.state):
+            session = broker.id, broker.epoch
+            sessions[session] = broker.fenced
+            self._epochs.setdefault(broker.id, set()).add(broker.epoch)
+            if not broker.in_controlled_shutdown:
+                self._not_ending[session] = max(image.offset, self._not_ending.get(session, -1))
+        for session in sorted(claim.unfenced - self._asking):
+            if sessions.get(session) and node_name(session[0]) != process.name:
                 shown = {
-                    "broker": broker,
-                    "silent_ms": claim.silence_ms((broker, epoch), now_ms),
-                    "session_ms": controller.heartbeats.session_timeout_ms,
+                    "broker": session[0],
+                    "silent_ms": claim.silence_ms(session, now_ms),
+                    "session_ms": _session_ms(process),
                 }
                 self._watcher.take(process.name, "broker-fenced", shown)
         claim.unfenced = frozenset(session for session, fenced in sessions.items() if not fenced)
+        for overdue in self._overdue(process, node, claim, now_ms):
+            self._watcher.take(process.name, "broker-overdue", {"overdue": overdue})
+
+    def _overdue(
+        self, process: Incarnation, node: Node, claim: _Claim, now_ms: float
+    ) -> Iterator[Overdue]:
+        session_ms = _session_ms(process)
+        late = [
+            session
+            for session in claim.unfenced
+            if claim.lasting_ms(session, now_ms) >= session_ms
+            and node_name(session[0]) != process.name
+        ]
+        if not late:
+            return
+        newest = registered_brokers(node.controller.newest_state())
+        unfenced = frozenset((broker.id, broker.epoch) for broker in newest if not broker.fenced)
+        core = node.raft._core
+        for session in sorted(unfenced.intersection(late)):
+            yield Overdue(
+                session,
+                claim.number,
+                claim.heard_ms.get(session, claim.since_ms),
+                claim.lasting_ms(session, now_ms),
+                session_ms,
+                self._scheduler.now_ms,
+                unfenced,
+                core.log.end_offset,
+                core.high_watermark or 0,
+            )
+
+
+def _image(process: Incarnation) -> MetadataState:
+    assert process.node is not None, "it is asked before"
+    return process.node.controller.image.state
+
+
+def _session_ms(process: Incarnation) -> float:
+    assert process.node is not None, "it is asked before"
+    return process.node.controller.heartbeats.session_timeout_ms
+
+
+def _active(state: MetadataState) -> frozenset[Session]:
+    return frozenset(
+        (broker.id, broker.epoch)
+        for broker in registered_brokers(state)
+        if is_active(state, broker.id)
+    )

@@ -29,10 +29,6 @@ def image(offset, partition=LED, *, broker=(5, "a"), content="same", view=None):
     return Image(offset, False, {1: broker}, partitions, partitions, content, view)
 
 
-def fenced(silent_ms):
-    return {"broker": 2, "silent_ms": silent_ms, "session_ms": 1_000.0}
-
-
 CASES = {
     "valid-brokers": (
         [("n1", image(1, replace(LED, leader=3)))],
@@ -47,7 +43,6 @@ CASES = {
         [("n1", image(1)), ("n1", image(2, broker=(5, "b")))],
         [("n1", image(1)), ("n1", image(2, broker=(6, "b")))],
     ),
-    "fenced-silent": ([("n1", fenced(999.0))], [("n1", fenced(1_000.0))]),
     "partition-epochs": (
         [("n1", image(1)), ("n1", image(2, replace(LED, leader_epoch=5)))],
         [("n1", image(1)), ("n1", image(2, replace(LED, leader_epoch=5, partition_epoch=8)))],
@@ -58,8 +53,7 @@ CASES = {
 def broken(seen):
     watcher = Watcher(among=BROKER_INVARIANTS)
     for node, shown in seen:
-        is_image = isinstance(shown, Image)
-        watcher.take(node, *(("image", {"image": shown}) if is_image else ("broker-fenced", shown)))
+        watcher.take(node, "image", {"image": shown})
     return {violation.property for violation in watcher.violations}
 
 

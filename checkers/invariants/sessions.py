@@ -1,0 +1,189 @@
+"""Invariants of brokers' sessions with the active controller, over what a simulated world sees.
+
+They read events that no node traces (`harness/sim/session_sight.py`): heartbeats, registrations and
+their answers as they arrive, beside what the active controller has appended and committed. What its
+own broker asks of it passes no network, and is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.quorum import Quorum
+from checkers.invariants.sight import Fields
+
+Session = tuple[int, int]
+"""A broker and its epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A broker that the active controller has not fenced, and has not heard of for its session."""
+
+    session: Session
+    claim: int
+    """Number of the claim."""
+    heard_ms: float
+    """When it was heard of last, by the controller's clock."""
+    silent_ms: float
+    session_ms: float
+    world_ms: float
+    """The world's time."""
+    unfenced: frozenset[Session]
+    """By all that the controller has appended."""
+    log_end: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """An incarnation of a broker that a controller has just registered."""
+
+    broker: int
+    epoch: int
+    silent_ms: float
+    """For how long at least the incarnation before had not been heard of; infinite: it was fenced,
+    was shutting down, or is the same."""
+    session_ms: float
+    is_clean: bool
+    """Whether the incarnation before may have been stopped in order, and told so."""
+    eligible: tuple[str, ...]
+    """Partitions of whose ELR it is, as `topic-index`."""
+
+
+class _OfSessions(Invariant):
+    source = "KIP-631, broker.session.timeout.ms"
+    order = Order.NONE
+    unstored = "no trace holds which requests of brokers a controller received"
+
+
+class FencedSilent(_OfSessions):
+    """A broker is fenced when it asks for that, or was silent for as long as its session.
+
+    A controller that has just claimed has heard of nobody, and gives each unfenced broker a
+    session.
+    """
+
+    name = "fenced-silent"
+    source = "KIP-631, broker.session.timeout.ms; KAFKA-19294"
+
+    def on_broker_fenced(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a fencing."""
+        silent_ms, session_ms = fields["silent_ms"], fields["session_ms"]
+        if silent_ms >= session_ms:
+            return None
+        return Broken(
+            f"{node} fenced broker {fields['broker']}, which had not been silent for more than "
+            f"{silent_ms:.0f} ms since it claimed, of {session_ms:g} ms"
+        )
+
+
+class FencedInTime(_OfSessions):
+    """A controller that goes on working fences a broker that is silent.
+
+    It looks four times a session, fences the brokers one after another, and may have to wait for
+    its append buffer. So it has not looked if, since it was first seen to be late, it appended no
+    change of any session, committed all that it had then, was seen at work at several times, and
+    two sessions have passed of the world's time: by a clock that a fault slows to an eighth, and
+    that sets the timer before the fault ends, that is one look.
+    """
+
+    name = "fenced-in-time"
+    source = "KIP-631, broker.session.timeout.ms; KAFKA-18138"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._first: dict[tuple[str, Session], tuple[Overdue, list[float]]] = {}
+        """By controller and session: the first look at it, and the times of all since."""
+
+    def on_broker_overdue(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a broker that is late."""
+        seen: Overdue = fields["overdue"]
+        first, times_ms = self._first.get((node, seen.session), (seen, []))
+        if _same(first) != _same(seen):
+            first, times_ms = seen, []
+        self._first[node, seen.session] = first, times_ms
+        if not times_ms or times_ms[-1] < seen.world_ms:
+            times_ms.append(seen.world_ms)
+        waited_ms = seen.world_ms - first.world_ms
+        if len(times_ms) < _LOOKS or waited_ms < _SESSIONS * seen.session_ms:
+            return None
+        if seen.high_watermark < first.log_end:
+            return None
+        return Broken(
+            f"{node} has not fenced broker {seen.session[0]} of epoch {seen.session[1]}, which has "
+            f"been silent for {seen.silent_ms:.0f} ms, where a session lasts {seen.session_ms:g} ms"
+        )
+
+
+_LOOKS = 8
+_SESSIONS = 2.2
+
+
+def _same(seen: Overdue) -> tuple[object, ...]:
+    return seen.claim, seen.heard_ms, seen.unfenced
+
+
+class OneIncarnation(_OfSessions):
+    """No second incarnation of a broker is registered before the session of the first has ended."""
+
+    name = "one-incarnation"
+
+    def on_broker_registered(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a registration."""
+        seen: Registered = fields["registered"]
+        if seen.silent_ms >= seen.session_ms:
+            return None
+        return Broken(
+            f"{node} registered another incarnation of broker {seen.broker}, with epoch "
+            f"{seen.epoch}, {seen.silent_ms:.0f} ms after it had heard of the one before, whose "
+            f"session lasts {seen.session_ms:g} ms"
+        )
+
+
+class UncleanIneligible(_OfSessions):
+    """A broker that ended uncleanly is no eligible leader: it may lack what it had not flushed."""
+
+    name = "unclean-ineligible"
+    source = "KIP-966, unclean shutdown"
+
+    def on_broker_registered(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a registration."""
+        seen: Registered = fields["registered"]
+        if seen.is_clean or not seen.eligible:
+            return None
+        return Broken(
+            f"{node} registered broker {seen.broker} after an unclean shutdown, with epoch "
+            f"{seen.epoch}, and keeps it in the ELR of {', '.join(seen.eligible)}"
+        )
+
+
+class ReleasedInTime(_OfSessions):
+    """A broker that shuts down may end once every active broker knows that it leads nothing."""
+
+    name = "released-in-time"
+    source = "KIP-631, controlled shutdown"
+
+    def on_broker_released(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the answer that lets a broker end."""
+        offset: int = fields["offset"]
+        known: Mapping[int, int] = fields["known"]
+        late = {broker: reached for broker, reached in known.items() if reached < offset}
+        if not late:
+            return None
+        broker, reached = min(late.items())
+        return Broken(
+            f"{node} lets broker {fields['broker']} end, whose shutdown began at offset {offset} "
+            f"or later, while broker {broker} has said that it knows the metadata up to {reached}"
+        )
+
+
+SESSIONS: tuple[type[Invariant], ...] = (
+    FencedSilent,
+    FencedInTime,
+    OneIncarnation,
+    UncleanIneligible,
+    ReleasedInTime,
+)
