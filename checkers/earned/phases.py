@@ -54,13 +54,15 @@ def last_phase(judged: Judged) -> Outcome:
     plan's: a cluster that serves none of a key by then has not come back. Where a workload leaves
     the end to the final reads, these show it: they begin with a write that is committed. An
     operation that is for one node alone, as the read of a set at every node, must be served there.
+    An operation of a client that was under way when the faults ended is none of the last ones.
     """
     if judged.plan is None:
         return OF_A_RUN
     if HEAL not in judged.phases:
         return unknown("the journal does not say that everything was healed")
     tried = judged.tried
-    after = tried.invoke_ns >= judged.phases[HEAL]
+    begin_ns = judged.phases.get(FINAL_READS, judged.phases[HEAL])
+    after = tried.invoke_ns >= begin_ns
     if not after.any():
         if _sentinel(judged) is not None:
             return HOLDS
@@ -72,7 +74,7 @@ def last_phase(judged: Judged) -> Outcome:
     served = np.unique(tried.key[done])
     never = [key for key in np.unique(tried.key[after]).tolist() if key not in served]
     if not never:
-        return _served_at(judged, done)
+        return _served_at(judged, done, begin_ns)
     if not len(served):
         return unknown("after the last heal no operation was ok: the cluster did not come back")
     if len(keyed := [tried.keys[key] for key in never if tried.keys[key] is not None]) < len(never):
@@ -83,11 +85,11 @@ def last_phase(judged: Judged) -> Outcome:
     return unknown(f"after the last heal no operation was ok on {names}")
 
 
-def _served_at(judged: Judged, done: NDArray[np.bool_]) -> Outcome:
-    """Whether every node served what it alone was asked for after the heal; `done`: what was ok."""
+def _served_at(judged: Judged, done: NDArray[np.bool_], begin_ns: int) -> Outcome:
+    """Whether every node served what it alone was asked for in the end; `done`: what was ok."""
     asked = {
         (event.key, event.node): None
-        for event in since(judged.run.events, judged.phases[HEAL])
+        for event in since(judged.run.events, begin_ns)
         if event.process != NEMESIS and event.type is EventType.INVOKE and event.node is not None
     }
     if not asked:

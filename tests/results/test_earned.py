@@ -207,9 +207,20 @@ def test_what_one_node_is_asked_for_in_the_end_no_other_serves(sound, node, stat
     assert last_phase(aimed_at(node)(sound)).status is status
 
 
+def test_an_operation_that_was_under_way_at_the_heal_is_none_of_the_last(sound):
+    """As a worker of a plan of strands begins it in the moment in which the strands end."""
+    heal_ns, final_ns = (sound.phases[name] for name in ("heal", "final-reads"))
+    (last,) = sound.run.operations[-1:]
+    late = replace(last, type=EventType.FAIL, error="not_controller", invoke_ns=heal_ns + 1)
+    before = [o for o in sound.run.operations if o.invoke_ns < heal_ns]
+    run = replace(sound.run, operations=[*before, replace(late, complete_ns=heal_ns + 2)])
+    assert heal_ns + 1 < final_ns
+    assert last_phase(replace(sound, run=run)).status is Status.PASS
+
+
 def test_the_last_operation_that_was_never_served_is_named_with_its_error(sound):
     """The operation of a group has no key: it stood still, whatever else is served."""
-    after_ns = sound.phases["heal"] + 1
+    after_ns = sound.phases["final-reads"] + 1
     tried = [
         replace(o, f="join-all", key=None, type=EventType.FAIL, error="not_coordinator")
         for o in sound.run.operations[-1:]
