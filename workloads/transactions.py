@@ -10,6 +10,9 @@ operation
 - `abort`: aborts on purpose, and so ends in `fail`.
 - `zombie`: before the last append another producer takes over the transactional id; the first goes
   on and commits, and must be fenced: `fail`.
+- `outlive`: pauses with its transaction open until that has timed out, as a process does that is
+  stopped or cut off, and comes back: it sends its last batch again until the coordinator has
+  aborted the transaction and the batch is refused, then commits, and must be fenced: `fail`.
 - `txn-late`, `abort-late`: as these, and the request that ended it (EndTxn) arrives once more amid
   the client's next transaction. So it does where a client gave up a connection and asked again on
   another one: TCP orders the bytes of one connection only. With transaction.version 2 an epoch is
@@ -33,6 +36,7 @@ from checkers.registry import CheckSpec
 from checkers.transactions.atomic_rules import (
     ABORT,
     LATE,
+    OUTLIVE,
     READ,
     READ_ALL,
     READ_UNCOMMITTED,
@@ -59,7 +63,9 @@ from workloads.transactions_client import TransactionsClient
 
 OPTIONS: Final[Mapping[str, Option | Choice]] = {
     CLIENT: Choice(
-        OWN, "java: transactions are of Kafka's own producer, without late ends", (OWN, JAVA)
+        OWN,
+        "java: transactions are of Kafka's own producer, without late ends and pauses",
+        (OWN, JAVA),
     ),
     "topics": Option(2, "how many topics there are", 1, 100),
     "partitions": Option(2, "how many partitions each of them has", 1, 100),
@@ -70,6 +76,7 @@ OPTIONS: Final[Mapping[str, Option | Choice]] = {
     "uncommitted_fraction": Option(0.2, "share of these with read_uncommitted", 0.0, 1.0),
     "abort_fraction": Option(0.15, "share of transactions that abort on purpose", 0.0, 1.0),
     "zombie_fraction": Option(0.04, "share whose transactional id is taken over", 0.0, 1.0),
+    "outlive_fraction": Option(0.0, "share that outlive transaction_timeout_ms", 0.0, 1.0),
     "late_fraction": Option(0.1, "share whose end arrives once more, late", 0.0, 1.0),
     "transaction_timeout_ms": Option(5000, "transaction.timeout.ms", 1000, 600_000),
 }
@@ -91,6 +98,7 @@ class Transactions(Plain):
     uncommitted_fraction: float
     abort_fraction: float
     zombie_fraction: float
+    outlive_fraction: float
     late_fraction: float
     transaction_timeout_ms: int
     client_kind: str
@@ -125,6 +133,9 @@ class Transactions(Plain):
     def _function(self, random: Random) -> str:
         if random.random() < self.zombie_fraction:
             return ZOMBIE
+        outlives = self.outlive_fraction and random.random() < self.outlive_fraction
+        if outlives and self.client_kind == OWN:
+            return OUTLIVE
         function = ABORT if random.random() < self.abort_fraction else TXN
         late = random.random() < self.late_fraction and self.client_kind == OWN
         return function + LATE if late else function

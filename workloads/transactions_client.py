@@ -20,7 +20,15 @@ from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from checkers.history import EventType
-from checkers.transactions.atomic_rules import LATE, READ_ALL, READ_UNCOMMITTED, TXN, ZOMBIE
+from checkers.transactions.atomic_rules import (
+    LATE,
+    OUTLIVE,
+    READ_ALL,
+    READ_UNCOMMITTED,
+    REFUSED_LATE,
+    TXN,
+    ZOMBIE,
+)
 from cluster.client.batches import batch_of
 from cluster.client.caller import Outcome
 from cluster.client.data_client import ALL, DataClient, TopicPartition
@@ -118,6 +126,8 @@ class TransactionsClient:
             if function == ZOMBIE:
                 return await self._zombie(appends, budget)
             await self._append_all(appends, budget)
+            if function == OUTLIVE:
+                return await self._outlive(*appends[-1])
         except Stopped:
             self._producer = None
             raise
@@ -274,6 +284,36 @@ class TransactionsClient:
         if outcome.type == "ok":
             return EventType.OK, None
         return EventType.FAIL, outcome.error or error
+
+    async def _outlive(self, to: TopicPartition, value: str) -> tuple[EventType, str | None]:
+        """Pause until the transaction has timed out, send its last batch until it is refused.
+
+        The pause is no part of the operation's time, and its coordinator has as long again to abort
+        it. Raises Stopped where the batch is refused for another reason, or not at all: no commit
+        was sent then. Where it was refused the transaction is over, so a commit without an answer
+        did not happen: the broker knows the transaction, and asks nobody of its batch, until the
+        abort is in its log.
+        """
+        producer = self._producer
+        assert producer is not None, "it has begun"
+        await asyncio.sleep(self._transaction_timeout_ms / 1000.0)
+        budget = Budget(self._transaction_timeout_ms + self._context.timeout_ms)
+        last = self._sequences[to] - 1
+        while True:
+            self._sequences[to] = last  # a retry of what was answered: the broker knows it
+            try:
+                await self._append(to, value, producer, budget)
+            except Stopped as stopped:
+                if stopped.error not in REFUSED_LATE:
+                    raise
+                error = stopped.error
+                break
+            if budget.over:
+                raise Stopped(Failure.TIMED_OUT.value, self._leads.asked)
+            await asyncio.sleep(PAUSE_S)
+        outcome = await self._send_end(producer, budget, commit=True)
+        self._producer = None
+        return (EventType.OK, None) if outcome.type == "ok" else (EventType.FAIL, error)
 
     def _share(self, budget: Budget) -> float:
         return min(budget.left_ms, self._context.timeout_ms / _ATTEMPTS)

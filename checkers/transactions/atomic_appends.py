@@ -28,7 +28,11 @@ Kinds of anomalies, and why a correct Kafka never shows them:
 - `lost-record`: a read_committed consumer saw a record, and it is not there in the end. What lies
   below the last stable offset, or below the high watermark, is there for good (KIP-101, KIP-966).
 - `zombie-commit`: a commit was acknowledged after another producer had taken over. The takeover
-  (InitProducerId) is answered once the transaction before is over.
+  (InitProducerId) is answered once the transaction before is over. Or after the transaction had
+  timed out and a broker had refused its producer's batch: the coordinator aborted it then.
+- `fatal-refusal`: that batch was refused with INVALID_TXN_STATE, which is fatal to a producer. The
+  abort of what times out gives the partition a later epoch, so the batch is refused for its epoch
+  (KAFKA-19690), from which a producer recovers.
 - `aborted-read` (G1a): a read_committed consumer saw what an aborted transaction appended. No
   EndTxn that commits was ever sent for it, or the first was refused before it decided anything.
 - `circular-reads`: each of some transactions saw what the next one committed, or began when that
@@ -62,11 +66,14 @@ from checkers.run_input import RunInput
 from checkers.transactions import list_append
 from checkers.transactions.atomic_rules import (
     LATE,
+    OUTLIVE,
     READ_ALL,
+    REFUSED_LATE,
     ZOMBIE,
     TransactionParts,
     aborted_reads,
     broken_in_the_end,
+    fatal_refusals,
     hanging_transactions,
     lost_records,
     parts_of,
@@ -117,6 +124,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         *lost_records(parts),
         *aborted_reads(parts),
         *zombie_commits(parts),
+        *fatal_refusals(parts),
         *(
             {**found, "kind": _KINDS[str(found["kind"])]}
             for found in inferred.anomalies
@@ -161,6 +169,9 @@ def _result(
     committed = sum(n for (_, kind), n in ended.items() if kind is EventType.OK)
     fenced = ended[ZOMBIE, EventType.FAIL]
     aborted = sum(n for (_, kind), n in ended.items() if kind is EventType.FAIL) - fenced
+    outlived = sum(
+        t.operation.f == OUTLIVE and t.operation.error in REFUSED_LATE for t in parts.appends()
+    )
     late = sum(t.operation.f.endswith(LATE) for t in parts.appends())
     reads = sum(
         t.type is EventType.OK and any(s.f == "r" for s in t.steps) for t in parts.transactions
@@ -177,6 +188,9 @@ def _result(
         )
     elif not committed:
         status, summary = Status.UNDER_EXERCISED, "no transaction committed"
+    elif not outlived and any(t.operation.f == OUTLIVE for t in parts.appends()):
+        status = Status.UNDER_EXERCISED
+        summary = "no transaction of a producer that paused timed out, as some should"
     else:
         status = Status.PASS
         summary = (
@@ -196,6 +210,7 @@ def _result(
             "committed": committed,
             "aborted": aborted,
             "fenced": fenced,
+            "outlived": outlived,
             "indeterminate": sum(n for (_, k), n in ended.items() if k is EventType.INFO),
             "late_ends": late,
             "reads": reads,

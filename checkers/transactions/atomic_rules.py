@@ -13,9 +13,17 @@ from checkers.transactions.operations import Transaction, name, transactions
 from checkers.verdict import Anomaly, anomaly
 from porcupine_py.values import show
 
-TXN, ABORT, ZOMBIE, LATE = "txn", "abort", "zombie", "-late"
+TXN, ABORT, ZOMBIE, OUTLIVE, LATE = "txn", "abort", "zombie", "outlive", "-late"
 READ, READ_ALL, READ_UNCOMMITTED = "read", "read-all", "read-uncommitted"
 """Functions of operations; LATE is a suffix of the first two."""
+FENCED = {
+    ZOMBIE: "another producer had taken over its transactional id",
+    OUTLIVE: "it had timed out, and its producer's batch was refused for that",
+}
+"""Function of those that must not commit -> why not."""
+FATAL = "invalid_txn_state"
+REFUSED_LATE = frozenset({"invalid_producer_epoch", "producer_fenced", FATAL})
+"""Errors of an OUTLIVE whose batch was refused since its transaction was over."""
 OPEN = "open-transaction"
 """Error of a READ_ALL that found a transaction open, at its completion's offset."""
 
@@ -120,7 +128,7 @@ def broken_in_the_end(parts: TransactionParts) -> Iterator[Anomaly]:
             yield anomaly(
                 "torn-transaction", what, transaction, *readers, transaction=transaction.index
             )
-        elif transaction.type is EventType.OK and transaction.operation.f != ZOMBIE:
+        elif transaction.type is EventType.OK and transaction.operation.f not in FENCED:
             lost = ", ".join(f"{show(s.value)} to {s.key}" for s in gone)
             what = (
                 f"{name(transaction)} appended {lost} and was acknowledged as committed; in the "
@@ -178,12 +186,22 @@ def aborted_reads(parts: TransactionParts) -> Iterator[Anomaly]:
 def zombie_commits(parts: TransactionParts) -> Iterator[Anomaly]:
     """Find commits of producers that had been fenced."""
     for transaction in parts.appends():
-        if transaction.operation.f == ZOMBIE and transaction.type is EventType.OK:
-            what = (
-                f"{name(transaction)} was acknowledged as committed, after another producer had "
-                "taken over its transactional id"
-            )
+        why = FENCED.get(transaction.operation.f)
+        if why is not None and transaction.type is EventType.OK:
+            what = f"{name(transaction)} was acknowledged as committed, after {why}"
             yield anomaly("zombie-commit", what, transaction)
+
+
+def fatal_refusals(parts: TransactionParts) -> Iterator[Anomaly]:
+    """Find producers that outlived their transaction and were ended for it."""
+    for transaction in parts.appends():
+        if transaction.operation.f == OUTLIVE and transaction.operation.error == FATAL:
+            what = (
+                f"{name(transaction)} timed out, and the batch that its producer sent afterwards "
+                f"was refused with {FATAL.upper()}, which ends a producer; its epoch is out of "
+                "date, and INVALID_PRODUCER_EPOCH would let it abort and go on"
+            )
+            yield anomaly("fatal-refusal", what, transaction)
 
 
 def _list(transaction: Transaction, key: str) -> tuple[Any, ...]:

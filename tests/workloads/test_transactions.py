@@ -129,6 +129,49 @@ def test_a_zombie_whose_commit_is_acknowledged_is_reported():
     assert judged(ops, done) == (Status.FAIL, {"zombie-commit"})
 
 
+def outlive(refusal, end=ErrorCode.producer_fenced):
+    """A batch is acknowledged once more after the pause, and then refused."""
+    brokers = TransactionalBrokers(2)
+    for answer, served in ((ErrorCode.none, True), (ErrorCode.none, False), (refusal, False)):
+        response = d.ProduceResponse((d.ProduceResult("t0", 0, answer, 0),))
+        brokers.rules.append([d.ProduceRequest, response, served])
+    ended = t.EndTxnResponse(
+        throttle_time=m.NO_THROTTLE, error_code=end, producer_id=7, producer_epoch=9
+    )
+    brokers.rules.append([t.EndTxnRequest, ended, False])
+    ops = txn(a(X, 1), f="outlive"), txn(a(X, 3)), *END
+    done = perform(brokers, *ops, transaction_timeout_ms=1000)
+    return brokers, done, judged(ops, done)
+
+
+def test_who_outlives_its_transaction_sends_its_batch_again_and_is_fenced():
+    brokers, done, verdict = outlive(ErrorCode.invalid_producer_epoch)
+    first, again, refused, _ = (
+        each.partitions[0].records for each in brokers.sent(d.ProduceRequest)
+    )
+    assert [parse_header(each).base_sequence for each in (first, again, refused)] == [0, 0, 0]
+    assert (done[0].type, done[0].error, done[1].type) == (FAIL, "invalid_producer_epoch", OK)
+    assert shown(done[2]) == [[3]]
+    assert verdict == (Status.PASS, set())
+
+
+def test_a_refusal_that_ends_who_outlives_its_transaction_is_reported():
+    """KAFKA-19690."""
+    assert outlive(ErrorCode.invalid_txn_state)[2] == (Status.FAIL, {"fatal-refusal"})
+
+
+def test_a_commit_of_who_outlives_its_transaction_is_reported():
+    found = outlive(ErrorCode.invalid_producer_epoch, ErrorCode.none)
+    assert found[1][0].type is OK
+    assert found[2] == (Status.FAIL, {"zombie-commit"})
+
+
+def test_no_commit_is_sent_for_who_is_refused_for_another_reason():
+    brokers, done, _ = outlive(ErrorCode.transaction_abortable)
+    assert (done[0].type, done[0].error) == (FAIL, "transaction_abortable")
+    assert [each.producer_epoch for each in brokers.sent(t.EndTxnRequest)] == [1]
+
+
 LATE = (
     # what ended, what its late end meets
     ("txn-late", "abort"),
@@ -235,6 +278,12 @@ def test_values_are_unique_and_reads_come_first():
     assert {each.f for each in ops} == {
         *("txn", "abort", "zombie", "txn-late", "abort-late", "read", "read-uncommitted")
     }
+
+
+def test_transactions_that_outlive_their_time_out_are_drawn_where_a_plan_has_them():
+    assert "outlive" in {each.f for each in operations(Role.WRITER, outlive_fraction=0.5)}
+    java = operations(Role.WRITER, outlive_fraction=0.5, client="java")
+    assert "outlive" not in {each.f for each in java}
 
 
 def test_readers_read_and_writers_write():

@@ -151,6 +151,26 @@ def test_a_zombie_whose_commit_is_acknowledged_was_not_fenced():
     assert judged(history.end(x=[1], y=[2])) == failed("zombie-commit")
 
 
+def test_a_producer_that_outlived_its_transaction_is_fenced():
+    history = two().add("outlive", a("x", 8), kind=FAIL, error="invalid_producer_epoch")
+    assert judged(history.end(x=[1], y=[2])) == PASS
+
+
+def test_a_producer_that_outlived_its_transaction_is_not_ended():
+    history = two().add("outlive", a("x", 8), kind=FAIL, error="invalid_txn_state")
+    assert judged(history.end(x=[1], y=[2])) == failed("fatal-refusal")
+
+
+def test_what_outlived_its_time_out_is_not_acknowledged_as_committed():
+    history = two().add("outlive", a("x", 8))
+    assert judged(history.end(x=[1, 8], y=[2])) == failed("zombie-commit")
+
+
+def test_transactions_that_should_time_out_and_never_do_show_nothing():
+    history = two().add("outlive", a("x", 8), kind=FAIL, error="timed-out")
+    assert judged(history.end(x=[1], y=[2])) == (Status.UNDER_EXERCISED, set())
+
+
 # --- isolation that is not promised ---
 
 
