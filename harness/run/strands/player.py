@@ -78,8 +78,8 @@ class Player:
         self._waiting: set[int] = set()
         """Numbers of the plays that wait for a condition."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._begun: list[tuple[int, str, asyncio.Event]] = []
-        """Strand and fault of each injection, and whether it has acted, or could not."""
+        self._begun: dict[asyncio.Event, tuple[int, str]] = {}
+        """Set once an injection has acted or cannot -> strand and fault, of those that may act."""
         self._healing: set[object] = set()
         """Keys of the injections whose heal is under way."""
         standings.listeners.append(self._on_event)
@@ -196,9 +196,10 @@ class Player:
         excuse = self.excuses.begin(step.kind)
         going_on = _Once(play.done)
         acted = asyncio.Event()
-        self._begun.append((play.number, step.kind, acted))
+        self._begun[acted] = play.number, step.kind
 
         def go_on() -> None:
+            self._begun.pop(acted, None)
             acted.set()
             going_on()
 
@@ -246,8 +247,8 @@ class Player:
         view = self._view(play.stream(step))
         late = [
             acted
-            for strand, kind, acted in self._begun
-            if strand == play.number and (not kinds or kind in kinds) and not acted.is_set()
+            for acted, (strand, kind) in self._begun.items()
+            if strand == play.number and (not kinds or kind in kinds)
         ]
 
         def find() -> list[Injection]:
