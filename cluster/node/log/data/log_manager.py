@@ -178,6 +178,8 @@ class LogManager:
                 if len(others) > 1:
                     self._settle(partition, others, assigned(partition))
             for partition in list(directory.future_logs):
+                self._settle_future(partition, assigned(partition))
+            for partition in list(directory.future_logs):
                 # Its source is gone, and the controller knows that it had caught up
                 # (recoverAbandonedFutureLogs). The folder keeps its name, which means nothing.
                 if self.holder(partition) is None and (
@@ -202,6 +204,13 @@ class LogManager:
                 directory.hand_back(partition)
             else:
                 self._in(directory, partial(directory.delete, partition))
+
+    def _settle_future(self, partition: TopicPartition, assigned: uuid.UUID | None) -> None:
+        """Leave one future log, as a power loss may bring back that of a move that was cancelled."""
+        holders = [found for found in self.online if partition in found.future_logs]
+        holders.sort(key=lambda found: found.directory_id == assigned)
+        for directory in holders[:-1]:
+            self._in(directory, partial(directory.delete, partition))
 
     def close(self, broker_epoch: int, done: Callable[[], None]) -> None:
         """Make everything durable and leave the marks of a clean shutdown, then call `done`.

@@ -187,8 +187,8 @@ def test_what_waits_for_all_directories_does_not_wait_for_one_that_goes_offline(
 class Moving:
     """A log of directory 0 with three records, and a future log in directory 1 that has some."""
 
-    def __init__(self, copied):
-        self.directories = Directories()
+    def __init__(self, copied, count=2):
+        self.directories = Directories(count)
         self.directories.assigned[at(0)] = IDS[1]
         self.manager = self.directories.start()
         _, self.log = create(self.manager, 0, IDS[0])
@@ -231,6 +231,18 @@ def held(manager):
 def test_a_future_log_is_found_again():
     moving = Moving(copied=2)
     assert held(moving.restart()) == (("/0", 3), ("/1", 2))
+
+
+@pytest.mark.parametrize(("assigned", "kept"), [(1, ("/1", 2)), (2, ("/2", 0))])
+def test_of_two_future_logs_one_stays_where_the_replica_is_assigned(assigned, kept):
+    moving = Moving(copied=2, count=3)
+    moving.directories.assigned[at(0)] = IDS[assigned]
+    moving.manager.directories[2].create(at(0), TOPIC_ID, is_future=True).flush(lambda: None)
+    moving.directories.steps.run()
+    manager = moving.restart()
+    assert held(manager) == (("/0", 3), kept)
+    futures = [at(0) in directory.future_logs for directory in manager.directories]
+    assert sum(futures) == 1, "another move may go to the directory of the other"
 
 
 def test_a_future_log_that_was_renamed_and_lacks_records_is_one_still():
