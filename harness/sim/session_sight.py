@@ -136,7 +136,12 @@ class SessionWatch:
             session = known.id, known.epoch
             if known.incarnation_id == request.incarnation_id:
                 claim.hear(session, process.monotonic_ms())  # it registers again, and goes on
-            elif session in claim.unfenced and session not in self._asking:
+            elif (
+                session in claim.unfenced
+                and session not in self._asking
+                # What an active controller's own broker asks for is seen in its image alone.
+                and not known.in_controlled_shutdown
+            ):
                 asked.heard_ms = claim.heard_ms.get(session, claim.since_ms)
         self._asked[int(request.broker_id)] = asked
 
