@@ -53,8 +53,6 @@ Of voters and snapshots, on what nodes of a simulated world have done by then (n
 | name | says |
 |---|---|
 | new-voter-holds-log | a replica becomes a voter once it has held all of the leader's log |
-| snapshot-voters | a log that begins with a snapshot has the voters committed below it |
-| snapshot-in-time | a node at work makes a snapshot when the records since the last are many |
 
 Of brokers and partitions, on the metadata images of a simulated world's nodes (no trace holds these):
 
@@ -71,7 +69,6 @@ Of brokers' sessions, on the requests that a simulated world sees arrive (no tra
 | name | says |
 |---|---|
 | fenced-silent | a broker is fenced when it asks for that, or was silent for its session |
-| fenced-in-time | a controller at work fences a broker that was silent for its session |
 | one-incarnation | no second incarnation of a broker is registered in the session of the first |
 | unclean-ineligible | a broker that ended uncleanly is no eligible leader |
 | released-in-time | a broker that shuts down ends when all others know that it leads nothing |
@@ -82,13 +79,9 @@ Of partitions' high watermarks and ISRs, on the replicas of a simulated world's 
 |---|---|
 | held-in-sync | each member of an ISR holds what its leader calls committed |
 | enough-in-sync | no high watermark moves while the ISR is below min.insync.replicas |
-| held-in-log | no replica calls committed, or a duplicate, what its log does not hold |
 | lag-allowed | no replica leaves an ISR before replica.lag.time.max.ms |
 | counted-by-fetch | a leader counts for a follower what that fetched from in this leadership |
-| proposal-kept | a leader counts those it asks into the ISR until it knows what became of that |
-| committed-once-held | what all have that a leader waits for is committed by the next look |
 | own-epoch-known | a leader's log knows the leader's epoch |
-| isr-of-its-epoch | an ISR is changed by a request of its partition epoch |
 
 | file | what |
 |---|---|

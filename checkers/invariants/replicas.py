@@ -1,9 +1,9 @@
 """Invariants of partitions' high watermarks, over replicas that a simulated world shows.
 
-They read events that no node traces (`harness/sim/replica_sight.py`). `replica-state`: what a
-replica says of its log, and where that ends. `high-watermark`: what a leader calls committed,
-beside the ends of all replicas' logs and what the newest committed metadata say of the partition,
-in a `Led`. `isr-proposal`: a leader's AlterPartition arrives at a controller, as a `Proposal`.
+They read events that no node traces (`harness/sim/replica_sight.py`). `high-watermark`: what a
+leader calls committed, beside the ends of all replicas' logs and what the newest committed metadata
+say of the partition, in a `Led`. `isr-proposal`: a leader's AlterPartition arrives at a controller,
+as a `Proposal`.
 What a leader knows of its followers is judged by `checkers.invariants.followers`.
 
 A leader may know less than the metadata. Within its leader epoch nobody but itself asks to enlarge
@@ -126,30 +126,6 @@ class EnoughInSync(_OfReplicas):
         )
 
 
-class HeldInLog(_OfReplicas):
-    """No replica calls committed, or remembers of a producer, what its log does not hold.
-
-    A follower may hear of a high watermark beyond its log, and takes up as much as it holds. What
-    it cuts off is committed no longer, by its own account too, and a retry of it is no duplicate.
-    """
-
-    name = "held-in-log"
-    says = "no replica calls committed, or a duplicate, what its log does not hold"
-    source = "KIP-98; KIP-101; Partition.scala, truncateTo"
-
-    def on_replica_state(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a replica."""
-        log_end, name = fields["end_offset"], fields["name"]
-        mark, sent = fields["high_watermark"], fields["producer_offset"]
-        if mark > log_end:
-            said = f"calls everything below {mark} of {name} committed"
-        elif sent >= log_end:
-            said = f"remembers a producer's batch of {name} up to offset {sent}"
-        else:
-            return None
-        return Broken(f"{node} {said}, and its log ends at {log_end}")
-
-
 class LagAllowed(_OfReplicas):
     """No replica is taken out of the ISR that had all its leader had, not long ago.
 
@@ -176,4 +152,4 @@ class LagAllowed(_OfReplicas):
         return None
 
 
-REPLICATION: tuple[type[Invariant], ...] = (HeldInSync, EnoughInSync, HeldInLog, LagAllowed)
+REPLICATION: tuple[type[Invariant], ...] = (HeldInSync, EnoughInSync, LagAllowed)

@@ -11,30 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from checkers.invariants.fold import Broken, Invariant, Order
-from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
 Session = tuple[int, int]
 """A broker and its epoch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Overdue:
-    """A broker that the active controller has not fenced, and has not heard of for its session."""
-
-    session: Session
-    claim: int
-    """Number of the claim."""
-    heard_ms: float
-    """When it was heard of last, by the controller's clock."""
-    silent_ms: float
-    session_ms: float
-    world_ms: float
-    """The world's time."""
-    unfenced: frozenset[Session]
-    """By all that the controller has appended."""
-    log_end: int
-    high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,52 +58,6 @@ class FencedSilent(_OfSessions):
             f"{node} fenced broker {fields['broker']}, which had not been silent for more than "
             f"{silent_ms:.0f} ms since it claimed, of {session_ms:g} ms"
         )
-
-
-class FencedInTime(_OfSessions):
-    """A controller that goes on working fences a broker that is silent.
-
-    It looks four times a session, fences the brokers one after another, and may have to wait for
-    its append buffer. So it has not looked if, since it was first seen to be late, it appended no
-    change of any session, committed all that it had then, was seen at work at several times, and
-    two sessions have passed of the world's time: by a clock that a fault slows to an eighth, and
-    that sets the timer before the fault ends, that is one look.
-    """
-
-    name = "fenced-in-time"
-    source = "KIP-631, broker.session.timeout.ms; KAFKA-18138"
-
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._first: dict[tuple[str, Session], tuple[Overdue, list[float]]] = {}
-        """By controller and session: the first look at it, and the times of all since."""
-
-    def on_broker_overdue(self, node: str, fields: Fields) -> Broken | None:
-        """Judge a broker that is late."""
-        seen: Overdue = fields["overdue"]
-        first, times_ms = self._first.get((node, seen.session), (seen, []))
-        if _same(first) != _same(seen):
-            first, times_ms = seen, []
-        self._first[node, seen.session] = first, times_ms
-        if not times_ms or times_ms[-1] < seen.world_ms:
-            times_ms.append(seen.world_ms)
-        waited_ms = seen.world_ms - first.world_ms
-        if len(times_ms) < _LOOKS or waited_ms < _SESSIONS * seen.session_ms:
-            return None
-        if seen.high_watermark < first.log_end:
-            return None
-        return Broken(
-            f"{node} has not fenced broker {seen.session[0]} of epoch {seen.session[1]}, which has "
-            f"been silent for {seen.silent_ms:.0f} ms, where a session lasts {seen.session_ms:g} ms"
-        )
-
-
-_LOOKS = 8
-_SESSIONS = 2.2
-
-
-def _same(seen: Overdue) -> tuple[object, ...]:
-    return seen.claim, seen.heard_ms, seen.unfenced
 
 
 class OneIncarnation(_OfSessions):
@@ -182,7 +116,6 @@ class ReleasedInTime(_OfSessions):
 
 SESSIONS: tuple[type[Invariant], ...] = (
     FencedSilent,
-    FencedInTime,
     OneIncarnation,
     UncleanIneligible,
     ReleasedInTime,

@@ -123,53 +123,6 @@ class NewVoterHoldsLog(Invariant):
         return None
 
 
-class SnapshotVoters(Invariant):
-    """A log that begins with a snapshot has the voters that were committed below it, or later ones.
-
-    A set counts as committed once a node that goes by it has a high watermark above it. Asked live
-    alone, like the rule before.
-    """
-
-    name = "snapshot-voters"
-    source = "KIP-853, KIP-630: a snapshot holds the control records before it"
-    reads = frozenset({"voters", "hw", "recovered", "truncate-fully"})
-    unstored = "traces do not say what one node held as another one acted"
-
-    def __init__(self, quorum: Quorum) -> None:
-        super().__init__(quorum)
-        self._committed: set[int] = set()
-        """Offsets of committed voters."""
-        self._starts: dict[str, int] = {}
-        """Where the log of each node begins, by the snapshot that it was read from last."""
-        self._loading: set[str] = set()
-        """Nodes that have dropped their log, and trace their high watermark before their voters."""
-
-    def on_recovered(self, node: str, fields: Fields) -> None:
-        """Take up a log that was opened."""
-        self._starts[node] = fields["start_offset"]
-
-    def on_truncate_fully(self, node: str, fields: Fields) -> None:
-        """Take up a log that was dropped for a snapshot."""
-        self._starts[node] = fields["start_offset"]
-        self._loading.add(node)
-
-    def on_hw(self, node: str, fields: Fields) -> Broken | None:
-        """Judge the voters that a node goes by; what it reads next may be news."""
-        voters, start = self.quorum.electorate.members(node), self._starts.get(node, 0)
-        if 0 <= voters.offset < fields["offset"]:
-            self._committed.add(voters.offset)
-        newest = max((offset for offset in self._committed if offset < start), default=-1)
-        is_loading = node in self._loading
-        self._loading.discard(node)
-        if newest <= voters.offset or not voters.directories or is_loading:
-            return None
-        old = "those configured" if voters.offset < 0 else f"those of offset {voters.offset}"
-        return Broken(
-            f"the log of {node} begins with a snapshot of all below {start}, and it goes by the "
-            f"voters {voters}, {old}, where those of offset {newest} are committed"
-        )
-
-
 class LeadsAsVoter(Invariant):
     """A leader that removed itself leads until the others have committed that, and no longer.
 

@@ -41,7 +41,6 @@ from checkers.invariants.snapshots import (
     SnapshotAgreement,
     SnapshotCommitted,
     SnapshotDurable,
-    SnapshotInTime,
 )
 from checkers.invariants.voters import (
     ChangeAfterCommit,
@@ -49,7 +48,6 @@ from checkers.invariants.voters import (
     LeadsAsVoter,
     NewVoterHoldsLog,
     OneVoterChange,
-    SnapshotVoters,
 )
 
 INVARIANTS: tuple[type[Invariant], ...] = (
@@ -86,8 +84,6 @@ INVARIANTS: tuple[type[Invariant], ...] = (
 LIVE: tuple[type[Invariant], ...] = (
     *INVARIANTS,
     NewVoterHoldsLog,
-    SnapshotVoters,
-    SnapshotInTime,
     *LEADING,
     *BROKER_INVARIANTS,
     *SESSIONS,

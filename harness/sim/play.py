@@ -40,7 +40,6 @@ from harness.sim.follower_sight import FollowerWatch
 from harness.sim.image_sight import ImageWatch
 from harness.sim.replica_sight import ReplicaWatch
 from harness.sim.session_sight import SessionWatch
-from harness.sim.snapshot_sight import SnapshotWatch
 from harness.sim.world_sight import watch
 from nemeses.base import Injection
 from workloads.base import LeaderTracker
@@ -219,7 +218,6 @@ class _DrawnWorld:
         ReplicaWatch(world, watcher)
         FollowerWatch(world, watcher)
         SessionWatch(world, watcher)
-        SnapshotWatch(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(
             journal, lambda: self.timers.now_ms / 1000.0, WORLD_CLOCK, {"seed": plan.seed}

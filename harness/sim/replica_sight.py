@@ -2,9 +2,7 @@
 
 `ReplicaWatch(world, watcher)` looks at the partitions that a broker leads whenever a Fetch or a
 Produce is about to be served there, in the state that all before has left. It shows those whose
-high watermark has moved, and those that another replica lags behind; the rest breaks nothing. Of
-all replicas of the broker it shows those whose high watermark lies beyond their log, and what
-those remember of producers whose log has become shorter.
+high watermark has moved, and those that another replica lags behind; the rest breaks nothing.
 
 It notes as well which followers fetch at the end of their leader's log, and shows what a leader
 asks of a controller beside that.
@@ -43,8 +41,6 @@ class ReplicaWatch:
         """High watermarks as last shown, by node, incarnation and partition."""
         self._caught_up_ms: dict[tuple[str, int, PartitionKey, int], dict[int, float]] = {}
         """By node, incarnation, partition and leader epoch: when followers were, by its clock."""
-        self._ends: dict[tuple[str, int, PartitionKey], int] = {}
-        """By node, incarnation and partition: where the log ended at the last look."""
         world.mesh.on_serve.append(self._look)
 
     def _look(self, name: str, message: object) -> None:
@@ -59,27 +55,8 @@ class ReplicaWatch:
         if isinstance(message, FetchRequest) and message.replica_id >= 0:
             self._note_fetch(process, process.node.replicas.replicas(), message)
         for replica in process.node.replicas.replicas():
-            self._show_state(process, replica)
             if replica.partition.leads and len(replica.partition.replicas) > 1:
                 self._look_at(process, replica)
-
-    def _show_state(self, process: Incarnation, replica: Replica) -> None:
-        """Show a replica that says of its log what may not be so."""
-        mark, log_end = replica.partition.high_watermark, replica.log.end_offset
-        at = (process.name, process.incarnation, replica.key)
-        is_cut = log_end < self._ends.get(at, 0)
-        self._ends[at] = log_end
-        if mark <= log_end and not is_cut:
-            return
-        producers = replica.log.producers.producers.values()
-        sent = (entry.batches[-1].last_offset for entry in producers if entry.batches)
-        shown = {
-            "name": f"{replica.topic}-{replica.index}",
-            "high_watermark": mark,
-            "end_offset": log_end,
-            "producer_offset": max(sent, default=-1),
-        }
-        self._watcher.take(process.name, "replica-state", shown)
 
     def _note_fetch(
         self, process: Incarnation, replicas: Iterable[Replica], fetch: FetchRequest

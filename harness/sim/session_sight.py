@@ -6,7 +6,6 @@ their clocks, and their answers, and looks at the active controller at its trace
 
 - a broker that was unfenced at the look before, and is fenced, unless it has asked for that: for
   its end, to be fenced, or with a log directory that is offline (`broker-fenced`);
-- a broker that has been silent for its session and is not fenced (`broker-overdue`);
 - a registration that is answered (`broker-registered`), and the answer to a heartbeat by which a
   broker that shuts down may end (`broker-released`).
 
@@ -16,10 +15,9 @@ The controller's own broker is left out: what that asks for passes no network.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from checkers.invariants.sessions import Overdue, Registered, Session
+from checkers.invariants.sessions import Registered, Session
 from checkers.invariants.sight import node_name
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.encoded import EncodedRequest
@@ -44,17 +42,12 @@ _ENDS = frozenset({"start", "renounce"})
 class _Claim:
     """What an active controller has heard since it claimed, in ms of its clock."""
 
-    number: int
     since_ms: float
     heard_ms: dict[Session, float] = field(default_factory=dict)
     silent_ms: dict[Session, float] = field(default_factory=dict)
     """The longest silence that ended with a heartbeat."""
     unfenced: frozenset[Session] = frozenset()
     """At the last look."""
-
-    def lasting_ms(self, session: Session, now_ms: float) -> float:
-        """How long it has been silent by now."""
-        return now_ms - self.heard_ms.get(session, self.since_ms)
 
     def hear(self, session: Session, now_ms: float) -> None:
         """Take what keeps a session alive."""
@@ -63,7 +56,8 @@ class _Claim:
 
     def silence_ms(self, session: Session, now_ms: float) -> float:
         """The longest silence so far."""
-        return max(self.lasting_ms(session, now_ms), self.silent_ms.get(session, 0.0))
+        lasting_ms = now_ms - self.heard_ms.get(session, self.since_ms)
+        return max(lasting_ms, self.silent_ms.get(session, 0.0))
 
 
 @dataclass(slots=True)
@@ -84,11 +78,9 @@ class SessionWatch:
 
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
         self._nodes = world.nodes
-        self._scheduler = world.scheduler
         self._watcher = watcher
         self._claims: dict[str, _Claim] = {}
         """By the controllers that are active by their own events."""
-        self._claim_count = 0
         self._asking: set[Session] = set()
         self._epochs: dict[int, set[int]] = {}
         """By broker: those that were committed."""
@@ -232,8 +224,7 @@ class SessionWatch:
         if event in _ENDS:
             self._claims.pop(process.name, None)
         elif event == "claim":
-            self._claim_count += 1
-            self._claims[process.name] = _Claim(self._claim_count, process.monotonic_ms())
+            self._claims[process.name] = _Claim(process.monotonic_ms())
         elif event in _LOOKS and process.node is not None and process.name in self._claims:
             self._look(process, process.node, self._claims[process.name])
 
@@ -255,36 +246,6 @@ class SessionWatch:
                 }
                 self._watcher.take(process.name, "broker-fenced", shown)
         claim.unfenced = frozenset(session for session, fenced in sessions.items() if not fenced)
-        for overdue in self._overdue(process, node, claim, now_ms):
-            self._watcher.take(process.name, "broker-overdue", {"overdue": overdue})
-
-    def _overdue(
-        self, process: Incarnation, node: Node, claim: _Claim, now_ms: float
-    ) -> Iterator[Overdue]:
-        session_ms = _session_ms(process)
-        late = [
-            session
-            for session in claim.unfenced
-            if claim.lasting_ms(session, now_ms) >= session_ms
-            and node_name(session[0]) != process.name
-        ]
-        if not late:
-            return
-        newest = registered_brokers(node.controller.newest_state())
-        unfenced = frozenset((broker.id, broker.epoch) for broker in newest if not broker.fenced)
-        core = node.raft._core
-        for session in sorted(unfenced.intersection(late)):
-            yield Overdue(
-                session,
-                claim.number,
-                claim.heard_ms.get(session, claim.since_ms),
-                claim.lasting_ms(session, now_ms),
-                session_ms,
-                self._scheduler.now_ms,
-                unfenced,
-                core.log.end_offset,
-                core.high_watermark or 0,
-            )
 
 
 def _image(process: Incarnation) -> MetadataState:

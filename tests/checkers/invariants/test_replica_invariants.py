@@ -56,23 +56,6 @@ def test_a_member_of_the_isr_holds_what_is_committed(looks, found):
     assert broken(*looks) == found
 
 
-@pytest.mark.parametrize(
-    ("mark", "sent", "found"),
-    [(10, 9, []), (11, 9, ["held-in-log"]), (8, 10, ["held-in-log"]), (8, -1, [])],
-    ids=[
-        "all is committed, and the last record a producer's",
-        "more than all is committed",
-        "a producer's batch was cut off",
-        "no producer has an id",
-    ],
-)
-def test_a_replica_goes_by_what_its_log_holds(mark, sent, found):
-    watcher = Watcher(among=REPLICATION)
-    fields = {"name": "t-0", "high_watermark": mark, "producer_offset": sent, "end_offset": 10}
-    watcher.take("n1", "replica-state", fields)
-    assert [violation.property for violation in watcher.violations] == found
-
-
 MOVED = replace(SMALL, high_watermark=11)
 
 

@@ -6,20 +6,8 @@ from dataclasses import replace
 import pytest
 
 import checkers.invariants
-from checkers.invariants.sessions import SESSIONS, Overdue, Registered
+from checkers.invariants.sessions import SESSIONS, Registered
 from checkers.invariants.watcher import Watcher
-
-LATE = Overdue(
-    session=(2, 40),
-    claim=1,
-    heard_ms=500.0,
-    silent_ms=1_000.0,
-    session_ms=1_000.0,
-    world_ms=2_000.0,
-    unfenced=frozenset({(1, 30), (2, 40)}),
-    log_end=60,
-    high_watermark=55,
-)
 
 
 def broken(event, *seen):
@@ -33,42 +21,6 @@ def broken(event, *seen):
 def test_a_broker_is_fenced_when_it_was_silent_for_its_session(silent_ms, found):
     fields = {"broker": 2, "silent_ms": silent_ms, "session_ms": 1_000.0}
     assert broken("broker-fenced", fields) == found
-
-
-def looks(*, step_ms=320.0, count=8, **last):
-    """Looks at one late broker, 2,240 ms from the first to the last; `last` changes that."""
-    seen = [
-        replace(LATE, world_ms=LATE.world_ms + step_ms * n, high_watermark=60) for n in range(count)
-    ]
-    seen[-1] = replace(seen[-1], **last)
-    return [{"overdue": overdue} for overdue in seen]
-
-
-@pytest.mark.parametrize(
-    ("seen", "found"),
-    [
-        (looks(), {"fenced-in-time"}),
-        (looks(step_ms=310.0), set()),
-        (looks(step_ms=600.0, count=7), set()),
-        ([*looks(count=7), *looks(count=7)[-1:] * 3], set()),
-        (looks(high_watermark=59), set()),
-        (looks(claim=2), set()),
-        (looks(heard_ms=501.0), set()),
-        (looks(unfenced=frozenset({(2, 40)})), set()),
-    ],
-    ids=[
-        "it is never fenced",
-        "a clock that was slow set the timer",
-        "the controller was stopped, and has done little since",
-        "what it takes up at one time, as it goes on, is one look",
-        "what it had appended is not committed: its buffer may be full",
-        "another claim gives a fresh session",
-        "it was heard of",
-        "another broker was fenced, and this one is next",
-    ],
-)
-def test_a_controller_at_work_fences_who_is_silent(seen, found):
-    assert broken("broker-overdue", *seen) == found
 
 
 ANEW = Registered(

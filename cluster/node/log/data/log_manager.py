@@ -206,7 +206,7 @@ class LogManager:
                 self._in(directory, partial(directory.delete, partition))
 
     def _settle_future(self, partition: TopicPartition, assigned: uuid.UUID | None) -> None:
-        """Leave one future log, as a power loss may bring back that of a move that was cancelled."""
+        """Leave one future log: a power loss may bring back that of a move that was cancelled."""
         holders = [found for found in self.online if partition in found.future_logs]
         holders.sort(key=lambda found: found.directory_id == assigned)
         for directory in holders[:-1]:
