@@ -261,17 +261,33 @@ class KeptState(Invariant):
 
 
 class VotersAgree(Invariant):
-    """All nodes have the voters of one offset from one record, and the configured ones alike."""
+    """All nodes have the voters of one offset from one record, and the configured ones alike.
+
+    A snapshot's voters are given its last offset, wherever their record was: what a node has first
+    when it opens or replaces its log is compared with nothing.
+    """
 
     name = "voters-agree"
     source = "KIP-595, KIP-853: voters are configured alike, or replicated in the log"
     reads = frozenset({"voters", "voter-change"})
-    order = Order.NONE
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
         self._configured: dict[str, str] = {}
         self._proposed: dict[int, list[Mapping[str, str]]] = {}
+        self._loading: set[str] = set()
+        self._loaded: dict[str, int] = {}
+        """By node: the offset of the voters that it has of a snapshot, if it has one."""
+
+    def on_recovered(self, node: str, fields: Fields) -> None:
+        """Note that a log was opened."""
+        del fields
+        self._loading.add(node)
+
+    def on_truncate_fully(self, node: str, fields: Fields) -> None:
+        """Note that a log was dropped for a snapshot."""
+        del fields
+        self._loading.add(node)
 
     def on_voter_change(self, node: str, fields: Fields) -> None:
         """Note what a leader appends."""
@@ -281,6 +297,11 @@ class VotersAgree(Invariant):
     def on_voters(self, node: str, fields: Fields) -> Broken | None:
         """Compare with what others have."""
         voters, offset = voters_of(fields), fields["offset"]
+        if node in self._loading:
+            self._loading.remove(node)
+            self._loaded[node] = offset
+        if offset == self._loaded.get(node) and offset >= 0:
+            return None
         known = self._proposed.get(offset, []) if offset >= 0 else [self._configured]
         if offset < 0 and not self._configured:
             self._configured = voters

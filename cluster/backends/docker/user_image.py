@@ -23,6 +23,7 @@ from cluster.backends.processes.records import TRIAL, labels, own_identity
 from cluster.systems.kinds import SettingError
 
 _SECONDS_MAX: Final = 2**31 - 1
+_LOOKS = 3
 _LINE_MAX: Final = 300
 
 
@@ -75,9 +76,12 @@ class UserImage:
                 labels=marks,
             )
             container.start()
-            code, (stdout, stderr) = container.exec_run(
-                list(command), user=f"{os.geteuid()}:{os.getegid()}", demux=True
-            )
+            for _ in range(_LOOKS):
+                code, (stdout, stderr) = container.exec_run(
+                    list(command), user=f"{os.geteuid()}:{os.getegid()}", demux=True
+                )
+                if stdout or stderr:  # a busy engine may lose what a short program printed
+                    break
         except EngineErrors as error:
             reason = _essence(engine.reason(error))
             raise SettingError(f"image {self.name} cannot be run: {reason}") from error

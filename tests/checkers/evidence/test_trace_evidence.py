@@ -41,9 +41,13 @@ def fetch(offset, durable):
     return "fetch", {**place, "offset": offset, "durable_end_offset": durable}
 
 
-def voters(*ids):
+def voters(*ids, offset=-1):
     named = {str(number): f"d{number}" for number in ids}
-    return "voters", {"offset": -1, "kraft_version": 1, "voters": named}
+    return "voters", {"offset": offset, "kraft_version": 1, "voters": named}
+
+
+CHANGE = ("voter-change", {**voters(1, 2, 3, 4, offset=5)[1], "epoch": 1})
+OTHER = voters(1, 2, offset=5)
 
 
 FALSE = {
@@ -52,6 +56,7 @@ FALSE = {
     "bytes cut off that nobody wrote": ([RESTART, recovered(6, 9)], "appended"),
     "a mark that no leader has": ([PENDING, high_watermark(7)], "heard-of"),
     "voters that lack one": ([voters(1, 2)], "voters-agree"),
+    "voters of another record": ([CHANGE, OTHER], "voters-agree"),
     "an answer without a claim": (
         [("ack", {"epoch": 1, "offset": 5, "high_watermark": 6})],
         "answered-in-claim",
@@ -65,6 +70,8 @@ TRUE = [
     [PENDING, RESTART, recovered(7)],
     [RESTART, recovered(6), (*fetch(6, 6), 1)],
     [voters(1, 2, 3)],
+    # Of a snapshot that ends there: the record is another epoch's, and was truncated.
+    [CHANGE, RESTART, recovered(6), (*OTHER, 1), (*OTHER, 1)],
     [("commit", {"last_offset": 5})],
     [append(6, 6), ("truncate", {"end_offset": 6, "epoch": 1}), RESTART, recovered(7, epoch=2)],
 ]

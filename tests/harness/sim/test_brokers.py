@@ -207,9 +207,9 @@ def registering(seeds):
     return [plan for plan in found if plan.node_settings[REGISTRATION] and plan.workload != "log"]
 
 
-def test_brokers_of_every_fifth_seed_register_for_workloads_of_their_own():
+def test_brokers_of_some_seeds_register_for_workloads_of_their_own():
     plans = registering(range(200))
-    assert 25 < len(plans) < 65
+    assert 15 < len(plans) < 65
     assert {"brokers", "append", "partitions"} <= {one.workload for one in plans}
 
 
