@@ -57,6 +57,22 @@ async def test_a_node_that_cannot_stop_is_killed_before_its_log_is_cut(view: Vie
     assert (await heal(view, injected)).verified
 
 
+@play(simulated)
+async def test_no_node_ends_behind_the_heal_of_a_fault_that_asked_it_to_stop(view: View):
+    injecting = asyncio.create_task(
+        inject(view, "bit-flip", {"targets": "node:n1", "file": "index"})
+    )
+    await asyncio.sleep(0)  # it is asked to end
+    while view.backend.world.nodes["n1"].state is not NodeState.PAUSED:
+        await view.backend.pause("n1")
+    injected = await injecting
+    assert "did not end" in str(injected.detail)
+    assert await view.backend.state("n1") is NodeState.DEAD
+    assert (await heal(view, injected)).verified
+    await asyncio.sleep(3)
+    assert await view.backend.state("n1") is NodeState.RUNNING
+
+
 def test_the_metadata_log_and_those_of_partitions_are_distinguished():
     first, second = "00000000000000000000.log", "00000000000000000100.log"
     files = {
