@@ -37,11 +37,7 @@ from checkers.invariants.quorum import Quorum
 from checkers.invariants.replicas import REPLICATION
 from checkers.invariants.sessions import SESSIONS
 from checkers.invariants.sight import Fields, Sight
-from checkers.invariants.snapshots import (
-    SnapshotAgreement,
-    SnapshotCommitted,
-    SnapshotDurable,
-)
+from checkers.invariants.snapshots import SnapshotAgreement, SnapshotCommitted, SnapshotDurable
 from checkers.invariants.voters import (
     ChangeAfterCommit,
     CommittedVoters,

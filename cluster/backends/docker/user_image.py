@@ -23,7 +23,7 @@ from cluster.backends.processes.records import TRIAL, labels, own_identity
 from cluster.systems.kinds import SettingError
 
 _SECONDS_MAX: Final = 2**31 - 1
-_LOOKS = 3
+_LOOKS: Final = 3
 _LINE_MAX: Final = 300
 
 
