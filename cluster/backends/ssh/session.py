@@ -94,7 +94,8 @@ class Session:
 
     def close(self) -> None:
         """End the connection; what waits fails. Idempotent."""
-        self._closed = True
+        with self._lock:
+            self._closed = True
         if not self.ended.done():
             self.ended.set_result(None)
         self._fail(BackendError(f"{self.host}: the connection was closed"))
@@ -193,7 +194,12 @@ class Session:
     def _join(self, client: paramiko.SSHClient) -> None:
         if self._client is not None:
             self._client.close()
-        self._client = client
+        # A close that came while it connected did not see this client, a later one does.
+        with self._lock:
+            self._client, closed = client, self._closed
+        if closed:
+            client.close()
+            raise EOFError("the session was closed")
         self._channel = open_channel(client, self._relay)
 
     def _fail(self, failure: BackendError) -> None:

@@ -21,9 +21,13 @@ class Client:
 
     def __init__(self):
         self.channels = []
+        self.closed = False
 
     def close(self):
+        self.closed = True
         for channel in self.channels:
+            with contextlib.suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)  # a close alone wakes no reader
             channel.close()
 
 
@@ -38,6 +42,8 @@ class Agent:
         self.connections += 1
         ours, theirs = socket.socketpair()
         client.channels.append(ours)
+        if client.closed:
+            client.close()
         threading.Thread(target=self._serve, args=(theirs,), daemon=True).start()
         return ours
 
@@ -53,20 +59,36 @@ class Agent:
 
 
 @pytest.fixture
-def opened(monkeypatch):
+def clients():
+    return []
+
+
+def join_threads():
+    for thread in threading.enumerate():
+        if thread.name == "ssh-n1":
+            thread.join()
+
+
+@pytest.fixture
+def opened(monkeypatch, clients):
     made = []
 
+    def connect(*_):
+        clients.append(Client())
+        return clients[-1]
+
     def open_(agent, reconnect_s):
-        monkeypatch.setattr(sessions, "connect", lambda *_: Client())
+        monkeypatch.setattr(sessions, "connect", connect)
         monkeypatch.setattr(sessions, "open_channel", agent.open_channel)
         inventory = Inventory(hosts=(ENTRY,), reconnect_s=reconnect_s)
         made.append(Session("n1", ENTRY, inventory, ("relay",)))
-        made[-1].open(Client())
+        made[-1].open(connect())
         return made[-1]
 
     yield open_
     for session in made:
         session.close()
+    join_threads()
 
 
 def test_a_host_that_takes_connections_though_its_agent_is_gone_is_given_up(opened):
@@ -82,3 +104,21 @@ def test_an_agent_that_answers_may_be_lost_again_and_again(opened):
     for _ in range(5):
         assert session.call_now("state", timeout_s=300).fields["to"] == "state"
     assert session.reconnects >= 2
+
+
+def test_a_close_amid_a_reconnection_ends_what_it_connects(opened, clients, monkeypatch):
+    session = opened(Agent(answers=1), reconnect_s=300)
+    connect, connecting, go_on = sessions.connect, threading.Event(), threading.Event()
+
+    def slowly(*args):
+        connecting.set()
+        go_on.wait()
+        return connect(*args)
+
+    monkeypatch.setattr(sessions, "connect", slowly)
+    session.call_now("state", timeout_s=300)
+    connecting.wait()
+    session.close()
+    go_on.set()
+    join_threads()
+    assert [client.closed for client in clients] == [True, True]
