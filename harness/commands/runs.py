@@ -33,7 +33,6 @@ from results.store.pruning import Removal, remove
 from results.store.run_store import RunStore
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_BY = ("campaign", "workload", "system", "build", "backend", "fault")
 _VERDICTS = (*(str(status) for status in Status), NOT_JUDGED, DAMAGED)
 _WIDTH = 10_000
 """No cell is cut: a terminal wraps what is too long for it, and a script gets it whole."""
@@ -257,41 +256,6 @@ def query(sql: str, runs: Path, *, as_json: bool, **wanted: Any) -> int:
         return 0
     _print_table(found.column_names, [list(map(_render, row.values())) for row in rows])
     return 0
-
-
-@runs.command()
-@click.option(
-    "--by",
-    type=click.Choice(_BY),
-    multiple=True,
-    default=("campaign", "system", "build", "fault"),
-    show_default=True,
-    help="What runs of one row have in common; may be repeated.",
-)
-@_filters
-@json_option
-@runs_option
-def figures(runs: Path, by: tuple[str, ...], *, as_json: bool, **wanted: Any) -> int:
-    """Show latency, unavailability and recovery of many runs, by the fault that was active.
-
-    Percentiles and recoveries are the median of the runs; unavailability is the longest.
-    """
-    from results.catalogue.fault_figures import figure_tables, roll_up  # noqa: PLC0415  (imports pyarrow's formats)
-
-    entries = _list_entries(runs, wanted)
-    _show(roll_up(entries, figure_tables(entries), by), as_json=as_json)
-    return 0
-
-
-def _show(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Print rows of the same names as a table, or as JSON."""
-    if as_json:
-        print_document(rows)
-        return
-    if not rows:
-        click.echo("no runs with figures")
-        return
-    _print_table(list(rows[0]), [list(map(_render, row.values())) for row in rows])
 
 
 def _print_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -23,7 +23,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -81,44 +80,6 @@ def figure_tables(entries: Iterable[Entry]) -> dict[str, pa.Table]:
         rows["latencies"] += measured.latencies(run)
         rows["windows"] += measured.windows(run)
     return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in SCHEMAS.items()}
-
-
-def roll_up(
-    entries: Iterable[Entry], figures: dict[str, pa.Table], by: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return a row for each group of runs. `figures`: of `results.catalogue.fault_figures`."""
-    rows = {entry.row.run: entry.row for entry in entries}
-    groups: dict[tuple[str, ...], dict[str, Any]] = {}
-
-    def group(run: str, fault: str) -> dict[str, Any]:
-        row = rows[run]
-        name = tuple(fault if field == "fault" else str(getattr(row, field)) for field in by)
-        kept = groups.setdefault(
-            name, {"runs": set(), "read": [], "write": [], "gaps": [], "back": []}
-        )
-        kept["runs"].add(run)
-        return kept
-
-    for row in figures["latencies"].to_pylist():
-        group(row["run"], row["fault"])[row["kind"]].append(row["p99_ms"])
-    for row in figures["windows"].to_pylist():
-        group(row["run"], row["fault"])["gaps"].append(row["lasted_s"])
-    for row in figures["recoveries"].to_pylist():
-        if row["recovery_s"] is not None:
-            group(row["run"], row["fault"])["back"].append(row["recovery_s"])
-    return [
-        {
-            **dict(zip(by, name, strict=True)),
-            "runs": len(kept["runs"]),
-            "read_p99_ms": _median(kept["read"]),
-            "write_p99_ms": _median(kept["write"]),
-            "windows": len(kept["gaps"]),
-            "unavailable_max_s": max(kept["gaps"], default=0.0),
-            "recovery_s": _median(kept["back"]),
-            "recovery_max_s": max(kept["back"], default=None),
-        }
-        for name, kept in sorted(groups.items())
-    ]
 
 
 def _notes(path: Path) -> list[Event]:
@@ -208,7 +169,3 @@ def _recoveries(run: str, entry: Entry) -> Iterator[dict[str, Any]]:
                 "at_s": row["at_ns"] / _NS_PER_S,
                 "recovery_s": took / 1000 if isinstance(took, int | float) else None,
             }
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return median(values) if values else None

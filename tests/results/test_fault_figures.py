@@ -1,16 +1,13 @@
 """Figures over many runs: by the fault that was active, and rolled up."""
 
-import json
 from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from factory import make_run
 
 from checkers.runs.faults import fault_spans
-from harness.cli import main
-from results.catalogue.fault_figures import SCHEMAS, figure_tables, roll_up
+from results.catalogue.fault_figures import SCHEMAS, figure_tables
 from results.catalogue.rows import catalogue
 from results.judge.pipeline import judge
 from results.store.files import StoreError
@@ -102,22 +99,6 @@ def test_a_damaged_table_is_one_line(root, tmp_path):
     (store.parquet_path / OPERATIONS_FILE).write_bytes(b"PAR1 no more")
     with pytest.raises(StoreError, match="tables cannot be read"):
         figure_tables(catalogue(tmp_path))
-
-
-def test_runs_are_rolled_up_by_what_they_have_in_common(entries):
-    rows = roll_up(entries, figure_tables(entries), ("campaign", "fault"))
-    assert [row["fault"] for row in rows] == ["kill", "none", "partition", "pause"]
-    assert {(row["campaign"], row["runs"]) for row in rows} == {("synthetic", 2)}
-
-
-def test_the_commands_print_rows(root):
-    def kraftprobe(*arguments):
-        return CliRunner().invoke(main, ["runs", *arguments, "--runs", str(root), "--json"])
-
-    figures = kraftprobe("figures", "--by", "fault")
-    assert [row["fault"] for row in json.loads(figures.stdout)] == [
-        "kill", "none", "partition", "pause",
-    ]  # fmt: skip
 
 
 def test_sql_has_the_figures_too(entries):
