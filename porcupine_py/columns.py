@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porcupine_py.operations import EventType, HistoryError, Operation, Value, seconds
-from porcupine_py.values import freeze
+from porcupine_py.values import freeze, is_list
 
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
@@ -247,7 +247,7 @@ def from_operations(operations: Sequence[Operation]) -> Columns:
     fields: list[int] = []
     for o in operations:
         given, expected = o.input, NO_PAIR
-        if o.f == "cas" and isinstance(given, list | tuple) and len(given) == 2:
+        if o.f == "cas" and is_list(given) and len(given) == 2:
             expected, given = values.code(given[0]), given[1]
         fields += (
             *(o.index, o.process if isinstance(o.process, int) else -1 - names.code(o.process)),

@@ -9,7 +9,7 @@ different, and `#{1 2}` and `#{2 1}` for equal.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 
 class Keyword(str):
@@ -64,6 +64,11 @@ class Ratio(float):
     """A ratio of EDN: 1/2 is not 0.5."""
 
     __slots__ = ()
+
+
+def is_list(value: Any) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Whether a value is a list: its elements have an order, as those of an EDN set have not."""
+    return isinstance(value, list | tuple) and not isinstance(value, EdnSet)
 
 
 _SINGLE = (Keyword, Symbol, Character, Double, BigDecimal, Ratio)

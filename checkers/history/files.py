@@ -17,17 +17,18 @@ import numpy as np
 
 from checkers.history import HistoryError
 from checkers.history.foreign import (
+    INPUTS,
     READS,
     WRITE,
     Reading,
     left_out,
-    refuse_other_writes,
+    refuse_other_answer,
     refuse_pairs,
     shows_nothing,
 )
 from checkers.history.formats import read_text
 from checkers.history.sources import open_history
-from porcupine_py.columns import FAIL, OK, Columns, from_operations
+from porcupine_py.columns import FAIL, NO_PAIR, OK, Columns, from_operations
 
 SMALL_BYTES = 1 << 16
 """Files up to this are read line by line in less time than Arrow is loaded."""
@@ -74,11 +75,22 @@ def _refuse_pairs(columns: Columns, path: str | Path) -> None:
     given = (columns.input[reads], columns.output[ok], columns.input[writes])
     try:
         refuse_pairs(*((columns.values[c] for c in np.unique(codes)) for codes in given))
-        differ = writes & (columns.type == OK) & (columns.output != columns.input)
-        codes = zip(columns.input[differ], columns.output[differ], strict=True)
-        refuse_other_writes((columns.values[a], columns.values[b]) for a, b in codes)
+        for f in INPUTS:
+            _refuse_other_answers(columns, f)
     except HistoryError as error:
         raise HistoryError(f"{path}: {error}") from error
+
+
+def _refuse_other_answers(columns: Columns, f: str) -> None:
+    done = (columns.f == columns.function(f)) & (columns.type == OK)
+    differ = (columns.output != columns.input) | (columns.input == 0)
+    rows = np.flatnonzero(done & differ)
+    codes = np.stack([columns.expected[rows], columns.input[rows], columns.output[rows]], axis=1)
+    for expected, given, got in np.unique(codes, axis=0).tolist():
+        asked = columns.values[given]
+        if expected != NO_PAIR:
+            asked = [columns.values[expected], asked]
+        refuse_other_answer(f, asked, columns.values[got])
 
 
 def _read(path: Path, *, independent: bool) -> tuple[Columns, tuple[str, ...], bool]:

@@ -41,15 +41,19 @@ from checkers.history import (
 from checkers.history.edn import IndependentTuple, key_text, write
 from checkers.history.json_text import render
 from checkers.history.kafka_log import is_kafka, log_operations
-from porcupine_py.values import freeze
+from porcupine_py.values import freeze, is_list
 
 NO_INDEXES = "indexes are missing, no whole numbers, or given twice: ordered by position"
 READS = frozenset({"read", "get", "read-all"})
 """Functions of which nil may mean that nobody knows what was read."""
 
 
-WRITE = "write"
+WRITE, CAS = "write", "cas"
 """What replaces the value of a register."""
+QUEUED = frozenset({"enqueue", "push"})
+ADDED = frozenset({"add", "append"})
+INPUTS = frozenset({WRITE, CAS, *QUEUED, *ADDED})
+"""Functions that do something with the value of their invocation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,11 +348,9 @@ def judgeable(history: History, reading: Reading) -> tuple[list[Operation], list
         asked = (o.input for o in client_reads)
         try:
             refuse_pairs(asked, got, written)
-            refuse_other_writes(
-                (o.input, o.output)
-                for o in history.operations
-                if o.f == WRITE and o.type is EventType.OK
-            )
+            for o in history.operations:
+                if o.f in INPUTS and o.type is EventType.OK:
+                    refuse_other_answer(o.f, o.input, o.output)
         except HistoryError as error:
             raise HistoryError(f"{history.name}: {error}".removeprefix(": ")) from error
     kept = []
@@ -385,17 +387,25 @@ def refuse_pairs(asked: Iterable[Any], got: Iterable[Any], written: Iterable[Any
             raise HistoryError(_VERSIONS)
 
 
-def refuse_other_writes(writes: Iterable[tuple[Any, Any]]) -> None:
-    """Raise HistoryError where a write was answered with another value than it was asked for.
+def refuse_other_answer(f: str, asked: Any, got: Any) -> None:
+    """Raise HistoryError where an ok answer leaves open what was done.
 
-    `writes`: both values of those that were ok. Which was written nobody can know.
+    A write was answered with another value, a compare-and-set with `false` or another pair, or what
+    went in is not in the invocation. A queue of nothing comes out as an empty one.
     """
-    for asked, got in writes:
-        if got is not None and freeze(got) != freeze(asked):
-            raise HistoryError(
-                f"a write of {render(asked)} was answered with {render(got)}: an ok write has the "
-                "value that was written, or none"
-            )
+    is_nothing = asked is None and (f in QUEUED or (f in ADDED and got is not None))
+    if is_nothing:
+        raise HistoryError(f"{f} of nothing: its invocation needs the value that goes in")
+    if got is None or freeze(got) == freeze(asked):
+        return
+    has = ""
+    if f == WRITE:
+        has = "the value that was written"
+    elif f == CAS and (got is False or (is_list(got) and len(got) == 2)):
+        has = "the pair that it was asked for"
+    if has:
+        what = f"a {f} of {render(asked)} was answered with {render(got)}"
+        raise HistoryError(f"{what}: an ok {f} has {has}, or none")
 
 
 _VERSIONS = (

@@ -32,6 +32,7 @@ from checkers.jepsen.findings import Findings, UnreadableError, refuse_others
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.search.wording import title
+from porcupine_py.values import is_list
 
 NAME = "bank"
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {
@@ -80,7 +81,7 @@ def check_key(
 def balances_of(read: Operation) -> Balances:
     """Return the balances that a read shows, by account; None where there is no number."""
     value = read.output if read.output is not None else {}
-    if isinstance(value, list | tuple):
+    if is_list(value):
         value = dict(enumerate(value))
     if not isinstance(value, Mapping):
         raise UnreadableError(f"operation {read.index}: {value!r} is no map of balances")

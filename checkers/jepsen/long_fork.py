@@ -32,7 +32,7 @@ from checkers.transactions.operations import Edge
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.search.wording import title
-from porcupine_py.values import freeze, show
+from porcupine_py.values import freeze, is_list, show
 
 NAME = "long-fork"
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {"initial": (str, int, float, list, tuple, dict)}
@@ -94,8 +94,8 @@ def _apart(
 
 def _steps(operation: Operation) -> Steps:
     value = operation.output if operation.type is EventType.OK else operation.input
-    if not isinstance(value, list | tuple) or not all(
-        isinstance(s, list | tuple) and len(s) == 3 and s[0] in _READS | _WRITES for s in value
+    if not is_list(value) or not all(
+        is_list(s) and len(s) == 3 and s[0] in _READS | _WRITES for s in value
     ):
         raise UnreadableError(f"operation {operation.index}: {value!r} is no list of reads, writes")
     return [(str(f), freeze(key), freeze(read)) for f, key, read in value]

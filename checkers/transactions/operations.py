@@ -15,7 +15,7 @@ from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation, seconds
 from checkers.verdict import Anomaly, anomaly
-from porcupine_py.values import freeze, show
+from porcupine_py.values import freeze, is_list, show
 
 Key = Hashable
 
@@ -121,7 +121,7 @@ def _transaction(operation: Operation, writer: str) -> Transaction:
     asked = tuple(_steps(operation, operation.input, writer, reads=False))
     if operation.output is None and not is_committed:
         return Transaction(operation, asked)
-    if operation.output is not None and not isinstance(operation.output, list | tuple):
+    if operation.output is not None and not is_list(operation.output):
         raise ReplyError(
             operation, f"its reply is no transaction: {show(freeze(operation.output))}"
         )
@@ -143,14 +143,14 @@ def _render_step(step: Step) -> str:
 
 
 def _steps(operation: Operation, steps: Any, writer: str, *, reads: bool) -> Iterator[Step]:
-    if not isinstance(steps, list | tuple):
+    if not is_list(steps):
         shown = "nil" if steps is None else show(freeze(steps))
         raise HistoryError(f"{title(operation)}: a transaction is a list, not {shown}")
     for step in steps:
-        if not reads and isinstance(step, list | tuple) and len(step) == 2 and step[0] == "r":
+        if not reads and is_list(step) and len(step) == 2 and step[0] == "r":
             yield Step("r", freeze(step[1]), None)
             continue
-        if not isinstance(step, list | tuple) or len(step) != 3 or step[0] not in ("r", writer):
+        if not is_list(step) or len(step) != 3 or step[0] not in ("r", writer):
             raise HistoryError(
                 f'{title(operation)}: {step!r} is neither ["r", key, value] nor '
                 f'["{writer}", key, value]'
@@ -159,7 +159,7 @@ def _steps(operation: Operation, steps: Any, writer: str, *, reads: bool) -> Ite
         if f == "r" and not reads:
             yield Step(f, freeze(key), None)
         elif f == "r" and writer == "append":
-            if not isinstance(value, list | tuple | None):
+            if not (value is None or is_list(value)):
                 raise HistoryError(f"{title(operation)}: a list is read as a list")
             yield Step(f, freeze(key), tuple(map(freeze, value or ())))
         else:

@@ -18,7 +18,7 @@ from typing import Any
 from porcupine_py.models.base import Model, State
 from porcupine_py.models.registers import unknown_function
 from porcupine_py.operations import INFINITY_NS, EventType, HistoryError, Operation
-from porcupine_py.values import freeze
+from porcupine_py.values import freeze, is_list
 
 
 class Accounts(Model):
@@ -91,7 +91,7 @@ def _transfer(operation: Operation) -> tuple[str, str, float]:
 
 
 def _balances(value: Any) -> dict[str, Any]:
-    if isinstance(value, list | tuple):
+    if is_list(value):
         value = dict(enumerate(value))
     if not isinstance(value, Mapping):
         raise HistoryError(f"{value!r} is no map of balances")

@@ -9,7 +9,7 @@ from typing import Any
 from porcupine_py.models.base import Model, State
 from porcupine_py.models.registers import unknown_function
 from porcupine_py.operations import HistoryError, Operation
-from porcupine_py.values import freeze, show
+from porcupine_py.values import freeze, is_list, show
 
 
 class GrowingSet(Model):
@@ -65,6 +65,14 @@ def read_list(operation: Operation) -> list[Any]:
     """Return what a read of a collection returned. Raises HistoryError when it is no list."""
     if not isinstance(operation.output, list | tuple):
         raise HistoryError(f"operation {operation.index}: a collection is read as a list")
+    return list(operation.output)
+
+
+def read_in_order(operation: Operation) -> list[Any]:
+    """Return what a read of a list returned. Raises HistoryError when it has no order."""
+    if not is_list(operation.output):
+        what = show(freeze(operation.output))
+        raise HistoryError(f"operation {operation.index}: a list is read as a list, not as {what}")
     return list(operation.output)
 
 

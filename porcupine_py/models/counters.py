@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from porcupine_py.models.base import Model, State
 from porcupine_py.models.registers import unknown_function
 from porcupine_py.operations import EventType, HistoryError, Operation
-from porcupine_py.values import freeze, show
+from porcupine_py.values import freeze, is_list, show
 
 ADDING = ("add", "increment", "decrement")
 
@@ -137,7 +137,7 @@ class ProducerIds(Model):
         if isinstance(block, dict):
             block = [block.get("first"), block.get("length")]
         if (
-            not isinstance(block, list | tuple)
+            not is_list(block)
             or len(block) != 2
             or not all(type(n) is int for n in block)
             or block[0] < 0

@@ -16,10 +16,10 @@ from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from porcupine_py.models.base import Model, NondeterministicModel, State, relevant
-from porcupine_py.models.collections import read_list, without_elements
+from porcupine_py.models.collections import read_in_order, without_elements
 from porcupine_py.models.registers import unknown_function
 from porcupine_py.operations import EventType, HistoryError, Operation
-from porcupine_py.values import freeze, show
+from porcupine_py.values import freeze, is_list, show
 
 
 class ListAppend(Model):
@@ -38,7 +38,7 @@ class ListAppend(Model):
         if operation.f == "append":
             return True, (*state, freeze(operation.input))
         if operation.f == "read":
-            return state == tuple(freeze(e) for e in read_list(operation)), state
+            return state == tuple(freeze(e) for e in read_in_order(operation)), state
         raise unknown_function(self, operation)
 
     def replay(self, operations: Iterable[Operation]) -> Operation | None:
@@ -49,7 +49,7 @@ class ListAppend(Model):
                 elements.append(freeze(operation.input))
             elif operation.f != "read":
                 raise unknown_function(self, operation)
-            elif elements != [freeze(e) for e in read_list(operation)]:
+            elif elements != [freeze(e) for e in read_in_order(operation)]:
                 return operation
         return None
 
@@ -160,7 +160,7 @@ class Log(Model):
                 offsets.append(after[-1][0])
                 continue
             below = bisect_left(offsets, start(operation))
-            above = below + len(read_list(operation)) + 1
+            above = below + len(read_in_order(operation)) + 1
             # One record more than was read shows whether a read to the end stopped too early.
             if not self.step(tuple(log[below:above]), operation)[0]:
                 return operation
@@ -235,8 +235,8 @@ class AmbiguousLog(NondeterministicModel, Log):
 def records(operation: Operation) -> list[tuple[int, Hashable]]:
     """Return the records that a read of a log returned. Raises HistoryError for anything else."""
     shown = []
-    for record in read_list(operation):
-        if not isinstance(record, list | tuple) or len(record) != 2 or type(record[0]) is not int:
+    for record in read_in_order(operation):
+        if not is_list(record) or len(record) != 2 or type(record[0]) is not int:
             raise HistoryError(
                 f"operation {operation.index}: a record is [offset, value], not {record!r}"
             )

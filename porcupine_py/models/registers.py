@@ -8,7 +8,7 @@ from typing import Any
 
 from porcupine_py.models.base import Model, State
 from porcupine_py.operations import EventType, HistoryError, Operation
-from porcupine_py.values import freeze, show
+from porcupine_py.values import freeze, is_list, show
 
 CAS_REFUSED = frozenset({"cas_mismatch", "cas-mismatch", "precondition-failed"})
 """Errors by which a server says that the value was another one. So does no error at all."""
@@ -154,7 +154,7 @@ class CasRegister(Register):
 def cas_pair(operation: Operation) -> tuple[Hashable, Hashable]:
     """Return (from, to) of a cas. Raises HistoryError when its argument is not a pair."""
     pair = operation.input
-    if not isinstance(pair, list | tuple) or len(pair) != 2:
+    if not is_list(pair) or len(pair) != 2:
         raise HistoryError(f"operation {operation.index}: a cas needs [from, to], not {pair!r}")
     return freeze(pair[0]), freeze(pair[1])
 

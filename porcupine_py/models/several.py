@@ -13,7 +13,7 @@ from typing import Any
 
 from porcupine_py.models.base import Model, State
 from porcupine_py.operations import HistoryError, Operation
-from porcupine_py.values import freeze, show
+from porcupine_py.values import freeze, is_list, show
 
 _READS, _WRITES = frozenset({"r", "read"}), frozenset({"w", "write"})
 
@@ -65,13 +65,33 @@ class MultiRegister(Model):
         return all(writes or value is None for writes, _, value in _steps(operation))
 
 
-def _steps(operation: Operation) -> Iterator[tuple[bool, Hashable, Hashable]]:
-    """Yield (whether it writes, key, value). Raises HistoryError for anything else."""
-    steps = operation.input if operation.output is None else operation.output
-    if not isinstance(steps, Sequence) or isinstance(steps, str):
+_Step = tuple[bool, Hashable, Hashable]
+"""Whether it writes, key, value."""
+
+
+def _steps(operation: Operation) -> Sequence[_Step]:
+    """Return the steps, with what was read. Raises HistoryError for anything else."""
+    given = [s for s in (operation.input, operation.output) if s is not None] or [None]
+    asked, *replies = [[*_read_steps(operation, steps)] for steps in given]
+    for reply in replies:
+        if [*map(_without_reads, asked)] != [*map(_without_reads, reply)]:
+            raise HistoryError(
+                f"operation {operation.index}: {operation.output!r} is no answer to "
+                f"{operation.input!r}"
+            )
+    return replies[0] if replies else asked
+
+
+def _without_reads(step: _Step) -> _Step:
+    writes, key, value = step
+    return writes, key, value if writes else None
+
+
+def _read_steps(operation: Operation, steps: Any) -> Iterator[_Step]:
+    if not is_list(steps):
         raise HistoryError(f"operation {operation.index}: a transaction is a list, not {steps!r}")
     for step in steps:
-        if not isinstance(step, Sequence) or len(step) != 3 or step[0] not in _READS | _WRITES:
+        if not is_list(step) or len(step) != 3 or step[0] not in _READS | _WRITES:
             raise HistoryError(
                 f'operation {operation.index}: {step!r} is neither ["r", key, value] nor '
                 f'["w", key, value]'

@@ -21,7 +21,7 @@ from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
 from porcupine_py.models.base import Model
-from porcupine_py.models.collections import read_list
+from porcupine_py.models.collections import read_in_order
 from porcupine_py.models.lists import ListAppend
 from porcupine_py.operations import EventType, Operation
 from porcupine_py.search.outcome import Outcome
@@ -44,7 +44,7 @@ def judge(operations: Sequence[Operation], model: Model) -> Outcome | None:
     appends = inserted_once(operations, "append")
     if type(model) is not ListAppend or appends is None:
         return None
-    reads = [(o, [freeze(e) for e in read_list(o)]) for o in operations if o.f == "read"]
+    reads = [(o, [freeze(e) for e in read_in_order(o)]) for o in operations if o.f == "read"]
     reads.sort(key=lambda read: len(read[1]))
     wrong = _wrong_inside(reads, appends) or _incompatible(reads, appends)
     if wrong is not None:
@@ -75,7 +75,7 @@ def _placing(operation: Operation) -> Hashable:
     """Return the element that places an operation: its own, or the last one read."""
     if operation.f == "append":
         return freeze(operation.input)
-    elements = read_list(operation)
+    elements = read_in_order(operation)
     return freeze(elements[-1]) if elements else ("nothing", operation.index)
 
 

@@ -140,6 +140,74 @@ def test_a_write_is_answered_with_its_value_or_with_nothing(written, answer):
     assert check(written(edn(*rows)), "register").status is PASS
 
 
+@pytest.mark.parametrize("padding", ["", " " * 70_000])
+@pytest.mark.parametrize("answer", ["false", "[1 3]"])
+def test_a_cas_that_was_answered_with_something_else_is_refused(written, answer, padding):
+    rows = (0, "write", 1, 1), (0, "cas", "[1 2]", answer), (1, "read", "nil", 1)
+    with pytest.raises(HistoryError, match=r"a cas of \[1, 2\] was answered with"):
+        check(written(edn(*rows) + padding), "cas-register")
+
+
+@pytest.mark.parametrize("answer", ["nil", "true", "[1 2]"])
+def test_a_cas_is_answered_with_its_pair_or_with_no_value_of_the_register(written, answer):
+    rows = (0, "write", 1, 1), (0, "cas", "[1 2]", answer), (1, "read", "nil", 2)
+    assert check(written(edn(*rows)), "cas-register").status is PASS
+
+
+@pytest.mark.parametrize("padding", ["", " " * 70_000])
+@pytest.mark.parametrize(
+    ("model", "put", "take", "asked", "answered", "taken"),
+    [
+        ("queue", "enqueue", "dequeue", "nil", 2, 2),
+        ("queue", "enqueue", "dequeue", "nil", "nil", "nil"),
+        ("unordered-queue", "enqueue", "dequeue", "nil", "nil", "nil"),
+        ("stack", "push", "pop", "nil", 2, 2),
+        ("set", "add", "read", "nil", 2, "[2]"),
+        ("list-append", "append", "read", "nil", 2, "[2]"),
+    ],
+)
+def test_what_goes_in_has_to_be_in_its_invocation(
+    written, model, put, take, asked, answered, taken, padding
+):
+    rows = (0, put, asked, answered), (1, take, "nil", taken)
+    with pytest.raises(HistoryError, match=f"{put} of nothing"):
+        check(written(edn(*rows) + padding), model)
+
+
+def test_a_total_queue_of_nothing_is_refused(written):
+    rows = (0, "enqueue", "nil", 2), (1, "drain", "nil", "[2]")
+    with pytest.raises(HistoryError, match="enqueue of nothing"):
+        check_by(written(edn(*rows)), "total-queue")
+
+
+@pytest.mark.parametrize("padding", ["", " " * 70_000])
+def test_a_list_that_was_read_as_a_set_has_no_order(written, padding):
+    rows = (0, "append", 1, 1), (0, "append", 2, 2), (1, "read", "nil", "#{2 1}")
+    with pytest.raises(HistoryError, match=r"a list is read as a list, not as #\{1 2\}"):
+        check(written(edn(*rows) + padding), "list-append")
+
+
+@pytest.mark.parametrize("read", ["#{1 2}", "#{2 1}"])
+def test_a_transaction_that_read_a_list_as_a_set_leaves_it_in_doubt(written, read):
+    appends = "[[:append :x 1] [:append :x 2]]"
+    rows = (0, "txn", appends, appends), (1, "txn", "[[:r :x nil]]", f"[[:r :x {read}]]")
+    result = check_by(written(edn(*rows)), "transactions")
+    assert (result.status, result.summary.partition(": a list")[1]) == (UNKNOWN, ": a list")
+
+
+def test_a_cas_of_a_set_has_no_first_value(written):
+    rows = (0, "write", 1, 1), (0, "cas", "#{1 2}", "#{1 2}"), (1, "read", "nil", 2)
+    with pytest.raises(HistoryError, match="a cas needs"):
+        check(written(edn(*rows)), "cas-register")
+
+
+@pytest.mark.parametrize("answer", ["[[:w :x 2]]", "[[:w :y 1]]", "[]", "[[:w :x 1] [:w :y 1]]"])
+def test_registers_that_were_answered_with_another_write_are_refused(written, answer):
+    rows = (0, "txn", "[[:w :x 1]]", answer), (1, "txn", "[[:r :x nil]]", "[[:r :x 2]]")
+    with pytest.raises(HistoryError, match="is no answer to"):
+        check(written(edn(*rows)), "multi-register")
+
+
 def test_a_client_with_a_name_that_only_crashed_is_no_nemesis(written):
     crashed = '{:process "c1" :type :info :f :write :value 7}'
     rows = edn((0, "write", 1, 1), (1, "read", "nil", 7))
