@@ -151,7 +151,11 @@ class Backend(Protocol):
         """SIGTERM; returns once it is sent. Raises BackendError where the node is paused."""
 
     async def stop(self, node: str) -> None:
-        """SIGTERM, and wait for the end. Raises BackendError if it does not come in time."""
+        """SIGTERM, and wait for the end. Raises BackendError if it does not come in time.
+
+        The node is killed then: one that was paused meanwhile would end as it goes on, behind the
+        back of whoever asked.
+        """
 
     async def kill(self, node: str) -> None:
         """SIGKILL, and wait until the process is gone. Works on a paused node."""

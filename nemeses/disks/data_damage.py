@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from cluster.backends.abilities import Disks
-from cluster.backends.base import BackendError
 from cluster.names import unknown
 from nemeses.base import Injection, ParameterError, Parameters, View, disks_of
 from nemeses.disks.damage import DamageFault
@@ -52,12 +51,7 @@ class DataDamage(DamageFault):
         file = chosen.get("file", LOG)
         crashes = view.backend.abilities().crashes
         if file == INDEX:
-            try:
-                await view.backend.stop(node)
-            except BackendError:
-                # Paused meanwhile, it would end as it goes on, when nobody starts it any more.
-                await view.backend.kill(node)
-                raise
+            await view.backend.stop(node)
         elif file == PARTITION and crashes is not None:
             await crashes.kill(node, "everything")
         elif file == PARTITION:

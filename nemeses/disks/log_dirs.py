@@ -10,6 +10,7 @@ whatever else happens, and lose nothing.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,11 +89,9 @@ class LogDirLoss(NodeFault):
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Give it back; start the node anew, unless another fault holds it down."""
         await detachable_of(view).attach(node)
-        state = await view.backend.state(node)
-        if state is NodeState.RUNNING:
+        with contextlib.suppress(BackendError):  # paused, or killed as it did not end
             await view.backend.stop(node)
-        elif state is NodeState.PAUSED:
-            await view.backend.kill(node)
+        await view.backend.kill(node)
         await start_if_dead(view, node, injection)
 
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:

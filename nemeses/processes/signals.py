@@ -207,7 +207,11 @@ class Stop(ProcessFault):
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Wait for its end, if it has not come yet, and start it."""
-        await _end(view.backend, node, injection)
+        try:
+            await _end(view.backend, node, injection)
+        except BackendError:
+            # Paused since it was asked, it would end behind the heal, as it goes on.
+            await view.backend.kill(node)
         await super().undo(view, node, injection)
 
 

@@ -238,13 +238,14 @@ class ProcessBackend:
             await self._incarnations[node][-1].send(signal.SIGTERM)
 
     async def stop(self, node: str) -> None:
-        """See `Backend.stop`. A node that does not end is left running."""
+        """See `Backend.stop`."""
         async with self._locks[node]:
             await self.terminate(node)
             limit_s = self.system.stop_timeout_s
             started = self._incarnations[node]
             if started and not await started[-1].wait_ended(limit_s):
-                raise BackendError(f"{node} did not end within {limit_s:g} s of SIGTERM")
+                await self.kill(node)
+                raise BackendError(f"{node} did not end within {limit_s:g} s of SIGTERM: killed")
 
     async def kill(self, node: str) -> None:
         """See `Backend.kill`. Does not wait for a `start` that is under way."""

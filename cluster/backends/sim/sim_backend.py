@@ -248,10 +248,11 @@ class SimBackend:
         self.world.stop(node)
 
     async def stop(self, node: str) -> None:
-        """See `Backend.stop`. A node that does not end is left running."""
+        """See `Backend.stop`."""
         await self.terminate(node)
         if not await self._await_end(node):
-            raise BackendError(f"{node} did not end within {STOP_TIMEOUT_S:g} s")
+            self.world.kill(node)
+            raise BackendError(f"{node} did not end within {STOP_TIMEOUT_S:g} s: killed")
 
     async def _await_end(self, node: str) -> bool:
         """Wait for the end of a node that was asked to stop; returns whether it came in time."""

@@ -186,6 +186,21 @@ def test_down_ends_running_paused_and_unresponsive_nodes_and_can_be_called_again
 
 
 @play(asyncio.run)
+async def test_a_node_that_does_not_end_is_killed(*, tmp_path):
+    system = FakeSystem("deaf")
+    system.stop_timeout_s = 0.2
+    backend = LocalBackend(system, tmp_path, 1, "run-1")
+    await backend.up()
+    try:
+        with pytest.raises(BackendError, match="n1 did not end within 0.2 s"):
+            await backend.stop("n1")
+        assert await backend.state("n1") is NodeState.DEAD
+        assert backend.unexpected_deaths() == ()
+    finally:
+        await backend.down()
+
+
+@play(asyncio.run)
 async def test_down_lets_a_paused_node_end_gracefully(*, tmp_path):
     backend = LocalBackend(FakeSystem(), tmp_path, 1, "run-1")
     await backend.up()
