@@ -202,8 +202,16 @@ class Stop(ProcessFault):
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """See `Fault.verify`. Waits for the ends."""
-        await _for_each(injection.targets, lambda node: _end(view.backend, node, injection))
-        return await super().verify(view, injection)
+        errors = await _for_each(
+            injection.targets, lambda node: _end(view.backend, node, injection)
+        )
+        detail = {**injection.detail, "errors": injection.detail.get("errors", {}) | errors}
+        return await super().verify(view, replace(injection, detail=detail))
+
+    def complaints(self, injection: Injection, after: dict[str, str | None]) -> list[str]:
+        """Name the targets that are gone, but did not end by themselves in time."""
+        errors = injection.detail["errors"]
+        return [errors[node] for node in injection.targets if node in errors and not after[node]]
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Wait for its end, if it has not come yet, and start it."""

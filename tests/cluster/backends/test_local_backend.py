@@ -192,7 +192,7 @@ async def test_a_node_that_does_not_end_is_killed(*, tmp_path):
     backend = LocalBackend(system, tmp_path, 1, "run-1")
     await backend.up()
     try:
-        with pytest.raises(BackendError, match="n1 did not end within 0.2 s"):
+        with pytest.raises(BackendError, match=r"n1 did not end within 0\.2 s"):
             await backend.stop("n1")
         assert await backend.state("n1") is NodeState.DEAD
         assert backend.unexpected_deaths() == ()
