@@ -1,10 +1,10 @@
-"""Invariants of partitions' high watermarks, over replicas that a simulated world shows.
+"""Invariants of partitions' high watermarks, ISRs and followers, over what a simulated world shows.
 
 They read events that no node traces (`harness/sim/replica_sight.py`). `high-watermark`: what a
 leader calls committed, beside the ends of all replicas' logs and what the newest committed metadata
-say of the partition, in a `Led`. `isr-proposal`: a leader's AlterPartition arrives at a controller,
-as a `Proposal`.
-What a leader knows of its followers is judged by `checkers.invariants.followers`.
+say of the partition, in a `Led`. `led`: what a leader knows of its followers, beside what the world
+saw arrive, in a `Lead`. `isr-proposal`: a leader's AlterPartition arrives at a controller, as a
+`Proposal`.
 
 A leader may know less than the metadata. Within its leader epoch nobody but itself asks to enlarge
 its ISR, one change at a time, and it counts a member from when it asks: so whatever the newest ISR
@@ -46,6 +46,21 @@ class Led:
 
 
 @dataclass(frozen=True, slots=True)
+class Lead:
+    """What a partition's leader knows of its followers, beside what the world saw arrive."""
+
+    name: str
+    """As `topic-index`."""
+    leader_epoch: int
+    counted: frozenset[int]
+    """Followers whose log end it claims to know."""
+    heard: frozenset[int]
+    """Followers that fetched since it leads, in its epoch, and whose log did not diverge."""
+    has_epoch: bool
+    """Whether its log says where its own leader epoch ends."""
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A change of an ISR that a leader asks for."""
 
@@ -59,8 +74,7 @@ class Proposal:
 
 
 class _OfReplicas(Invariant):
-    needs = "replicas' logs and high watermarks, and the metadata images of nodes"
-    unstored = "no trace holds a replica's high watermark"
+    unstored = "no trace holds high watermarks, and what a leader knows of its followers"
     order = Order.NONE
 
 
@@ -71,7 +85,6 @@ class HeldInSync(_OfReplicas):
     """
 
     name = "held-in-sync"
-    says = "each member of an ISR holds what its leader calls committed"
     source = "KIP-497, maximal ISR; KIP-966"
 
     def on_high_watermark(self, node: str, fields: Fields) -> Broken | None:
@@ -99,7 +112,6 @@ class EnoughInSync(_OfReplicas):
     """
 
     name = "enough-in-sync"
-    says = "no high watermark moves while the ISR is below min.insync.replicas"
     source = "KIP-966"
 
     def __init__(self, quorum: Quorum) -> None:
@@ -135,7 +147,6 @@ class LagAllowed(_OfReplicas):
     """
 
     name = "lag-allowed"
-    says = "no replica leaves an ISR before replica.lag.time.max.ms"
     source = "KIP-16"
 
     def on_isr_proposal(self, node: str, fields: Fields) -> Broken | None:
@@ -152,4 +163,49 @@ class LagAllowed(_OfReplicas):
         return None
 
 
-REPLICATION: tuple[type[Invariant], ...] = (HeldInSync, EnoughInSync, LagAllowed)
+class CountedByFetch(_OfReplicas):
+    """A leader counts for a follower what that fetched from in this leadership, and agreed to.
+
+    What it had when the leader led before, or what it has of a log that diverges, is not what the
+    leader has now.
+    """
+
+    name = "counted-by-fetch"
+    source = "KIP-101; KAFKA-13141"
+
+    def on_led(self, node: str, fields: Fields) -> Broken | None:
+        """Judge whom a leader counts."""
+        lead: Lead = fields["lead"]
+        unheard = sorted(lead.counted - lead.heard)
+        if not unheard:
+            return None
+        return Broken(
+            f"{node} leads {lead.name} in leader epoch {lead.leader_epoch} and counts what broker "
+            f"{unheard[0]} has, which has not fetched since, or from where the logs differ"
+        )
+
+
+class OwnEpochKnown(_OfReplicas):
+    """The log of a leader knows the leader's epoch: else it says of no follower where logs part."""
+
+    name = "own-epoch-known"
+    source = "KIP-101; KAFKA-20961"
+
+    def on_led(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a leader's log."""
+        lead: Lead = fields["lead"]
+        if lead.has_epoch:
+            return None
+        return Broken(
+            f"{node} leads {lead.name} in leader epoch {lead.leader_epoch}, of which its log does "
+            f"not know where it begins"
+        )
+
+
+REPLICATION: tuple[type[Invariant], ...] = (
+    HeldInSync,
+    EnoughInSync,
+    LagAllowed,
+    CountedByFetch,
+    OwnEpochKnown,
+)

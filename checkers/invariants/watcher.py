@@ -30,7 +30,6 @@ from checkers.invariants.elections import (
     StableLeadership,
 )
 from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
-from checkers.invariants.followers import FOLLOWERS
 from checkers.invariants.leading import LEADING
 from checkers.invariants.logs import CommittedPrefix, CommittedTruncated, LogMatching, Recovery
 from checkers.invariants.quorum import Quorum
@@ -84,7 +83,6 @@ LIVE: tuple[type[Invariant], ...] = (
     *BROKER_INVARIANTS,
     *SESSIONS,
     *REPLICATION,
-    *FOLLOWERS,
 )
 """Those by which a simulated world is judged as it runs."""
 VIOLATIONS_MAX = 20

@@ -36,7 +36,6 @@ from harness.run.recorder import Journal, Recorder
 from harness.run.strands.player import Player
 from harness.run.strands.progress import Act
 from harness.sim.findings import Violation, Violations, generalise
-from harness.sim.follower_sight import FollowerWatch
 from harness.sim.image_sight import ImageWatch
 from harness.sim.replica_sight import ReplicaWatch
 from harness.sim.session_sight import SessionWatch
@@ -216,7 +215,6 @@ class _DrawnWorld:
         )
         ImageWatch(world, watcher)
         ReplicaWatch(world, watcher)
-        FollowerWatch(world, watcher)
         SessionWatch(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(

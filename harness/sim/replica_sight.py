@@ -1,21 +1,22 @@
-"""Shows high watermarks and ISRs of simulated brokers to the invariants of replicas.
+"""Shows high watermarks, ISRs and followers of simulated brokers to the invariants of replicas.
 
 `ReplicaWatch(world, watcher)` looks at the partitions that a broker leads whenever a Fetch or a
 Produce is about to be served there, in the state that all before has left. It shows those whose
-high watermark has moved, and those that another replica lags behind; the rest breaks nothing.
+high watermark has moved, those that another replica lags behind, and those whose leader counts a
+follower that has not fetched, or does not know its own epoch; the rest breaks nothing.
 
-It notes as well which followers fetch at the end of their leader's log, and shows what a leader
-asks of a controller beside that.
+For that it notes which followers fetch in a leader's epoch where logs agree, and which fetch at the
+end of their leader's log; beside the latter it shows what a leader asks of a controller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from checkers.invariants.replicas import Led, Proposal
+from checkers.invariants.replicas import Lead, Led, Proposal
 from checkers.invariants.sight import node_name
 from checkers.invariants.watcher import Watcher
-from cluster.backends.sim.incarnation import Incarnation
+from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import Node
 from cluster.node.broker.replication.partition import UNKNOWN
@@ -27,23 +28,42 @@ from cluster.node.controller.metadata.state import (
     PartitionRegistration,
 )
 from cluster.node.controller.partitions.leadership import min_insync_replicas
-from cluster.node.protocol.data_messages import FetchRequest, ProduceRequest
+from cluster.node.protocol.data_messages import (
+    NO_EPOCH,
+    FetchPartition,
+    FetchRequest,
+    ProduceRequest,
+)
 from cluster.node.protocol.messages import AlterPartitionRequest
+
+_FOLLOWS = "replica-follower"
+
+Process = tuple[str, int]
+"""A node and the number of its incarnation."""
 
 
 class ReplicaWatch:
-    """Shows the partitions of a world to a watcher."""
+    """See the module."""
 
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
         self._nodes = world.nodes
         self._watcher = watcher
-        self._marks: dict[tuple[str, int, PartitionKey], int] = {}
-        """High watermarks as last shown, by node, incarnation and partition."""
-        self._caught_up_ms: dict[tuple[str, int, PartitionKey, int], dict[int, float]] = {}
-        """By node, incarnation, partition and leader epoch: when followers were, by its clock."""
-        world.mesh.on_serve.append(self._look)
+        self._marks: dict[tuple[Process, PartitionKey], int] = {}
+        """High watermarks as last shown."""
+        self._caught_up_ms: dict[tuple[Process, PartitionKey, int], dict[int, float]] = {}
+        """By process, partition and leader epoch: when followers were, by its clock."""
+        self._heard: dict[tuple[Process, str, int], set[int]] = {}
+        """By process, topic and index: followers that fetched where the logs agree."""
+        self._named: dict[tuple[Process, int], dict[tuple[object, int], FetchPartition]] = {}
+        """By process and follower: what that asked for last; its session goes on with it."""
+        world.observers.append(self._observe)
+        world.mesh.on_serve.append(self._serve)
 
-    def _look(self, name: str, message: object) -> None:
+    def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        if event == _FOLLOWS:
+            self._heard.pop((_id(process), fields["topic"], fields["partition"]), None)
+
+    def _serve(self, name: str, message: object) -> None:
         if isinstance(message, AlterPartitionRequest):
             self._show_proposals(message)
             return
@@ -52,33 +72,47 @@ class ReplicaWatch:
             return
         if not isinstance(message, FetchRequest | ProduceRequest):
             return
-        if isinstance(message, FetchRequest) and message.replica_id >= 0:
-            self._note_fetch(process, process.node.replicas.replicas(), message)
-        for replica in process.node.replicas.replicas():
-            if replica.partition.leads and len(replica.partition.replicas) > 1:
+        led = [each for each in process.node.replicas.replicas() if each.partition.leads]
+        for replica in led:
+            if len(replica.partition.replicas) > 1:
                 self._look_at(process, replica)
+            self._look_at_followers(process, replica)
+        if isinstance(message, FetchRequest) and message.replica_id >= 0:
+            self._note_fetch(process, led, message)
 
     def _note_fetch(
-        self, process: Incarnation, replicas: Iterable[Replica], fetch: FetchRequest
+        self, process: Incarnation, led: Iterable[Replica], fetch: FetchRequest
+    ) -> None:
+        rows: dict[tuple[object, int], FetchPartition] = {
+            (row.topic, row.index): row for row in fetch.partitions
+        }
+        session = self._named.setdefault((_id(process), fetch.replica_id), {})
+        session |= rows
+        for replica in led:
+            row = session.get(replica.key)
+            if row is not None and _agrees(replica, row):
+                at = _id(process), replica.topic, replica.index
+                self._heard.setdefault(at, set()).add(fetch.replica_id)
+            if replica.key in rows:
+                self._note_end(process, replica, fetch, rows[replica.key])
+
+    def _note_end(
+        self, process: Incarnation, replica: Replica, fetch: FetchRequest, row: FetchPartition
     ) -> None:
         """Note a follower that has all, unless a change of the ISR is on its way.
 
         Only one that has fetched before in this leader's time: its log agrees with the leader's.
         """
-        rows = {(row.topic, row.index): row for row in fetch.partitions}
-        for replica in replicas:
-            partition, row = replica.partition, rows.get(replica.key)
-            follower = partition.followers.get(fetch.replica_id)
-            if row is None or follower is None or not partition.leads:
-                continue
-            accepted = follower.end_offset != UNKNOWN
-            accepted &= follower.broker_epoch == fetch.replica_epoch
-            accepted &= row.current_leader_epoch == partition.leader_epoch
-            at_end = row.fetch_offset == replica.log.end_offset
-            if accepted and at_end and not partition.change_in_flight:
-                at = (process.name, process.incarnation, replica.key, partition.leader_epoch)
-                seen = self._caught_up_ms.setdefault(at, {})
-                seen[fetch.replica_id] = process.monotonic_ms()
+        partition = replica.partition
+        follower = partition.followers.get(fetch.replica_id)
+        if follower is None or partition.change_in_flight:
+            return
+        accepted = follower.end_offset != UNKNOWN
+        accepted &= follower.broker_epoch == fetch.replica_epoch
+        accepted &= row.current_leader_epoch == partition.leader_epoch
+        if accepted and row.fetch_offset == replica.log.end_offset:
+            at = _id(process), replica.key, partition.leader_epoch
+            self._caught_up_ms.setdefault(at, {})[fetch.replica_id] = process.monotonic_ms()
 
     def _show_proposals(self, request: AlterPartitionRequest) -> None:
         """Show whom a leader takes out that it holds to lag still, as the request may be late."""
@@ -98,7 +132,7 @@ class ReplicaWatch:
             if item is None or (item.leader_epoch, item.partition_epoch) != known:
                 continue
             kept = {int(member.broker_id) for member in item.new_isr_with_epochs}
-            at = (name, process.incarnation, replica.key, partition.leader_epoch)
+            at = _id(process), replica.key, partition.leader_epoch
             lag_max_ms = partition.limits.replica_lag_time_max_ms
             ago_ms = {
                 member: now_ms - seen_ms
@@ -114,7 +148,7 @@ class ReplicaWatch:
             self._watcher.take(name, "isr-proposal", {"proposal": proposal})
 
     def _look_at(self, process: Incarnation, replica: Replica) -> None:
-        at, partition = (process.name, process.incarnation, replica.key), replica.partition
+        at, partition = (_id(process), replica.key), replica.partition
         mark = partition.high_watermark
         others = dict(self._others(replica))
         lags = any(log_end < mark for _, log_end in others.values())
@@ -144,6 +178,22 @@ class ReplicaWatch:
         )
         self._watcher.take(process.name, "high-watermark", {"partition": led})
 
+    def _look_at_followers(self, process: Incarnation, replica: Replica) -> None:
+        partition, at = replica.partition, (_id(process), replica.topic, replica.index)
+        lead = Lead(
+            name=f"{replica.topic}-{replica.index}",
+            leader_epoch=partition.leader_epoch,
+            counted=frozenset(
+                follower.broker_id
+                for follower in partition.followers.values()
+                if follower.end_offset != UNKNOWN
+            ),
+            heard=frozenset(self._heard.get(at, ())),
+            has_epoch=_knows_epoch(replica, partition.leader_epoch),
+        )
+        if not lead.counted <= lead.heard or not lead.has_epoch:
+            self._watcher.take(process.name, "led", {"lead": lead})
+
     def _running(self) -> Iterator[Node]:
         for host in self._nodes.values():
             if host.process is not None and host.process.alive and host.process.node is not None:
@@ -170,3 +220,24 @@ class ReplicaWatch:
             if found is None or registration.partition_epoch > found[1].partition_epoch:
                 found = state, registration
         return found
+
+
+def _id(process: Incarnation) -> Process:
+    return process.name, process.incarnation
+
+
+def _agrees(replica: Replica, row: FetchPartition) -> bool:
+    """Whether a follower fetches in the leader's epoch, and holds what the leader does."""
+    if row.current_leader_epoch != replica.partition.leader_epoch:
+        return False
+    if row.last_fetched_epoch == NO_EPOCH:
+        return True
+    end = replica.log.end_offset_for_epoch(row.last_fetched_epoch)
+    if end is None or end.epoch < row.last_fetched_epoch:
+        return False
+    return row.fetch_offset <= end.offset
+
+
+def _knows_epoch(replica: Replica, leader_epoch: int) -> bool:
+    end = replica.log.end_offset_for_epoch(leader_epoch)
+    return end is not None and end.epoch == leader_epoch

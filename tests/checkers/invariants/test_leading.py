@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import checkers.invariants
 from checkers.invariants.leading import LEADING
 from checkers.invariants.sight import Term
 from checkers.invariants.watcher import Watcher
@@ -202,11 +201,6 @@ def confirmed(released, **answers):
 def test_a_read_is_answered_when_a_majority_has_confirmed_it(events, found):
     """The leader counts if it votes; after a change of voters nothing is said."""
     assert judged(*events) == found
-
-
-def test_every_rule_of_leaders_stands_in_the_table_and_says_why_no_stored_run_is_judged():
-    document = str(checkers.invariants.__doc__)
-    assert all(f"| {kind.name} |" in document and kind.unstored for kind in LEADING)
 
 
 SCRIPT = Path(__file__).parents[3] / "harness/sim/scripts/isolated_leader.toml"
