@@ -173,10 +173,13 @@ def _entries(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Return each fault of a schedule as {"fault", "parameters"}, also those of strands."""
     for row in _rows(plan, "schedule"):
         if "fault" in row:
-            yield row
+            parameters = row.get("parameters") or {}
+            if not isinstance(parameters, Mapping):
+                raise ValueError("schedule: parameters must be a table")
+            yield {"fault": _name(row, "fault"), "parameters": parameters}
         for step in _rows(row, "steps"):
-            if step.get("kind") not in VERBS:
-                yield {"fault": step.get("kind"), "parameters": step}
+            if _name(step, "kind") not in VERBS:
+                yield {"fault": _name(step, "kind"), "parameters": step}
 
 
 def can_depose(plan: Mapping[str, Any]) -> bool:
@@ -191,11 +194,18 @@ def can_depose(plan: Mapping[str, Any]) -> bool:
 
 
 def _can_depose(entry: Mapping[str, Any]) -> bool:
-    parameters = entry.get("parameters") or {}
-    aim = parameters.get("targets") or parameters.get("shape")
-    if aim == "one-way" and parameters.get("direction", "random") in _KEEPS_LEADER_ONE_WAY:
+    parameters = entry["parameters"]
+    aim = _name(parameters, "targets") or _name(parameters, "shape")
+    if aim == "one-way" and (_name(parameters, "direction") or "random") in _KEEPS_LEADER_ONE_WAY:
         return False
-    return entry.get("fault") in DEPOSING and aim not in _KEEPS_LEADER
+    return entry["fault"] in DEPOSING and aim not in _KEEPS_LEADER
+
+
+def _name(row: Mapping[str, Any], key: str) -> str | None:
+    value = row.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"schedule: {key} must be a name, not {value!r}")
+    return value
 
 
 def _number(plan: Mapping[str, Any], key: str) -> float:

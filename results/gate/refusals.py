@@ -22,7 +22,7 @@ from checkers.runs import answers, exercised, monitor, statistics
 from checkers.verdict import CheckResult, Status
 from extensions.plain_files import read_lines
 from results.gate.identity import disagreement
-from results.judge.pipeline import check_specs
+from results.judge.pipeline import check_specs, read_specs
 from results.store.digests import NO_FILE, Chain, differs, files_below, read_chain
 from results.store.files import StoreError
 from results.store.model import RunResults, as_stored, counts_of, skipped_faults
@@ -252,6 +252,6 @@ def specs_of(plan: Mapping[str, Any]) -> list[CheckSpec]:
 
 def _canonical(checks: Iterable[Mapping[str, Any]]) -> Counter[str]:
     return Counter(
-        f"{check['name']} {json.dumps(check.get('options') or {}, sort_keys=True)}"
-        for check in checks
+        f"{spec.name} {json.dumps(spec.options, sort_keys=True)}"
+        for spec in read_specs(checks, "plan.json")
     )

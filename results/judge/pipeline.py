@@ -19,7 +19,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -133,19 +133,25 @@ def check_specs(plan: Mapping[str, Any], where: str) -> list[CheckSpec]:
     Raises StoreError when they are malformed, CheckError when one is unknown. Of a plan that asks
     for no check there is none: what nobody judges is UNKNOWN, however much was tried.
     """
+    specs = read_specs(plan["checks"], where)
+    for spec in specs:
+        find_check(spec)
+    if specs and all(spec.name != exercised.NAME for spec in specs):
+        specs.append(CheckSpec(exercised.NAME))
+    return [_with_floor(spec, plan, where) for spec in specs]
+
+
+def read_specs(checks: Iterable[Any], where: str) -> list[CheckSpec]:
+    """Return the checks that a plan lists. Raises StoreError when they are malformed."""
     specs = []
-    for entry in plan["checks"]:
+    for entry in checks:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             raise StoreError(f"{where}: a check must be an object with a name")
         options = entry.get("options") or {}
         if not isinstance(options, dict):
             raise StoreError(f"{where}: the options of check {entry['name']!r} are no object")
         specs.append(CheckSpec(entry["name"], options))
-    for spec in specs:
-        find_check(spec)
-    if specs and all(spec.name != exercised.NAME for spec in specs):
-        specs.append(CheckSpec(exercised.NAME))
-    return [_with_floor(spec, plan, where) for spec in specs]
+    return specs
 
 
 def _with_floor(spec: CheckSpec, plan: Mapping[str, Any], where: str) -> CheckSpec:

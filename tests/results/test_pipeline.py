@@ -13,6 +13,7 @@ from checkers.history.formats import load_history
 from checkers.linearizability.certificates import verify_lines
 from checkers.registry import CheckError, CheckSpec, RunInput, judged_operations
 from checkers.verdict import Status
+from harness.evidence.recomputation import judge_again
 from porcupine_py.models import model_named
 from results.judge.lone_files import judge_file
 from results.judge.pipeline import judge
@@ -158,7 +159,7 @@ def test_an_unknown_check_is_refused_with_the_nearest_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "checks", [["linearizable"], [{"options": {}}], [{"name": "statistics", "options": 3}]]
+    "checks", [["linearizable"], [7], [{"options": {}}], [{"name": "statistics", "options": 3}]]
 )
 def test_a_malformed_list_of_checks_is_refused(tmp_path, checks):
     store = make_run(tmp_path, duration_s=6)
@@ -166,6 +167,8 @@ def test_a_malformed_list_of_checks_is_refused(tmp_path, checks):
     store.plan_path.write_text(json.dumps(plan))
     with pytest.raises(StoreError, match=r"plan\.json"):
         judge(store)
+    with pytest.raises(StoreError, match=r"plan\.json"):
+        judge_again(store, judge)
 
 
 def test_a_history_that_cannot_be_is_refused_by_file(tmp_path):

@@ -250,6 +250,9 @@ def test_which_faults_can_depose_a_leader(entry, can):
         ("nodes", True),
         ("faults", "kill"),
         ("schedule", [3]),
+        ("schedule", [{"fault": ["kill"]}]),
+        ("schedule", [{"fault": "kill", "parameters": True}]),
+        ("schedule", [{"steps": [{"kind": ["kill"]}]}]),
         ("skipped", ["loss"]),
         ("expectations", [1]),
         ("expectations", {"min_operations": -5}),
@@ -258,6 +261,13 @@ def test_which_faults_can_depose_a_leader(entry, can):
 def test_a_plan_that_is_none_is_refused(field, value):
     with pytest.raises(ValueError, match=field.removesuffix("s")):
         options_of({**PLAN, field: value})
+
+
+@pytest.mark.parametrize("parameters", [{"targets": ["leader"]}, {"shape": {}}])
+def test_a_fault_with_an_aim_that_is_no_name_is_refused(parameters):
+    entry = {"fault": "partition", "parameters": parameters}
+    with pytest.raises(ValueError, match=f"{min(parameters)} must be a name"):
+        can_depose({"nodes": 3, "schedule": [entry]})
 
 
 def test_runs_are_added_up_with_what_each_of_them_needed():
