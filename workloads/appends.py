@@ -30,8 +30,8 @@ from cluster.client.raft_log import (
 )
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, Option, Role, WorkloadKind, completion
+from workloads.data.log_client import AtReplica
 from workloads.keyed import Plain, Target
-from workloads.log_client import AtReplica
 
 T = TypeVar("T")
 

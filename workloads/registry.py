@@ -12,17 +12,15 @@ from workloads import (
     append,
     appends,
     brokers,
-    groups,
     grow_set,
-    log,
     partitions,
     reconfig,
     register,
     topics,
-    transactions,
     unique_ids,
 )
 from workloads.base import Choice, Workload, WorkloadKind
+from workloads.data import groups, log, transactions
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -20,7 +20,7 @@ from cluster.systems import kraft
 from tests.cluster.client.test_certainty import ImpatientClock
 from tests.workloads.scripted_brokers import LOST, Brokers
 from workloads.base import ClientContext, LeaderTracker, Op, Role
-from workloads.log_client import MOVE, AtReplica
+from workloads.data.log_client import MOVE, AtReplica
 from workloads.registry import WorkloadError, workload_named
 
 NODES = ("n1", "n2", "n3")

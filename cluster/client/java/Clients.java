@@ -28,7 +28,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Kafka's own producer and consumer as clients of a run (workloads/java_clients.py).
+ * Kafka's own producer and consumer as clients of a run (workloads/data/java_clients.py).
  *
  * <p>Arguments: the bootstrap servers, and the time of one operation in ms. A line of input is a
  * request, a line of output an answer, both of fields with tabs between: the client's name, the

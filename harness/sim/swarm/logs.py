@@ -23,8 +23,8 @@ from checkers.runs.exercised import DEPOSING
 from cluster.systems.kraft import LOG_DIRS, REGISTRATION
 from harness.plan.plan import Plan
 from harness.plan.strands import Condition, Step, Strand
-from workloads import log
-from workloads.log_client import MOVE
+from workloads.data import log
+from workloads.data.log_client import MOVE
 
 _SHARE: Final = 0.35
 """Of the seeds beside every third, which has them: so a few seeds in a row show them, too."""

@@ -13,7 +13,7 @@ from harness.sim.runner import run_plan
 from harness.sim.swarm.coverage import cell, empty, steer_for, universe
 from harness.sim.swarm.draw import Steer, draw
 from tests.harness.sim.plans import read_plan
-from workloads.log_client import MOVE
+from workloads.data.log_client import MOVE
 
 LOGS = (1178, 94, 111, 5019)
 """Short worlds, one of them with a single replica; in the last an idle leader moves."""

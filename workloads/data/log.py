@@ -14,7 +14,7 @@ brokers than replicas the partition moves to other brokers, too.
 What is read in the end is each partition whole, at its leader first and then at every replica.
 
 Which of a partition's leaders answered is known: each lead is confirmed by a request that only the
-leader of this very epoch answers, before anything is sent there (`workloads.leads`). Judged by
+leader of this very epoch answers, before anything is sent there (`workloads.data.leads`). Judged by
 `checkers.partition_logs` and `checkers.nodes.isr`.
 """
 
@@ -29,9 +29,9 @@ from checkers.registry import CheckSpec
 from cluster.client.data_client import Acks, TopicPartition
 from cluster.values import valueclass
 from workloads.base import Choice, ClientContext, Op, Option, Role, WorkloadClient, WorkloadKind
+from workloads.data.leads import Topics
+from workloads.data.log_client import MOVE, AtReplica, LogClient
 from workloads.keyed import Plain
-from workloads.leads import Topics
-from workloads.log_client import MOVE, AtReplica, LogClient
 
 ACKS: Final[Mapping[str, Acks]] = {"all": -1, "1": 1, "0": 0}
 OPTIONS: Final[Mapping[str, Option | Choice]] = {

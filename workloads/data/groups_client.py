@@ -29,9 +29,9 @@ from cluster.node.errors import ErrorCode
 from cluster.node.protocol.transaction_messages import GROUP
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op
-from workloads.coordinators import Coordinator
-from workloads.leads import Budget, Leads, Stopped, Topics
-from workloads.log_client import LogClient
+from workloads.data.coordinators import Coordinator
+from workloads.data.leads import Budget, Leads, Stopped, Topics
+from workloads.data.log_client import LogClient
 
 GROUP_ID: Final = "g"
 _POLL_BYTES: Final = 2 * 1024

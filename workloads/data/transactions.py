@@ -56,10 +56,10 @@ from workloads.base import (
     WorkloadClient,
     WorkloadKind,
 )
-from workloads.java_clients import JAVA, JavaClient
+from workloads.data.java_clients import JAVA, JavaClient
+from workloads.data.leads import Topics
+from workloads.data.transactions_client import TransactionsClient
 from workloads.keyed import Plain
-from workloads.leads import Topics
-from workloads.transactions_client import TransactionsClient
 
 OPTIONS: Final[Mapping[str, Option | Choice]] = {
     CLIENT: Choice(

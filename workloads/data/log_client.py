@@ -1,6 +1,6 @@
 """How one process of workload `log` asks brokers, and what makes its answers certain.
 
-Leads are confirmed (`workloads.leads`), and **a read of the whole log is complete.** Whatever was
+Leads are confirmed (`workloads.data.leads`), and **a read of the whole log is complete.** What was
 acknowledged with acks=all before `poll-all` was invoked, it shows, if it is still there. First all
 brokers have to agree in leader and epoch. Then the end of that leader's log is taken, and the log
 is read up to there at the leader or at a replica, until the high watermark there has reached it as
@@ -23,7 +23,7 @@ from cluster.client.placement_client import PlacementClient
 from cluster.node.log.batch.records import NOBODY, SEQUENCE_MAX, Sequenced
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, completion
-from workloads.leads import Budget, Lead, Leads, Stopped, Topics, node_name
+from workloads.data.leads import Budget, Lead, Leads, Stopped, Topics, node_name
 
 MOVE: Final = "move-leader"
 _POLL_BYTES: Final = 16 * 1024

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from cluster.backends.terms import BackendError
 from workloads.base import ClientContext
-from workloads.leads import Budget, Stopped
+from workloads.data.leads import Budget, Stopped
 
 JAVA: Final = "java"
-SOURCE: Final = Path(__file__).parent.parent / "cluster/client/java/Clients.java"
+SOURCE: Final = Path(__file__).parents[2] / "cluster/client/java/Clients.java"
 NOT_READY: Final = "clients-not-ready"
 SILENCE: Final = "timed-out"
 _OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m")

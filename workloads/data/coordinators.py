@@ -11,7 +11,7 @@ from cluster.client.caller import Outcome
 from cluster.client.coordinators import find_coordinator
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
-from workloads.leads import Budget, Leads, Stopped, node_name
+from workloads.data.leads import Budget, Leads, Stopped, node_name
 
 PAUSE_S: Final = 0.02
 """Between two attempts: Kafka's producer waits so long for the transaction before to be over."""

@@ -15,7 +15,7 @@ from checkers.history import EventType, Value
 from checkers.transactions.atomic_rules import OPEN
 from cluster.client.data_client import DataClient, Fetched, TopicPartition
 from workloads.base import Completion, Op
-from workloads.leads import Budget, Lead, Leads, Stopped
+from workloads.data.leads import Budget, Lead, Leads, Stopped
 
 _BYTES: Final = 1024 * 1024
 _PAUSE_S: Final = 0.02

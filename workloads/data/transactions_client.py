@@ -38,10 +38,10 @@ from cluster.node.log.batch.records import Sequenced
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol.transaction_messages import TRANSACTION
 from workloads.base import ClientContext, Completion, Op
-from workloads.coordinators import ELSEWHERE, NOT_YET, PAUSE_S, Coordinator
-from workloads.java_clients import SILENCE, JavaClient
-from workloads.leads import Budget, Leads, Stopped, Topics
-from workloads.transactions_consumers import Consumers, partition_of
+from workloads.data.coordinators import ELSEWHERE, NOT_YET, PAUSE_S, Coordinator
+from workloads.data.java_clients import SILENCE, JavaClient
+from workloads.data.leads import Budget, Leads, Stopped, Topics
+from workloads.data.transactions_consumers import Consumers, partition_of
 
 _ATTEMPTS: Final = 3
 """One attempt takes this part of an operation's time at most."""

@@ -14,9 +14,9 @@ from checkers.groups.facts import ABANDON, COMMIT, CONSUME, LEAVE, ZOMBIE_COMMIT
 from checkers.history import EventType
 from checkers.partition_logs.columns import SEND
 from workloads.base import ClientContext, Completion, Op
-from workloads.groups_client import GROUP_ID, GroupsClient, instance_of
-from workloads.java_clients import SILENCE, JavaClient
-from workloads.leads import Budget, Stopped
+from workloads.data.groups_client import GROUP_ID, GroupsClient, instance_of
+from workloads.data.java_clients import SILENCE, JavaClient
+from workloads.data.leads import Budget, Stopped
 
 _WHO: Final = 3
 """Fields of an answer that say who a member is."""

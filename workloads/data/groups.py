@@ -43,11 +43,11 @@ from workloads.base import (
     WorkloadClient,
     WorkloadKind,
 )
-from workloads.groups_client import GroupsClient
-from workloads.groups_in_java import JavaGroupsClient
-from workloads.java_clients import JAVA
+from workloads.data.groups_client import GroupsClient
+from workloads.data.groups_in_java import JavaGroupsClient
+from workloads.data.java_clients import JAVA
+from workloads.data.leads import Topics
 from workloads.keyed import Plain
-from workloads.leads import Topics
 
 TOPIC: Final = "g0"
 NEXT: Final = "java-consumer"

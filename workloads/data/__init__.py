@@ -1,0 +1,1 @@
+"""Workloads on the records of partitions: logs, transactions, consumer groups."""
