@@ -180,6 +180,8 @@ def add_measurement(
 _REASONS = {
     "timers": "time-outs of a real process follow the host's monotonic clock: try --backend sim",
     "releases": "its nodes are of one release: --kafka-version OLD,NEW",
+    "detachable": "nodes have no log directory here that could be taken away",
+    "requests": "nodes take no signals here",
     "messages": "no message by itself can be held on its links: try --backend local or sim",
 }
 """Why abilities are missing that most places lack."""
@@ -206,7 +208,7 @@ def _require(ability: str, find: Callable[[Abilities], T | None]) -> Callable[[V
 
 clocks_of = _require("clocks", lambda abilities: abilities.clocks)
 disks_of = _require("disks", lambda abilities: abilities.disks)
-detachable_of = _require("log directories", lambda abilities: abilities.detachable)
+detachable_of = _require("detachable", lambda abilities: abilities.detachable)
 releases_of = _require("releases", lambda abilities: abilities.releases)
 timers_of = _require("timers", lambda abilities: abilities.timers)
 messages_of = _require("messages", lambda abilities: abilities.messages)

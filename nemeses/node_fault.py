@@ -17,16 +17,16 @@ from nemeses.active_faults import applying, hit, keeper
 from nemeses.at_once import at_once
 from nemeses.base import (
     Injection,
-    ParameterError,
     Parameters,
     View,
     application,
     before_acting,
     refusal,
 )
+from nemeses.fault_kind import FaultKind
 from nemeses.legality import refusals
 from nemeses.queries import until
-from nemeses.targets import check_keys, check_target, choose
+from nemeses.targets import choose
 
 
 @valueclass
@@ -47,47 +47,18 @@ _families: dict[str, str] = {}
 """Fault -> its family."""
 
 
-class NodeFault:
+class NodeFault(FaultKind):
     """See the module."""
 
-    name: ClassVar[str]
     family: ClassVar[str] = ""
     """Faults of one family cannot act on one node at once: they would undo each other. Not given:
     its name."""
-    numbers: ClassVar[Mapping[str, tuple[float, float, float]]] = {}
-    """Parameters that are numbers -> (default, least, most)."""
-    keys: ClassVar[tuple[str, ...]] = ()
-    """Parameters beside these and `targets`."""
-    favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority")
-    """Targets that a random schedule chooses from."""
-    variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
-    """Other parameters that it chooses from."""
     may_end_node: ClassVar[bool] = False
     """Whether a correct node may end itself over it (`nodes.agreement` excuses such a death)."""
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):
             _families[cls.name] = cls.family or cls.name
-
-    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
-        check_keys(self.name, parameters, ("targets", *self.numbers, *self.keys))
-        check_target(parameters.get("targets", "random"), nodes)
-        for name, (default, low, high) in self.numbers.items():
-            value = parameters.get(name, default)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not low <= value <= high:
-                bounds = f"a number from {low:g} to {high:g}"
-                raise ParameterError(f"{name} of {self.name} must be {bounds}, not {value!r}")
-
-    def number(self, chosen: Mapping[str, Any], name: str) -> float:
-        """Read a number of the parameters, or of what was chosen for a node."""
-        return float(chosen.get(name, self.numbers[name][0]))
-
-    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
-        """See `Fault.options`."""
-        targets = [t for t in self.favourites if not (t == "minority" and len(nodes) < 3)]
-        return tuple({"targets": t, **variant} for t in targets for variant in self.variants)
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`."""

@@ -236,7 +236,7 @@ class Disks(Protocol):
     damageable: Callable[[Mapping[str, int]], Damageable | None] | None
     """See `cluster.systems.base.System`."""
 
-    async def probe(self, fault: DiskFault | Damage | None) -> Probe:
+    async def probe(self, fault: DiskFault | Damage | None = None) -> Probe:
         """Try it on a throw-away disk; None: power loss."""
 
     async def set(self, node: str, fault: DiskFault, parameters: Mapping[str, float]) -> None:

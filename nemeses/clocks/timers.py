@@ -10,8 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from cluster.backends.base import Probe
-from nemeses.base import Injection, View, absence, timers_of
+from nemeses.base import Injection, View, timers_of
 from nemeses.node_fault import NodeFault, Seen
 
 
@@ -22,13 +21,9 @@ class TimerRate(NodeFault):
     """
 
     name = "timer-rate"
+    needs = "timers"
     numbers: ClassVar = {"rate": (2.0, 0.05, 20)}
     variants = tuple({"rate": rate} for rate in (0.2, 0.5, 2.0, 5.0))
-
-    async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
-        timers = view.backend.abilities().timers
-        return absence(view, "timers") if timers is None else await timers.probe()
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Set the rate."""

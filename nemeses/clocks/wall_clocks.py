@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from cluster.backends.abilities import ClockSetting
-from cluster.backends.base import Probe
-from nemeses.base import Injection, Parameters, View, absence, clocks_of
+from nemeses.base import Injection, Parameters, View, clocks_of
 from nemeses.node_fault import NodeFault, Seen
 
 TOLERANCE_MS = 50.0
@@ -28,12 +27,8 @@ class ClockFault(NodeFault):
     """What the four have in common."""
 
     family = "clock"
+    needs = "clocks"
     favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority", "all")
-
-    async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
-        clocks = view.backend.abilities().clocks
-        return absence(view, "clocks") if clocks is None else await clocks.probe()
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Set the clock."""

@@ -42,10 +42,9 @@ class BitFlip(DataDamage):
     """
 
     name = "bit-flip"
-    kind = Damage.BIT_FLIP
+    part = Damage.BIT_FLIP
     numbers: ClassVar = {"at": (0.5, 0, 1)}
-    keys = ("file",)
-    files = (LOG, QUORUM_STATE, PARTITION, INDEX)
+    choices: ClassVar = {"file": (LOG, QUORUM_STATE, PARTITION, INDEX)}
     variants = ({"file": LOG}, {"file": QUORUM_STATE})
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +61,7 @@ class BitFlip(DataDamage):
             case _:
                 path = metadata_segments(files, node)[0]
                 position = _in_log(await disks.read(node, path), node, chosen["at"])
-        await disks.damage(node, self.kind, path, position, bit)
+        await disks.damage(node, self.part, path, position, bit)
         return {"file": path, "byte": position, "bit": bit}
 
 
@@ -76,10 +75,9 @@ class TruncateFile(DataDamage):
     """
 
     name = "truncate-file"
-    kind = Damage.TRUNCATE
+    part = Damage.TRUNCATE
     numbers: ClassVar = {"keep": (0.5, 0, 1)}
-    keys = ("file",)
-    files = (LOG, PARTITION)
+    choices: ClassVar = {"file": (LOG, PARTITION)}
 
     async def end(self, view: View, node: str) -> None:
         """Stop it, and kill it only if it does not end.
@@ -110,7 +108,7 @@ class TruncateFile(DataDamage):
         share = float(chosen.get("keep", chosen["at"]))
         begin, header = batches[min(int(share * len(batches)), len(batches) - 1)]
         position = begin + header.size_bytes // 2
-        await disks.damage(node, self.kind, path, position)
+        await disks.damage(node, self.part, path, position)
         return {"file": path, "size": position, "recovery_point": durable}
 
     async def _tear(self, disks: Disks, files: Mapping[str, int], node: str) -> dict[str, Any]:
@@ -124,7 +122,7 @@ class TruncateFile(DataDamage):
         if header.base_offset < durable:
             raise BackendError(f"{node} has no batch above its recovery point {durable} to tear")
         position = begin + header.size_bytes // 2
-        await disks.damage(node, self.kind, path, position)
+        await disks.damage(node, self.part, path, position)
         return {"file": path, "size": position, "byte": position - 1}
 
 

@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from cluster.backends.abilities import Damage, Disks
-from cluster.backends.base import Backend, BackendError, Probe
+from cluster.backends.base import Backend, BackendError
 from nemeses.active_faults import DAMAGES, hit
-from nemeses.base import Injection, ParameterError, Parameters, View, absence, disks_of
+from nemeses.base import Injection, ParameterError, Parameters, View, disks_of
 from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, start_if_dead
 from nemeses.targets import words_of
 
@@ -42,27 +42,17 @@ class DamageFault(NodeFault):
     """What they have in common: kill, damage, and afterwards restore and start."""
 
     family = "damage"
-    favourites: ClassVar[tuple[str, ...]] = ("leader", "random", "minority")
-    kind: ClassVar[Damage]
+    needs = "disks"
+    part: ClassVar[Damage]
+    nodes_min = 3
     may_end_node = True
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`. A majority without its disks is no quorum any more."""
         super().check(parameters, nodes)
         target = parameters.get("targets", "random")
-        many = set(words_of(target)) & {"majority", "all", "followers"}
-        if many or len(nodes) < 3:
-            hit = f"{target} of {len(nodes)} nodes"
-            raise ParameterError(f"{self.name} of {hit} could be more than a minority")
-
-    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
-        """See `Fault.options`; none where a single node is more than a minority."""
-        return super().options(nodes) if len(nodes) >= 3 else ()
-
-    async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
-        disks = view.backend.abilities().disks
-        return absence(view, "disks") if disks is None else await disks.probe(self.kind)
+        if set(words_of(target)) & {"majority", "all", "followers"}:
+            raise ParameterError(f"{self.name} of {target} could be more than a minority")
 
     def too_much(self, view: View, nodes: tuple[str, ...]) -> str:
         """See `NodeFault.too_much`."""
@@ -86,7 +76,7 @@ class DamageFault(NodeFault):
         """End it and damage what it left; then see whether it dares to start."""
         await self.end(view, node)
         disks = disks_of(view)
-        if disks.damageable is None or self.kind is Damage.WIPE:
+        if disks.damageable is None or self.part is Damage.WIPE:
             return Seen({"damage": await self.hurt(disks, node, chosen)})
         named = disks.damageable(await disks.files(node))
         data = b"" if named is None else await disks.read(node, named.path, READ_MOST)
@@ -94,7 +84,7 @@ class DamageFault(NodeFault):
         if named is None or not places:
             raise BackendError(f"{node} has written too little to damage")
         byte = places[int(chosen["at"] * (len(places) - 1))]
-        await disks.damage(node, self.kind, named.path, byte)
+        await disks.damage(node, self.part, named.path, byte)
         return Seen({"damage": {"file": named.path, "byte": byte, "refuses": named.refuses}})
 
     async def end(self, view: View, node: str) -> None:

@@ -12,11 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from cluster.backends.abilities import Disks
-from cluster.names import unknown
-from nemeses.base import Injection, ParameterError, Parameters, View, disks_of
+from nemeses.base import Injection, View, disks_of
 from nemeses.disks.damage import DamageFault
 from nemeses.disks.log_files import is_damaged
 from nemeses.node_fault import Seen, start_if_dead
@@ -33,15 +32,6 @@ _LOOK_EVERY_S = 0.25
 
 class DataDamage(DamageFault):
     """Damage whose parameter `file` may name what is of a partition."""
-
-    files: ClassVar[tuple[str, ...]]
-
-    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
-        super().check(parameters, nodes)
-        file = parameters.get("file", LOG)
-        if file not in self.files:
-            raise ParameterError(unknown(f"file of {self.name}", str(file), self.files))
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Of a partition: as nothing of it was fsynced, nothing of it may be lost by the kill.

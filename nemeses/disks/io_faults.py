@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from cluster.backends.abilities import DiskFault, DiskMeasure
-from cluster.backends.base import NodeState, Probe
-from nemeses.base import Injection, ParameterError, Parameters, View, absence, disks_of, others
+from cluster.backends.base import NodeState
+from nemeses.base import Injection, View, disks_of, others
 from nemeses.node_fault import NodeFault, Seen, start_if_dead
 
 WELL_MS = 5_000.0
@@ -31,18 +31,14 @@ class DiskFaultOf(NodeFault):
     Each kind is undone by itself: different ones may act on one node at once.
     """
 
-    fault: ClassVar[DiskFault]
+    needs = "disks"
+    part: ClassVar[DiskFault]
     restarts: ClassVar[bool] = False
     """Whether the heal starts a node that ended itself."""
 
-    async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
-        disks = view.backend.abilities().disks
-        return absence(view, "disks") if disks is None else await disks.probe(self.fault)
-
     def kind(self, chosen: Mapping[str, Any]) -> DiskFault:  # noqa: ARG002  (some depend on it)
         """Name the fault of the disk."""
-        return self.fault
+        return self.part
 
     def parameters(self, chosen: Mapping[str, Any]) -> dict[str, float]:  # noqa: ARG002
         """Give its parameters."""
@@ -95,7 +91,7 @@ class DiskStall(DiskFaultOf):
     """
 
     name = "disk-stall"
-    fault = DiskFault.STALL
+    part = DiskFault.STALL
 
     def complaint(self, measure: DiskMeasure, chosen: Mapping[str, Any]) -> str:  # noqa: ARG002
         """See `DiskFaultOf.complaint`."""
@@ -109,7 +105,7 @@ class DiskSlow(DiskFaultOf):
     """
 
     name = "disk-slow"
-    fault = DiskFault.SLOW
+    part = DiskFault.SLOW
     numbers: ClassVar = {"delay_ms": (200, 1, 60_000)}
     variants = tuple({"delay_ms": ms} for ms in (20, 100, 500))
 
@@ -135,7 +131,7 @@ class DiskFull(DiskFaultOf):
     """
 
     name = "disk-full"
-    fault = DiskFault.FULL
+    part = DiskFault.FULL
     may_end_node = True
     restarts = True
 
@@ -154,18 +150,12 @@ class DiskError(DiskFaultOf):
     """
 
     name = "disk-error"
-    fault = DiskFault.FSYNC_ERROR
+    part = DiskFault.FSYNC_ERROR
     numbers: ClassVar = {"count": (1, 1, 1_000_000)}
-    keys = ("on",)
+    choices: ClassVar = {"on": ("fsync", "write")}
     variants = ({"on": "fsync"}, {"on": "write"})
     may_end_node = True
     restarts = True
-
-    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
-        super().check(parameters, nodes)
-        if parameters.get("on", "fsync") not in ("fsync", "write"):
-            raise ParameterError(f"on of {self.name} must be 'fsync' or 'write'")
 
     def kind(self, chosen: Mapping[str, Any]) -> DiskFault:
         """See `DiskFaultOf.kind`."""

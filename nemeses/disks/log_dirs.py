@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.backends.base import BackendError, NodeState, Probe
+from cluster.backends.base import BackendError, NodeState
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.data_messages import (
     AlterReplicaLogDir,
@@ -30,7 +30,7 @@ from cluster.node.protocol.messages import (
     i32,
 )
 from nemeses.active_faults import keeper
-from nemeses.base import Injection, Parameters, View, absence, detachable_of
+from nemeses.base import Injection, Parameters, View, detachable_of
 from nemeses.node_fault import NodeFault, Seen, start_if_dead
 from nemeses.queries import ask, until
 
@@ -52,12 +52,8 @@ class LogDirLoss(NodeFault):
     """
 
     name = "log-dir-loss"
+    needs = "detachable"
     favourites = ("random", "leader", "partition-leader")
-
-    async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
-        detachable = view.backend.abilities().detachable
-        return absence(view, "log directories") if detachable is None else await detachable.probe()
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:  # noqa: ARG002
         """Take the directory away."""
@@ -117,10 +113,6 @@ class LogDirMove(NodeFault):
 
     name = "log-dir-move"
     favourites = ("random", "leader", "partition-leader")
-
-    async def probe(self, view: View) -> Probe:  # noqa: ARG002  (contract)
-        """See `Fault.probe`: it is a request that every broker takes."""
-        return Probe(possible=True)
 
     async def choose_details(
         self, view: View, nodes: tuple[str, ...], parameters: Parameters

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from cluster.backends.base import NodeState, Probe
-from nemeses.base import Injection, View, absence, disks_of
+from cluster.backends.base import NodeState
+from nemeses.base import Injection, View, disks_of
 from nemeses.node_fault import NodeFault, Seen, alive, start_if_dead
 
 
@@ -22,16 +22,12 @@ class PowerLoss(NodeFault):
     """
 
     name = "power-loss"
+    needs = "disks"
     family = "process"
     numbers: ClassVar = {"held_ms": (200, 0, 60_000)}
     favourites = ("leader", "random", "minority", "majority", "all")
     variants: ClassVar[tuple[Mapping[str, Any], ...]] = ({"held_ms": 0}, {"held_ms": 300})
     torn: ClassVar[bool] = False
-
-    async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
-        disks = view.backend.abilities().disks
-        return absence(view, "disks") if disks is None else await disks.probe(None)
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
         """Take the power, and note what was lost."""

@@ -69,15 +69,13 @@ class DiskWipe(DamageFault):
     """
 
     name = DISK_WIPE
-    kind = Damage.WIPE
+    part = Damage.WIPE
     numbers: ClassVar = {"back_ms": (0, 0, 600_000)}
-    keys = ("empty",)
+    choices: ClassVar = {"empty": (False, True)}
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`."""
         super().check(parameters, nodes)
-        if not isinstance(parameters.get("empty", False), bool):
-            raise ParameterError(f"empty of {self.name} must be true or false")
         if parameters.get("empty") and "back_ms" in parameters:
             raise ParameterError(f"{self.name} takes one of back_ms and empty")
 
@@ -124,7 +122,7 @@ class DiskWipe(DamageFault):
             was = [str(directory_id_of(await disks.read(node, path))) for path in named]
         except MetaPropertiesError as error:
             raise BackendError(f"{node}: {error}") from error
-        await disks.damage(node, self.kind)
+        await disks.damage(node, self.part)
         return {"files": len(files), "bytes": sum(files.values()), "was": was}
 
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:

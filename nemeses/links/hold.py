@@ -8,9 +8,9 @@ on backends `sim` and `local`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from cluster.backends.base import Link, Probe
+from cluster.backends.base import Link
 from cluster.names import unknown
 from nemeses.base import (
     Injection,
@@ -24,8 +24,8 @@ from nemeses.base import (
     messages_of,
     refusal,
 )
+from nemeses.fault_kind import FaultKind
 from nemeses.links.grudges import links_of
-from nemeses.targets import check_keys
 
 MESSAGE_TYPES = (
     *("VoteRequest", "VoteResponse"),
@@ -38,7 +38,7 @@ MESSAGE_TYPES = (
 THEN = ("deliver", "drop")
 
 
-class Hold:
+class Hold(FaultKind):
     """Messages between nodes are kept until the heal delivers them in order (sim, local only).
 
     Parameters: types (comma text of MESSAGE_TYPES; empty, the default: all messages), links
@@ -46,13 +46,22 @@ class Hold:
     or "drop": the heal loses them).
     """
 
-    name: ClassVar[str] = "hold"
+    name = "hold"
+    target = None
+    choices: ClassVar = {"then": THEN}
+    keys = ("types", "links")
+    nodes_min = 2
+    favourites = ()
+    variants = tuple(
+        {"types": kind, "then": then}
+        for kind in ("VoteRequest", "VoteResponse", "FetchRequest", "FetchResponse")
+        for then in THEN
+    )
+    needs = "messages"
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`."""
-        check_keys(self.name, parameters, ("types", "links", "then"))
-        if len(nodes) < 2:
-            raise ParameterError(f"{self.name} needs a link: at least 2 nodes")
+        super().check(parameters, nodes)
         links_of(self.name, parameters.get("links", ""), nodes)
         types = parameters.get("types", "")
         if not isinstance(types, str):
@@ -60,21 +69,6 @@ class Hold:
         for kind in filter(None, types.split(",")):
             if kind not in MESSAGE_TYPES:
                 raise ParameterError(unknown("type of message", kind, MESSAGE_TYPES))
-        then = parameters.get("then", THEN[0])
-        if then not in THEN:
-            raise ParameterError(unknown(f"then of {self.name}", then, THEN))
-
-    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
-        """See `Fault.options`."""
-        if len(nodes) < 2:
-            return ()
-        kinds = ("VoteRequest", "VoteResponse", "FetchRequest", "FetchResponse")
-        return tuple({"types": kind, "then": then} for kind in kinds for then in THEN)
-
-    async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
-        messages = view.backend.abilities().messages
-        return absence(view, "messages") if messages is None else await messages.probe()
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`."""

@@ -8,7 +8,6 @@ the heal, and after it. Several may be in force on one link: of every part the w
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -16,7 +15,6 @@ from typing import Any, ClassVar
 from cluster.backends.abilities import LinkShape, ShapeMeasure, Shaping
 from cluster.backends.base import Backend, BackendError, Link, Probe
 from cluster.backends.links.shapes import PERFECT, combine, left_effects, missing_effects
-from cluster.names import unknown
 from nemeses.at_once import at_once
 from nemeses.base import (
     Injection,
@@ -30,13 +28,12 @@ from nemeses.base import (
     others,
     refusal,
 )
+from nemeses.fault_kind import ABOVE_ZERO, FaultKind
 from nemeses.links.grudges import one_way
-from nemeses.targets import check_keys, check_target, choose
+from nemeses.targets import choose
 
 DIRECTIONS = ("both", "outgoing", "incoming")
 """Packets of and to the targets, only what they send, only what they get."""
-_NOT_ZERO = math.ulp(0.0)
-"""The least of what must be above 0."""
 
 MEASURED_LINKS_MAX = 8
 """More are not measured at once: the measurement would be a load of its own."""
@@ -44,36 +41,15 @@ _HEALED_TIMEOUT_S = 5.0
 _RETRY_S = 0.1
 
 
-class LinkFault:
+class LinkFault(FaultKind):
     """What the faults of links have in common."""
 
-    name: ClassVar[str]
-    numbers: ClassVar[Mapping[str, tuple[float, float, float]]]
-    """Parameter -> (default, least, most)."""
+    choices: ClassVar = {"direction": DIRECTIONS}
+    nodes_min = 2
 
     def shape(self, parameters: Parameters) -> LinkShape:
         """Say what these parameters do to a link."""
         raise NotImplementedError
-
-    def number(self, parameters: Parameters, name: str) -> float:
-        """Read a number of the parameters."""
-        return float(parameters.get(name, self.numbers[name][0]))
-
-    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
-        check_keys(self.name, parameters, ("targets", "direction", *self.numbers))
-        if len(nodes) < 2:
-            raise ParameterError(f"{self.name} needs a link: at least 2 nodes")
-        check_target(parameters.get("targets", "random"), nodes)
-        if parameters.get("direction", "both") not in DIRECTIONS:
-            raise ParameterError(unknown("direction", parameters["direction"], DIRECTIONS))
-        for name, (_, least, most) in self.numbers.items():
-            value = parameters.get(name, least)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ParameterError(f"{name} of {self.name} must be a number, not {value!r}")
-            if not least <= value <= most:
-                low = "above 0 and at most" if least == _NOT_ZERO else f"from {least:g} to"
-                raise ParameterError(f"{name} of {self.name} must be {low} {most:g}, not {value!r}")
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
         """See `Fault.options`: the leader's links both ways and one way, a node's, everybody's."""
@@ -163,7 +139,7 @@ class Loss(LinkFault):
     """
 
     name = "loss"
-    numbers: ClassVar = {"percent": (20.0, _NOT_ZERO, 100.0)}
+    numbers: ClassVar = {"percent": (20.0, ABOVE_ZERO, 100.0)}
 
     def shape(self, parameters: Parameters) -> LinkShape:
         """See `LinkFault.shape`."""
@@ -178,7 +154,7 @@ class Delay(LinkFault):
 
     name = "delay"
     numbers: ClassVar = {
-        "delay_ms": (200.0, _NOT_ZERO, 60_000.0),
+        "delay_ms": (200.0, ABOVE_ZERO, 60_000.0),
         "jitter_ms": (0.0, 0.0, 60_000.0),
     }
 
@@ -215,7 +191,7 @@ class Duplicate(LinkFault):
     """
 
     name = "duplicate"
-    numbers: ClassVar = {"percent": (20.0, _NOT_ZERO, 100.0)}
+    numbers: ClassVar = {"percent": (20.0, ABOVE_ZERO, 100.0)}
 
     def shape(self, parameters: Parameters) -> LinkShape:
         """See `LinkFault.shape`."""

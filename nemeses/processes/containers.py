@@ -29,7 +29,6 @@ class ContainerKill(ProcessFault):
     name = "container-kill"
     state = NodeState.DEAD
     leftover = NodeState.DEAD
-    favourites = ("leader", "random", "minority")
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""

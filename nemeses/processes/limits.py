@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from cluster.backends.base import BackendError, ClientNetwork, NodeState, Probe
 from cluster.node.kraft.messages import DescribeQuorumRequest
 from cluster.node.ports import Failure
-from nemeses.base import Injection, ParameterError, Parameters, View, absence, limits_of
+from nemeses.base import Injection, View, absence, limits_of
 from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, start_if_dead
 from nemeses.queries import request
 
@@ -31,15 +31,9 @@ class Limit(NodeFault):
     name = "limit"
     family = "limit"
     numbers: ClassVar = {"value": (16, 0, 2**40)}
-    keys = ("limit",)
+    choices: ClassVar = {"limit": LIMITS}
     variants = tuple({"limit": limit} for limit in LIMITS)
     may_end_node = True
-
-    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
-        super().check(parameters, nodes)
-        if parameters.get("limit", LIMITS[0]) not in LIMITS:
-            raise ParameterError(f"limit of {self.name} must be one of {', '.join(LIMITS)}")
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""

@@ -12,12 +12,10 @@ from typing import Any, ClassVar, get_args
 
 from cluster.backends.abilities import Keep
 from cluster.backends.base import Ability, Backend, BackendError, NodeState, Probe, ProcessIdentity
-from cluster.names import unknown
 from nemeses.active_faults import keeper
 from nemeses.at_once import at_once
 from nemeses.base import (
     Injection,
-    ParameterError,
     Parameters,
     View,
     add_measurement,
@@ -25,37 +23,20 @@ from nemeses.base import (
     before_acting,
     refusal,
 )
+from nemeses.fault_kind import FaultKind
 from nemeses.legality import GRACEFUL_RESTART, refusals
 from nemeses.node_fault import start_if_dead
-from nemeses.targets import check_keys, check_target, choose
+from nemeses.targets import choose
 
 
-class ProcessFault:
+class ProcessFault(FaultKind):
     """What they have in common."""
 
-    name: ClassVar[str]
     ability: ClassVar[Ability]
     state: ClassVar[NodeState]
     """State of a target, as the operating system reports it, while the fault is in force."""
     leftover: ClassVar[NodeState]
     """What it shows of a target that is not healed."""
-    keys: ClassVar[tuple[str, ...]] = ("targets",)
-    favourites: ClassVar[tuple[str, ...]]
-    """Targets that a random schedule chooses from."""
-
-    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
-        check_keys(self.name, parameters, self.keys)
-        check_target(parameters.get("targets", "random"), nodes)
-
-    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
-        """See `Fault.options`."""
-        no_minority = len(nodes) < 3
-        return tuple(
-            {"targets": target}
-            for target in self.favourites
-            if not (target == "minority" and no_minority)
-        )
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
@@ -150,15 +131,8 @@ class Kill(ProcessFault):
     ability = Ability.PROCESSES
     state = NodeState.DEAD
     leftover = NodeState.DEAD
-    keys = ("targets", "keep")
+    choices: ClassVar = {"keep": KEEPS}
     favourites = ("leader", "random", "minority", "majority", "all")
-
-    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
-        super().check(parameters, nodes)
-        keep = parameters.get("keep", "any")
-        if keep not in KEEPS:
-            raise ParameterError(unknown("keep of kill", keep, KEEPS))
 
     def lacking(self, view: View, parameters: Parameters) -> str:
         """A backend that kills a process only cannot lose what the process wrote."""
@@ -262,23 +236,8 @@ class Restart(ProcessFault):
     ability = Ability.PROCESSES
     state = NodeState.RUNNING
     leftover = NodeState.DEAD
-    keys = ("targets", "graceful")
-    favourites = ("leader", "random", "minority")
-
-    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
-        super().check(parameters, nodes)
-        graceful = parameters.get("graceful", False)
-        if not isinstance(graceful, bool):
-            raise ParameterError(f"graceful of restart must be true or false, not {graceful!r}")
-
-    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
-        """See `Fault.options`."""
-        return tuple(
-            {**option, "graceful": graceful}
-            for option in super().options(nodes)
-            for graceful in (False, True)
-        )
+    choices: ClassVar = {"graceful": (False, True)}
+    variants = ({"graceful": False}, {"graceful": True})
 
     def rule(self, parameters: Parameters) -> str:
         """Graceful needs more of a node."""

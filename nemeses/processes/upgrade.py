@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from cluster.backends.base import Ability, Backend, NodeState, Probe
-from cluster.names import unknown
-from nemeses.base import Injection, ParameterError, Parameters, View, absence, releases_of
+from nemeses.base import Injection, Parameters, View, absence, releases_of
 from nemeses.processes.signals import ProcessFault
 from nemeses.queries import until
 
@@ -44,15 +43,8 @@ class Upgrade(ProcessFault):
     ability = Ability.PROCESSES
     state = NodeState.RUNNING
     leftover = NodeState.DEAD
-    keys = ("targets", "to")
+    choices: ClassVar = {"to": tuple(STEPS)}
     favourites = ("random", "leader", "follower")
-
-    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
-        super().check(parameters, nodes)
-        to = parameters.get("to", "next")
-        if to not in STEPS:
-            raise ParameterError(unknown("to of upgrade", str(to), STEPS))
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""

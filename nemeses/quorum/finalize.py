@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from cluster.backends.base import Probe
-from cluster.names import unknown
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from nemeses.base import (
@@ -18,9 +16,9 @@ from nemeses.base import (
     application,
     refusal,
 )
+from nemeses.fault_kind import FaultKind
 from nemeses.queries import until
 from nemeses.quorum.membership import ask_leader, finalize
-from nemeses.targets import check_keys
 
 METADATA: Final = "metadata.version"
 CHANGES: Final[Mapping[str, int]] = {"upgrade": 1, "safe-downgrade": 2, "unsafe-downgrade": 3}
@@ -42,7 +40,7 @@ _CERTAIN: Final = frozenset(
 """Errors with which a leader refuses a change that it has not made."""
 
 
-class Finalize:
+class Finalize(FaultKind):
     """The leader is asked to finalize another level of a feature, for good.
 
     Parameters: feature (default metadata.version); level: "latest" (the default: all that the
@@ -51,32 +49,22 @@ class Finalize:
     bit when the leader answered so, and then shows the level that follows.
     """
 
-    name: ClassVar[str] = "finalize"
+    name = "finalize"
+    target = None
+    choices: ClassVar = {"change": tuple(CHANGES), "refused": (False, True)}
+    keys = ("feature", "level")
+    favourites = ()
+    variants = ({}, {"level": "lower", "refused": True})
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`."""
-        del nodes
-        check_keys(self.name, parameters, ("feature", "level", "change", "refused"))
-        level, change = parameters.get("level", "latest"), parameters.get("change", "upgrade")
+        super().check(parameters, nodes)
+        level = parameters.get("level", "latest")
         is_number = type(level) is int and 0 <= level <= LEVEL_MAX
         if not is_number and level not in LEVELS:
             raise ParameterError(f"level of finalize must be latest, lower or a number: {level!r}")
-        if change not in CHANGES:
-            raise ParameterError(unknown("change of finalize", str(change), CHANGES))
         if not isinstance(parameters.get("feature", METADATA), str):
             raise ParameterError("feature of finalize must be a name, such as metadata.version")
-        if not isinstance(parameters.get("refused", False), bool):
-            raise ParameterError("refused of finalize must be true or false")
-
-    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, object], ...]:
-        """See `Fault.options`."""
-        del nodes
-        return ({}, {"level": "lower", "refused": True})
-
-    async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
-        del view
-        return Probe(possible=True)
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`. Asks again while there is no certain answer."""

@@ -14,43 +14,36 @@ from nemeses.base import (
     Injection,
     Parameters,
     View,
+    absence,
     add_measurement,
     application,
     before_acting,
     refusal,
 )
+from nemeses.fault_kind import FaultKind
 from nemeses.queries import describe, epoch_of, leading, until
-from nemeses.targets import check_keys, check_target, choose
+from nemeses.targets import choose
 
 EFFECT_TIMEOUT_S = 8.0
 """How long an effect may take: an election, or a snapshot on a slow disk."""
 
 
-class _Request:
+class _Request(FaultKind):
     """What the two have in common: a signal to nodes that run."""
 
-    name: ClassVar[str]
-    target: ClassVar[str]
-    """The default of `targets`."""
-
-    def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
-        check_keys(self.name, parameters, ("targets",))
-        check_target(parameters.get("targets", self.target), nodes)
+    target: ClassVar[str] = "random"
 
     async def probe(self, view: View) -> Probe:
         """See `Fault.probe`."""
-        if view.backend.abilities().requests is not None:
-            return Probe(possible=True)
-        missing = view.backend.abilities().missing.get("requests", "nodes take no signals here")
-        return Probe(possible=False, reason=missing)
+        present = view.backend.abilities().requests is not None
+        return Probe(possible=True) if present else absence(view, "requests")
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`."""
         self.check(parameters, view.backend.nodes)
         requests = view.backend.abilities().requests
         if requests is None:
-            return refusal(self.name, parameters, (await self.probe(view)).reason)
+            return refusal(self.name, parameters, absence(view, "requests").reason)
         with before_acting():
             states = {node: await view.backend.state(node) for node in view.backend.nodes}
             unable = {n: f"it is {s}" for n, s in states.items() if s is not NodeState.RUNNING}
@@ -75,11 +68,7 @@ class Resign(_Request):
 
     name = "resign"
     target = "leader"
-
-    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, object], ...]:
-        """See `Fault.options`."""
-        del nodes
-        return ({},)
+    favourites = ()
 
     async def send(
         self, view: View, requests: Requests, parameters: Parameters, nodes: tuple[str, ...]
@@ -131,12 +120,7 @@ class Snapshot(_Request):
     """
 
     name = "snapshot"
-    target = "random"
-
-    def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, object], ...]:
-        """See `Fault.options`."""
-        del nodes
-        return tuple({"targets": target} for target in ("leader", "random", "all"))
+    favourites = ("leader", "random", "all")
 
     async def send(
         self,

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from cluster.backends.base import NodeState, Probe
-from cluster.names import unknown
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumResponse
 from nemeses.active_faults import is_damaged
@@ -32,6 +31,7 @@ from nemeses.base import (
     before_acting,
     refusal,
 )
+from nemeses.fault_kind import FaultKind
 from nemeses.queries import leading, until
 from nemeses.quorum.membership import (
     CHANGE_TIMEOUT_S,
@@ -50,7 +50,7 @@ from nemeses.quorum.membership import (
     remove_voter,
 )
 from nemeses.restarts import gave_up
-from nemeses.targets import NODE, check_keys, check_target, choose
+from nemeses.targets import NODE, choose
 
 CHANGES = ("remove", "replace", "add", "upgrade")
 LEAST_VOTERS = 2
@@ -59,21 +59,19 @@ _UPGRADE = 1
 _NOT_AGAIN = "it is no voter again yet"
 
 
-class Voters:
+class Voters(FaultKind):
     """A voter is removed or replaced, a node is added, or kraft.version becomes 1 (KIP-853).
 
     Parameters: change (default remove), targets (default random; none of an upgrade): one node.
     """
 
-    name: ClassVar[str] = "voters"
+    name = "voters"
+    choices: ClassVar = {"change": CHANGES}
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         """See `Fault.check`."""
-        check_keys(self.name, parameters, ("targets", "change"))
+        super().check(parameters, nodes)
         change, targets = parameters.get("change", "remove"), parameters.get("targets", "random")
-        if change not in CHANGES:
-            raise ParameterError(unknown("change", change, CHANGES))
-        check_target(targets, nodes)
         if targets not in _SINGLE and targets not in [f"{NODE}{node}" for node in nodes]:
             raise ParameterError("voters changes one voter: leader, follower, random or node:NAME")
         if change == "upgrade" and "targets" in parameters:

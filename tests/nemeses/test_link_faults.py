@@ -151,10 +151,14 @@ async def test_a_backend_without_packets_refuses_and_names_the_reason(view, *, n
 @pytest.mark.parametrize(
     ("name", "parameters", "reason"),
     [
-        ("loss", {"percent": 0}, "percent of loss must be above 0 and at most 100, not 0"),
-        ("loss", {"percent": True}, "percent of loss must be a number, not True"),
+        ("loss", {"percent": 0}, "percent of loss must be a number above 0, at most 100, not 0"),
+        (
+            "loss",
+            {"percent": True},
+            "percent of loss must be a number above 0, at most 100, not True",
+        ),
         ("loss", {"procent": 5}, "did you mean 'percent'"),
-        ("loss", {"direction": "out"}, "unknown direction 'out'"),
+        ("loss", {"direction": "out"}, "unknown direction of loss 'out'"),
         ("delay", {"delay_ms": 10, "jitter_ms": 20}, "jitter_ms of delay must not be above"),
         ("bandwidth", {"targets": "leaders"}, "did you mean 'leader'"),
     ],

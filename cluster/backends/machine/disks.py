@@ -139,7 +139,7 @@ class FuseDisks:
 
     # -- Disks -----------------------------------------------------------------------------------
 
-    async def probe(self, fault: DiskFault | Damage | None) -> Probe:
+    async def probe(self, fault: DiskFault | Damage | None = None) -> Probe:
         """See `Disks.probe`: mounts over a throw-away folder and fills that disk, once for all."""
         if isinstance(fault, Damage):
             return Probe(possible=True)

@@ -163,7 +163,7 @@ class SimDisks:
         self._stalls: dict[str, Counter[str]] = {node: Counter() for node in world.names}
         """Reasons why each disk stalls: a fault, or a power loss that is about to come."""
 
-    async def probe(self, fault: DiskFault | Damage | None) -> Probe:  # noqa: ARG002  (contract)
+    async def probe(self, fault: DiskFault | Damage | None = None) -> Probe:  # noqa: ARG002  (contract)
         """See `Disks.probe`."""
         return Probe(possible=True)
 
