@@ -20,6 +20,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from checkers.earned import EARNED
+from checkers.registry import CHECKS
 from cluster.backends.registry import BACKENDS
 from cluster.documents import read_document
 from cluster.mutants import find
@@ -52,6 +54,7 @@ def _validate_names(kind: str, names: Collection[str]) -> AfterValidator:
 
 
 Backend = Annotated[str, _validate_names("backend", tuple(BACKENDS))]
+CheckName = Annotated[str, _validate_names("check", (*CHECKS, EARNED))]
 Workload = Annotated[str, _validate_names("workload", tuple(WORKLOADS))]
 System = Annotated[str, AfterValidator(lambda name: system_named(name).name)]
 Figure = Annotated[str, _validate_names("figure", tuple(FIGURES))]
@@ -110,7 +113,7 @@ class Canary:
 
     mutant: Mutant
     campaign: Text | None = None
-    check: Text | None = None
+    check: CheckName | None = None
     """The check that must have found it; None: any."""
 
 

@@ -82,6 +82,10 @@ def test_paths_are_those_beside_the_policy(tmp_path):
         ('[baseline]\nruns = ["x"]\nfigures = ["p99"]', "unknown figure 'p99'"),
         ("[each]\nage_max_h = 0", "each.age_max_h must be a number from 0.001 to "),
         ("[each]\nage_max_h = '1'", "each.age_max_h must be a number from 0.001 to "),
+        (
+            '[[canary]]\nmutant = "M15"\ncheck = "linearisable"',
+            "unknown check 'linearisable'; did you mean 'linearizable'?",
+        ),
         ('[each]\nbackends = ["dokcer"]', "unknown backend 'dokcer'; did you mean 'docker'?"),
         ('[[require]]\nworkload = "registr"', "unknown workload 'registr'"),
         ("[[require]]\nseeds = 0", "require 1: seeds must be a whole number from 1 to "),
