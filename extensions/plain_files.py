@@ -65,6 +65,15 @@ def open_plain(
         raise
 
 
+def refuse_other_file(path: Path) -> None:
+    """Raise OSError where something else than a plain file is that would be replaced by one.
+
+    Whoever may rename can put a file in place of `/dev/null`, or of the link `/dev/stdout`.
+    """
+    if os.path.lexists(path):
+        _check(path, path.lstat(), None)
+
+
 def read_plain(path: str | Path, *, bytes_max: int, follow: bool = True) -> bytes:
     """Return the content of a plain file of at most `bytes_max`. Raises OSError."""
     with open_plain(path, bytes_max=bytes_max, follow=follow) as file:

@@ -146,6 +146,9 @@ def check(
         )
     if certificate is not None and len(targets) > 1:
         raise UsageError("--certificate is for one history file")
+    place = None if certificate is None else certificate.resolve()
+    if place is not None and place == targets[0].resolve():
+        raise UsageError(f"--certificate {certificate}: this is the history; give another file")
     chosen = [p for t in targets for p in (_runs([t]) if t.is_dir() else [t])]
     chosen = each_once(chosen)
     stored = [path for path in chosen if path.is_dir()]

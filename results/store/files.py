@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from extensions.plain_files import no_repeats, read_plain
+from extensions.plain_files import no_repeats, read_plain, refuse_other_file
 
 _JSON_BYTES_MAX = 1 << 28
 """A larger document is none that was written here."""
@@ -23,8 +23,9 @@ class StoreError(ValueError):
 def write_atomically(path: Path, data: bytes) -> None:
     """Put `data` at `path`: a reader, or a crash at any moment, sees the old file or the new one.
 
-    Raises OSError where the folder cannot be written.
+    Raises OSError where the folder cannot be written, or `path` is a link, a device, a pipe.
     """
+    refuse_other_file(path)
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(fd, "wb") as file:

@@ -1,6 +1,7 @@
 """The judgement of a stored run, without Spark."""
 
 import json
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +19,7 @@ from porcupine_py.models import model_named
 from results.judge.lone_files import judge_file
 from results.judge.pipeline import judge
 from results.store.digests import digest_of, read_chain
+from results.store.files import write_atomically
 from results.store.run_store import StoreError
 from results.store.tables import (
     EVENTS_FILE,
@@ -233,6 +235,18 @@ def test_a_lone_file_of_another_model_is_refused(tmp_path):
         HistoryError, match=r"history\.jsonl: operation \d+: the model 'queue' has no"
     ):
         judge_file(store.journal_path, [spec])
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: path.symlink_to("/dev/null")], ids=["pipe", "link"]
+)
+def test_no_file_takes_the_place_of_what_is_none(tmp_path, make):
+    place = tmp_path / "certificates.jsonl"
+    make(place)
+    before = place.lstat()
+    with pytest.raises(OSError, match="not a plain file"):
+        write_atomically(place, b"{}")
+    assert (place.lstat().st_mode, [*tmp_path.iterdir()]) == (before.st_mode, [place])
 
 
 def test_certificates_that_cannot_be_written_are_reported_by_their_name(tmp_path):

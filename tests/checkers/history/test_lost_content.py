@@ -208,6 +208,18 @@ def test_registers_that_were_answered_with_another_write_are_refused(written, an
         check(written(edn(*rows)), "multi-register")
 
 
+def test_a_proof_does_not_take_the_place_of_its_history(written):
+    path = written(GOOD)
+    args = [
+        "check",
+        str(path),
+        "--certificate",
+        str(path.parent / ".." / path.parent.name / path.name),
+    ]
+    assert CliRunner().invoke(main, args).exit_code == 2
+    assert path.read_text() == GOOD
+
+
 def test_a_client_with_a_name_that_only_crashed_is_no_nemesis(written):
     crashed = '{:process "c1" :type :info :f :write :value 7}'
     rows = edn((0, "write", 1, 1), (1, "read", "nil", 7))
