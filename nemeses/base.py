@@ -179,6 +179,8 @@ def add_measurement(
 
 _REASONS = {
     "timers": "time-outs of a real process follow the host's monotonic clock: try --backend sim",
+    "addresses": "nodes listen elsewhere in hosts of their own: try --backend netns or docker",
+    "roles": "its nodes have the same roles always",
     "releases": "its nodes are of one release: --kafka-version OLD,NEW",
     "detachable": "nodes have no log directory here that could be taken away",
     "requests": "nodes take no signals here",
@@ -213,3 +215,5 @@ releases_of = _require("releases", lambda abilities: abilities.releases)
 timers_of = _require("timers", lambda abilities: abilities.timers)
 messages_of = _require("messages", lambda abilities: abilities.messages)
 limits_of = _require("limits", lambda abilities: abilities.limits)
+addresses_of = _require("addresses", lambda abilities: abilities.addresses)
+roles_of = _require("roles", lambda abilities: abilities.roles)

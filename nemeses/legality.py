@@ -8,6 +8,8 @@
 | restart           | yes     | yes, by SIGKILL                    | no: starting it would undo  |
 | restart, graceful | yes     | no: SIGTERM waits for the resume   | the fault that killed it    |
 | upgrade           | yes     | no, as of a graceful restart       | no: as of a restart         |
+| address-change    | yes     | no, as of a graceful restart       | no: as of a restart         |
+| role-change       | yes     | no, as of a graceful restart       | no: as of a restart         |
 | container-kill    | yes     | yes: it needs no cooperation       | no: as of a restart         |
 | partition         | yes     | yes                                | yes: a link outlives a node |
 | loss, delay, reorder, duplicate, bandwidth, hold | yes | yes      | yes, for the same reason    |
@@ -49,7 +51,7 @@ _REFUSALS: Mapping[tuple[str, NodeState], str] = {
     ("restart", NodeState.DEAD): "it is dead, and starting it is for the heal of what killed it",
     **{
         (fault, state): reason
-        for fault in (GRACEFUL_RESTART, "upgrade")
+        for fault in (GRACEFUL_RESTART, "upgrade", "address-change", "role-change")
         for state, reason in (
             (NodeState.PAUSED, "it is paused and cannot stop gracefully"),
             (NodeState.DEAD, "it is dead, and starting it is for the heal of its kill"),

@@ -23,8 +23,8 @@ KEEPS_PROCESS = frozenset(
 )
 """Faults that end no process and start none."""
 RESTART = "restart"
-RESTARTS = frozenset({RESTART, "upgrade"})
-STARTS_AT_ONCE = frozenset({*RESTARTS, "bit-flip", "truncate-file", "disk-wipe"})
+RESTARTS = frozenset({RESTART, "upgrade", "address-change"})
+STARTS_AT_ONCE = frozenset({*RESTARTS, "role-change", "bit-flip", "truncate-file", "disk-wipe"})
 """Faults that start a process themselves; the heal of every other one does."""
 
 

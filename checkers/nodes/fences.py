@@ -27,7 +27,12 @@ from checkers.verdict import Anomaly, anomaly
 SESSION_MS: Final = 9_000
 """Kafka's default of broker.session.timeout.ms."""
 SLACK_S: Final = 10.0
-_ALONE: Final = frozenset({"kill", "stop", "restart", "upgrade", "finalize", "container-kill"})
+_ALONE: Final = frozenset(
+    {
+        *("kill", "stop", "restart", "upgrade", "address-change", "container-kill"),
+        "finalize",
+    }
+)
 """Faults that keep no broker but their targets from the controller, unless it is one of them: then
 an election follows."""
 _CHANGE: Final = "BrokerRegistrationChangeRecord"

@@ -38,8 +38,8 @@ def find_disorder(evidence: Evidence, nodes: Collection[str]) -> dict[str, str]:
 
 ENDING: Final = frozenset(
     {
-        *("kill", "stop", "restart", "upgrade", "container-kill", "power-loss", "torn-write"),
-        *("bit-flip", "truncate-file", "disk-wipe"),
+        *("kill", "stop", "restart", "upgrade", "address-change", "role-change"),
+        *("container-kill", "power-loss", "torn-write", "bit-flip", "truncate-file", "disk-wipe"),
     }
 )
 """Faults that end the processes of their targets, where they were verified."""

@@ -86,6 +86,8 @@ DEPOSING = frozenset(
             "pause",
             "restart",
             "upgrade",
+            "address-change",
+            "role-change",
             "partition",
             "resign",
             "voters",

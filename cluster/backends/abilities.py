@@ -18,7 +18,7 @@ from pathlib import PurePath
 from typing import Any, Literal, Protocol
 
 from cluster.backends.terms import Link, Probe
-from cluster.systems.base import Damageable
+from cluster.systems.base import Damageable, Listeners
 from cluster.values import valueclass
 
 
@@ -391,6 +391,27 @@ class Releases(Protocol):
         """Return what the node's last process printed of its release; None: nothing yet."""
 
 
+class Addresses(Protocol):
+    """Where nodes' controllers listen, which can be elsewhere at a later start."""
+
+    async def change_address(self, node: str) -> None:
+        """Let a dead node's controller listen at another port from its next start on.
+
+        The files of all nodes name it; who runs reads them at its own next start. Raises
+        BackendError where the node lives.
+        """
+
+
+class Roles(Protocol):
+    """Where nodes listen, as brokers, controllers or both, which can be others at a later start."""
+
+    def listeners(self, node: str) -> Listeners:
+        """Return those of the node's last configuration."""
+
+    async def change(self, node: str, listeners: Listeners) -> None:
+        """Let a dead node start with those; BackendError if it lives."""
+
+
 class HostLoss(Protocol):
     """Hosts that can be lost with every process and rule in them, and come back."""
 
@@ -424,6 +445,8 @@ class Abilities:
     requests: Requests | None = None
     releases: Releases | None = None
     """None where nodes are of one release."""
+    addresses: Addresses | None = None
+    roles: Roles | None = None
     timers: Timers | None = None
     crashes: Crashes | None = None
     """None: a kill is the end of a process, and the operating system has what it wrote."""

@@ -9,11 +9,18 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from cluster.backends.abilities import Abilities
-from cluster.backends.base import Ability, BackendError, Link, LinkMeasure, Probe
-from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostProvider, StartedProcess
+from cluster.backends.base import Ability, BackendError, Link, LinkMeasure, NodeState, Probe
+from cluster.backends.hosts import (
+    NODE_OUTPUT,
+    AgentHost,
+    HostPorts,
+    HostProvider,
+    StartedProcess,
+)
 from cluster.backends.links.probe import LinkProber
 from cluster.backends.links.rules import LinkRules
 from cluster.backends.links.shaping import HostShaping
@@ -23,6 +30,8 @@ from cluster.backends.processes.records import labels
 from cluster.backends.terms import ONE_NODE
 from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement, System
+
+_SHARED = "others use the nodes' hosts: no further port is known to be free"
 
 MakeAbilities = Callable[["HostedBackend"], Abilities]
 
@@ -86,7 +95,12 @@ class HostedBackend(ProcessBackend):
             self._prober = LinkProber(self.provider, self.hosts)
             self.shaping = HostShaping(self.hosts, self.run_id, self._prober)
             self.before_start.append(self.shaping.ensure)
-            self._abilities = Abilities(shaping=self.shaping)
+            alone = all(self.provider.ports(node) == HostPorts() for node in self.nodes)
+            self._abilities = Abilities(
+                shaping=self.shaping,
+                addresses=self if alone else None,
+                missing={} if alone else {"addresses": _SHARED},
+            )
             if self._make_abilities is not None:
                 self._abilities = self._make_abilities(self)
             await _all(self._rules.install(), self._prober.start(), self._configure())
@@ -133,6 +147,16 @@ class HostedBackend(ProcessBackend):
         """What measures links."""
         assert self._prober is not None, "the cluster is up"
         return self._prober
+
+    async def change_address(self, node: str) -> None:
+        """See `cluster.backends.abilities.Addresses`: the next port that nothing of it uses."""
+        if (state := await self.state(node)) is not NodeState.DEAD:
+            raise BackendError(f"{node} cannot listen elsewhere: it is {state}")
+        used = [place.port for (name, _), place in self._endpoints.items() if name == node]
+        now = self.endpoint(node, "CONTROLLER")
+        port = max(*used, self.provider.ports(node).agent) + 1
+        self._endpoints[node, "CONTROLLER"] = replace(now, port=port)
+        await _all(*(self._configure_node(each) for each in self.nodes))
 
     async def host_returned(self, node: str) -> None:
         """Apply again what is in force in a node's host, which was lost and came back.

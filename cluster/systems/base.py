@@ -143,6 +143,9 @@ class System(Layout, Protocol):
     """Names of the ports that a node needs beside CLIENT and CONTROLLER: clients can connect to
     them, and backend `local` has no proxies before them."""
 
+    change_listeners: Callable[[int, Listeners], None] | None = None
+    """(node id, listeners) -> the node has those from its next start on; None: never others."""
+
     releases: tuple[str, ...] = ()
     """Releases of an upgrade, by the names that nodes print; none: nodes are of one release."""
     reads: tuple[Path, ...] = ()

@@ -16,20 +16,23 @@ from typing import Any
 
 from checkers.runs import exercised
 from cluster.backends.base import Probe
+from cluster.systems.kafka.roles import OPTION as ROLES
 from harness.errors import ImpossibleError, UsageError
 from harness.plan.document import from_document
 from harness.plan.plan import Plan, Skipped, fault_kinds
 from harness.plan.strands import strand_to_json, without_faults
 from harness.plan.system_request import request_of
 from harness.terminal.progress import Steps
+from nemeses.processes.roles import RoleChange
 from workloads.base import CLIENT, OWN
 
 OPEN_FILES_MIN = 128
 """Sockets and logs of three nodes, and of clients."""
+_WITH_ROLES = "--system apache-kafka"
 _ASKING = frozenset(
     {
         *("resign", "snapshot", "voters", "finalize", "log-dir-loss", "log-dir-move"),
-        *("bit-flip", "truncate-file", "disk-wipe"),
+        *("bit-flip", "truncate-file", "disk-wipe", "address-change", "role-change"),
     }
 )
 """Faults that ask something of a node in Kafka's protocol, or by a signal that ends other nodes, or
@@ -87,7 +90,11 @@ def _unfit(plan: Plan, kinds: tuple[str, ...]) -> dict[str, Probe]:
         lacks = _ASKING - listed.intersection({"bit-flip", "truncate-file"})
         asked = {kind: Probe(possible=False, reason=reason) for kind in kinds if kind in lacks}
         return asked | _unfit_by_name(plan, tuple(kind for kind in kinds if kind not in asked))
-    return _unfit_by_name(plan, kinds)
+    found = _unfit_by_name(plan, kinds)
+    if RoleChange.name in kinds and ROLES not in plan.kind.options:
+        reason = f"nodes of system {plan.system} have no roles of their own"
+        found[RoleChange.name] = Probe(possible=False, reason=reason, remedy=_WITH_ROLES)
+    return found
 
 
 def _unfit_by_name(plan: Plan, kinds: tuple[str, ...]) -> dict[str, Probe]:

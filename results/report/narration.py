@@ -95,6 +95,14 @@ _VERBS: Mapping[str, tuple[str, str]] = {
     "stop": ("{nodes} was asked to stop (SIGTERM)", "{nodes} was started"),
     "restart": ("{nodes} was restarted", "the restart of {nodes} was over"),
     "upgrade": ("{nodes} was made another release", "the upgrade of {nodes} was over"),
+    "address-change": (
+        "{nodes} was started at another address",
+        "the change of address of {nodes} was over",
+    ),
+    "role-change": (
+        "{nodes} was started as a broker alone",
+        "{nodes} was started as a controller again",
+    ),
     "pause": ("{nodes} was stopped (SIGSTOP)", "{nodes} went on"),
     "container-kill": ("the container of {nodes} was killed", "{nodes} was started"),
     "partition": ("{nodes} was cut off", "{nodes} was connected again"),

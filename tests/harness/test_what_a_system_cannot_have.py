@@ -43,6 +43,11 @@ CASES = {
         ["--system", "shared-cells", "--workload", "shared-cells", "--faults", "kill,bit-flip"],
         "bit-flip cannot work",
     ),
+    "addresses that no quorum names": (
+        ["--system", "shared-cells", "--workload", "shared-cells", "--faults", "address-change"],
+        "address-change cannot work",
+    ),
+    "roles of nodes that have one": (["--faults", "role-change"], "no roles of their own"),
     "open system, Kafka's workload": (["--system", "open", "--workload", "log"], "log"),
     "open system, another's workload": (
         ["--system", "open", "--workload", "shared-cells"],

@@ -15,6 +15,7 @@ from cluster.backends.machine.inside import limits, signals
 from cluster.backends.machine.programs import Machine, run_program
 from cluster.backends.processes.lifecycle import ProcessBackend
 from cluster.backends.processes.releases import NodeReleases
+from cluster.backends.processes.roles import NodeRoles
 from cluster.backends.terms import Need
 
 _AWAY = ".away"
@@ -187,6 +188,7 @@ def equip(
         ),
         limits=ProcessLimits(machines),
         releases=NodeReleases(backend) if backend.system.releases else None,
+        roles=NodeRoles(backend) if backend.system.change_listeners is not None else None,
         requests=NodeSignals(
             machines,
             {node: backend.system.log_folder(machine.folder) for node, machine in machines.items()},

@@ -222,6 +222,10 @@ class ProcessBackend:
         self._joining.add(node)
         await self._configure_node(node)
 
+    async def configure(self, node: str) -> None:
+        """Write a node's files anew, as the system has them by now."""
+        await self._configure_node(node)
+
     async def configure_release(self, node: str, number: int) -> None:
         """Let a dead node be another of the system's releases from its next start on."""
         if (state := await self.state(node)) is not NodeState.DEAD:

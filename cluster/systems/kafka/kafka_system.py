@@ -115,6 +115,8 @@ class KafkaSystem(KafkaLayout, System):
         self._settings = {**SETTINGS, **node_settings}
         self._dynamic = dynamic
         self._roles = Roles() if roles is None else roles
+        self._changed: dict[int, Listeners] = {}
+        self.change_listeners = self._changed.__setitem__
         self._features = features
         self._security = security
         self.ping = API_VERSIONS_PING if security is None else security.ping(API_VERSIONS_PING)
@@ -122,7 +124,7 @@ class KafkaSystem(KafkaLayout, System):
 
     def listeners(self, node_id: int) -> Listeners:
         """See `System.listeners`: by its roles."""
-        return self._roles.listeners(node_id)
+        return self._changed.get(node_id) or self._roles.listeners(node_id)
 
     def files(self, node: Placement) -> Mapping[str, str]:
         """Render the configuration of node and logging, and how both steps are started."""

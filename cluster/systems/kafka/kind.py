@@ -65,8 +65,10 @@ _OF_SECURITY: Final = ("listener.name.", "sasl.", "ssl.keystore.", "ssl.truststo
 """Where keys begin that a plan's `security` decides."""
 _KEY: Final = re.compile(r"[a-z][a-z0-9_.-]*", re.IGNORECASE)
 
-_PROCESSES: Final = frozenset({"kill", "stop", "pause", "restart", "upgrade"})
-_LINKS: Final = frozenset({"partition", "loss", "delay", "reorder", "duplicate", "bandwidth"})
+_PROCESSES: Final = frozenset({"kill", "stop", "pause", "restart", "upgrade", "role-change"})
+_LINKS: Final = frozenset(
+    {"address-change", "partition", "loss", "delay", "reorder", "duplicate", "bandwidth"}
+)
 
 _DISKS: Final = frozenset(
     {"disk-error", "disk-full", "disk-slow", "disk-stall", "disk-wipe", "power-loss", "torn-write"}

@@ -1,0 +1,163 @@
+"""A node's controller listens elsewhere after a restart, as an operator moves it.
+
+A voter of a dynamic quorum then makes its new address known to the leader (KIP-853,
+UpdateRaftVoter), which writes it into the log: by the old one no candidate gets its vote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from cluster.backends.base import Ability, Backend, NodeState, Probe
+from cluster.node.kraft.messages import DescribeQuorumResponse
+from nemeses.active_faults import hit
+from nemeses.base import Injection, Parameters, View, absence, addresses_of
+from nemeses.node_fault import NodeFault, Seen, alive, start_if_dead
+from nemeses.processes.upgrade import TOOK_MS
+from nemeses.queries import POLL_S, leading
+from nemeses.quorum.membership import changes, directories, endpoint_of, is_dynamic, node_id
+
+ADDRESS_CHANGE: Final = "address-change"
+KNOWN_S = 30.0
+"""How long one leader may name the old address of a voter that follows it: Kafka's voters send
+UpdateRaftVoter after every third fetch time-out, later ones after each."""
+GIVEN_UP_S = 90.0
+"""How long it is waited for while leaders change and other faults act."""
+
+
+class AddressChange(NodeFault):
+    """A node ends (SIGTERM) and starts with its controller at another port, for good.
+
+    Parameters: targets (default random). It bit when the node listens there, no longer at the old
+    port, and the leader names the new one. A leader that names the old one to the end, of a voter
+    that follows it all the time, is a violation. The heal starts what is dead, at the new port.
+    """
+
+    name = ADDRESS_CHANGE
+    favourites = ("random", "leader", "follower")
+
+    async def probe(self, view: View) -> Probe:
+        """See `Fault.probe`."""
+        if view.backend.abilities().addresses is None:
+            return absence(view, "addresses")
+        return await view.backend.probe(Ability.PROCESSES)
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """See `Fault.inject`."""
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        injection = await super().inject(view, parameters)
+        took = {TOOK_MS: round((loop.time() - begun_s) * 1000)} if injection.applied else {}
+        return replace(injection, detail={**injection.detail, **took})
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:  # noqa: ARG002
+        """End it, start it at another port; returns when it answers there."""
+        addresses, backend = addresses_of(view), view.backend
+        old = backend.endpoint(node).port
+        await backend.stop(node)
+        await addresses.change_address(node)
+        await backend.start(node)
+        incarnation = backend.incarnation(node)
+        return Seen({"from": old, "to": backend.endpoint(node).port, "incarnation": incarnation})
+
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
+        """Wait until the leader names the new port."""
+        detail = dict(injection.detail["nodes"].get(node, {}))
+        if "to" not in detail:
+            return Seen(detail)  # it did not come up there, as was noted
+        if await listens(view.backend, node, detail["from"]):
+            return Seen(detail, f"{node} still listens at port {detail['from']}")
+        loop = asyncio.get_running_loop()
+        streak: _Streak | None = None
+        end_s = loop.time() + GIVEN_UP_S
+        while loop.time() < end_s:
+            backend = view.backend
+            if (
+                await backend.state(node) is NodeState.DEAD
+                or backend.incarnation(node) != detail["incarnation"]
+            ):
+                return Seen({**detail, "state": "ended"})  # by itself, or another fault took it
+            found = await leading(view)
+            if found is not None and not _must_name(found[1], node):
+                return Seen({**detail, "named": False})
+            if found is not None and endpoint_of(view, found[1], node)[1] == detail["to"]:
+                return Seen({**detail, "named": True})
+            streak = _Streak.extend(streak, view, node, found, loop.time())
+            if streak is not None and streak.proves(loop.time()):
+                why = (
+                    f"leader {streak.leader} names {node} at port {detail['from']} still, "
+                    f"{KNOWN_S:g} s after {node} has begun to listen at port {detail['to']} and to "
+                    "follow it: other voters do not reach it"
+                )
+                return Seen(
+                    {**detail, "named": False},
+                    violation={"kind": "address-unknown", "explanation": why},
+                )
+            await asyncio.sleep(POLL_S)
+        return Seen(detail, f"no leader named port {detail['to']} of {node} in {GIVEN_UP_S:g} s")
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
+        """Start it where it is dead."""
+        await start_if_dead(view, node, injection)
+
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
+        """Measure that it lives."""
+        return await alive(view, node, injection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Streak:
+    """Time in which one leader named the old address, and nothing excused it."""
+
+    leader: str
+    epoch: int
+    since_s: float
+    mark: int
+    """High watermark at its beginning ..."""
+    fetched: int
+    """... and what the node has of the log by now, by its Fetches."""
+
+    @classmethod
+    def extend(
+        cls,
+        streak: _Streak | None,
+        view: View,
+        node: str,
+        found: tuple[str, DescribeQuorumResponse] | None,
+        now_s: float,
+    ) -> _Streak | None:
+        """Return the streak with one more look, anew where the leader is another one."""
+        if found is None:
+            return streak  # it may be that the answer took long
+        leader, quorum = found
+        others = {fault for fault, at in hit(view) if at in (node, leader)} - {ADDRESS_CHANGE}
+        if others or changes(view).under_way:
+            return None  # it has other things to do, or the leader may refuse it for them
+        ends = {voter.replica_id: voter.log_end_offset for voter in quorum.voters}
+        fetched = ends.get(node_id(node), -1)
+        if streak is None or (streak.leader, streak.epoch) != (leader, quorum.leader_epoch):
+            return cls(leader, quorum.leader_epoch, now_s, quorum.high_watermark, fetched)
+        return replace(streak, fetched=fetched)
+
+    def proves(self, now_s: float) -> bool:
+        """Whether it is long enough, of a node that fetches what is committed meanwhile."""
+        return now_s - self.since_s >= KNOWN_S and self.fetched > self.mark
+
+
+def _must_name(quorum: DescribeQuorumResponse, node: str) -> bool:
+    """Whether the node is a voter of a quorum that names the addresses of its voters."""
+    named = any(endpoint.node_id == node_id(node) for endpoint in quorum.nodes)
+    return named and is_dynamic(quorum) and node_id(node) in directories(quorum)
+
+
+async def listens(backend: Backend, node: str, port: int | None = None) -> bool:
+    """Whether something listens at a port of the node, by default at its controller's."""
+    place = backend.endpoint(node)
+    try:
+        (await backend.connect(place if port is None else replace(place, port=port))).close()
+    except OSError:
+        return False
+    return True
