@@ -15,14 +15,7 @@ from cluster.backends.base import BackendError, NodeState
 from cluster.values import valueclass
 from nemeses.active_faults import applying, hit, keeper
 from nemeses.at_once import at_once
-from nemeses.base import (
-    Injection,
-    Parameters,
-    View,
-    application,
-    before_acting,
-    refusal,
-)
+from nemeses.base import Injection, Parameters, View, application, before_acting, refusal
 from nemeses.fault_kind import FaultKind
 from nemeses.legality import refusals
 from nemeses.queries import until

@@ -24,11 +24,7 @@ SMALL = replace(LED, isr=(1,))
 
 
 LEAD = Lead(
-    name="t-0",
-    leader_epoch=4,
-    counted=frozenset({2}),
-    heard=frozenset({2}),
-    has_epoch=True,
+    name="t-0", leader_epoch=4, counted=frozenset({2}), heard=frozenset({2}), has_epoch=True
 )
 
 
