@@ -11,55 +11,9 @@ import pytest
 from waiting import eventually
 
 from cluster.backends.base import BackendError, NodeState
-from nemeses.base import ParameterError
 from nemeses.drive import SWEEP, heal, heal_all, inject, start_ended
-from nemeses.registry import FAULTS, check_fault, fault_named
+from nemeses.registry import FAULTS
 from tests.play import play
-
-NODES = ("n1", "n2", "n3")
-
-
-def test_an_unknown_fault_is_refused_with_the_nearest_name():
-    with pytest.raises(ParameterError, match="unknown fault 'partitoin'; did you mean 'partition'"):
-        fault_named("partitoin")
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "message"),
-    [
-        ("kill", {"targets": "leadr"}, "unknown target 'leadr'; did you mean 'leader'"),
-        ("kill", {"targets": "node:n9"}, "unknown target 'node:n9'"),
-        ("kill", {"target": "leader"}, "unknown parameter of kill 'target'"),
-        ("pause", {"graceful": True}, "unknown parameter of pause 'graceful'"),
-        ("restart", {"graceful": "yes"}, "graceful of restart must be true or false"),
-        ("kill", {"targets": ["leader"]}, "unknown target"),
-    ],
-)
-def test_bad_parameters_are_refused(name, parameters, message):
-    with pytest.raises(ParameterError, match=message):
-        check_fault(name, parameters, NODES)
-
-
-def test_a_pair_of_nodes_has_no_minority():
-    with pytest.raises(ParameterError, match="has no minority"):
-        check_fault("kill", {"targets": "minority"}, ("n1", "n2"))
-    assert {"targets": "minority"} not in FAULTS["kill"].options(("n1", "n2"))
-
-
-def refusal(name, option, nodes):
-    try:
-        check_fault(name, option, nodes)
-    except ParameterError as error:
-        return str(error)
-    return None
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
-def test_every_option_of_every_fault_is_one_that_its_check_accepts(count):
-    nodes = tuple(f"n{number}" for number in range(1, count + 1))
-    for name, fault in FAULTS.items():
-        options = fault.options(nodes)
-        assert [refusal(name, option, nodes) for option in options] == [None] * len(options)
 
 
 @pytest.mark.parametrize("name", ["kill", "partition", "pause", "restart"])

@@ -6,15 +6,13 @@ import pytest
 
 from cluster.backends.abilities import LinkShape
 from cluster.backends.links.shapes import PERFECT
-from nemeses.base import ParameterError
 from nemeses.drive import heal, heal_all, inject
 from nemeses.links.shaping import LINK_FAULTS
-from nemeses.registry import FAULTS, check_fault
+from nemeses.registry import FAULTS
 from tests.play import play
 
 pytestmark = pytest.mark.slow
 
-NODES = ("n1", "n2", "n3")
 QUICK = {
     "loss": {"percent": 30},
     "delay": {"delay_ms": 60, "jitter_ms": 30},
@@ -146,29 +144,3 @@ async def test_a_backend_without_packets_refuses_and_names_the_reason(view, *, n
     refused = await inject(view, name, {})
     assert not refused.applied
     assert probe.reason in refused.detail["reason"]
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "reason"),
-    [
-        ("loss", {"percent": 0}, "percent of loss must be a number above 0, at most 100, not 0"),
-        (
-            "loss",
-            {"percent": True},
-            "percent of loss must be a number above 0, at most 100, not True",
-        ),
-        ("loss", {"procent": 5}, "did you mean 'percent'"),
-        ("loss", {"direction": "out"}, "unknown direction of loss 'out'"),
-        ("delay", {"delay_ms": 10, "jitter_ms": 20}, "jitter_ms of delay must not be above"),
-        ("bandwidth", {"targets": "leaders"}, "did you mean 'leader'"),
-    ],
-)
-def test_wrong_parameters_are_refused_in_one_line(name, parameters, reason):
-    with pytest.raises(ParameterError, match=reason):
-        check_fault(name, parameters, NODES)
-
-
-def test_one_node_has_no_links_to_shape():
-    with pytest.raises(ParameterError, match="at least 2 nodes"):
-        check_fault("loss", {}, ("n1",))
-    assert FAULTS["loss"].options(("n1",)) == ()

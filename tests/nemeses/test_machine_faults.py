@@ -15,9 +15,8 @@ from cluster.backends.base import NodeState
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.machine.mounts import mounts
 from cluster.systems.kraft import KraftSystem
-from nemeses.base import ParameterError
 from nemeses.drive import heal, heal_all, inject
-from nemeses.registry import FAULTS, check_fault, needs_of
+from nemeses.registry import FAULTS, needs_of
 from tests.views import StubView
 
 pytestmark = pytest.mark.cluster
@@ -169,12 +168,6 @@ def test_lost_power_and_damaged_files(tmp_path: Path):
         assert await view.backend.state("n3") is NodeState.RUNNING
 
     on_real_nodes(tmp_path, body)
-
-
-@pytest.mark.parametrize("target", ["majority", "all"])
-def test_no_majority_loses_its_disks(target):
-    with pytest.raises(ParameterError, match="more than a minority"):
-        check_fault("disk-wipe", {"targets": target}, ("n1", "n2", "n3"))
 
 
 def test_nodes_are_surrounded_only_by_what_the_plan_needs():

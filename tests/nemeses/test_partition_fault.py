@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nemeses.base import ParameterError
 from nemeses.drive import heal, inject
 from nemeses.links.partition import DIRECTIONS, SHAPES
-from nemeses.registry import FAULTS, check_fault
+from nemeses.registry import FAULTS
 from tests.play import play
 
 pytestmark = pytest.mark.slow
@@ -167,35 +166,6 @@ async def test_the_cut_holds_for_a_node_that_is_restarted_behind_it(view):
     cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
     await inject(view, "restart", {"targets": "leader"})
     assert (await PARTITION.verify(view, cut)).verified
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"shape": "halfs"}, "unknown partition shape 'halfs'; did you mean 'halves'"),
-        ({"shap": "halves"}, "unknown parameter of partition 'shap'; did you mean 'shape'"),
-        ({"shape": "halves", "direction": "random"}, "halves has no direction"),
-        ({"shape": "one-way", "direction": "leader-to-folower"}, "mean 'leader-to-follower'"),
-        ({"shape": "isolate", "direction": "outgoin"}, "did you mean 'outgoing'"),
-        ({"shape": "isolate", "targets": "node:n1,leadr"}, "did you mean 'leader'"),
-        ({"targets": "all"}, "leaves none to cut them off from"),
-        ({"shape": "halves", "targets": "leader"}, "halves has no targets"),
-        ({"shape": "links"}, "links needs links, such as n1>n2"),
-        ({"shape": "links", "links": "n1>n2,n2>n4"}, r"unknown node 'n4' \(known: n1, n2, n3\)"),
-        ({"shape": "links", "links": "n1>n1"}, "n1 has no link to itself"),
-        ({"shape": "links", "links": "n1,n2"}, "written n1>n2 or n1-n2, not 'n1'"),
-        ({"shape": "links", "links": 3}, "must be text such as n1>n2,n2-n3, not 3"),
-        ({"shape": ["halves"]}, "unknown partition shape"),
-    ],
-)
-def test_unknown_parameters_are_refused_with_the_nearest_name(parameters, message):
-    with pytest.raises(ParameterError, match=message):
-        check_fault("partition", parameters, ("n1", "n2", "n3"))
-
-
-def test_shapes_that_need_more_nodes_are_refused():
-    with pytest.raises(ParameterError, match="bridge needs at least 3 nodes"):
-        check_fault("partition", {"shape": "bridge"}, ("n1", "n2"))
 
 
 @play("with_view", node_count=4)

@@ -13,7 +13,7 @@ from test_quorum_faults import simulated
 from cluster.backends.base import NodeState
 from cluster.node.log.batch.records import with_place
 from cluster.node.log.storage.index import OffsetIndex
-from nemeses.base import ParameterError, View
+from nemeses.base import View
 from nemeses.disks.log_files import (
     is_damaged,
     longest_of_partitions,
@@ -21,7 +21,6 @@ from nemeses.disks.log_files import (
     misleading_flip,
 )
 from nemeses.drive import heal, inject
-from nemeses.registry import check_fault
 from tests.cluster.node.log.data_helpers import batch
 from tests.play import play
 
@@ -131,15 +130,3 @@ def test_a_batch_is_damaged_while_it_is_there_and_not_intact():
     assert is_damaged(torn, len(torn) - 1)
     assert is_damaged(torn + whole, len(torn) - 1), "kept, and appended behind"
     assert not is_damaged(whole[:first_bytes], len(torn) - 1), "cut off"
-
-
-@pytest.mark.parametrize(
-    ("fault", "file", "files"),
-    [
-        ("bit-flip", "snapshot", "index, log, partition, quorum-state"),
-        ("truncate-file", "index", "log, partition"),
-    ],
-)
-def test_a_fault_says_which_files_it_can_damage(fault: str, file: str, files: str):
-    with pytest.raises(ParameterError, match=f"unknown file of {fault} '{file}'.*{files}"):
-        check_fault(fault, {"file": file}, ("n1", "n2", "n3"))

@@ -10,11 +10,10 @@ from simulated import WorldView, in_world
 from cluster.backends.base import NodeState
 from cluster.backends.sim.settings import SimSettings
 from cluster.node.kraft.messages import FetchRequest
-from nemeses.base import ParameterError
 from nemeses.drive import heal, heal_all, inject
 from nemeses.links.hold import Hold
 from nemeses.queries import epoch_of
-from nemeses.registry import FAULTS, check_fault
+from nemeses.registry import FAULTS
 from tests.play import play
 
 NODES = ("n1", "n2", "n3")
@@ -247,25 +246,3 @@ async def test_a_process_that_was_asked_to_stop_is_started_by_the_heal(view):
     assert await states(view) == [R, R, R]
     assert (await heal(view, stopped)).verified, "heal is idempotent"
     assert view.backend.incarnation("n2") == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "message"),
-    [
-        ("kill", {"keep": "nothin"}, "unknown keep of kill 'nothin'; did you mean 'nothing'"),
-        ("stop", {"keep": "any"}, "unknown parameter of stop 'keep'"),
-        ("hold", {"types": "VoteRequest,Votes"}, "type of message 'Votes'; did you mean 'Vote"),
-        ("hold", {"types": 3}, "types of hold must be text, not 3"),
-        ("hold", {"links": "n1>n9"}, "unknown node 'n9'"),
-        ("hold", {"then": "droop"}, "unknown then of hold 'droop'; did you mean 'drop'"),
-        ("hold", {"targets": "leader"}, "unknown parameter of hold 'targets'"),
-        ("timer-rate", {"rate": 21}, "rate of timer-rate must be a number from 0.05 to 20, not 21"),
-        ("bit-flip", {"at": 1.5}, "at of bit-flip must be a number from 0 to 1, not 1.5"),
-        ("disk-wipe", {"targets": "node:n1,all"}, "could be more than a minority"),
-        ("kill", {"targets": "leader,folower"}, "unknown target 'folower'; did you mean 'follow"),
-        ("kill", {"targets": ""}, "unknown target ''"),
-    ],
-)
-def test_bad_parameters_are_refused(name, parameters, message):
-    with pytest.raises(ParameterError, match=message):
-        check_fault(name, parameters, NODES)

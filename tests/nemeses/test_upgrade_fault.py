@@ -20,11 +20,9 @@ from harness.errors import PlanError
 from harness.plan.document import from_document
 from harness.plan.stored_document import checks_for
 from nemeses import queries
-from nemeses.base import ParameterError
 from nemeses.drive import heal, inject
 from nemeses.processes import upgrade
 from nemeses.quorum import finalize
-from nemeses.registry import check_fault
 from tests.play import play
 from tests.views import StubView
 
@@ -280,22 +278,3 @@ def test_systems_without_releases_have_no_upgrade(system):
     del document["system_options"]
     with pytest.raises(PlanError, match="--kafka-version OLD,NEW"):
         from_document(document)
-
-
-@pytest.mark.parametrize(
-    ("fault", "parameters"),
-    [
-        ("upgrade", {"to": "latest"}),
-        ("upgrade", {"for": 1}),
-        ("finalize", {"level": "highest"}),
-        ("finalize", {"level": -1}),
-        ("finalize", {"level": True}),
-        ("finalize", {"change": "downgrade"}),
-        ("finalize", {"feature": 7}),
-        ("finalize", {"refused": 1}),
-        ("finalize", {"targets": "all"}),
-    ],
-)
-def test_parameters_that_mean_nothing_are_refused(fault, parameters):
-    with pytest.raises(ParameterError):
-        check_fault(fault, parameters, ("n1", "n2", "n3"))
