@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.commands.options import FILE, Command, path_option, shown_options
+from harness.commands.options import FILE, NEW_FILE, Command, path_option, shown_options
 from harness.errors import UsageError
 from harness.terminal.answers import Shown, answer
 
@@ -34,7 +34,7 @@ _FOLDER = click.Path(path_type=Path)
 @click.option("--no-canary", is_flag=True, help="Try no faulty node; the decision says so.")
 @shown_options(json="Print one JSON document.", quiet="Print the decision alone.")
 @click.option("--github", is_flag=True, help="Print annotations for GitHub as well.")
-@path_option("--junit", "Write one JUnit file over all runs.", FILE)
+@path_option("--junit", "Write one JUnit file over all runs.", NEW_FILE)
 @path_option("--summary", "Append a section in Markdown to a file.", FILE)
 def gate(
     run_folders: tuple[Path, ...],

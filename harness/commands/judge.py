@@ -16,7 +16,7 @@ from checkers.history.edn import read_all
 from checkers.history.foreign import Reading
 from checkers.history.json_text import JsonError, parse
 from checkers.registry import CheckSpec
-from harness.commands.options import Command, shown_options, spark_option
+from harness.commands.options import NEW_FILE, Command, shown_options, spark_option
 from harness.errors import UsageError
 from harness.judge.run_targets import each_once, find_runs, for_each
 from harness.judge.stored_runs import judge_stored, judged_elsewhere, prefix_of, print_judged
@@ -52,7 +52,7 @@ def _least(what: str, meaning: str) -> Callable[[Any], Any]:
 )
 @click.option(
     "--certificate",
-    type=_PATH,
+    type=NEW_FILE,
     metavar="OUT",
     help="For a file: where the proof of each key's verdict goes.  [default: nowhere]",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import click
 
+from extensions.plain_files import refuse_other_file
 from harness.errors import UsageError
 from harness.terminal.answers import Shown
 
@@ -48,8 +50,22 @@ class Group(click.Group):
     command_class = Command
 
 
+class _NewFile(click.Path):
+    """A file that is renamed into place: neither a device, nor a link to one, is replaced."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        try:
+            refuse_other_file(path)
+        except OSError as error:
+            self.fail(f"{value}: {error.strerror}", param, ctx)
+        return path
+
+
 _Option = Callable[[Any], Any]
 FILE = click.Path(path_type=Path, dir_okay=False)
+NEW_FILE = _NewFile(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 SEED_MAX = 2**31
 RUNS = Path("runs")

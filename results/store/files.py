@@ -23,9 +23,11 @@ class StoreError(ValueError):
 def write_atomically(path: Path, data: bytes) -> None:
     """Put `data` at `path`: a reader, or a crash at any moment, sees the old file or the new one.
 
-    Raises OSError where the folder cannot be written, or `path` is a link, a device, a pipe.
+    A link is replaced, not followed. Raises OSError where the folder cannot be written, or `path`
+    is a device, a pipe, a socket or a folder.
     """
-    refuse_other_file(path)
+    if not path.is_symlink():
+        refuse_other_file(path)
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(fd, "wb") as file:

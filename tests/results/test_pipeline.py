@@ -237,16 +237,20 @@ def test_a_lone_file_of_another_model_is_refused(tmp_path):
         judge_file(store.journal_path, [spec])
 
 
-@pytest.mark.parametrize(
-    "make", [os.mkfifo, lambda path: path.symlink_to("/dev/null")], ids=["pipe", "link"]
-)
-def test_no_file_takes_the_place_of_what_is_none(tmp_path, make):
+def test_no_file_takes_the_place_of_a_pipe(tmp_path):
     place = tmp_path / "certificates.jsonl"
-    make(place)
-    before = place.lstat()
-    with pytest.raises(OSError, match="not a plain file"):
+    os.mkfifo(place)
+    with pytest.raises(OSError, match="a pipe, not a plain file"):
         write_atomically(place, b"{}")
-    assert (place.lstat().st_mode, [*tmp_path.iterdir()]) == (before.st_mode, [place])
+    assert (place.is_fifo(), [*tmp_path.iterdir()]) == (True, [place])
+
+
+def test_a_file_takes_the_place_of_a_link_and_not_of_what_that_leads_to(tmp_path):
+    place, other = tmp_path / "log.jsonl", tmp_path / "other"
+    other.write_bytes(b"[]")
+    place.symlink_to(other)
+    write_atomically(place, b"{}")
+    assert (place.is_symlink(), place.read_bytes(), other.read_bytes()) == (False, b"{}", b"[]")
 
 
 def test_certificates_that_cannot_be_written_are_reported_by_their_name(tmp_path):

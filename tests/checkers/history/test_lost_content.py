@@ -220,6 +220,15 @@ def test_a_proof_does_not_take_the_place_of_its_history(written):
     assert path.read_text() == GOOD
 
 
+def test_a_proof_does_not_take_the_place_of_a_link(written):
+    path = written(GOOD)
+    link = path.with_name("stdout")
+    link.symlink_to("/dev/stdout")
+    answer = CliRunner().invoke(main, ["check", str(path), "--certificate", str(link)])
+    assert (answer.exit_code, link.is_symlink()) == (2, True)
+    assert "a symbolic link, not a plain file" in answer.output
+
+
 def test_a_client_with_a_name_that_only_crashed_is_no_nemesis(written):
     crashed = '{:process "c1" :type :info :f :write :value 7}'
     rows = edn((0, "write", 1, 1), (1, "read", "nil", 7))
