@@ -47,11 +47,14 @@ class AddressChange(NodeFault):
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`."""
-        loop = asyncio.get_running_loop()
-        begun_s = loop.time()
+        begun_s = asyncio.get_running_loop().time()
         injection = await super().inject(view, parameters)
-        took = {TOOK_MS: round((loop.time() - begun_s) * 1000)} if injection.applied else {}
-        return replace(injection, detail={**injection.detail, **took})
+        return _took(injection, begun_s) if injection.applied else injection
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.verify`. It takes long, and what took effect began before it."""
+        begun_s = asyncio.get_running_loop().time()
+        return _took(await super().verify(view, injection), begun_s)
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:  # noqa: ARG002
         """End it, start it at another port; returns when it answers there."""
@@ -88,9 +91,9 @@ class AddressChange(NodeFault):
             streak = _Streak.extend(streak, view, node, found, loop.time())
             if streak is not None and streak.proves(loop.time()):
                 why = (
-                    f"leader {streak.leader} names {node} at port {detail['from']} still, "
-                    f"{KNOWN_S:g} s after {node} has begun to listen at port {detail['to']} and to "
-                    "follow it: other voters do not reach it"
+                    f"leader {streak.leader} still names port {detail['from']} of {node}, which "
+                    f"has listened at port {detail['to']} and followed {streak.leader} for "
+                    f"{KNOWN_S:g} s: other voters do not reach it"
                 )
                 return Seen(
                     {**detail, "named": False},
@@ -151,6 +154,13 @@ def _must_name(quorum: DescribeQuorumResponse, node: str) -> bool:
     """Whether the node is a voter of a quorum that names the addresses of its voters."""
     named = any(endpoint.node_id == node_id(node) for endpoint in quorum.nodes)
     return named and is_dynamic(quorum) and node_id(node) in directories(quorum)
+
+
+def _took(injection: Injection, begun_s: float) -> Injection:
+    """Add to the injection how long this part of it took."""
+    part_ms = round((asyncio.get_running_loop().time() - begun_s) * 1000)
+    took_ms = injection.detail.get(TOOK_MS, 0) + part_ms
+    return replace(injection, detail={**injection.detail, TOOK_MS: took_ms})
 
 
 async def listens(backend: Backend, node: str, port: int | None = None) -> bool:
