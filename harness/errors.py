@@ -41,7 +41,11 @@ class WrongAnswerError(TypeError):
     def __init__(self, source: object, answer: object) -> None:
         self.module = type(source).__module__
         name = f"{self.module}.{type(source).__qualname__}"
-        super().__init__(f"{name} answered {ascii(answer)[:80]}, which is none of its answers")
+        try:
+            shown = ascii(answer)[:80]
+        except Exception:  # noqa: BLE001  (of theirs; or it is nested too deeply)
+            shown = f"a {type(answer).__name__}"
+        super().__init__(f"{name} answered {shown}, which is none of its answers")
 
 
 class InternalError(Exception):

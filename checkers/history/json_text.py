@@ -84,6 +84,17 @@ def _value(text: str, begin: int) -> tuple[Any, int]:
     return value, end
 
 
+def is_json(value: object) -> bool:
+    """Return whether `parse` reads the value again once it is written."""
+    if value is None or (type(value) is str and value.isascii()):
+        return True
+    try:
+        parse(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
 def finite(text: str) -> float:
     """Return the number that a text holds. Raises JsonError where it is too large."""
     number = float(text)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from checkers.history import EventType
+from checkers.history.json_text import is_json
 from cluster.backends.base import Backend
 from cluster.client.admin_client import Client
 from cluster.node.ports import Clock
@@ -77,7 +78,7 @@ class ProcessClient:
     async def invoke(self, op: Op) -> Completion:
         """See `workloads.base.WorkloadClient`. Raises WrongAnswerError."""
         completion = await self._inner.invoke(op)
-        if not (isinstance(completion, Completion) and isinstance(completion.type, EventType)):
+        if not _has_place_in_a_journal(completion):
             raise WrongAnswerError(self._inner, completion)
         return completion
 
@@ -87,3 +88,13 @@ class ProcessClient:
             await self._inner.close()
         finally:
             self._network.close()
+
+
+def _has_place_in_a_journal(completion: object) -> bool:
+    return (
+        isinstance(completion, Completion)
+        and isinstance(completion.type, EventType)
+        and all(isinstance(text, str | None) for text in (completion.error, completion.node))
+        and all(isinstance(number, int | None) for number in (completion.offset, completion.epoch))
+        and all(map(is_json, (completion.value, completion.error, completion.node)))
+    )

@@ -156,7 +156,29 @@ def test_a_client_that_exits_is_an_error_of_its_own(monkeypatch, act):
         play(plan(**THE_PLAN), FakeCluster())
 
 
-@pytest.mark.parametrize("answer", [None, Completion("ok")], ids=str)
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        Completion("ok"),
+        Completion(EventType.OK, b"bytes"),
+        Completion(EventType.OK, {1}),
+        Completion(EventType.OK, float("nan")),
+        Completion(EventType.OK, ["\ud800"]),
+        Completion(EventType.INFO, error="\udcff"),
+        Completion(EventType.INFO, error=OSError("no text")),
+        Completion(EventType.OK, node=1),
+        Completion(EventType.OK, offset="1"),
+    ],
+    ids=ascii,
+)
 def test_an_answer_that_is_no_completion_names_the_package(monkeypatch, package, tmp_path, answer):
     async def invoke(_self, _op):
         return answer
@@ -168,7 +190,16 @@ def test_an_answer_that_is_no_completion_names_the_package(monkeypatch, package,
     error = internal_error(caught.value, tmp_path)
     assert type(error) is PackageError
     assert str(error).startswith("package theirs 1.2: ")
-    assert f"their_client.RegisterClient answered {answer!r}"[:60] in str(error)
+    assert f"their_client.RegisterClient answered {answer!a}"[:60] in str(error)
+
+
+def test_an_answer_that_is_nested_too_deeply_is_one_of_its_client(monkeypatch):
+    async def invoke(_self, _op):
+        return Completion(EventType.OK, nested(100_000))
+
+    monkeypatch.setattr(RegisterClient, "invoke", invoke)
+    with pytest.raises(HarnessError, match="RegisterClient answered a Completion, which is none"):
+        play(plan(**THE_PLAN), FakeCluster())
 
 
 def test_an_exception_of_ours_is_still_reported_to_us(monkeypatch, tmp_path):
