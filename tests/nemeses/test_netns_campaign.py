@@ -33,7 +33,7 @@ backend = "netns"
 nodes = 3
 duration_s = 12
 seed = 5
-rate_per_s = 60
+rate_per_s = 30
 concurrency = 8
 
 [[schedule]]
