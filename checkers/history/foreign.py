@@ -50,10 +50,9 @@ READS = frozenset({"read", "get", "read-all"})
 
 WRITE, CAS = "write", "cas"
 """What replaces the value of a register."""
-QUEUED = frozenset({"enqueue", "push"})
-ADDED = frozenset({"add", "append"})
-INPUTS = frozenset({WRITE, CAS, *QUEUED, *ADDED})
-"""Functions that do something with the value of their invocation."""
+QUEUED, ADD = frozenset({"enqueue", "push"}), "add"
+INPUTS = frozenset({WRITE, CAS, ADD, *QUEUED})
+"""Functions that do something with the value of their invocation, and answer nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +392,7 @@ def refuse_other_answer(f: str, asked: Any, got: Any) -> None:
     A write was answered with another value, a compare-and-set with `false` or another pair, or what
     went in is not in the invocation. A queue of nothing comes out as an empty one.
     """
-    is_nothing = asked is None and (f in QUEUED or (f in ADDED and got is not None))
+    is_nothing = asked is None and (f in QUEUED or (f == ADD and got is not None))
     if is_nothing:
         raise HistoryError(f"{f} of nothing: its invocation needs the value that goes in")
     if got is None or freeze(got) == freeze(asked):

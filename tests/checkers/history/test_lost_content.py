@@ -163,7 +163,6 @@ def test_a_cas_is_answered_with_its_pair_or_with_no_value_of_the_register(writte
         ("unordered-queue", "enqueue", "dequeue", "nil", "nil", "nil"),
         ("stack", "push", "pop", "nil", 2, 2),
         ("set", "add", "read", "nil", 2, "[2]"),
-        ("list-append", "append", "read", "nil", 2, "[2]"),
     ],
 )
 def test_what_goes_in_has_to_be_in_its_invocation(
@@ -172,6 +171,11 @@ def test_what_goes_in_has_to_be_in_its_invocation(
     rows = (0, put, asked, answered), (1, take, "nil", taken)
     with pytest.raises(HistoryError, match=f"{put} of nothing"):
         check(written(edn(*rows) + padding), model)
+
+
+def test_nothing_may_be_appended_to_a_log_at_an_offset(written):
+    rows = (0, "append", "nil", 3), (1, "read", "nil", "[[3 nil]]")
+    assert check(written(edn(*rows)), "log").status is PASS
 
 
 def test_a_total_queue_of_nothing_is_refused(written):
