@@ -7,9 +7,10 @@ each node, under `detail.nodes`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from cluster.backends.base import BackendError, NodeState
 from cluster.values import valueclass
@@ -33,6 +34,9 @@ class Seen:
     violation: Mapping[str, str] | None = None
     """{"kind", "explanation"} of behaviour that the fault saw and no correct node shows."""
 
+
+TOOK_MS: Final = "took_ms"
+"""Detail: how long an injection took. A step of a script is journaled when it is done."""
 
 Act = Callable[[str], Awaitable[Seen]]
 
@@ -137,6 +141,28 @@ class NodeFault(FaultKind):
             for fault, node in sorted(hit(view))
             if _families.get(fault) == _families[self.name]
         }
+
+
+class SlowNodeFault(NodeFault):
+    """A fault whose injection or measurement takes long, and which notes how long (`TOOK_MS`)."""
+
+    async def inject(self, view: View, parameters: Parameters) -> Injection:
+        """See `Fault.inject`."""
+        begun_s = asyncio.get_running_loop().time()
+        injection = await super().inject(view, parameters)
+        return _took(injection, begun_s) if injection.applied else injection
+
+    async def verify(self, view: View, injection: Injection) -> Injection:
+        """See `Fault.verify`."""
+        begun_s = asyncio.get_running_loop().time()
+        return _took(await super().verify(view, injection), begun_s)
+
+
+def _took(injection: Injection, begun_s: float) -> Injection:
+    """Add to the injection how long this part of it took."""
+    part_ms = round((asyncio.get_running_loop().time() - begun_s) * 1000)
+    took_ms = injection.detail.get(TOOK_MS, 0) + part_ms
+    return replace(injection, detail={**injection.detail, TOOK_MS: took_ms})
 
 
 async def on_each(nodes: Iterable[str], act: Act) -> dict[str, Seen]:

@@ -14,9 +14,8 @@ from typing import Any, Final
 from cluster.backends.base import Ability, Backend, NodeState, Probe
 from cluster.node.kraft.messages import DescribeQuorumResponse
 from nemeses.active_faults import hit
-from nemeses.base import Injection, Parameters, View, absence, addresses_of
-from nemeses.node_fault import NodeFault, Seen, alive, start_if_dead
-from nemeses.processes.upgrade import TOOK_MS
+from nemeses.base import Injection, View, absence, addresses_of
+from nemeses.node_fault import Seen, SlowNodeFault, alive, start_if_dead
 from nemeses.queries import POLL_S, leading
 from nemeses.quorum.membership import changes, directories, endpoint_of, is_dynamic, node_id
 
@@ -28,7 +27,7 @@ GIVEN_UP_S = 90.0
 """How long it is waited for while leaders change and other faults act."""
 
 
-class AddressChange(NodeFault):
+class AddressChange(SlowNodeFault):
     """A node ends (SIGTERM) and starts with its controller at another port, for good.
 
     Parameters: targets (default random). It bit when the node listens there, no longer at the old
@@ -44,17 +43,6 @@ class AddressChange(NodeFault):
         if view.backend.abilities().addresses is None:
             return absence(view, "addresses")
         return await view.backend.probe(Ability.PROCESSES)
-
-    async def inject(self, view: View, parameters: Parameters) -> Injection:
-        """See `Fault.inject`."""
-        begun_s = asyncio.get_running_loop().time()
-        injection = await super().inject(view, parameters)
-        return _took(injection, begun_s) if injection.applied else injection
-
-    async def verify(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.verify`. It takes long, and what took effect began before it."""
-        begun_s = asyncio.get_running_loop().time()
-        return _took(await super().verify(view, injection), begun_s)
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:  # noqa: ARG002
         """End it, start it at another port; returns when it answers there."""
@@ -154,13 +142,6 @@ def _must_name(quorum: DescribeQuorumResponse, node: str) -> bool:
     """Whether the node is a voter of a quorum that names the addresses of its voters."""
     named = any(endpoint.node_id == node_id(node) for endpoint in quorum.nodes)
     return named and is_dynamic(quorum) and node_id(node) in directories(quorum)
-
-
-def _took(injection: Injection, begun_s: float) -> Injection:
-    """Add to the injection how long this part of it took."""
-    part_ms = round((asyncio.get_running_loop().time() - begun_s) * 1000)
-    took_ms = injection.detail.get(TOOK_MS, 0) + part_ms
-    return replace(injection, detail={**injection.detail, TOOK_MS: took_ms})
 
 
 async def listens(backend: Backend, node: str, port: int | None = None) -> bool:

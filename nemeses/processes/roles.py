@@ -8,7 +8,7 @@ from typing import Any, Final
 from cluster.backends.base import Ability, BackendError, NodeState, Probe
 from cluster.systems.base import Listeners
 from nemeses.base import Injection, Parameters, View, roles_of
-from nemeses.node_fault import NodeFault, Seen, alive, start_if_dead
+from nemeses.node_fault import Seen, SlowNodeFault, alive, start_if_dead
 from nemeses.processes.addresses import listens
 from nemeses.queries import until
 
@@ -17,7 +17,7 @@ SERVES_S = 60.0
 """How long a broker may take until it has registered, as on a busy machine."""
 
 
-class RoleChange(NodeFault):
+class RoleChange(SlowNodeFault):
     """A controller and broker ends (SIGTERM) and starts as a broker alone, until the heal.
 
     Parameters: targets (default random). It stays in the voter set, since nobody removed it, and

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from cluster.backends.base import Ability, Backend, NodeState, Probe
 from nemeses.base import Injection, Parameters, View, absence, releases_of
+from nemeses.node_fault import TOOK_MS
 from nemeses.processes.signals import ProcessFault
 from nemeses.queries import until
 
@@ -19,8 +20,6 @@ STEPS: Final[Mapping[str, int]] = {"next": 1, "previous": -1}
 PRINTED_WITHIN_S = 60.0
 """A broker of Kafka prints its release once it has joined its cluster, some 10 s after its start;
 later while a fault keeps it from the leader."""
-TOOK_MS: Final = "took_ms"
-"""Detail: how long the injection took. A step of a script is journaled when it is done."""
 LEGAL_WITHIN_S = 30.0
 """How long an upgrade waits for a node that runs: an operator stops none that another one needs."""
 
