@@ -24,7 +24,7 @@ from cluster.backends.hosts import (
 from cluster.backends.links.probe import LinkProber
 from cluster.backends.links.rules import LinkRules
 from cluster.backends.links.shaping import HostShaping
-from cluster.backends.processes.lifecycle import Incarnation, ProcessBackend
+from cluster.backends.processes.lifecycle import Incarnation, ProcessBackend, command_of
 from cluster.backends.processes.probe import SILENCE_S, SLEEP, TIMEOUT_S, probe_process
 from cluster.backends.processes.records import labels
 from cluster.backends.terms import ONE_NODE
@@ -173,7 +173,7 @@ class HostedBackend(ProcessBackend):
         placement = self._placement(node)
         return await self.provider.start(
             node,
-            self.system.command(placement),
+            command_of(self.system, placement),
             {**self.system.environment(placement), **environment, **labels(self.run_id)},
             NODE_OUTPUT,
         )

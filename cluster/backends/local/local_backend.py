@@ -24,7 +24,7 @@ from cluster.backends.local.shaping import LocalShaping
 from cluster.backends.localhost import LocalHost, write_files
 from cluster.backends.machine.equip import equip
 from cluster.backends.machine.programs import Machine
-from cluster.backends.processes.lifecycle import ProcessBackend
+from cluster.backends.processes.lifecycle import ProcessBackend, command_of
 from cluster.backends.processes.records import LocalProcess, RecordedProcess, labels, record_process
 from cluster.backends.terms import Need
 from cluster.node.ports import Endpoint
@@ -121,7 +121,7 @@ class LocalBackend(ProcessBackend):
     async def _launch(self, node: str, environment: Mapping[str, str]) -> StartedProcess:
         placement = self._placement(node)
         process = await LocalProcess.start(
-            self.system.command(placement),
+            command_of(self.system, placement),
             self.node_folder(node),
             {**self.system.environment(placement), **environment, **labels(self.run_id)},
             self.node_folder(node) / "stdout.log",

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 
 from cluster.backends.abilities import Surroundings
@@ -28,7 +30,7 @@ from cluster.backends.processes.labelled import end_escaped
 from cluster.backends.processes.records import RecordedProcess, own_identity, record_process
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import TcpNetwork
-from cluster.systems.base import System
+from cluster.systems.base import Placement, System
 
 _STOPPED = frozenset({0, -signal.SIGTERM})
 _READY_POLL_S = 0.02
@@ -44,6 +46,19 @@ ROOM_BYTES_MIN = 16 << 20
 BeforeStart = Callable[[str], Awaitable[Mapping[str, str]]]
 """Called with a node's name before each of its starts: puts back into its host what is in force
 there, and answers variables for the environment of the process."""
+
+
+def command_of(system: System, node: Placement) -> tuple[str, ...]:
+    """Return a system's command for a node. Raises BackendError where it is none.
+
+    Of a package it may be anything; the words of a text, for one, are its letters.
+    """
+    command: object = system.command(node)
+    words = command if isinstance(command, tuple | list) else ()
+    if not words or any(not isinstance(w, str | PathLike) or "\0" in str(w) for w in words):
+        shown = ascii(command)[:80]
+        raise BackendError(f"system {system.name}: a node's command is {shown}, not some texts")
+    return tuple(map(os.fspath, words))
 
 
 class Incarnation:

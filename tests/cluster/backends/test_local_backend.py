@@ -152,6 +152,16 @@ def test_a_node_that_does_not_start_on_a_full_disk_names_the_disk(tmp_path: Path
     fail_up(backend, f"the disk of {tmp_path} is full")
 
 
+@pytest.mark.parametrize("command", [None, (), "true", ("true", 5), ("true", "a\0b")], ids=ascii)
+def test_a_command_that_is_none_is_one_clear_error(tmp_path: Path, command):
+    class Odd(FakeSystem):
+        def command(self, node):
+            return command
+
+    backend = LocalBackend(Odd(), tmp_path, 1, "run-1")
+    fail_up(backend, f"a node's command is {re.escape(ascii(command))}, not some texts")
+
+
 def test_a_taken_port_is_one_clear_error(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
