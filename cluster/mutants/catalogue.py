@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cluster.mutants.mutations import Mutant, Patch
+from cluster.mutants.mutations import Mutant, Patch, always
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
@@ -33,13 +33,6 @@ from cluster.node.log.types import OffsetAndEpoch
 def _m02_offset_first(self: InboundRequests, position: OffsetAndEpoch) -> bool:
     mine = self._core.log.end
     return (position.offset, position.epoch) >= (mine.offset, mine.epoch)
-
-
-def _m01_any_log(self: InboundRequests, position: OffsetAndEpoch) -> bool:
-    # The seed compares the candidate's epoch with that of the voter's last record. No record is of
-    # a later epoch than a candidate's, so every log wins.
-    del self, position
-    return True
 
 
 def _m03_memory_only(
@@ -93,11 +86,6 @@ def _m10_follower_grants(self: Follower, candidate: Any, *, log_ok: bool, pre_vo
     return pre_vote and log_ok
 
 
-def _m11_no_check_quorum(self: Leader, now_ms: float) -> float:
-    del self, now_ms
-    return NEVER_MS
-
-
 def _m07_deaf_leader(
     self: RaftCore, leader_id: int, epoch: int, endpoint: Any, then: Callable[[], None]
 ) -> None:
@@ -129,16 +117,6 @@ def _m15_leader_twice(self: Leader) -> int | None:
     return None if offset < 0 else offset
 
 
-def _m17_any_epoch(self: Leader, offset: int) -> bool:
-    del self, offset
-    return True
-
-
-def _m19_fetch_unsynced(self: OutboundRequests) -> bool:
-    del self
-    return True
-
-
 def _m21_never_diverging(
     self: ReplicatedLog, offset: int, epoch: int
 ) -> tuple[Validity, OffsetAndEpoch]:
@@ -155,11 +133,6 @@ def _m18_keep_high_watermark(self: RaftCore) -> None:
 
 
 _BEGIN_EPOCH = RaftCore._begin_epoch
-
-
-def _any_response(self: RequestManager, node_id: int, correlation_id: int) -> bool:
-    del self, node_id, correlation_id
-    return True
 
 
 def _m22_at_the_end(self: ReplicatedLog, records: bytes, epoch: int) -> bool:
@@ -214,11 +187,6 @@ def _m25_before_truncation(
 # -- client and controller -----------------------------------------------------------------------
 
 
-def _m31_unconfirmed(self: QuorumController) -> bool:
-    del self
-    return False
-
-
 def _m35_batch_each(
     self: BatchAccumulator, epoch: int, values: Sequence[bytes], now_ms: float, wall_ms: int
 ) -> int:
@@ -232,11 +200,6 @@ def _m35_batch_each(
 _ACCUMULATE = BatchAccumulator.append
 
 
-def _m32_at_append(self: QuorumController, last_offset: int) -> bool:
-    del self, last_offset
-    return True
-
-
 def _mutant(id_: str, title: str, breaks: str, *patches: tuple[type, str, Any]) -> Mutant:
     for owner, name, _ in patches:
         assert name in owner.__dict__, f"{id_} patches {owner.__name__}.{name}, which is not there"
@@ -244,11 +207,13 @@ def _mutant(id_: str, title: str, breaks: str, *patches: tuple[type, str, Any]) 
 
 
 ALL = (
+    # The seed compares the candidate's epoch with that of the voter's last record. No record is of
+    # a later epoch than a candidate's, so every log wins.
     _mutant(
         "M01",
         "grants votes whatever the candidate's log holds",
         "leader completeness: a leader without committed records is elected",
-        (InboundRequests, "is_log_up_to_date", _m01_any_log),
+        (InboundRequests, "is_log_up_to_date", always(True)),
     ),
     _mutant(
         "M02",
@@ -296,7 +261,7 @@ ALL = (
         "M11",
         "never resigns for want of a quorum",
         "leader progress: an isolated leader leads for ever (KAFKA-15489)",
-        (Leader, "_next_check_quorum_deadline", _m11_no_check_quorum),
+        (Leader, "_next_check_quorum_deadline", always(NEVER_MS)),
     ),
     _mutant(
         "M13",
@@ -314,7 +279,7 @@ ALL = (
         "M17",
         "commits records of earlier epochs by counting replicas",
         "durability: Raft's figure 8",
-        (Leader, "may_commit", _m17_any_epoch),
+        (Leader, "may_commit", always(True)),
     ),
     _mutant(
         "M18",
@@ -326,7 +291,7 @@ ALL = (
         "M19",
         "a voter fetches on before what it appended is fsynced",
         "durability: an acknowledged write is lost with the power",
-        (OutboundRequests, "may_fetch", _m19_fetch_unsynced),
+        (OutboundRequests, "may_fetch", always(True)),
     ),
     _mutant(
         "M21",
@@ -338,7 +303,7 @@ ALL = (
         "M22",
         "does not match a Fetch response with the Fetch in flight",
         "log matching: records are appended twice, or where others belong",
-        (RequestManager, "is_response_expected", _any_response),
+        (RequestManager, "is_response_expected", always(True)),
         (OutboundRequests, "_take_fetch", _m22_unmatched),
         (ReplicatedLog, "append_as_follower", _m22_at_the_end),
     ),
@@ -346,7 +311,7 @@ ALL = (
         "M23",
         "appends what the leader of an earlier epoch answered",
         "log matching",
-        (RequestManager, "is_response_expected", _any_response),
+        (RequestManager, "is_response_expected", always(True)),
         (OutboundRequests, "_handle_common", _m23_former_leader),
         (OutboundRequests, "_take_fetch", _m23_if_it_fits),
     ),
@@ -360,13 +325,13 @@ ALL = (
         "M31",
         "answers reads on the belief that it leads",
         "linearizability: a deposed controller serves stale reads",
-        (QuorumController, "must_confirm", _m31_unconfirmed),
+        (QuorumController, "must_confirm", always(False)),
     ),
     _mutant(
         "M32",
         "acknowledges a write when it is appended",
         "durability: an acknowledged write is lost with its leader",
-        (QuorumController, "is_committed", _m32_at_append),
+        (QuorumController, "is_committed", always(True)),
     ),
     _mutant(
         "M35",

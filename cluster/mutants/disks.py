@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cluster.mutants.mutations import Mutant, Patch
+from cluster.mutants.mutations import Mutant, Patch, always
 from cluster.node.kraft.core import RaftCore
 from cluster.node.log.batch.records import BatchHeader, CorruptBatchError, parse_header
 from cluster.node.log.metadata import log as log_module
@@ -34,15 +34,6 @@ def _m40_by_length(
     return header
 
 
-def _m40_always_torn(*place: object, is_last: bool) -> None:
-    del place, is_last
-
-
-def _m40_no_recovery_point(content: bytes) -> int:
-    del content
-    return 0
-
-
 def _m40_keep_tail(disk: Disk, directory: str) -> Recovered:
     return replace(_RECOVER(disk, directory), truncated_bytes=0)
 
@@ -61,8 +52,8 @@ ALL = (
         (
             Patch(recovery, "check_batch", _m40_by_length),
             Patch(reader, "check_batch", _m40_by_length),
-            Patch(recovery, "_check_torn", _m40_always_torn),
-            Patch(recovery, "decode_recovery_point", _m40_no_recovery_point),
+            Patch(recovery, "_check_torn", always(None)),
+            Patch(recovery, "decode_recovery_point", always(0)),
             Patch(log_module, "recover", _m40_keep_tail),
         ),
     ),

@@ -12,12 +12,11 @@ from dataclasses import replace
 
 from crc32c import crc32c
 
-from cluster.mutants.mutations import Mutant, Patch
+from cluster.mutants.mutations import Mutant, Patch, always
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.inbound import InboundRequests
-from cluster.node.kraft.messages import VoteRequest
 from cluster.node.kraft.quorum.control_state import LogHistory
 from cluster.node.kraft.quorum.quorum_state import QuorumState
 from cluster.node.kraft.quorum.states import Candidate, EpochElection, Unattached
@@ -49,11 +48,6 @@ def _i02_same_epoch(self: QuorumState, then: Callable[[], None]) -> None:
     deadline = self._clock.monotonic_ms() + self.random_election_timeout_ms()
     epoch = max(self.epoch, 1)
     self._durably(Candidate(epoch, deadline, election, self._config.replica_key), then)
-
-
-def _i02_valid(self: InboundRequests, request: VoteRequest) -> ErrorCode:
-    del self, request
-    return ErrorCode.none
 
 
 def _i03_from_the_start(
@@ -125,7 +119,7 @@ ALL = (
         "election safety: one-vote, election-safety",
         (
             Patch(QuorumState, "to_candidate", _i02_same_epoch),
-            Patch(InboundRequests, "_invalid_vote", _i02_valid),
+            Patch(InboundRequests, "_invalid_vote", always(ErrorCode.none)),
             Patch(EpochElection, "record", _i01_any_answer),
         ),
     ),

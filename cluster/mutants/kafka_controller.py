@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from cluster.mutants.mutations import Mutant, Patch
-from cluster.node.broker.replication.partition import Follower, Partition
+from cluster.mutants.mutations import Mutant, Patch, always
+from cluster.node.broker.replication.partition import Partition
 from cluster.node.controller.brokers import broker_lifecycle, cluster_control
 from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
 from cluster.node.controller.core import periodic
@@ -69,15 +69,6 @@ def _m41b_not_caught_up(
     return _NEXT_STATE(current, claimed, broker, leads, is_dispensable)
 
 
-def _m41c_any_incarnation(*registration: object) -> None:
-    del registration
-
-
-def _m41d_at_once(self: BrokerHeartbeatManager, broker_id: int, state: MetadataState) -> bool:
-    del self, broker_id, state
-    return True
-
-
 def _m41e_stays_in_sync(
     state: MetadataState, broker: BrokerRegistration
 ) -> Iterator[MetadataRecord]:
@@ -100,11 +91,6 @@ def _k13916_any_broker(
 ) -> ErrorCode:
     error = _VALIDATE(broker_id, item, partition, state)
     return ErrorCode.none if error is ErrorCode.ineligible_replica else error
-
-
-def _k13916_joins(self: Partition, follower: Follower) -> bool:
-    del self, follower
-    return True
 
 
 def _m39c_any_partition_epoch(
@@ -154,7 +140,7 @@ ALL = (
         "durability: one that has lost what it had may lead (KAFKA-14617, KIP-903)",
         (
             Patch(alter_partition, "validate", _k13916_any_broker),
-            Patch(Partition, "_may_join", _k13916_joins),
+            Patch(Partition, "_may_join", always(True)),
         ),
     ),
     Mutant(
@@ -206,13 +192,13 @@ ALL = (
         "M41C",
         "registers a second incarnation of a broker though the first is alive",
         "broker fencing: two processes take turns as one broker",
-        (Patch(cluster_control, "_check_incarnation", _m41c_any_incarnation),),
+        (Patch(cluster_control, "_check_incarnation", always(None)),),
     ),
     Mutant(
         "M41D",
         "lets a broker shut down before others know that it leads nothing",
         "availability: clients go on asking it",
-        (Patch(BrokerHeartbeatManager, "may_shut_down", _m41d_at_once),),
+        (Patch(BrokerHeartbeatManager, "may_shut_down", always(True)),),
     ),
     Mutant(
         "M41E",

@@ -149,10 +149,7 @@ def _k20839_once(self: QuorumController, records: tuple[MetadataRecord, ...]) ->
 
 def _mutant(number: int, title: str, breaks: str, *patches: tuple[type, str, Any]) -> Mutant:
     return Mutant(
-        f"K{number}",
-        f"{title} (KAFKA-{number})",
-        breaks,
-        tuple(Patch(*patch) for patch in patches),
+        f"K{number}", f"{title} (KAFKA-{number})", breaks, tuple(Patch(*patch) for patch in patches)
     )
 
 

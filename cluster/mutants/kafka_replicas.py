@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.mutants.mutations import Mutant, Patch
+from cluster.mutants.mutations import Mutant, Patch, always
 from cluster.node.broker.replication.partition import (
     Acknowledged,
     Follower,
@@ -13,11 +13,7 @@ from cluster.node.broker.replication.partition import (
     _Pending,
 )
 from cluster.node.broker.replication.replica import Replica
-from cluster.node.broker.replication.replica_fetcher import (
-    FollowedPartition,
-    Key,
-    ReplicaFetcher,
-)
+from cluster.node.broker.replication.replica_fetcher import FollowedPartition, Key, ReplicaFetcher
 from cluster.node.broker.replication.replica_manager import ReplicaManager
 from cluster.node.broker.serving.fetch import _Delayed
 from cluster.node.controller.metadata.state import MetadataState, PartitionRegistration
@@ -105,11 +101,6 @@ def _m25c_to_the_end(self: _Delayed, replica: Replica) -> int:
     return replica.log.end_offset
 
 
-def _v02_ends_proposals(self: Partition, state: PartitionRegistration) -> bool:
-    del self, state
-    return False
-
-
 # -- followers -----------------------------------------------------------------------------------
 
 _ADD = ReplicaFetcher.add
@@ -150,10 +141,6 @@ def _k15375_always_clean(*place: Any) -> int | None:
     return read_clean_shutdown(*place) or 0
 
 
-def _m34k_keep(self: DataFiles) -> None:
-    del self
-
-
 def _m34o_the_last_one(self: ProducerState, header: BatchHeader) -> ProducerBatch | None:
     entry = self.producers.get(header.producer_id)
     if entry is None or not entry.batches or entry.epoch != header.producer_epoch:
@@ -161,10 +148,6 @@ def _m34o_the_last_one(self: ProducerState, header: BatchHeader) -> ProducerBatc
     last = entry.batches[-1]
     same = (last.first_sequence, last.last_sequence) == (header.base_sequence, header.last_sequence)
     return last if same else None
-
-
-def _m34g_any_sequence(self: ProducerState, header: BatchHeader) -> None:
-    del self, header
 
 
 ALL = (
@@ -235,13 +218,13 @@ ALL = (
         "M34G",
         "takes any sequence of an idempotent producer",
         "order: a batch that is sent again comes behind one that was sent later (KIP-98)",
-        (Patch(ProducerState, "check", _m34g_any_sequence),),
+        (Patch(ProducerState, "check", always(None)),),
     ),
     Mutant(
         "M34K",
         "keeps, when a partition's log is cut, the sequences of what is cut off",
         "durability: a retry is answered as a duplicate of what is gone",
-        (Patch(DataFiles, "_reload_producers", _m34k_keep),),
+        (Patch(DataFiles, "_reload_producers", always(None)),),
     ),
     Mutant(
         "M34O",
@@ -271,6 +254,6 @@ ALL = (
         "V02",
         "ends a change of its ISR that is on its way when it hears what it knows of the partition",
         "durability: a high watermark that a member of the ISR has not reached",
-        (Patch(Partition, "_knows", _v02_ends_proposals),),
+        (Patch(Partition, "_knows", always(False)),),
     ),
 )

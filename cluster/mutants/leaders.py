@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.mutants.mutations import Mutant, Patch
+from cluster.mutants.mutations import Mutant, Patch, always
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.metadata.result import PendingReply
 from cluster.node.controller.metadata.speculative import SpeculativeState
@@ -13,12 +13,11 @@ from cluster.node.controller.metadata.state import MetadataState
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.inbound import InboundRequests, Reply
-from cluster.node.kraft.messages import ReplicaKey, VoteRequest
+from cluster.node.kraft.messages import VoteRequest
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.reconfiguration import Reconfiguration
-from cluster.node.log.batch.control import ControlMessage
 
 _TAKE_UP_VOTERS = Leader._take_up_voters
 _MS_UNTIL_DRAIN = BatchAccumulator.ms_until_drain
@@ -50,16 +49,6 @@ def _l07_known_candidates(self: InboundRequests, request: VoteRequest, reply: Re
         reply(self._vote_response(ErrorCode.none, granted=False))
 
 
-def _m29c_without_the_log(self: Reconfiguration, leader: Leader, key: ReplicaKey) -> bool:
-    del self, leader, key
-    return True
-
-
-def _m29s_no_control(self: RaftClient, offset: int) -> tuple[ControlMessage, ...]:
-    del self, offset
-    return ()
-
-
 def _m31l_own_is_enough(self: Leader, latest_read: int) -> int:
     del self
     return latest_read
@@ -72,10 +61,6 @@ def _m31u_newest(
     timeout_ms: float,
 ) -> None:
     _READ(self, lambda _: query(self.newest_state()), pending, timeout_ms)
-
-
-def _m35r_keep(self: SpeculativeState) -> None:
-    del self
 
 
 ALL = (
@@ -107,13 +92,13 @@ ALL = (
         "M29C",
         "takes a voter that does not hold the log",
         "availability: the new majority cannot commit before that has fetched all (KIP-853)",
-        (Patch(Reconfiguration, "is_caught_up", _m29c_without_the_log),),
+        (Patch(Reconfiguration, "is_caught_up", always(True)),),
     ),
     Mutant(
         "M29S",
         "leaves the voters out of its snapshots",
         "election safety: who begins from one goes by the voters that are configured",
-        (Patch(RaftClient, "_control_at", _m29s_no_control),),
+        (Patch(RaftClient, "_control_at", always(())),),
     ),
     Mutant(
         "M31L",
@@ -131,6 +116,6 @@ ALL = (
         "M35R",
         "keeps what it appended and never saw committed when it renounces",
         "state machine safety: it leads again with a state that the log does not hold",
-        (Patch(SpeculativeState, "revert", _m35r_keep),),
+        (Patch(SpeculativeState, "revert", always(None)),),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -33,3 +34,8 @@ class Mutant:
     breaks: str
     """The property that it violates."""
     patches: tuple[Patch, ...]
+
+
+def always(value: object) -> Callable[..., Any]:
+    """Make a function, or method, that returns this whatever it is given."""
+    return lambda *_, **__: value

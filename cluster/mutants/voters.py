@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.mutants.mutations import Mutant, Patch
+from cluster.mutants.mutations import Mutant, Patch, always
 from cluster.node.kraft.inbound import InboundRequests
 from cluster.node.kraft.messages import NO_NODE, ReplicaKey
 from cluster.node.kraft.quorum.control_state import LogHistory
@@ -17,10 +17,6 @@ def _m16_half(self: Leader) -> int | None:
     offsets.reverse()
     offset = offsets[(len(offsets) + 1) // 2 - 1]
     return None if offset < 0 else offset
-
-
-def _m29_at_any_time(self: Reconfiguration, leader: Leader) -> None:
-    del self, leader
 
 
 def _m30_by_id(self: VoterSet, key: ReplicaKey) -> bool:
@@ -48,7 +44,7 @@ ALL = (
         "M29",
         "changes voters before the last change, or its own epoch's start, is committed",
         "election safety: Ongaro's bug of single-server changes (2015)",
-        (Patch(Reconfiguration, "_check_may_begin", _m29_at_any_time),),
+        (Patch(Reconfiguration, "_check_may_begin", always(None)),),
     ),
     Mutant(
         "M30",
