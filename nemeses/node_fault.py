@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from cluster.backends.base import BackendError, NodeState
 from cluster.values import valueclass
@@ -35,8 +35,9 @@ class Seen:
     """{"kind", "explanation"} of behaviour that the fault saw and no correct node shows."""
 
 
-TOOK_MS: Final = "took_ms"
-"""Detail: how long an injection took. A step of a script is journaled when it is done."""
+TOOK_MS, SINCE_MS = "took_ms", "since_ms"
+"""Details of an injection: how long before it is journaled it began, as a step of a script is
+journaled when it is done. One that took so long is over then; one that has acted since goes on."""
 
 Act = Callable[[str], Awaitable[Seen]]
 
@@ -144,25 +145,26 @@ class NodeFault(FaultKind):
 
 
 class SlowNodeFault(NodeFault):
-    """A fault whose injection or measurement takes long, and which notes how long (`TOOK_MS`)."""
+    """A fault whose injection or measurement takes long, and which notes how long."""
+
+    duration: ClassVar[str] = TOOK_MS
+    """`SINCE_MS` where it goes on until the heal."""
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         """See `Fault.inject`."""
         begun_s = asyncio.get_running_loop().time()
         injection = await super().inject(view, parameters)
-        return _took(injection, begun_s) if injection.applied else injection
+        return self._add_duration(injection, begun_s) if injection.applied else injection
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         """See `Fault.verify`."""
         begun_s = asyncio.get_running_loop().time()
-        return _took(await super().verify(view, injection), begun_s)
+        return self._add_duration(await super().verify(view, injection), begun_s)
 
-
-def _took(injection: Injection, begun_s: float) -> Injection:
-    """Add to the injection how long this part of it took."""
-    part_ms = round((asyncio.get_running_loop().time() - begun_s) * 1000)
-    took_ms = injection.detail.get(TOOK_MS, 0) + part_ms
-    return replace(injection, detail={**injection.detail, TOOK_MS: took_ms})
+    def _add_duration(self, injection: Injection, begun_s: float) -> Injection:
+        part_ms = round((asyncio.get_running_loop().time() - begun_s) * 1000)
+        ms = injection.detail.get(self.duration, 0) + part_ms
+        return replace(injection, detail={**injection.detail, self.duration: ms})
 
 
 async def on_each(nodes: Iterable[str], act: Act) -> dict[str, Seen]:

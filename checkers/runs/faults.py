@@ -18,8 +18,9 @@ OVER = "over"
 """Key of an injection's value: its heal was journaled before its effect was measured."""
 OWN_DELAYS = "harness"
 """The harness's note on itself: how late its loop was, the load, or a step of its wall clock."""
-TOOK_MS = "took_ms"
-"""Detail of an injection for good: how long it took, after which it is over if it worked."""
+TOOK_MS, SINCE_MS = "took_ms", "since_ms"
+"""Details of an injection: how long before it was journaled it began, as a step is journaled when
+it is done. One for good, that took so long, is over then; one that has acted since goes on."""
 NO_FAULT = frozenset({"leader", "phase", OWN_DELAYS})
 """Nemesis events that observe or mark, and do nothing."""
 
@@ -83,8 +84,9 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
                 if spans[ended].healed:
                     open_spans.remove(ended)
         elif phase == "inject":
-            span = _begin_span(event, invoked.get((event.f, phase), _began_ns(event)))
-            if event.value.get(OVER) is True or (span.verified and _took_ms(event) is not None):
+            span = _begin_span(event, invoked.get((event.f, phase), began_ns(event)))
+            took = _detail_ms(event, TOOK_MS) is not None
+            if event.value.get(OVER) is True or (span.verified and took):
                 span = replace(span, healed=True, end_ns=event.time_ns)
             elif not applied:
                 span = replace(span, end_ns=event.time_ns)
@@ -94,15 +96,16 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
     return spans
 
 
-def _began_ns(event: Event) -> int:
+def began_ns(event: Event) -> int:
     """Return when an injection began that was journaled when it was done, as of a step."""
-    return event.time_ns - int((_took_ms(event) or 0) * 1e6)
+    before_ms = _detail_ms(event, TOOK_MS) or _detail_ms(event, SINCE_MS) or 0
+    return event.time_ns - int(before_ms * 1e6)
 
 
-def _took_ms(event: Event) -> int | None:
+def _detail_ms(event: Event, name: str) -> int | None:
     detail = event.value.get("detail")
-    took_ms = detail.get(TOOK_MS) if isinstance(detail, dict) else None
-    return took_ms if type(took_ms) is int else None
+    found = detail.get(name) if isinstance(detail, dict) else None
+    return found if type(found) is int else None
 
 
 def not_healed(events: Sequence[Event], *, tried: bool = False) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cluster.backends.base import Ability, BackendError, NodeState, Probe
 from cluster.systems.base import Listeners
 from nemeses.base import Injection, Parameters, View, roles_of
-from nemeses.node_fault import Seen, SlowNodeFault, alive, start_if_dead
+from nemeses.node_fault import SINCE_MS, Seen, SlowNodeFault, alive, start_if_dead
 from nemeses.processes.addresses import listens
 from nemeses.queries import until
 
@@ -26,6 +26,7 @@ class RoleChange(SlowNodeFault):
     """
 
     name = "role-change"
+    duration = SINCE_MS
     favourites = ("random", "follower")
 
     async def probe(self, view: View) -> Probe:

@@ -22,7 +22,7 @@ from checkers.evidence.standings import Standings
 from checkers.evidence.trace_fields import well_formed
 from checkers.history import NEMESIS, Event, EventType, Operation, seconds
 from checkers.history.recorded import by_index, end_of, notes_of
-from checkers.runs.faults import active_between, fault_spans
+from checkers.runs.faults import active_between, began_ns, fault_spans
 from checkers.verdict import CheckResult, Status
 from results.report.leaders import partition_of
 from results.report.narration import (
@@ -335,14 +335,15 @@ def _faults(events: Sequence[Event], backend: str, begin_ns: int, end_ns: int) -
                 begun[place] = event
             continue
         first = event if undone else begun.get(place, event)
-        if not begin_ns <= first.time_ns <= end_ns:
+        at_ns = began_ns(first)
+        if not begin_ns <= at_ns <= end_ns:
             continue
         text = fault_text(
             event.f, _names(value.get("targets")), (), _parameters(first, backend), undone=undone
         )
         if value.get("verified") is not True:
             text += ", but this was not measured to be so"
-        yield Line(first.time_ns, FAULT, text, source=_line_of(first))
+        yield Line(at_ns, FAULT, text, source=_line_of(first))
 
 
 def _names(targets: object) -> list[str]:

@@ -53,7 +53,8 @@ async def test_a_controller_is_a_broker_alone_until_the_heal(view):
     before = await view.backend.process("n2")
     done = await inject(view, "role-change", {"targets": "leader"})
     assert (done.targets, done.verified) == (("n2",), True), done.detail
-    assert done.detail["took_ms"] > 0
+    assert done.detail["since_ms"] > 0, "it goes on"
+    assert "took_ms" not in done.detail
     assert await view.backend.process("n2") != before
     assert listeners_of(view) == [BOTH, BROKER, BOTH]
     again = await inject(view, "role-change", {"targets": "node:n2"})

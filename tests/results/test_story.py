@@ -171,6 +171,25 @@ def test_a_fault_that_was_there_is_shown_from_its_beginning():
     assert found.end_ns == 3 * SECOND
 
 
+def test_a_step_that_was_journaled_late_is_shown_when_it_began():
+    since = {"since_ms": 3_000}
+    step = note(
+        5, 4, EventType.OK, "role-change", "inject", targets=["n2"], verified=True, detail=since
+    )
+    heal = note(6, 9, EventType.OK, "role-change", "heal", targets=["n2"], verified=True)
+    events = (*(event for event in CUT_OFF if event.process != NEMESIS or event.f == "phase"),)
+    found = story_of(
+        failed({"kind": "stale-read", "operations": [3]}),
+        {"backend": "local"},
+        (*events, step, heal),
+        pair(events),
+        traced(),
+    )
+    assert found is not None
+    first = found.steps[0]
+    assert (found.begin_ns, first.text) == (SECOND, "n2 was started as a broker alone")
+
+
 def test_a_kill_in_the_simulated_world_is_a_power_loss():
     anomaly = {"kind": "stale-read", "explanation": "e", "operations": [3]}
     assert texts(of_cut_off(anomaly, backend="sim"))[0] == "n2 lost power"

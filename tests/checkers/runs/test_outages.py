@@ -128,6 +128,11 @@ def test_a_fault_for_good_is_over_when_it_worked_and_began_when_it_was_applied()
     assert status([*done, *fault("kill", ("n2",), 31, 58)], down=(31, 57)) is Status.UNKNOWN
 
 
+def test_a_fault_that_began_before_it_was_journaled_lasts_until_its_heal():
+    [span] = fault_spans(fault("role-change", ("n1",), 30, 58, {"since_ms": 20_000}))
+    assert (span.begin_ns, span.end_ns, span.healed) == (10 * S, 58 * S, True)
+
+
 @pytest.mark.parametrize("f", ["read", "poll", "consume", "abandon", "join-all"])
 def test_what_has_no_effect_hides_no_outage_of_writes(f):
     found = judged()
