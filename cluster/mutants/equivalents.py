@@ -29,6 +29,12 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:broker.lifecycle.assignments:AssignmentsManager._send:number:1": (
         "attempts are numbered by twos, and compared for equality alone"
     ),
+    "X:broker.lifecycle.assignments:AssignmentsManager._send:left-out:4": (
+        "an answer that comes after its time is believed, and says what was recorded"
+    ),
+    "X:broker.serving.fetch:_Delayed._find:never:0": (
+        "who names an epoch asks its leader, and who names none names a rack"
+    ),
     "X:broker.replication.partition:Follower.on_fetch:extreme:1": (
         "`appends` notes it again before the log grows: all followers fetch in sessions"
     ),

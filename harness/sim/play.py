@@ -37,6 +37,7 @@ from harness.run.strands.player import Player
 from harness.run.strands.progress import Act
 from harness.sim.findings import Violation, Violations, generalise
 from harness.sim.image_sight import ImageWatch
+from harness.sim.placement import misplaced
 from harness.sim.replica_sight import ReplicaWatch
 from harness.sim.session_sight import SessionWatch
 from harness.sim.world_sight import watch
@@ -44,6 +45,7 @@ from nemeses.base import Injection
 from workloads.base import LeaderTracker
 
 _RESTART_MS = 100.0
+_LOOK_S = 0.1
 _COLLECT_AFTER = 100_000
 """New objects before the next garbage collection; Python's default of 700 costs 10 % of a run."""
 
@@ -277,9 +279,24 @@ class _DrawnWorld:
         return leader is not None and self.watch.nodes[leader].established
 
     async def down(self, *, healed: bool) -> None:
-        """Take the nodes down if their files are to be stored; a run that broke off ends as is."""
+        """Take the nodes down if their files are to be stored; a run that broke off ends as is.
+
+        Replicas on their way between log directories are there first.
+        """
+        if healed and not self.over.is_set():
+            await self._arrivals()
         if healed and self._is_stored:
             await self.backend.down()
+
+    async def _arrivals(self) -> None:
+        """Wait until each replica is where the metadata have it, as long as all else may take."""
+        deadline_ms = self.timers.now_ms + 1000.0 * self.bound_s
+        while away := sorted(misplaced(self.backend.world)):
+            if self.timers.now_ms > deadline_ms:
+                late = f"{self.bound_s:g} s after the heal"
+                self.not_live(f"{away[0]} was not where the metadata have it {late}")
+                return
+            await asyncio.sleep(_LOOK_S)
 
     def _judge_end(self, process: Incarnation) -> None:
         """Judge the death of a node that no fault killed."""

@@ -48,8 +48,8 @@ def with_brokers(plan: Plan, unit_ms: float) -> Plan:
 
 
 def _workload(random: Random) -> tuple[str, dict[str, Any]]:
-    others = ("append", "append", "partitions", "unique-ids", "topics")
-    name = random.choice(("brokers",) * 3 + others)
+    others = ("topics", "append", "partitions", "unique-ids", "topics")
+    name = random.choice(("brokers", "brokers", "partitions", *others))
     options: dict[str, dict[str, Any]] = {
         "brokers": {
             "brokers": random.choice((2, 6)),

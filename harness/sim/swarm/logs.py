@@ -73,6 +73,7 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
     elif damage == "index" and settings["log.index.interval.bytes"] < _INDEX_BYTES_MAX:
         strands += _index_flips(random, plan, settings, unit_ms, (topics, partitions))
     strands += _directories(plan, settings, unit_ms)
+    settings |= _patience(plan, unit_ms)
     timeout_ms = plan.operation_timeout_ms
     if options["retries"]:
         # A producer that retries outlasts the session of a leader that is lost.
@@ -261,7 +262,7 @@ def _index_flips(
 
 
 def _directories(plan: Plan, settings: dict[str, int], unit_ms: float) -> Iterator[Strand]:
-    """Draw whether brokers have several log directories, between which replicas move."""
+    """Draw whether brokers have several log directories: replicas move, and one goes for a time."""
     random = Random(f"swarm/{plan.seed}/data-dirs")
     if random.random() >= _DIRECTORIES_SHARE:
         return
@@ -269,11 +270,25 @@ def _directories(plan: Plan, settings: dict[str, int], unit_ms: float) -> Iterat
     at_ms = unit_ms * random.uniform(2.0, 6.0)
     while at_ms < plan.duration_ms - unit_ms:
         target = random.choice(("leader", "follower", "random"))
-        yield Strand(round(at_ms, 1), (Step("log-dir-move", targets=target),))
+        step = Step("log-dir-move", targets=target)
+        if random.random() < _LOSS_SHARE:
+            gone_ms = round(unit_ms * random.uniform(1.0, 6.0), 1)
+            step = Step("log-dir-loss", targets=target, for_ms=gone_ms)
+        yield Strand(round(at_ms, 1), (step,))
         at_ms += unit_ms * (1.0 + random.expovariate(0.3))
 
 
+def _patience(plan: Plan, unit_ms: float) -> dict[str, int]:
+    """Draw whether leaders ask a controller again within a fault, and so ask it twice."""
+    random = Random(f"swarm/{plan.seed}/patience")
+    if random.random() >= _IMPATIENT_SHARE:
+        return {}
+    return {"controller.socket.timeout.ms": max(1, round(unit_ms * random.choice((0.2, 0.5, 2.0))))}
+
+
+_IMPATIENT_SHARE: Final = 0.6
 _DIRECTORIES_SHARE: Final = 0.4
+_LOSS_SHARE: Final = 0.25
 
 _INDEX_BYTES_MAX: Final = 1_000
 """With more bytes between two entries, the index of a short run has too few to be misled by."""

@@ -123,6 +123,7 @@ def test_replicas_move_between_the_log_directories_of_brokers_that_have_several(
     assert 5 < len(several) < len(plans) - 5
     kinds = [{step.kind for step in steps_of(plan)} for plan in several]
     assert sum("log-dir-move" in each for each in kinds) > len(several) // 2
+    assert sum("log-dir-loss" in each for each in kinds) > len(several) // 3
     assert not any(
         "log-dir-move" in {s.kind for s in steps_of(p)} for p in plans if p not in several
     )
@@ -160,6 +161,10 @@ def test_drawn_worlds_with_logs_are_silent(seed):
     assert run_plan(plan).violations == ()
 
 
+_SNAPSHOTS = "X:controller.metadata.snapshot_generator:SnapshotGenerator"
+_MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "seed", "expected"),
@@ -171,6 +176,15 @@ def test_drawn_worlds_with_logs_are_silent(seed):
         ("M37", 15, "log"),
         ("M39A", 0, "isr"),
         ("M40I", 122, "log"),
+        ("K13091", 1, "held-committed"),
+        ("K14857", 0, "published-new"),
+        ("M34K", 11, "remembered-in-log"),
+        pytest.param(
+            f"{_MOVES}.directory_to_report:always:0", 19, "liveness", marks=pytest.mark.nightly
+        ),
+        ("X:broker.serving.fetch:_Delayed.wake:truth:0", 0, "fetch-answered"),
+        (f"{_SNAPSHOTS}.is_due:connector:1", 0, "snapshot-made"),
+        pytest.param("M39C", 192, "newest-changed", marks=pytest.mark.nightly),
         ("X:broker.replication.partition:Follower.is_caught_up:connector:0", 3, "lag-allowed"),
     ],
 )
