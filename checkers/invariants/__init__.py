@@ -53,6 +53,7 @@ Of voters and snapshots, on what nodes of a simulated world have done by then (n
 | name | says |
 |---|---|
 | new-voter-holds-log | a replica becomes a voter once it has held all of the leader's log |
+| snapshot-made | a node snapshots its metadata when as much is new as calls for it |
 
 Of brokers and partitions, on the metadata images of a simulated world's nodes (no trace holds these):
 
@@ -63,6 +64,7 @@ Of brokers and partitions, on the metadata images of a simulated world's nodes (
 | broker-view | what a broker was published is what its image holds |
 | broker-epoch | a broker's epoch grows with each incarnation, and with nothing else |
 | partition-epochs | leader and partition epochs never decrease, and a change of leader is one of both |
+| published-new | a node that starts publishes nothing before it has what a leader calls committed |
 
 Of brokers' sessions, on the requests that a simulated world sees arrive (no trace holds these):
 
@@ -80,15 +82,19 @@ Of partitions' high watermarks and ISRs, on the replicas of a simulated world's 
 | held-in-sync | each member of an ISR holds what its leader calls committed |
 | enough-in-sync | no high watermark moves while the ISR is below min.insync.replicas |
 | lag-allowed | no replica leaves an ISR before replica.lag.time.max.ms |
+| newest-changed | no request of an earlier partition epoch changes an ISR |
 | counted-by-fetch | a leader counts for a follower what that fetched from in this leadership |
 | own-epoch-known | a leader's log knows the leader's epoch |
+| held-committed | what an ISR that has changed holds is committed at once |
+| fetch-answered | no Fetch of a follower waits when its leader has more |
+| remembered-in-log | what a replica remembers of producers is in its log |
 
 | file | what |
 |---|---|
 | `sight.py` | what is known of nodes: the fields of events, and logs and disks where they can be read |
 | `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
 | `fold.py` | what an invariant is |
-| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `sessions.py`, `replicas.py` | the invariants |
+| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `sessions.py`, `replicas.py`, `partitions.py` | the invariants |
 | `traces.py` | what traces, logs and files of a stored run owe each other; for stored runs alone |
 | `watcher.py` | all of the others, and feeds each event to them |
 | `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |

@@ -191,12 +191,35 @@ class PartitionEpochs(_OfNewestImages):
         return None if broken is None else Broken(broken)
 
 
+class PublishedNew(Invariant):
+    """A node that starts publishes no metadata before it has what a leader says is committed.
+
+    Else it would act on what was true long ago.
+    """
+
+    name = "published-new"
+    source = "KIP-630, MetadataLoader; KAFKA-14857"
+    order = Order.NONE
+    unstored = "no trace holds what a node publishes"
+
+    def on_published(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a first publication by what the node had heard of before."""
+        offset, heard = fields["offset"], fields["high_watermark"]
+        if heard is not None and offset >= heard - 1:
+            return None
+        known = "before any leader told it what is committed"
+        if heard is not None:
+            known = f"when it had heard that all below {heard} is committed"
+        return Broken(f"{node} published its first metadata, up to offset {offset}, {known}")
+
+
 BROKER_INVARIANTS: tuple[type[Invariant], ...] = (
     ValidBrokers,
     ImageAgreement,
     BrokerView,
     BrokerEpoch,
     PartitionEpochs,
+    PublishedNew,
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from checkers.invariants.fold import Broken, Invariant, Order
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
@@ -95,3 +97,27 @@ class SnapshotAgreement(Invariant):
             return None
         explanation = f"{node} and {other} hold different snapshots of one id, {offset}-{epoch}"
         return Broken(explanation, (node, other))
+
+
+COMMITS_MAX: Final = 30
+"""Commits for which a snapshot may be due: it begins when there is nothing else to do."""
+
+
+class SnapshotMade(Invariant):
+    """A node snapshots its metadata once max.record.bytes.between.snapshots are new.
+
+    Asked of simulated worlds, which show what is new (`snapshot-due`): no trace holds it.
+    """
+
+    name = "snapshot-made"
+    source = "KIP-630"
+    order = Order.NONE
+    unstored = "no trace holds what is due"
+
+    def on_snapshot_due(self, node: str, fields: Fields) -> Broken | None:
+        """Judge for how many commits a snapshot has been due, and none was begun."""
+        if fields["commits"] <= COMMITS_MAX:
+            return None
+        return Broken(
+            f"{node} has made no snapshot for {fields['commits']} commits since one is due"
+        )

@@ -32,11 +32,17 @@ from checkers.invariants.elections import (
 from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
 from checkers.invariants.leading import LEADING
 from checkers.invariants.logs import CommittedPrefix, CommittedTruncated, LogMatching, Recovery
+from checkers.invariants.partitions import PARTITIONS
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.replicas import REPLICATION
 from checkers.invariants.sessions import SESSIONS
 from checkers.invariants.sight import Fields, Sight
-from checkers.invariants.snapshots import SnapshotAgreement, SnapshotCommitted, SnapshotDurable
+from checkers.invariants.snapshots import (
+    SnapshotAgreement,
+    SnapshotCommitted,
+    SnapshotDurable,
+    SnapshotMade,
+)
 from checkers.invariants.voters import (
     ChangeAfterCommit,
     CommittedVoters,
@@ -79,10 +85,12 @@ INVARIANTS: tuple[type[Invariant], ...] = (
 LIVE: tuple[type[Invariant], ...] = (
     *INVARIANTS,
     NewVoterHoldsLog,
+    SnapshotMade,
     *LEADING,
     *BROKER_INVARIANTS,
     *SESSIONS,
     *REPLICATION,
+    *PARTITIONS,
 )
 """Those by which a simulated world is judged as it runs."""
 VIOLATIONS_MAX = 20

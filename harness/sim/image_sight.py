@@ -1,8 +1,8 @@
 """Shows committed metadata images of simulated nodes to the invariants of brokers.
 
 `ImageWatch(world, watcher)` shows a node's image at its trace events `hw` (so in the state before
-the high watermark moved), `ack` and `load-snapshot`. Worlds without registered brokers cost
-nothing.
+the high watermark moved), `ack` and `load-snapshot`, what it published first, and that a snapshot
+is due. Worlds without registered brokers have no such images.
 
 Images are large and most offsets change a single partition, so reading a whole image at every
 offset would dominate the simulation. Registrations are immutable and replaced when they change: an
@@ -13,6 +13,7 @@ it may be wrong.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from checkers.invariants.brokers import Image, Partition
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld
+from cluster.node.assembly import Node
 from cluster.node.controller.metadata.feature_levels import is_elr_enabled
 from cluster.node.controller.metadata.registrations import (
     has_online_replica,
@@ -58,12 +60,43 @@ class ImageWatch:
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
         self.images_checked = 0
         self._watcher = watcher
+        self._due: Counter[tuple[str, int]] = Counter()
+        """By node and incarnation: for how many commits a snapshot has been due."""
         self._sights: dict[str, ImageSight] = {}
         """Node -> sight of its latest incarnation."""
+        self._heard: dict[tuple[str, int], int | None] = {}
+        """By node and incarnation: the high watermark that it had heard of, before it published."""
         world.observers.append(self._observe)
+
+    def _look_at_publication(self, process: Incarnation, node: Node) -> None:
+        """Show the first publication of an incarnation, if there was none at the event before."""
+        loader, reported = node.controller.loader, node.raft.reported_high_watermark
+        at = process.name, process.incarnation
+        if not loader.is_published:
+            self._heard[at] = reported
+        elif at in self._heard:
+            heard = self._heard.pop(at)
+            shown = {"offset": node.controller.image.offset, "high_watermark": heard}
+            if heard is not None or reported is None:  # else it heard of one since
+                self._watcher.take(process.name, "published", shown)
+
+    def _look_at_snapshots(self, process: Incarnation, node: Node) -> None:
+        """Show a commit for which a snapshot is due still."""
+        at, controller = (process.name, process.incarnation), node.controller
+        snapshots = controller._snapshots
+        is_due = snapshots._bytes >= snapshots._max_bytes and not snapshots._is_writing
+        if not is_due or controller.image.in_transaction or not controller.loader.has_caught_up:
+            self._due[at] = 0
+            return
+        self._due[at] += 1
+        self._watcher.take(process.name, "snapshot-due", {"commits": self._due[at]})
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         del fields
+        if process.node is not None:
+            self._look_at_publication(process, process.node)
+            if event == "hw":
+                self._look_at_snapshots(process, process.node)
         if event not in _EVENTS or process.node is None:
             return
         image = process.node.controller.image

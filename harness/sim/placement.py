@@ -12,7 +12,7 @@ from cluster.backends.sim.world import SimWorld
 from cluster.node.controller.metadata.registrations import replica_directory
 
 
-def misplaced(world: SimWorld) -> Iterator[str]:
+def misplacements(world: SimWorld) -> Iterator[str]:
     """Name the replicas that are on their way, or not in the directory that the metadata name.
 
     A broker with a single directory has nowhere else to put one.

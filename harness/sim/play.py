@@ -37,7 +37,8 @@ from harness.run.strands.player import Player
 from harness.run.strands.progress import Act
 from harness.sim.findings import Violation, Violations, generalise
 from harness.sim.image_sight import ImageWatch
-from harness.sim.placement import misplaced
+from harness.sim.partition_sight import PartitionWatch
+from harness.sim.placement import misplacements
 from harness.sim.replica_sight import ReplicaWatch
 from harness.sim.session_sight import SessionWatch
 from harness.sim.world_sight import watch
@@ -217,6 +218,7 @@ class _DrawnWorld:
         )
         ImageWatch(world, watcher)
         ReplicaWatch(world, watcher)
+        PartitionWatch(world, watcher)
         SessionWatch(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(
@@ -291,7 +293,7 @@ class _DrawnWorld:
     async def _arrivals(self) -> None:
         """Wait until each replica is where the metadata have it, as long as all else may take."""
         deadline_ms = self.timers.now_ms + 1000.0 * self.bound_s
-        while away := sorted(misplaced(self.backend.world)):
+        while away := sorted(misplacements(self.backend.world)):
             if self.timers.now_ms > deadline_ms:
                 late = f"{self.bound_s:g} s after the heal"
                 self.not_live(f"{away[0]} was not where the metadata have it {late}")

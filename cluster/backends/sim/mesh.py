@@ -127,6 +127,8 @@ class Call:
         host.calls.pop(self, None)
         if not wants_response(self._message):
             return
+        for observe in self._mesh.on_reply:
+            observe(host.name, self._message, response)
         arrive, sender = partial(self._finish, response), self._sender
         self._mesh.carry(self._back, response, arrive, sender, arrive, sender)
 
@@ -176,6 +178,8 @@ class Mesh:
         """Called with a node and each request that it sends."""
         self.on_serve: list[Callable[[str, object], None]] = []
         """Called with the target and each request that is handed to it, before it is."""
+        self.on_reply: list[Callable[[str, object, object], None]] = []
+        """Called with a node, a request and its response, before that is on its way."""
         self.on_answer: list[Callable[[str, object, object], None]] = []
         """Called with a node, its request and what ends that, before it is handed to the node."""
         self._seed = seed

@@ -112,4 +112,15 @@ def test_without_elr_the_last_member_of_an_isr_may_be_fenced_and_lead_nothing():
 
 def test_every_invariant_of_brokers_has_a_case():
     names = [invariant.name for invariant in BROKER_INVARIANTS]
-    assert sorted(names) == sorted(CASES)
+    assert sorted(names) == sorted((*CASES, "published-new"))
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "found"),
+    [(None, ["published-new"]), (8, ["published-new"]), (7, []), (0, [])],
+    ids=["no leader told it", "it lacks a record", "it has all", "there is nothing"],
+)
+def test_nothing_is_published_before_all_that_is_committed_is_known(high_watermark, found):
+    watcher = Watcher(among=BROKER_INVARIANTS)
+    watcher.take("n1", "published", {"offset": 6, "high_watermark": high_watermark})
+    assert [violation.property for violation in watcher.violations] == found

@@ -4,6 +4,7 @@ import pytest
 
 import checkers.invariants
 from checkers.invariants.sight import Election
+from checkers.invariants.snapshots import SnapshotMade
 from checkers.invariants.voters import NewVoterHoldsLog
 from checkers.invariants.watcher import INVARIANTS, LIVE, Watcher
 
@@ -448,4 +449,11 @@ def test_a_voter_that_is_added_has_held_the_leaders_log(ids, last, found):
     begin = [*QUORUM, start("n4", "d"), epoch_start("n1", 2, 5), append("n1", 5, 5, epoch=2)]
     for event in [*begin, append("n4", 0, last), change("n1", ids, epoch=2)]:
         watcher.take(*event)
+    assert [violation.property for violation in watcher.violations] == found
+
+
+@pytest.mark.parametrize(("commits", "found"), [(30, []), (31, ["snapshot-made"])])
+def test_a_snapshot_that_is_due_is_made_within_some_commits(commits, found):
+    watcher = Watcher(among=(SnapshotMade,))
+    watcher.take("n1", "snapshot-due", {"commits": commits})
     assert [violation.property for violation in watcher.violations] == found

@@ -1,0 +1,188 @@
+"""Shows what leaders, followers and controllers of a simulated world owe partitions at once.
+
+`PartitionWatch(world, watcher)` looks at what a broker leads, and at the Fetches that wait there,
+whenever a Fetch or a Produce is about to be served, in the state that all before has left: what is
+wrong there is shown. It shows a replica's log when that is led, followed or cut, and what a
+controller agrees to of ISRs.
+"""
+
+from __future__ import annotations
+
+from checkers.invariants.sight import node_name
+from checkers.invariants.watcher import Watcher
+from cluster.backends.sim.incarnation import Incarnation, TraceFields
+from cluster.backends.sim.world import SimWorld
+from cluster.node.broker.replication.partition import Partition
+from cluster.node.broker.replication.replica import Replica
+from cluster.node.broker.replication.replica_manager import ReplicaManager
+from cluster.node.broker.serving.fetch import _Delayed
+from cluster.node.controller.metadata.state import PartitionKey
+from cluster.node.errors import ErrorCode
+from cluster.node.log.storage.checkpoint import TopicPartition
+from cluster.node.protocol.data_messages import FetchRequest, ProduceRequest
+from cluster.node.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
+
+_FOLLOWS = "replica-follower"
+_MOVED = "replica-moved"
+_ISR = "replica-isr"
+_OF_LOGS = (_FOLLOWS, "replica-leader", "replica-truncated")
+_OF_REPLICAS = (*_OF_LOGS, _MOVED, _ISR)
+
+Process = tuple[str, int]
+"""A node and the number of its incarnation."""
+
+
+class PartitionWatch:
+    """See the module."""
+
+    def __init__(self, world: SimWorld, watcher: Watcher) -> None:
+        self._nodes = world.nodes
+        self._watcher = watcher
+        self._changed_ms: dict[tuple[Process, str, int], float] = {}
+        """By process, topic and index: when it heard last of an ISR within its leader epoch."""
+        self._asked: dict[int, tuple[AlterPartitionRequest, dict[PartitionKey, int]]] = {}
+        """By broker: its last request, and the partition epochs that were committed by then."""
+        world.observers.append(self._observe)
+        world.mesh.on_serve.append(self._serve)
+        world.mesh.on_reply.append(self._judge_reply)
+
+    # -- changes of ISRs -------------------------------------------------------------------------
+
+    def _note_request(self, process: Incarnation, request: AlterPartitionRequest) -> None:
+        assert process.node is not None, "it is asked before"
+        partitions = process.node.controller.image.state.partitions
+        known = {
+            key: registration.partition_epoch
+            for key in _epochs(request)
+            if (registration := partitions.get(key)) is not None
+        }
+        self._asked[int(request.broker_id)] = request, known
+
+    def _judge_reply(self, name: str, request: object, response: object) -> None:
+        """Show what a controller agrees to."""
+        if not isinstance(request, AlterPartitionRequest):
+            return
+        if not isinstance(response, AlterPartitionResponse):
+            return
+        asked, known = self._asked.get(int(request.broker_id), (None, {}))
+        if asked is not request:
+            return
+        agreed = {
+            (topic.topic_id, int(row.partition_index))
+            for topic in response.topics
+            for row in topic.partitions
+            if row.error_code is ErrorCode.none
+        }
+        for key, epoch in _epochs(request).items():
+            if key in agreed and key in known:
+                shown = {
+                    "leader": node_name(int(request.broker_id)),
+                    "name": f"{key[0]}-{key[1]}",
+                    "asked": epoch,
+                    "known": known[key],
+                }
+                self._watcher.take(name, "isr-answer", shown)
+
+    # -- logs ------------------------------------------------------------------------------------
+
+    def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        if event not in _OF_REPLICAS:
+            return
+        topic, index = fields["topic"], fields["partition"]
+        at = (process.name, process.incarnation), topic, index
+        if event == _ISR:
+            self._changed_ms[at] = process.monotonic_ms()
+        elif event in (_FOLLOWS, _MOVED):
+            self._changed_ms.pop(at, None)
+        if event in _OF_LOGS:
+            self._look_at_log(process, TopicPartition(topic, index))
+
+    def _look_at_log(self, process: Incarnation, at: TopicPartition) -> None:
+        assert process.node is not None, "it traced"
+        assert process.node.replicas is not None, "it has replicas"
+        for replica in process.node.replicas.replicas():
+            if replica.at != at:
+                continue
+            producers = replica.log.producers.producers.values()
+            batches = (entry.batches[-1] for entry in producers if entry.batches)
+            shown = {
+                "name": str(at),
+                "log_end": replica.log.end_offset,
+                "remembered_end": max((batch.last_offset + 1 for batch in batches), default=0),
+            }
+            self._watcher.take(process.name, "remembered", shown)
+
+    # -- leaders ---------------------------------------------------------------------------------
+
+    def _serve(self, name: str, message: object) -> None:
+        process = self._nodes[name].process
+        if process is None or process.node is None:
+            return
+        if isinstance(message, AlterPartitionRequest):
+            self._note_request(process, message)
+        manager = process.node.replicas
+        if manager is None or not isinstance(message, FetchRequest | ProduceRequest):
+            return
+        for waiting in manager.fetches._waiting:
+            assert isinstance(waiting.operation, _Delayed), "nothing else waits there"
+            self._look_at_fetch(process, manager, waiting.operation)
+        for replica in manager.replicas():
+            if replica.partition.leads:
+                self._look_at_mark(process, replica)
+
+    def _look_at_fetch(
+        self, process: Incarnation, manager: ReplicaManager, delayed: _Delayed
+    ) -> None:
+        """Show the Fetch of a follower that waits with news, unless a later one took its place."""
+        fetching = delayed._fetching
+        session = fetching._session
+        if not delayed._is_follower or session.is_over:
+            return
+        if session.on_stirred is not fetching._on_stirred:
+            return
+        for row in session.partitions.values():
+            replica = manager.find_leader(row.topic, row.index, row.current_leader_epoch)
+            if isinstance(replica, Replica) and replica.log.end_offset > row.fetch_offset:
+                shown = {
+                    "name": str(replica.at),
+                    "follower": delayed._request.replica_id,
+                    "offset": row.fetch_offset,
+                    "log_end": replica.log.end_offset,
+                }
+                self._watcher.take(process.name, "fetch-waits", shown)
+
+    def _look_at_mark(self, process: Incarnation, replica: Replica) -> None:
+        at = (process.name, process.incarnation), replica.topic, replica.index
+        mark = replica.partition.high_watermark
+        held = _common_end(replica.partition, self._changed_ms.get(at))
+        if mark < held:
+            shown = {"name": str(replica.at), "high_watermark": mark, "held": held}
+            self._watcher.take(process.name, "held", shown)
+
+
+def _epochs(request: AlterPartitionRequest) -> dict[PartitionKey, int]:
+    return {
+        (topic.topic_id, int(item.partition_index)): int(item.partition_epoch)
+        for topic in request.topics
+        if topic.topic_id is not None
+        for item in topic.partitions
+    }
+
+
+def _common_end(partition: Partition, changed_ms: float | None) -> int:
+    """Return up to where all have the log that a leader waits for since its ISR changed.
+
+    Outside of the ISR it waits for who had caught up not long before, as that may join: when it
+    looked last is not known, so whoever may have been so close then counts.
+    """
+    if changed_ms is None or partition.change_in_flight or partition.is_under_min_isr:
+        return partition.high_watermark
+    end, since_ms = partition.log.end_offset, changed_ms - partition.limits.replica_lag_time_max_ms
+    waited_for = (
+        follower.end_offset
+        for follower in partition.followers.values()
+        if follower.broker_id in partition.isr
+        or follower.end_offset == end
+        or follower.caught_up_ms >= since_ms
+    )
+    return min((partition.log.written_end_offset, *waited_for))

@@ -1,0 +1,44 @@
+"""Each invariant of what a partition is owed at once: a broken look, and the closest right ones."""
+
+import pytest
+
+from checkers.invariants.partitions import PARTITIONS
+from checkers.invariants.watcher import Watcher
+
+
+def broken(event, **fields):
+    watcher = Watcher(among=PARTITIONS)
+    watcher.take("n1", event, {"name": "t-0", **fields})
+    return [violation.property for violation in watcher.violations]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [(7, ["newest-changed"]), (8, []), (9, [])],
+    ids=["an earlier one", "the committed one", "one that is not committed yet"],
+)
+def test_an_isr_changes_by_the_newest_partition_epoch(asked, found):
+    assert broken("isr-answer", leader="n2", asked=asked, known=8) == found
+
+
+@pytest.mark.parametrize(
+    ("held", "found"),
+    [(10, ["held-committed"]), (9, []), (8, [])],
+    ids=["more", "as much", "a member that has just joined lags behind what was committed before"],
+)
+def test_what_an_isr_holds_is_committed(held, found):
+    assert broken("held", high_watermark=9, held=held) == found
+
+
+@pytest.mark.parametrize(("offset", "found"), [(8, ["fetch-answered"]), (9, []), (10, [])])
+def test_a_fetch_waits_at_the_end_of_the_log_or_beyond(offset, found):
+    assert broken("fetch-waits", follower=2, offset=offset, log_end=9) == found
+
+
+@pytest.mark.parametrize(
+    ("remembered_end", "found"),
+    [(8, ["remembered-in-log"]), (7, []), (0, [])],
+    ids=["it remembers what was cut off", "it remembers its last batch", "it knows no producer"],
+)
+def test_a_replica_remembers_what_is_in_its_log(remembered_end, found):
+    assert broken("remembered", log_end=7, remembered_end=remembered_end) == found
