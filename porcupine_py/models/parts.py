@@ -35,7 +35,7 @@ class Parts:
 
     def origin(self, f: str, text: object) -> int | None:
         """Return the number of the first text of what an operation shows or makes, None: unseen."""
-        if not isinstance(text, str):
+        if type(text) is not str:
             return None
         number = self.strings.get(text) if f == "get" else self.begins.get(text)
         if f == "append":

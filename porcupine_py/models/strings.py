@@ -22,7 +22,7 @@ class KeyValue(Model):
     """What the strings that were got are made of; None before `prepare`, and where that is open."""
 
     def __init__(self, initial: Any = "") -> None:
-        if not isinstance(initial, str):
+        if type(initial) is not str:
             raise HistoryError(f"the model 'kv' starts with a string, not {initial!r}")
         self.initial = initial
 
@@ -48,7 +48,7 @@ class KeyValue(Model):
         got = [
             o.output
             for o in happened
-            if o.f == "get" and o.type is EventType.OK and isinstance(o.output, str)
+            if o.f == "get" and o.type is EventType.OK and type(o.output) is str
         ]
         prepared.parts = parts_of(
             got,
@@ -79,7 +79,7 @@ class KeyValue(Model):
         got = {
             o.output
             for o in operations
-            if o.f == "get" and o.invoke_ns >= from_ns and isinstance(o.output, str)
+            if o.f == "get" and o.invoke_ns >= from_ns and type(o.output) is str
         }
         texts = {_text(o) for o in operations if self.has_effect(o)} | {self.initial}
         lengths = sorted({len(text) for text in texts})
@@ -107,7 +107,7 @@ class KeyValue(Model):
 
         No get can be placed in them, nor after what is appended to them, until the next put.
         """
-        got = sorted({o.output for o in operations if o.f == "get" and isinstance(o.output, str)})
+        got = sorted({o.output for o in operations if o.f == "get" and type(o.output) is str})
         unseen = _unseen(got)
 
         def name(state: State) -> State:
@@ -127,7 +127,7 @@ def _unseen(got: Collection[str]) -> str:
 
 
 def _text(operation: Operation) -> str:
-    if not isinstance(operation.input, str):
+    if type(operation.input) is not str:  # as a keyword of EDN is
         kind = EventType.INVOKE.value
         raise HistoryError(
             f"operation {operation.index}: {kind} value {operation.input!r} is no text"

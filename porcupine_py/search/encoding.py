@@ -243,9 +243,10 @@ def _hash_columns(columns: Columns, code: Int8s, initial: str) -> tuple[Int64s, 
     values = columns.values
     read, effect = code == READ, (code == WRITE) | (code == APPEND)
     shown, given = _codes_in(columns.output[read], values), _codes_in(columns.input[effect], values)
+    shown = [c for c in shown if type(values[c]) is str]  # the rest shows no state
     texts = [values[c] for c in given]
     own, seen = _hash_prefixes(
-        [str(values[c]) for c in shown], {text[-1:] for text in (*texts, initial)}
+        [values[c] for c in shown], {text[-1:] for text in (*texts, initial)}
     )
     table = _kernels().table_of(seen)
     hashes, factors = _hashes(texts)
@@ -255,6 +256,7 @@ def _hash_columns(columns: Columns, code: Int8s, initial: str) -> tuple[Int64s, 
     written = np.flatnonzero(code == WRITE)
     put = a[written]
     b[written] = np.where(_kernels().look_up(table, put), put, DEAD)
+    of_value[:, 0] = IMPOSSIBLE
     of_value[shown, 0] = own
     a[read] = of_value[columns.output[read], 0]
     b[read] = IMPOSSIBLE

@@ -66,7 +66,7 @@ def _verify_strings(columns: Columns, model: KeyValue, order: Int64s, judged: Bo
         text = values[code]
         if makes and type(text) is not str:
             raise RefusedError(f"operation {columns.index[order[place]]} has no text")
-        if not makes and text != state:
+        if not makes and (type(text) is not str or text != state):
             raise refusal(Replayed.UNFIT, columns, order[place])
         if makes:
             state = text if anew else state + text

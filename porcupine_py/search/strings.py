@@ -28,10 +28,13 @@ from porcupine_py.search.encoding import CAS, READ, WRITE, Encoded
 def judge(kept: Sequence[Operation], model: KeyValue) -> Judged | None:
     """Judge the relevant operations of one key; None where the parts of a string are not known.
 
+    None, too, where a get shows what is no text: a keyword of EDN, say, which Python takes for one.
+
     `model` was prepared for them.
     """
     parts = model.parts
-    if parts is None:
+    odd = any(o.output is not None and type(o.output) is not str for o in kept if o.f == "get")
+    if parts is None or odd:
         return None
     encoded, values = _encode(kept, parts, model.initial)
     gets = {o.output: row for row, o in enumerate(kept) if o.f == "get"}

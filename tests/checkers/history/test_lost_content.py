@@ -178,6 +178,30 @@ def test_nothing_may_be_appended_to_a_log_at_an_offset(written):
     assert check(written(edn(*rows)), "log").status is PASS
 
 
+@pytest.mark.parametrize("padding", ["", " " * 70_000])
+@pytest.mark.parametrize("got", [":ab", "ab", "[]", "{}"])
+@pytest.mark.parametrize("before", [[], [(1, "get", "nil", '"ab"')]])
+@pytest.mark.parametrize("again", [[], [(0, "put", '"ab"', '"ab"')]])
+def test_a_string_is_no_keyword_and_nothing_else(written, before, got, again, padding):
+    puts = [(0, "put", '"a"', '"a"'), (0, "append", '"b"', '"b"'), *again]
+    path = written(edn(*puts, *before, (1, "get", "nil", got)) + padding)
+    assert check(path, "kv").status is FAIL
+
+
+@pytest.mark.parametrize(("put", "got"), [("5", "5"), ("a", "\\a"), ("[]", "[]"), ("1.0", "1.0")])
+def test_a_string_is_not_what_is_written_like_it(written, put, got):
+    path = written(edn((0, "put", f'"{put}"', "nil"), (1, "get", "nil", got)))
+    assert check(path, "kv").status is FAIL
+
+
+@pytest.mark.parametrize("value", [":a", "a", "\\a"])
+@pytest.mark.parametrize("f", ["put", "append"])
+def test_what_is_no_text_makes_no_string(written, f, value):
+    path = written(edn((0, f, value, "nil"), (1, "get", "nil", '"a"')))
+    with pytest.raises(HistoryError, match="is no text"):
+        check(path, "kv")
+
+
 def test_a_total_queue_of_nothing_is_refused(written):
     rows = (0, "enqueue", "nil", 2), (1, "drain", "nil", "[2]")
     with pytest.raises(HistoryError, match="enqueue of nothing"):
