@@ -7,9 +7,13 @@ record the new one, and takes over (KIP-113): under whatever faults, once they a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from cluster.backends.sim.world import SimWorld
 from cluster.node.controller.metadata.registrations import replica_directory
+
+PLACEMENT: Final = "placement"
+"""The property: clients do not see where a replica is, so it is not `liveness`."""
 
 
 def misplacements(world: SimWorld) -> Iterator[str]:

@@ -38,7 +38,7 @@ from harness.run.strands.progress import Act
 from harness.sim.findings import Violation, Violations, generalise
 from harness.sim.image_sight import ImageWatch
 from harness.sim.partition_sight import PartitionWatch
-from harness.sim.placement import misplacements
+from harness.sim.placement import PLACEMENT, misplacements
 from harness.sim.replica_sight import ReplicaWatch
 from harness.sim.session_sight import SessionWatch
 from harness.sim.world_sight import watch
@@ -296,7 +296,8 @@ class _DrawnWorld:
         while away := sorted(misplacements(self.backend.world)):
             if self.timers.now_ms > deadline_ms:
                 late = f"{self.bound_s:g} s after the heal"
-                self.not_live(f"{away[0]} was not where the metadata have it {late}")
+                where = f"{away[0]} was not where the metadata have it"
+                self.note_violation(PLACEMENT, f"{where} {late}", where)
                 return
             await asyncio.sleep(_LOOK_S)
 

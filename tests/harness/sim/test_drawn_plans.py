@@ -180,7 +180,7 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("K14857", 0, "published-new"),
         ("M34K", 11, "remembered-in-log"),
         pytest.param(
-            f"{_MOVES}.directory_to_report:always:0", 19, "liveness", marks=pytest.mark.nightly
+            f"{_MOVES}.directory_to_report:always:0", 19, "placement", marks=pytest.mark.nightly
         ),
         ("X:broker.serving.fetch:_Delayed.wake:truth:0", 0, "fetch-answered"),
         (f"{_SNAPSHOTS}.is_due:connector:1", 0, "snapshot-made"),
