@@ -10,6 +10,7 @@ traces, not for the text of the violation alone; what fits none is "none", and h
 | removed-voter | `node-died`, "Unexpected acknowledgement from non-voter N" | N is not among the voters of the ended leader's log, and was |
 | removed-candidate | `node-died`, "must be in the set of voters" | the node starts with its own vote, and is no voter of its log |
 | removed-leader | `node-died`, "Expected to be Follower" | the node starts with a leader that is no voter of its log |
+| lost-candidate | `node-died`, "unexpected invalid request" | the node starts as a candidate of an epoch in which it had followed |
 | spinning-observer | `busy-poll` | the node is no voter of its log, and follows |
 | stale-voters | what a quorum of other voters breaks | the node that leads or commits skipped a VotersRecord: it was appended below an end that the log had before it was cut |
 | snapshot-without-voters | the same | that node made a snapshot at the offset of a VotersRecord, which it then cut |
@@ -107,6 +108,13 @@ def family(played: Played) -> tuple[str, str]:
             return "removed-voter", f"{other} was removed, voters {','.join(voters)}"
         return _NONE
     started = [f for _, e, f in trace if e == "state"]
+    if "unexpected invalid request" in said:
+        now = trace[-1][0]
+        begun = next(f for of, e, f in trace if (of, e) == (now, "state"))
+        before = [f["epoch"] for of, _, f in trace if of < now and f.get("state") == "Follower"]
+        if begun["state"] == "Candidate" and begun["epoch"] in before:
+            return "lost-candidate", f"{ended} is a candidate again in epoch {begun['epoch']}"
+        return _NONE
     if "must be in the set of voters" in said and ended not in voters:
         return "removed-candidate", f"voters {','.join(voters)}"
     if "Expected to be Follower" in said:
