@@ -146,6 +146,8 @@ class SessionWatch:
         known = state.brokers.get(request.broker_id)
         if known is None or not known.in_controlled_shutdown or request.want_fence:
             return
+        if known.fenced:
+            return  # it leads nothing, and may end whoever knows
         lost = claim.silence_ms(session, process.monotonic_ms()) >= _session_ms(process)
         if lost or request.offline_log_dirs or session not in self._not_ending:
             return
