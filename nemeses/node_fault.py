@@ -8,11 +8,12 @@ each node, under `detail.nodes`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
-from cluster.backends.base import BackendError, NodeState
+from cluster.backends.base import Backend, BackendError, NodeState
 from cluster.values import valueclass
 from nemeses.active_faults import applying, hit, keeper
 from nemeses.at_once import at_once
@@ -177,6 +178,13 @@ async def on_each(nodes: Iterable[str], act: Act) -> dict[str, Seen]:
             return node, Seen(wrong=str(error))
 
     return dict(await at_once(guard(node) for node in nodes))
+
+
+async def end(backend: Backend, node: str) -> None:
+    """Stop a node, and kill it only if it does not end, as one that is paused; it may be dead."""
+    with contextlib.suppress(BackendError):
+        await backend.stop(node)
+    await backend.kill(node)
 
 
 async def start_if_dead(view: View, node: str, injection: Injection) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -24,6 +23,7 @@ from nemeses.disks.log_files import (
     misleading_flip,
     name_of,
 )
+from nemeses.node_fault import end
 
 QUORUM_STATE = "quorum-state"
 CHECKED_FROM = 21
@@ -85,9 +85,7 @@ class TruncateFile(DataDamage):
         A kill may be a power loss, which may take the recovery point, and then nothing shows that
         anything is gone.
         """
-        with contextlib.suppress(BackendError):
-            await view.backend.stop(node)
-        await view.backend.kill(node)
+        await end(view.backend, node)
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
         """See `DamageFault.hurt`."""

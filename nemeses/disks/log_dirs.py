@@ -10,7 +10,6 @@ whatever else happens, and lose nothing.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,7 +30,7 @@ from cluster.node.protocol.messages import (
 )
 from nemeses.active_faults import keeper
 from nemeses.base import Injection, Parameters, View, detachable_of
-from nemeses.node_fault import NodeFault, Seen, start_if_dead
+from nemeses.node_fault import NodeFault, Seen, end, start_if_dead
 from nemeses.queries import ask, until
 
 NOTICED_S = 15.0
@@ -85,9 +84,7 @@ class LogDirLoss(NodeFault):
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Give it back; start the node anew, unless another fault holds it down."""
         await detachable_of(view).attach(node)
-        with contextlib.suppress(BackendError):  # paused, or killed as it did not end
-            await view.backend.stop(node)
-        await view.backend.kill(node)
+        await end(view.backend, node)
         await start_if_dead(view, node, injection)
 
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:

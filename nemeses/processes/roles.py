@@ -8,7 +8,7 @@ from typing import Any, Final
 from cluster.backends.base import Ability, BackendError, NodeState, Probe
 from cluster.systems.base import Listeners
 from nemeses.base import Injection, Parameters, View, roles_of
-from nemeses.node_fault import SINCE_MS, Seen, SlowNodeFault, alive, start_if_dead
+from nemeses.node_fault import SINCE_MS, Seen, SlowNodeFault, alive, end, start_if_dead
 from nemeses.processes.addresses import listens
 from nemeses.queries import until
 
@@ -72,11 +72,7 @@ class RoleChange(SlowNodeFault):
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """End what lives, give the roles back, start it unless another fault holds it down."""
-        state = await view.backend.state(node)
-        if state is NodeState.RUNNING:
-            await view.backend.stop(node)
-        elif state is NodeState.PAUSED:
-            await view.backend.kill(node)
+        await end(view.backend, node)
         await roles_of(view).change(node, tuple(injection.detail["chosen"][node]["before"]))
         await start_if_dead(view, node, injection)
 

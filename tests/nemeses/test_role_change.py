@@ -75,6 +75,15 @@ async def test_a_node_that_another_fault_took_gets_its_roles_back_for_its_next_s
     assert await roles.listens(view.backend, "n1")
 
 
+@play("on_nodes")
+async def test_a_node_that_does_not_end_at_the_heal_gets_its_role_back(view):
+    done = await inject(view, "role-change", {"targets": "node:n2"})
+    view.backend.system.stop_timeout_s = 0.0
+    healed = await heal(view, done)
+    assert healed.verified, healed.detail
+    assert listeners_of(view) == [BOTH] * 3
+
+
 @play("on_nodes", Changeable(stuck="n3"))
 async def test_a_node_that_listens_as_a_controller_still_has_its_role(view):
     done = await inject(view, "role-change", {"targets": "node:n3"})
