@@ -85,6 +85,7 @@ Of partitions' high watermarks and ISRs, on the replicas of a simulated world's 
 | newest-changed | no request of an earlier partition epoch changes an ISR |
 | counted-by-fetch | a leader counts for a follower what that fetched from in this leadership |
 | own-epoch-known | a leader's log knows the leader's epoch |
+| held-committed | what an ISR that has changed holds is committed at once |
 | fetch-answered | no Fetch of a follower waits when its leader has more |
 | remembered-in-log | what a replica remembers of producers is in its log |
 

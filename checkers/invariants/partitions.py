@@ -2,8 +2,9 @@
 
 They read events that no node traces (`harness/sim/partition_sight.py`): `isr-answer`, a controller
 agrees to an AlterPartition, with the partition epoch that was asked for and the one that it knew to
-be committed when it was asked; `fetch-waits`, a follower's Fetch that waits; `remembered`, up to
-where a log goes, and the last batch that it remembers of any idempotent producer.
+be committed when it was asked; `held`, a leader's high watermark and up to where all have the log
+that it waits for; `fetch-waits`, a follower's Fetch that waits; `remembered`, up to where a log
+goes, and the last batch that it remembers of any idempotent producer.
 """
 
 from __future__ import annotations
@@ -30,6 +31,22 @@ class NewestChanged(_OfPartitions):
         return Broken(
             f"{node} let {fields['leader']} change the ISR of {fields['name']} by a request of "
             f"partition epoch {fields['asked']}, when {fields['known']} was committed"
+        )
+
+
+class HeldCommitted(_OfPartitions):
+    """What the ISR holds is committed at once: an ISR that has shrunk waits for nobody else."""
+
+    name = "held-committed"
+    source = "KIP-16; KAFKA-13091"
+
+    def on_held(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a leader's high watermark."""
+        if fields["high_watermark"] >= fields["held"]:
+            return None
+        return Broken(
+            f"{node} leads {fields['name']} and calls what lies below {fields['high_watermark']} "
+            f"committed, while its ISR holds all below {fields['held']}"
         )
 
 
@@ -67,6 +84,7 @@ class RememberedInLog(_OfPartitions):
 
 PARTITIONS: tuple[type[Invariant], ...] = (
     NewestChanged,
+    HeldCommitted,
     FetchAnswered,
     RememberedInLog,
 )

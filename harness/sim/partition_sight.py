@@ -1,9 +1,9 @@
 """Shows what leaders, followers and controllers of a simulated world owe partitions at once.
 
-`PartitionWatch(world, watcher)` looks at the Fetches that wait at a broker whenever a Fetch or a
-Produce is about to be served there, in the state that all before has left: one that waits with news
-is shown. It shows a replica's log when that is led, followed or cut, and what a controller agrees
-to of ISRs.
+`PartitionWatch(world, watcher)` looks at what a broker leads, and at the Fetches that wait there,
+whenever a Fetch or a Produce is about to be served, in the state that all before has left: what is
+wrong there is shown. It shows a replica's log when that is led, followed or cut, and what a
+controller agrees to of ISRs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from checkers.invariants.sight import node_name
 from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld
+from cluster.node.broker.replication.partition import Partition
 from cluster.node.broker.replication.replica import Replica
 from cluster.node.broker.replication.replica_manager import ReplicaManager
 from cluster.node.broker.serving.fetch import _Delayed
@@ -21,7 +22,14 @@ from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.protocol.data_messages import FetchRequest, ProduceRequest
 from cluster.node.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 
-_OF_LOGS = ("replica-follower", "replica-leader", "replica-truncated")
+_FOLLOWS = "replica-follower"
+_MOVED = "replica-moved"
+_ISR = "replica-isr"
+_OF_LOGS = (_FOLLOWS, "replica-leader", "replica-truncated")
+_OF_REPLICAS = (*_OF_LOGS, _MOVED, _ISR)
+
+Process = tuple[str, int]
+"""A node and the number of its incarnation."""
 
 
 class PartitionWatch:
@@ -30,6 +38,8 @@ class PartitionWatch:
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
         self._nodes = world.nodes
         self._watcher = watcher
+        self._changed_ms: dict[tuple[Process, str, int], float] = {}
+        """By process, topic and index: when it heard last of an ISR within its leader epoch."""
         self._asked: dict[int, tuple[AlterPartitionRequest, dict[PartitionKey, int]]] = {}
         """By broker: its last request, and the partition epochs that were committed by then."""
         world.observers.append(self._observe)
@@ -76,8 +86,16 @@ class PartitionWatch:
     # -- logs ------------------------------------------------------------------------------------
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        if event not in _OF_REPLICAS:
+            return
+        topic, index = fields["topic"], fields["partition"]
+        at = (process.name, process.incarnation), topic, index
+        if event == _ISR:
+            self._changed_ms[at] = process.monotonic_ms()
+        elif event in (_FOLLOWS, _MOVED):
+            self._changed_ms.pop(at, None)
         if event in _OF_LOGS:
-            self._look_at_log(process, TopicPartition(fields["topic"], fields["partition"]))
+            self._look_at_log(process, TopicPartition(topic, index))
 
     def _look_at_log(self, process: Incarnation, at: TopicPartition) -> None:
         assert process.node is not None, "it traced"
@@ -108,6 +126,9 @@ class PartitionWatch:
         for waiting in manager.fetches._waiting:
             assert isinstance(waiting.operation, _Delayed), "nothing else waits there"
             self._look_at_fetch(process, manager, waiting.operation)
+        for replica in manager.replicas():
+            if replica.partition.leads:
+                self._look_at_mark(process, replica)
 
     def _look_at_fetch(
         self, process: Incarnation, manager: ReplicaManager, delayed: _Delayed
@@ -130,6 +151,14 @@ class PartitionWatch:
                 }
                 self._watcher.take(process.name, "fetch-waits", shown)
 
+    def _look_at_mark(self, process: Incarnation, replica: Replica) -> None:
+        at = (process.name, process.incarnation), replica.topic, replica.index
+        mark = replica.partition.high_watermark
+        held = _common_end(replica.partition, self._changed_ms.get(at))
+        if mark < held:
+            shown = {"name": str(replica.at), "high_watermark": mark, "held": held}
+            self._watcher.take(process.name, "held", shown)
+
 
 def _epochs(request: AlterPartitionRequest) -> dict[PartitionKey, int]:
     return {
@@ -138,3 +167,22 @@ def _epochs(request: AlterPartitionRequest) -> dict[PartitionKey, int]:
         if topic.topic_id is not None
         for item in topic.partitions
     }
+
+
+def _common_end(partition: Partition, changed_ms: float | None) -> int:
+    """Return up to where all have the log that a leader waits for since its ISR changed.
+
+    Outside of the ISR it waits for who had caught up not long before, as that may join: when it
+    looked last is not known, so whoever may have been so close then counts.
+    """
+    if changed_ms is None or partition.change_in_flight or partition.is_under_min_isr:
+        return partition.high_watermark
+    end, since_ms = partition.log.end_offset, changed_ms - partition.limits.replica_lag_time_max_ms
+    waited_for = (
+        follower.end_offset
+        for follower in partition.followers.values()
+        if follower.broker_id in partition.isr
+        or follower.end_offset == end
+        or follower.caught_up_ms >= since_ms
+    )
+    return min((partition.log.written_end_offset, *waited_for))

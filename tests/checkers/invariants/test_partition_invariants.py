@@ -21,6 +21,15 @@ def test_an_isr_changes_by_the_newest_partition_epoch(asked, found):
     assert broken("isr-answer", leader="n2", asked=asked, known=8) == found
 
 
+@pytest.mark.parametrize(
+    ("held", "found"),
+    [(10, ["held-committed"]), (9, []), (8, [])],
+    ids=["more", "as much", "a member that has just joined lags behind what was committed before"],
+)
+def test_what_an_isr_holds_is_committed(held, found):
+    assert broken("held", high_watermark=9, held=held) == found
+
+
 @pytest.mark.parametrize(("offset", "found"), [(8, ["fetch-answered"]), (9, []), (10, [])])
 def test_a_fetch_waits_at_the_end_of_the_log_or_beyond(offset, found):
     assert broken("fetch-waits", follower=2, offset=offset, log_end=9) == found

@@ -176,6 +176,7 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("M37", 15, "log"),
         ("M39A", 0, "isr"),
         ("M40I", 122, "log"),
+        ("K13091", 1, "held-committed"),
         ("K14857", 0, "published-new"),
         ("M34K", 11, "remembered-in-log"),
         pytest.param(

@@ -449,6 +449,7 @@ class Partition:
             self._on_progress()
         elif answer in _NOT_MADE:
             self._pending = None
+            self._advance()  # it is not waited for any more, and nobody may fetch anything new
         elif answer not in _METADATA_DECIDE:
             self._send(pending)
 

@@ -377,6 +377,9 @@ class ReplicaManager:
                 isr=list(registration.isr),
                 partition_epoch=registration.partition_epoch,
             )
+            if replica.log.written_end_offset < replica.log.end_offset:
+                # What it took as a follower counts once it is written, whoever fetches until then.
+                replica.log.when_written(lambda: self._on_write(replica))
         self._check(key)
 
     def _follow(self, key: PartitionKey, registration: PartitionRegistration) -> None:

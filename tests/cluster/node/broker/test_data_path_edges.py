@@ -201,3 +201,22 @@ def test_a_log_start_that_moved_just_before_a_fetch_came_is_not_lost():
     # The followers' next Fetches are on their way, and name the old log start.
     deleted = brokers.delete_records(1, 2, name="deleted")
     assert (deleted.error_code, deleted.low_watermark) == (ErrorCode.none, 2)
+
+
+def test_a_new_leader_commits_what_it_took_as_a_follower_once_its_disk_has_it():
+    brokers = Brokers()
+    brokers.create(replicas=(1, 2))
+    brokers.produce(1, b"a")
+    disk, unwritten = brokers.world.nodes["n2"].disk, []
+    disk.barrier = unwritten.append
+    brokers.send(1, b"b")
+    assert brokers.until(lambda: brokers.replica(2).log.end_offset == 2)
+    brokers.world.kill("n1", "written")
+    assert brokers.until(lambda: brokers.replica(2).partition.leads)
+    assert brokers.partition().isr == (2,)
+    assert brokers.replica(2).log.written_end_offset == 1
+    del disk.barrier
+    for done in unwritten:
+        done(None)
+    brokers.run(300)
+    assert brokers.values(2) == [b"a", b"b"]

@@ -260,6 +260,17 @@ def test_what_becomes_of_a_proposal_that_is_refused(error, pending, sent):
     assert len(leader.proposals) == sent
 
 
+def test_who_was_refused_and_is_gone_is_waited_for_no_longer():
+    leader = Leader(isr=(1, 2))
+    leader.fetch(3, 0)
+    del leader.brokers[3]
+    leader.append()
+    leader.fetch(2, 1)
+    assert leader.partition.high_watermark == 0
+    leader.proposals.pop()[1](ErrorCode.ineligible_replica)
+    assert leader.partition.high_watermark == 1
+
+
 def test_the_metadata_decide_a_proposal_whose_answer_comes_later():
     leader = Leader(isr=(1, 2))
     leader.fetch(3, 0)
