@@ -9,6 +9,7 @@ different, and `#{1 2}` and `#{2 1}` for equal.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from fractions import Fraction
 from typing import Any, TypeGuard
 
 
@@ -69,6 +70,20 @@ class Ratio(float):
 def is_list(value: Any) -> TypeGuard[list[Any] | tuple[Any, ...]]:
     """Whether a value is a list: its elements have an order, as those of an EDN set have not."""
     return isinstance(value, list | tuple) and not isinstance(value, EdnSet)
+
+
+def decimal(value: float | Fraction) -> Fraction:
+    """Return a number as it is written, so that 0.1 and 0.2 add up to 0.3.
+
+    `float` of a subclass, since those show themselves. Raises ValueError for what is no number or
+    beyond all numbers.
+    """
+    return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(float(value)))
+
+
+def render_decimal(number: Fraction) -> str:
+    """Return a number for a person."""
+    return str(number) if number.denominator == 1 else str(float(number))
 
 
 _SINGLE = (Keyword, Symbol, Character, Double, BigDecimal, Ratio)

@@ -32,7 +32,7 @@ from checkers.jepsen.findings import Findings, UnreadableError, refuse_others
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
 from porcupine_py.search.wording import title
-from porcupine_py.values import is_list
+from porcupine_py.values import decimal, is_list, render_decimal
 
 NAME = "bank"
 OPTIONS: Mapping[str, type | tuple[type, ...]] = {
@@ -97,9 +97,8 @@ def balances_of(read: Operation) -> Balances:
 
 
 def _number(value: float) -> Fraction:
-    """Return a number as it is written; `float` of a subclass, since those show themselves."""
     try:
-        return Fraction(value) if isinstance(value, int) else Fraction(repr(float(value)))
+        return decimal(value)
     except ValueError as error:  # no number, or beyond all numbers
         raise UnreadableError(f"{value!r} is no amount of money") from error
 
@@ -133,19 +132,17 @@ def _problem(
         return anomaly("nil-balance", what, read, accounts=missing, badness=len(missing))
     if total is not None and _sum(balances) != total:
         got = _sum(balances)
-        what = f"the balances in {where} add up to {_render(got)} instead of {_render(total)}"
+        what = f"the balances in {where} add up to {render_decimal(got)} instead of {render_decimal(total)}"
         return anomaly("wrong-total", what, read, total=float(got), badness=float(abs(got - total)))
     negative = {a: b for a, b in balances.items() if b is not None and b < 0}
     if negative and not below_zero:
-        listed = ", ".join(f"{account}: {_render(b)}" for account, b in sorted(negative.items()))
+        listed = ", ".join(
+            f"{account}: {render_decimal(b)}" for account, b in sorted(negative.items())
+        )
         what = f"{where} shows balances below zero: {listed}"
         badness = float(-sum(negative.values()))
         return anomaly("negative-value", what, read, accounts=sorted(negative), badness=badness)
     return None
-
-
-def _render(number: Fraction) -> str:
-    return str(number) if number.denominator == 1 else str(float(number))
 
 
 def _by_type(errors: Sequence[Anomaly]) -> dict[str, dict[str, Any]]:

@@ -7,18 +7,19 @@ list of balances; without it, with what reads show that ended before any transfe
 lacks an account says nothing about it; what was never there holds nothing.
 
 A transfer is always possible here: whether a balance may go below zero is for `bank`, which looks
-at what was read.
+at what was read. Numbers are decimals, as there: 0.2 transferred to 0.1 leaves 0.3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from porcupine_py.models.base import Model, State
 from porcupine_py.models.registers import unknown_function
 from porcupine_py.operations import INFINITY_NS, EventType, HistoryError, Operation
-from porcupine_py.values import freeze, is_list
+from porcupine_py.values import decimal, freeze, is_list, render_decimal
 
 
 class Accounts(Model):
@@ -42,7 +43,7 @@ class Accounts(Model):
         if reads and not early:
             problem = "no read ended before the first transfer: --initial has to say what was there"
             raise HistoryError(problem)
-        shown: dict[str, Any] = {}
+        shown: dict[str, Fraction | None] = {}
         for read in early:
             shown |= _balances(read.output)
         return Accounts(shown)
@@ -54,7 +55,7 @@ class Accounts(Model):
     def step(self, state: State, operation: Operation) -> tuple[bool, State]:
         """Transfer, or read what is there."""
         assert isinstance(state, frozenset)
-        balances: dict[str, Any] = dict(state)
+        balances: dict[str, Fraction] = dict(state)
         if operation.f == "read":
             shown = _balances(operation.output)
             return all(balances.get(a, 0) == b for a, b in shown.items()), state
@@ -76,23 +77,37 @@ class Accounts(Model):
     def describe_state(self, state: State) -> str:
         """List the balances."""
         assert isinstance(state, frozenset)
-        return "{" + ", ".join(f"{a}: {b}" for a, b in sorted(state)) + "}"
+        return "{" + ", ".join(f"{a}: {render_decimal(b)}" for a, b in sorted(state)) + "}"
 
 
-def _transfer(operation: Operation) -> tuple[str, str, float]:
+def _transfer(operation: Operation) -> tuple[str, str, Fraction]:
     asked = operation.input
     if not isinstance(asked, Mapping) or not {"from", "to", "amount"} <= set(asked):
         problem = f"{asked!r} names no from, to and amount"
         raise HistoryError(f"operation {operation.index}: {problem}")
-    amount = asked["amount"]
-    if isinstance(amount, bool) or not isinstance(amount, int | float):
-        raise HistoryError(f"operation {operation.index}: {amount!r} is no amount")
+    try:
+        amount = _amount(asked["amount"])
+    except HistoryError as error:
+        raise HistoryError(f"operation {operation.index}: {error}") from error
     return str(asked["from"]), str(asked["to"]), amount
 
 
-def _balances(value: Any) -> dict[str, Any]:
+def _balances(value: Any) -> dict[str, Fraction | None]:
+    """Return balances by account; None where a read has none, which no balance equals."""
     if is_list(value):
         value = dict(enumerate(value))
     if not isinstance(value, Mapping):
         raise HistoryError(f"{value!r} is no map of balances")
-    return {str(account): balance for account, balance in value.items()}
+    balances = {str(a): None if b is None else _amount(b) for a, b in value.items()}
+    if len(balances) < len(value):
+        raise HistoryError(f"{value!r}: two accounts have the same name")
+    return balances
+
+
+def _amount(value: Any) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
+        raise HistoryError(f"{value!r} is no amount")
+    try:
+        return decimal(value)
+    except ValueError as error:
+        raise HistoryError(f"{value!r} is no amount") from error

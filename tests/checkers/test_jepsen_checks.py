@@ -128,6 +128,26 @@ def test_a_read_that_mixes_snapshots_of_one_total_is_found_from_the_transfers():
     assert check([first, *transfers, whole], "accounts").status is PASS
 
 
+def test_balances_of_accounts_are_decimals():
+    transfer = {"from": "b", "to": "a", "amount": 0.2}
+    history = [
+        op(0, "read", (0, 1), output={"a": 0.1, "b": 0.5}),
+        op(1, "transfer", (10, 15), input=transfer),
+        op(2, "read", (20, 25), output={"a": 0.3, "b": 0.3}),
+    ]
+    assert check(history, "accounts").status is PASS
+    history[2] = op(2, "read", (20, 25), output={"a": 0.1, "b": 0.3})
+    result = check(history, "accounts")
+    assert result.status is Status.FAIL
+    assert "{a: 0.3, b: 0.3}" in result.summary
+
+
+@pytest.mark.parametrize("balance", ["much", True, float("nan")])
+def test_what_is_no_balance_is_refused_by_accounts(balance):
+    with pytest.raises(ValueError, match="is no amount"):
+        check(in_a_row(read_of(a=balance)), "accounts")
+
+
 def test_accounts_begin_with_what_is_given_or_was_read_first():
     history = in_a_row(MOVE, read_of(a=5, b=5))
     assert check(history, "accounts", initial={"a": 10, "b": 0}).status is PASS
