@@ -16,7 +16,9 @@ from __future__ import annotations
 import enum
 import math
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 from porcupine_py.history import Event, InputT, Operation, OutputT, operations_of
 from porcupine_py.judging import Limits, Part
@@ -136,22 +138,37 @@ def _parts_of_operations(
 ) -> list[Part]:
     Part.of(history)  # the whole is well formed, whatever becomes of its parts
     parts = [history] if model.partition is None else model.partition(history)
-    _check_whole(len(history), [len(part) for part in parts], "operations")
-    return [Part.of(part) for part in parts]
+    found = [Part.of(part) for part in parts]
+    of_parts = (operation for part in found for operation in part.operations)
+    _check_whole(_times(history), _times(of_parts), "operations")
+    return found
+
+
+def _times(operations: Iterable[Operation[Any, Any]]) -> Counter[Hashable]:
+    """Count operations by what a partition keeps that makes them anew, such as without a key."""
+    return Counter((operation.call, operation.return_) for operation in operations)
 
 
 def _parts_of_events(model: Model[StateT, InputT, OutputT], history: Sequence[Event]) -> list[Part]:
     operations_of(history)
-    parts = [history] if model.partition_event is None else model.partition_event(history)
-    _check_whole(len(history), [len(part) for part in parts], "events")
-    return [Part.of(operations_of(part)) for part in parts]
+    parts = [history] if model.partition_event is None else [*model.partition_event(history)]
+    found = [Part.of(operations_of(part)) for part in parts]
+    of_parts = (event for part in parts for event in part)
+    _check_whole(_ids(history), _ids(of_parts), "events")
+    return found
 
 
-def _check_whole(given: int, sizes: list[int], what: str) -> None:
+def _ids(events: Iterable[Event]) -> Counter[Hashable]:
+    return Counter((event.kind, event.id) for event in events)
+
+
+def _check_whole(given: Counter[Hashable], found: Counter[Hashable], what: str) -> None:
     """Refuse parts that lack something, which could hide a violation, or hold it twice."""
-    if sum(sizes) != given:
+    lost, more = (given - found).total(), (found - given).total()
+    if lost or more:
         raise HistoryError(
-            f"the model's partition makes {sum(sizes)} {what} of {given}: each belongs to one part"
+            f"the model's partition leaves out {lost} and adds {more} of {given.total()} {what}: "
+            "each belongs to one part"
         )
 
 

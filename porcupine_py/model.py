@@ -2,9 +2,9 @@
 
 A model is a sequential specification: where it begins, and what each operation answers and leaves
 behind when operations are done one after another. Its functions are pure: they never change the
-state, input or output that they are given. A step that changes a list, deque, dict, set or
-dataclass in place is found and refused (`ModelError`). States of another class need its `==`: where
-that is Python's own, each state differs from all others, and the search never meets one again.
+state, input or output that they are given. A step that changes its state in place is found and
+refused (`ModelError`). States of classes need an `==`: where it is Python's own, each state differs
+from all others, and the search never meets one again.
 
 Only `init` and `step` are needed. `partition` makes most difference where a history has keys that
 have nothing to do with each other (Horn and Kroening 2015, P-compositionality).
@@ -12,13 +12,13 @@ have nothing to do with each other (Horn and Kroening 2015, P-compositionality).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from porcupine_py.history import Event, EventKind, InputT, Operation, OutputT
 from porcupine_py.operations import HistoryError
-from porcupine_py.states import Rules, distinct
+from porcupine_py.states import ModelError, Rules, distinct
 
 StateT = TypeVar("StateT")
 History = Sequence[Operation[InputT, OutputT]]
@@ -110,10 +110,20 @@ class NondeterministicModel(Generic[StateT, InputT, OutputT]):
         def step(
             states: tuple[StateT, ...], given: InputT, output: OutputT
         ) -> tuple[bool, tuple[StateT, ...]]:
-            after = distinct(
-                (new for old in states for new in self.step(old, given, output)), rules
-            )
+            after = distinct((new for old in states for new in every(old, given, output)), rules)
             return bool(after), after
+
+        def every(old: StateT, given: InputT, output: OutputT) -> Iterable[StateT]:
+            found = self.step(old, given, output)
+            if not isinstance(found, Iterable):
+                raise ModelError(f"step returned {found!r:.100}, no list of states")
+            return found
+
+        def first() -> tuple[StateT, ...]:
+            states = distinct(self.init(), rules)
+            if not states:
+                raise ModelError("init lists no state: a model begins in at least one")
+            return states
 
         def equal(left: tuple[StateT, ...], right: tuple[StateT, ...]) -> bool:
             # Both are free of repetitions, so one inclusion is enough.
@@ -121,7 +131,7 @@ class NondeterministicModel(Generic[StateT, InputT, OutputT]):
             return len(left) == len(right) and all(rules.key(state) in known for state in right)
 
         return Model(
-            init=lambda: distinct(self.init(), rules),
+            init=first,
             step=step,
             equal=equal,
             hash=lambda states: hash(frozenset(rules.hash_of(state) for state in states)),

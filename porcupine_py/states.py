@@ -5,14 +5,21 @@ equality that agree. Users' states are whatever their functions return: numbers 
 Python can hash, and lists, deques, dicts, sets and dataclasses, which it cannot. Those are hashed
 by their contents, in a way that agrees with `==`: 1, 1.0 and True have one hash, dicts and sets
 have no order.
+
+A step that changes its state in place would spoil what is remembered, and make a right history
+wrong. So of every state that may change a mark of its contents is kept and taken again after each
+step. The mark goes into the attributes of objects, which need not count for `==`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cached_property
+from types import FunctionType, MemberDescriptorType
 from typing import Any, Generic, TypeVar
 
 StateT = TypeVar("StateT")
@@ -48,6 +55,62 @@ def contents_hash(state: Any, depth: int = 0) -> int:
     return 0
 
 
+_FIXED = frozenset({type(None), bool, int, float, complex, str, bytes, range})
+"""Types of which no value ever changes."""
+
+
+def _is_fixed(value: Any) -> bool:
+    """Return whether nothing can change a value, which then has a hash."""
+    kind = type(value)
+    if kind in _FIXED:
+        return True
+    if kind.__hash__ is None:
+        return False
+    if isinstance(value, tuple | frozenset):
+        return _FIXED.issuperset(map(type, value)) or all(map(_is_fixed, value))
+    return isinstance(value, Enum | type | FunctionType)
+
+
+def contents_mark(value: Any, seen: set[int] | None = None) -> int:
+    """Return a number that changes when a value, or what it refers to, is changed in place.
+
+    Objects that have a hash of their own are believed by that; of others all attributes count, but
+    for cached properties.
+    """
+    if _is_fixed(value):
+        return hash(value)
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return 0
+    seen.add(id(value))
+    if isinstance(value, list | tuple | deque):
+        is_plain = _FIXED.issuperset(map(type, value))
+        return hash(tuple(value if is_plain else (contents_mark(part, seen) for part in value)))
+    if isinstance(value, set | frozenset):
+        return hash(frozenset(contents_mark(part, seen) for part in value))
+    if isinstance(value, dict):
+        marks = ((contents_mark(k, seen), contents_mark(v, seen)) for k, v in value.items())
+        return hash(frozenset(marks))
+    own_hash: Any = type(value).__hash__
+    if own_hash is not None and own_hash is not object.__hash__:
+        return contents_hash(value)
+    if isinstance(value, bytearray):
+        return hash(bytes(value))
+    marks_of = ((name, contents_mark(part, seen)) for name, part in _attributes(value))
+    return hash(tuple(sorted(marks_of)))
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """Return names and values of an object's attributes, in slots and beside them."""
+    for kind in type(value).__mro__:
+        for name, slot in vars(kind).items():
+            if isinstance(slot, MemberDescriptorType) and hasattr(value, name):
+                yield name, slot.__get__(value)
+    for name, part in getattr(value, "__dict__", {}).items():
+        if not isinstance(getattr(type(value), name, None), cached_property):
+            yield name, part
+
+
 class Rules(Generic[StateT]):
     """Which states are equal, and their hashes."""
 
@@ -73,8 +136,8 @@ class Rules(Generic[StateT]):
         return contents_hash(state) if self._equal is None else 0
 
     def key(self, state: StateT) -> Hashable:
-        """Return the state as a key of dicts and sets: itself where it is one by Python's rules."""
-        if self._own and _hashable(state):
+        """Return the state as a key of dicts and sets: itself where nothing can change it."""
+        if self._own and _is_fixed(state):
             return state
         return StateKey(state, self)
 
@@ -82,17 +145,17 @@ class Rules(Generic[StateT]):
 class StateKey(Generic[StateT]):
     """A state with the equality and hash of its model.
 
-    The hash is taken once. `check_unchanged` takes it again, so that a step which changed the
-    state in place is found instead of spoiling what the search remembers.
+    The hash is taken once, and so is the mark of the contents. `check_unchanged` takes the mark
+    again, so that a step which changed the state in place is found.
     """
 
-    __slots__ = ("_contents", "_hash", "_rules", "state")
+    __slots__ = ("_hash", "_mark", "_rules", "state")
 
     def __init__(self, state: StateT, rules: Rules[StateT]) -> None:
         self.state = state
         self._rules = rules
         self._hash = hash(rules.hash_of(state))
-        self._contents = None if _hashable(state) else contents_hash(state)
+        self._mark = contents_mark(state)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -115,20 +178,12 @@ class StateKey(Generic[StateT]):
         return size
 
     def check_unchanged(self) -> None:
-        """Raise ModelError when the contents of an unhashable state are no longer those it had."""
-        if self._contents is not None and contents_hash(self.state) != self._contents:
+        """Raise ModelError when the contents of the state are no longer those it had."""
+        if contents_mark(self.state) != self._mark:
             raise ModelError(
                 "step changed the state that it was given: a model's functions are pure, so that "
                 "step has to return a new state"
             )
-
-
-def _hashable(state: Any) -> bool:
-    try:
-        hash(state)
-    except TypeError:
-        return False
-    return True
 
 
 def distinct(states: Iterable[StateT], rules: Rules[StateT]) -> tuple[StateT, ...]:

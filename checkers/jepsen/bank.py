@@ -132,7 +132,8 @@ def _problem(
         return anomaly("nil-balance", what, read, accounts=missing, badness=len(missing))
     if total is not None and _sum(balances) != total:
         got = _sum(balances)
-        what = f"the balances in {where} add up to {render_decimal(got)} instead of {render_decimal(total)}"
+        added = f"the balances in {where} add up to {render_decimal(got)}"
+        what = f"{added} instead of {render_decimal(total)}"
         return anomaly("wrong-total", what, read, total=float(got), badness=float(abs(got - total)))
     negative = {a: b for a, b in balances.items() if b is not None and b < 0}
     if negative and not below_zero:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import SimpleNamespace
 
 import pytest
@@ -227,13 +228,18 @@ def test_a_history_of_events_that_is_not_well_formed_is_refused(events, message)
 
 def test_a_partition_that_loses_an_operation_is_refused():
     losing = Model(init=lambda: 0, step=register_step, partition=lambda history: [history[1:]])
-    with pytest.raises(HistoryError, match="1 operations of 2: "):
+    with pytest.raises(HistoryError, match="leaves out 1 and adds 0 of 2 operations"):
         check_operations(losing, [write(1, 0, 1), read(1, 2, 3)])
     events = Model(
         init=lambda: 0, step=register_step, partition_event=lambda history: [history, history]
     )
-    with pytest.raises(HistoryError, match="makes 2 events of 1"):
+    with pytest.raises(HistoryError, match="leaves out 0 and adds 1 of 1 events"):
         check_events(events, [Event(0, CALL, 1, 0)])
+    swapping = Model(
+        init=lambda: 0, step=register_step, partition=lambda history: [history[:1], history[:1]]
+    )
+    with pytest.raises(HistoryError, match="leaves out 1 and adds 1 of 2 operations"):
+        check_operations(swapping, [write(1, 0, 1), read(2, 2, 3)])
     with pytest.raises(HistoryError, match="id 3 returns without a call"):
         partition_event_by(str)([Event(0, RETURN, 1, 3)])
 
@@ -289,7 +295,39 @@ class Log:
         self.lines.append(line)
 
 
-@pytest.mark.parametrize("init", [list, deque, dict, set, Log, lambda: [[]]])
+class Plain:
+    def __init__(self):
+        self.lines = []
+
+    def append(self, line):
+        self.lines.append(line)
+
+
+class Equal(Plain):
+    __hash__ = None
+
+    def __eq__(self, other):
+        return self.lines == other.lines
+
+
+class Hashed(Equal):
+    def __hash__(self):
+        return hash(tuple(self.lines))
+
+
+class Slots:
+    __slots__ = ("__lines",)
+
+    def __init__(self):
+        self.__lines = ()
+
+    def append(self, line):
+        self.__lines += (line,)
+
+
+@pytest.mark.parametrize(
+    "init", [list, deque, dict, set, Log, lambda: [[]], Plain, Equal, Hashed, Slots]
+)
 def test_a_step_that_changes_its_state_is_refused(init):
     def step(state, given, output):
         if isinstance(state, dict):
@@ -304,6 +342,32 @@ def test_a_step_that_changes_its_state_is_refused(init):
 
     with pytest.raises(ModelError, match="step changed the state"):
         check_operations(Model(init=init, step=step), [write(1, 0, 1)])
+
+
+def test_a_state_that_keeps_what_it_has_worked_out_is_not_changed_by_it():
+    class State(Plain):
+        @cached_property
+        def size(self):
+            return len(self.lines)
+
+    def step(state, given, output):
+        after = State()
+        after.lines = [*state.lines, given]
+        return state.size == given, after
+
+    assert check_operations(Model(init=State, step=step), [write(0, 0, 1), write(1, 2, 3)])
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (NondeterministicModel(init=list, step=lambda s, i, o: [s]), "init lists no state"),
+        (NondeterministicModel(init=lambda: [0], step=lambda s, i, o: None), "step returned None"),
+    ],
+)
+def test_a_model_that_lists_no_states_is_refused(model, message):
+    with pytest.raises(ModelError, match=message):
+        check_operations(model.to_model(), [write(1, 0, 1)])
 
 
 def test_a_step_that_returns_no_pair_is_refused():
