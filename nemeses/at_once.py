@@ -139,17 +139,30 @@ async def not_cancelled(work: Awaitable[T]) -> T:
     """Await work; where it is cancelled by itself, or exits, that is an error of its own.
 
     Else the task that awaits it would end without a word, as if it had been cancelled, and
-    `sys.exit` would leave the loop, and end the program, amid everything. Raises RuntimeError.
+    `sys.exit` would leave the loop, and end the program, amid everything. Any other exception that
+    is no Exception would pass all that handles errors. Raises RuntimeError.
     """
+    task = _current_task()
     try:
         return await work
-    except SystemExit as error:
-        raise RuntimeError(f"it called sys.exit({error.code!r})") from error
+    except (Exception, KeyboardInterrupt):
+        raise
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         raise RuntimeError("it was cancelled by itself") from error
+    except BaseException as error:
+        if _current_task() is not task:  # what was left behind is closed: GeneratorExit
+            raise
+        what = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else ""
+        raise RuntimeError(f"it {what or f'raised {type(error).__name__}'}") from error
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return None
 
 
 async def _end(task: asyncio.Future[Any]) -> None:

@@ -115,9 +115,10 @@ def recompute(store: RunStore) -> RunResults:
 
     Logs and quorum states are decoded again and must equal the stored evidence, and so must traces
     that were made from a node's output; others are raw already. Final reads exist only as stored.
+    The stored certificates must prove what is linearizable.
     Raises StoreError and what `results.judge.pipeline.judge` raises.
     """
     with made_anew(store) as (copy, problems):
         if problems:
             raise StoreError(problems[0].what)
-        return pipeline.judge(copy, keep=False)
+        return pipeline.judge(copy, keep=False, certificates=store.certificates_path)

@@ -36,7 +36,8 @@ def hold_against(entry: GateEntry, each: Each, now: dt.datetime) -> GateEntry:
 
 
 def matches(pattern: str, facts: Facts) -> bool:
-    """Return whether a build under test has a name that a pattern of the policy matches."""
+    """Return whether a build under test has a name that a pattern matches: `*` and `?`, no more."""
+    pattern = pattern.replace("[", "[[]")
     return any(fnmatchcase(name, pattern) for name in facts.builds)
 
 

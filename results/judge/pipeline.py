@@ -19,8 +19,9 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -32,10 +33,22 @@ from checkers.evidence.extent import COLLECTED, Extent, extent_of, within
 from checkers.evidence.recovered import torn_too_far
 from checkers.history import NEMESIS, Event
 from checkers.history.recorded import notes_of
-from checkers.registry import Cancelled, CheckSpec, RunInput, check_keys, find_check, never
+from checkers.linearizability import linearizable
+from checkers.linearizability.certificates import verify_lines
+from checkers.registry import (
+    Cancelled,
+    CheckSpec,
+    RunInput,
+    check_keys,
+    find_check,
+    judged_operations,
+    never,
+)
 from checkers.runs import exercised
 from checkers.runs.coverage import coverage
 from checkers.verdict import CheckResult, Status
+from extensions.plain_files import read_lines
+from porcupine_py.models import model_named
 from results.judge import spark_jobs
 from results.judge.check_results import check_each, results_of, write_certificates
 from results.judge.effect_jobs import effect_auditor
@@ -64,12 +77,14 @@ def judge(
     cancelled: Cancelled = never,
     problems: Sequence[str] = (),
     untrusted: Collection[str] = (),
+    certificates: Path | None = None,
 ) -> RunResults:
     """Judge a stored run by the checks of its plan, and store the judgement.
 
     `keep` false: nothing is stored, nor compared with what was recorded. `problems`: what is known
     to be wrong with the stored evidence already, one line each; logs, snapshots and quorum states
-    of `untrusted` nodes are left out for it.
+    of `untrusted` nodes are left out for it. `certificates`: a file of them that must prove what is
+    a PASS.
 
     Raises StoreError when plan or journal are missing, HistoryError when the journal is damaged,
     CheckError when the plan asks for a check that does not exist. What is missing or unreadable
@@ -105,6 +120,8 @@ def judge(
         effects = effect_auditor(spark.spark, store.parquet_path)
         by_jobs = replace(run, audit=audit, audit_effects=effects)
         checks, proofs, times_s = check_each(by_jobs, specs, cancelled, by_spark)
+    if certificates is not None:
+        problems = [*problems, *_bad_proofs(certificates, specs, checks, run)]
     checks += _unreadable([*problems, *loaded.problems, *unplaced]) + _record_problems(recording)
     if extent.shortcoming:
         checks.append(CheckResult(JOURNAL, Status.UNKNOWN, extent.shortcoming))
@@ -125,6 +142,18 @@ def judge(
         write_certificates(store.certificates_path, proofs)
         store.write_results(results)
     return results
+
+
+def _bad_proofs(
+    certificates: Path, specs: Sequence[CheckSpec], checks: Iterable[CheckResult], run: RunInput
+) -> Iterator[str]:
+    """Say which certificates do not prove that a key is linearizable."""
+    for spec, check in zip(specs, checks, strict=True):
+        if spec.name == linearizable.NAME and check.status is Status.PASS:
+            model = model_named(spec.options.get("model"), spec.options.get("initial"))
+            lines = (line.decode(errors="replace") for line in read_lines(certificates))
+            for problem in verify_lines(lines, judged_operations(spec, run), model):
+                yield f"{certificates.name}: {problem}"
 
 
 def check_specs(plan: Mapping[str, Any], where: str) -> list[CheckSpec]:

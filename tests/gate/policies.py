@@ -266,6 +266,13 @@ _ROWS: Rows = {
         ),
         0,
     ),
+    "a build with a bracket in its name": (
+        asked(
+            '[each]\nbuilds = ["4.3.1 [patched]*"]',
+            change=of_build(lambda v: v.update(kraft="4.3.1 [patched], commit 9f3c0d1a2b3c4d5e")),
+        ),
+        0,
+    ),
     "an old build": asked('[each]\nbuilds = ["0.2.*"]'),
     "a build that nobody wrote down": asked('[each]\nbuilds = ["*"]', change=of_build(dict.clear)),
     "an old run": asked("[each]\nage_max_h = 0.5"),

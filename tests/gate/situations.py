@@ -215,6 +215,14 @@ def forged_evidence(store: RunStore) -> None:
     forge(store, rejudge=True)
 
 
+def forged_certificates(store: RunStore) -> None:
+    """Let the proof of a key name the operations of another order."""
+    lines = [json.loads(line) for line in store.certificates_path.read_text().splitlines()]
+    next(line["certificate"]["linearization"] for line in lines if line["certificate"]).reverse()
+    store.certificates_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    forge(store, rejudge=False)
+
+
 def journal(change: Callable[[Event], Event | None], *, rejudge: bool) -> Change:
     """Change events of the journal or leave them out, and make all digests anew."""
 
@@ -740,6 +748,11 @@ _ROWS: Rows = {
     "a limit: a wrong journal, all forged to PASS": (simulated(forged_clean), 0),
     "the same, judged again": (simulated(forged_clean, "--judge-again"), 1),
     "evidence forged, judged again": simulated(forged_evidence, "--judge-again"),
+    "certificates forged, judged again": (
+        simulated(forged_certificates, "--judge-again"),
+        3,
+        "certificates.jsonl: line 1",
+    ),
     # Batches.
     "a seed missing": batch(lambda f: rows(f, lambda t: t[:2])),
     "a seed twice": batch(lambda f: rows(f, lambda t: [t[0], t[1], t[1]])),

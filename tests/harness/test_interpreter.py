@@ -80,6 +80,29 @@ def test_an_exception_in_a_client_aborts_the_run_and_completes_nothing():
     assert [event.type for event in failed] == [EventType.INVOKE]
 
 
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        (SystemExit(0), r"it called sys.exit\(0\)"),
+        (GeneratorExit(), "it raised GeneratorExit"),
+        (BaseExceptionGroup("", [GeneratorExit()]), "it raised BaseExceptionGroup"),
+        (asyncio.CancelledError(), "it was cancelled by itself"),
+    ],
+)
+@pytest.mark.parametrize("bound_s", [None, 1.0])
+def test_a_client_that_raises_what_is_no_error_aborts_the_run(raised, message, bound_s):
+    def answer(op):
+        raise raised
+
+    async def main():
+        recorder = Recorder(Journal(), asyncio.get_running_loop().time)
+        make = lambda w, p: Client(w, p, answer=answer)  # noqa: E731
+        with pytest.raises(HarnessError, match=message):
+            await Interpreter(Clients(endless()), recorder, make, 2, bound_s).run()
+
+    run(main())
+
+
 def test_a_journal_that_cannot_be_written_is_a_harness_error():
     class Full(Journal):
         def append(self, event):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nemeses.at_once import at_once
+from nemeses.at_once import at_once, not_cancelled
 from tests.play import play
 
 
@@ -93,3 +93,15 @@ async def test_a_cancellation_reaches_all():
         with pytest.raises(asyncio.CancelledError):
             await task
         assert sorted(ended) == ["a", "b"]
+
+
+def test_work_that_is_left_behind_can_be_closed():
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    async def leave():
+        work = not_cancelled(forever())
+        work.send(None)
+        return work
+
+    asyncio.run(leave()).close()
