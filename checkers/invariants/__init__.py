@@ -87,6 +87,7 @@ Of partitions' high watermarks and ISRs, on the replicas of a simulated world's 
 | own-epoch-known | a leader's log knows the leader's epoch |
 | held-committed | what an ISR that has changed holds is committed at once |
 | fetch-answered | no Fetch of a follower waits when its leader has more |
+| sequences | a producer's batches follow one another, and retries are known |
 | remembered-in-log | what a replica remembers of producers is in its log |
 
 | file | what |

@@ -4,13 +4,19 @@ They read events that no node traces (`harness/sim/partition_sight.py`): `isr-an
 agrees to an AlterPartition, with the partition epoch that was asked for and the one that it knew to
 be committed when it was asked; `held`, a leader's high watermark and up to where all have the log
 that it waits for; `fetch-waits`, a follower's Fetch that waits; `remembered`, up to where a log
-goes, and the last batch that it remembers of any idempotent producer.
+goes, and the last batch that it remembers of any idempotent producer; `producer-answer`, the
+sequences of a batch and of those that its leader remembers when it answers.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Final
+
 from checkers.invariants.fold import Broken, Invariant, Order
 from checkers.invariants.sight import Fields
+
+_SEQUENCE_MAX: Final = 2**31 - 1
 
 
 class _OfPartitions(Invariant):
@@ -82,9 +88,37 @@ class RememberedInLog(_OfPartitions):
         )
 
 
+class Sequences(_OfPartitions):
+    """A producer's batches follow one another in a log, and those remembered are not refused.
+
+    Of a producer that a log does not know any sequence is taken; from there on the next one alone.
+    """
+
+    name = "sequences"
+    source = "KIP-98; KAFKA-5494"
+
+    def on_producer_answer(self, node: str, fields: Fields) -> Broken | None:
+        """Judge an answer to an idempotent producer."""
+        held = fields["held"]
+        at = f"{node} leads {fields['name']} and"
+        for (_, last), (first, _) in pairwise(held):
+            if first != (last + 1) & _SEQUENCE_MAX:
+                return Broken(
+                    f"{at} took sequence {first} of producer {fields['producer']} behind {last}"
+                )
+        if fields["error"] == "out_of_order_sequence_number" and fields["asked"] in held:
+            first, last = fields["asked"]
+            return Broken(
+                f"{at} refused sequences {first} to {last} of producer {fields['producer']}, "
+                "though it remembers that batch"
+            )
+        return None
+
+
 PARTITIONS: tuple[type[Invariant], ...] = (
     NewestChanged,
     HeldCommitted,
     FetchAnswered,
     RememberedInLog,
+    Sequences,
 )

@@ -222,13 +222,14 @@ def _cast(run: Run, world: World) -> _Cast:
     view = world.view(Random(f"{plan.seed}/faults"))
     nemesis = NemesisClient(view, plan.schedule, run.recorder.note)
     script = _script(run, world) if world.is_scripted else None
+    workload = plan.make_workload()
 
     def make_client(worker: Worker, process: int | str) -> WorkloadClient:
         if worker == NEMESIS:
             return nemesis
         assert isinstance(worker, int), "clients are numbered"
         assert isinstance(process, int), "and so are their processes"
-        common = plan, plan.make_workload(), backend, run.clock, world.tracker, worker, process
+        common = plan, workload, backend, run.clock, world.tracker, worker, process
         if script is not None:
             return ScriptedClient(*common, script.player.op_ended)
         return ProcessClient(*common, pinned_to(plan, worker))

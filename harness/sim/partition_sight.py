@@ -2,8 +2,8 @@
 
 `PartitionWatch(world, watcher)` looks at what a broker leads, and at the Fetches that wait there,
 whenever a Fetch or a Produce is about to be served, in the state that all before has left: what is
-wrong there is shown. It shows a replica's log when that is led, followed or cut, and what a
-controller agrees to of ISRs.
+wrong there is shown. It shows a replica's log when that is led, followed or cut, what a leader
+remembers of a producer when it answers that, and what a controller agrees to of ISRs.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from cluster.node.broker.replication.replica_manager import ReplicaManager
 from cluster.node.broker.serving.fetch import _Delayed
 from cluster.node.controller.metadata.state import PartitionKey
 from cluster.node.errors import ErrorCode
+from cluster.node.log.batch.records import parse_header
 from cluster.node.log.storage.checkpoint import TopicPartition
-from cluster.node.protocol.data_messages import FetchRequest, ProduceRequest
+from cluster.node.protocol.data_messages import FetchRequest, ProduceRequest, ProduceResponse
 from cluster.node.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 
 _FOLLOWS = "replica-follower"
@@ -59,7 +60,9 @@ class PartitionWatch:
         self._asked[int(request.broker_id)] = request, known
 
     def _judge_reply(self, name: str, request: object, response: object) -> None:
-        """Show what a controller agrees to."""
+        """Show what a leader remembers of who sent a batch, and what a controller agrees to."""
+        if isinstance(request, ProduceRequest) and isinstance(response, ProduceResponse):
+            self._look_at_producer(name, request, response)
         if not isinstance(request, AlterPartitionRequest):
             return
         if not isinstance(response, AlterPartitionResponse):
@@ -111,6 +114,29 @@ class PartitionWatch:
                 "remembered_end": max((batch.last_offset + 1 for batch in batches), default=0),
             }
             self._watcher.take(process.name, "remembered", shown)
+
+    def _look_at_producer(
+        self, name: str, request: ProduceRequest, response: ProduceResponse
+    ) -> None:
+        process = self._nodes[name].process
+        if process is None or process.node is None or process.node.replicas is None:
+            return
+        for asked, row in zip(request.partitions, response.partitions, strict=False):
+            replica = process.node.replicas.find_replica(asked.topic, asked.index)
+            if not isinstance(replica, Replica):
+                continue
+            header = parse_header(asked.records)
+            entry = replica.log.producers.producers.get(header.producer_id)
+            if entry is None or entry.epoch != header.producer_epoch:
+                continue
+            shown = {
+                "name": str(replica.at),
+                "producer": header.producer_id,
+                "asked": [header.base_sequence, header.last_sequence],
+                "error": row.error.name,
+                "held": [[batch.first_sequence, batch.last_sequence] for batch in entry.batches],
+            }
+            self._watcher.take(name, "producer-answer", shown)
 
     # -- leaders ---------------------------------------------------------------------------------
 

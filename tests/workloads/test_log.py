@@ -11,6 +11,7 @@ from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
 from cluster.client.admin_client import Client
 from cluster.client.batches import batch_of
+from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import parse_header
 from cluster.node.ports import Endpoint, Failure
@@ -20,7 +21,7 @@ from cluster.systems import kraft
 from tests.cluster.client.test_certainty import ImpatientClock
 from tests.workloads.scripted_brokers import LOST, Brokers
 from workloads.base import ClientContext, LeaderTracker, Op, Role
-from workloads.data.log_client import MOVE, AtReplica
+from workloads.data.log_client import MOVE, AtReplica, Producer
 from workloads.registry import WorkloadError, workload_named
 
 NODES = ("n1", "n2", "n3")
@@ -33,24 +34,28 @@ class LoopClock(ImpatientClock):
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
 
 
+def context_of(brokers, worker, pinned_to=None, timeout_ms=200.0):
+    return ClientContext(
+        client=Client(brokers, LoopClock()),
+        endpoint=lambda node, listener: Endpoint(int(node[1:]), listener, 1),
+        nodes_at=lambda _listener: NODES,
+        leader=LeaderTracker(NODES),
+        worker=worker,
+        process=0,
+        pinned_to=pinned_to,
+        timeout_ms=timeout_ms,
+        cell=kraft.KIND.cell,
+        reads_at="CLIENT",
+        reads_lag=True,
+        connect=None,
+    )
+
+
 def perform(brokers, *ops, workload="log", pinned_to=None, timeout_ms=200.0, worker=0, **options):
     """Let one client perform operations, and what stands between them; returns the completions."""
 
     async def main():
-        context = ClientContext(
-            client=Client(brokers, LoopClock()),
-            endpoint=lambda node, listener: Endpoint(int(node[1:]), listener, 1),
-            nodes_at=lambda _listener: NODES,
-            leader=LeaderTracker(NODES),
-            worker=worker,
-            process=0,
-            pinned_to=pinned_to,
-            timeout_ms=timeout_ms,
-            cell=kraft.KIND.cell,
-            reads_at="CLIENT",
-            reads_lag=True,
-            connect=None,
-        )
+        context = context_of(brokers, worker, pinned_to, timeout_ms)
         client = workload_named(workload, options).client(context)
         done = []
         for op in ops:
@@ -202,6 +207,60 @@ def test_a_batch_that_was_certainly_not_appended_leaves_its_sequence_to_the_next
         for request in brokers.sent(d.ProduceRequest)
     ]
     assert sequences == [0, 0]
+
+
+def share(brokers, *ops, retries=0):
+    """Let as many workers as there are operations share a producer, at one time each its own."""
+
+    async def main():
+        workload = workload_named("log", {"in_flight": 5, "retries": retries})
+        clients = [workload.client(context_of(brokers, worker=n)) for n in range(len(ops))]
+        calls = [client.invoke(op) for client, op in zip(clients, ops, strict=True)]
+        return await asyncio.gather(*calls)
+
+    return asyncio.run(main())
+
+
+def sent_sequences(brokers):
+    headers = [
+        parse_header(request.partitions[0].records) for request in brokers.sent(d.ProduceRequest)
+    ]
+    return [(header.producer_id, header.base_sequence) for header in headers]
+
+
+def test_workers_that_share_a_producer_have_its_batches_in_flight():
+    brokers = Brokers()
+    done = share(brokers, send("a"), send("b", "c"), send("d"))
+    assert [each.type for each in done] == [OK, OK, OK]
+    assert sorted(each.offset for each in done) == [
+        sequence for _, sequence in sent_sequences(brokers)
+    ]
+    assert len({producer for producer, _ in sent_sequences(brokers)}) == 1
+
+
+def test_a_producer_sends_no_second_batch_before_its_first_is_acknowledged():
+    brokers = Brokers()
+    brokers.rules.append([d.ProduceRequest, LOST, False])
+    done = share(brokers, send("a"), send("b"))
+    assert sorted(each.type for each in done) == sorted([INFO, OK])
+    (first, _), (second, sequence) = sent_sequences(brokers)
+    assert first != second
+    assert sequence == 0
+
+
+def test_a_producer_that_may_have_left_a_gap_is_done():
+    producer = Producer(7, 0)
+    at = TopicPartition("d0", 1)
+    producer.begin(at, 2)
+    assert producer.begin(at, 1) is None
+    producer.end(at, 0, 2, OK)
+    sequences = [producer.begin(at, 1).base_sequence for _ in range(3)]
+    assert sequences == [2, 3, 4]
+    producer.end(at, 4, 1, FAIL)
+    assert not producer.is_over
+    assert producer.begin(at, 1).base_sequence == 4
+    producer.end(at, 2, 1, FAIL)
+    assert producer.is_over
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op
 from workloads.data.coordinators import Coordinator
 from workloads.data.leads import Budget, Leads, Stopped, Topics
-from workloads.data.log_client import LogClient
+from workloads.data.log_client import LogClient, SharedProducer
 
 GROUP_ID: Final = "g"
 _POLL_BYTES: Final = 2 * 1024
@@ -69,7 +69,7 @@ class GroupsClient:
         self._partitions = topics.partitions
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._log = LogClient(context, topics, ALL, 0, idempotent=True)
+        self._log = LogClient(context, topics, ALL, 0, SharedProducer())
         self._data = DataClient(context.client)
         self._group = GroupClient(context.client)
         self._leads = Leads(context, topics)

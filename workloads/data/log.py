@@ -4,7 +4,8 @@ Every record that is sent is unique in the run: record n of worker w is `w<w>.<n
 batch of one to `batch` records; with idempotence it carries a producer id and sequences of its own
 (KIP-98), and a producer that does not know what became of a send is done, as its process is. With
 `retries` a send whose outcome is not known is tried again within the operation: the same batch,
-with the same sequence. Nothing else is ever sent twice.
+with the same sequence. Nothing else is ever sent twice. So many workers as `in_flight` says share
+a producer, which then has as many batches in flight.
 
 A poll goes on where the last one of its process ended (tailing), from the high watermark on, or
 reads again from an offset that is given. Some workers move leaders: a reassignment makes another
@@ -21,6 +22,7 @@ leader of this very epoch answers, before anything is sent there (`workloads.dat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from random import Random
 from typing import Any, Final
 
@@ -30,7 +32,7 @@ from cluster.client.data_client import Acks, TopicPartition
 from cluster.values import valueclass
 from workloads.base import Choice, ClientContext, Op, Option, Role, WorkloadClient, WorkloadKind
 from workloads.data.leads import Topics
-from workloads.data.log_client import MOVE, AtReplica, LogClient
+from workloads.data.log_client import MOVE, AtReplica, LogClient, SharedProducer
 from workloads.keyed import Plain
 
 ACKS: Final[Mapping[str, Acks]] = {"all": -1, "1": 1, "0": 0}
@@ -42,6 +44,7 @@ OPTIONS: Final[Mapping[str, Option | Choice]] = {
     "acks": Choice("all", "how many replicas have a record when it is acknowledged", (*ACKS,)),
     "idempotence": Option(1, "1: producers have ids and sequences, with acks all only", 0, 1),
     "retries": Option(0, "how often a send may be tried again within its operation", 0, 10),
+    "in_flight": Option(1, "most batches that an idempotent producer has in flight", 1, 5),
     "batch": Option(3, "most records of one send", 1, 1_000),
     "send_fraction": Option(0.5, "share of operations that are sends", 0.01, 0.99),
     "again_fraction": Option(0.1, "share of polls that read again what lies behind", 0.0, 1.0),
@@ -62,11 +65,14 @@ class Log(Plain):
     acks: str
     idempotence: bool
     retries: int
+    in_flight: int
     batch: int
     send_fraction: float
     again_fraction: float
     move_fraction: float
     name: str = "log"
+    producers: dict[int, SharedProducer] = field(default_factory=dict, compare=False, repr=False)
+    """By the workers that share them."""
 
     def partition(self, number: int) -> TopicPartition:
         """Name a partition, e.g. `d0-3`: they are numbered through all topics."""
@@ -102,8 +108,11 @@ class Log(Plain):
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
         topics = Topics(self.partitions, self.replication_factor, self.min_insync_replicas)
-        idempotent = self.idempotence and self.acks == "all"
-        return LogClient(context, topics, ACKS[self.acks], self.retries, idempotent=idempotent)
+        producer = None
+        if self.idempotence and self.acks == "all":
+            group = context.worker // self.in_flight
+            producer = self.producers.setdefault(group, SharedProducer())
+        return LogClient(context, topics, ACKS[self.acks], self.retries, producer)
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """Every partition is a log that keeps what it promised; its ISR is decided by the rules."""

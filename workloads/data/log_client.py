@@ -11,7 +11,9 @@ time allows: a read of the whole log would find it without its index.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from checkers.history import EventType, Value
@@ -48,22 +50,70 @@ class AtReplica(Op):
     replica: int = 0
 
 
+@dataclass(slots=True)
+class Producer:
+    """An idempotent producer (KIP-98): who shares it has several batches in flight."""
+
+    id: int
+    epoch: int
+    is_over: bool = False
+    """Whether it may have left a gap, behind which nothing of it is taken."""
+    sequences: Counter[TopicPartition] = field(default_factory=Counter)
+    """The next one."""
+    in_flight: Counter[TopicPartition] = field(default_factory=Counter)
+    acknowledged: set[TopicPartition] = field(default_factory=set)
+
+    def begin(self, to: TopicPartition, count: int) -> Sequenced | None:
+        """Take the sequences of a batch.
+
+        None while the first one of a partition is in flight: of a producer that it does not know a
+        leader takes any sequence, and would then refuse those before it.
+        """
+        if self.in_flight[to] and to not in self.acknowledged:
+            return None
+        sequenced = Sequenced(self.id, self.epoch, self.sequences[to])
+        self.in_flight[to] += 1
+        self.sequences[to] = (sequenced.base_sequence + count) & SEQUENCE_MAX
+        return sequenced
+
+    def end(self, to: TopicPartition, first: int, count: int, kind: EventType) -> None:
+        """Note what became of a batch."""
+        self.in_flight[to] -= 1
+        if kind is EventType.OK:
+            self.acknowledged.add(to)
+        elif kind is EventType.FAIL and self.sequences[to] == (first + count) & SEQUENCE_MAX:
+            self.sequences[to] = first
+        else:
+            self.is_over = True
+
+
+@dataclass(slots=True)
+class SharedProducer:
+    """The producer of several processes, as threads share one of Kafka's."""
+
+    now: Producer | None = None
+
+
 class LogClient:
-    """One process: a producer and a consumer, with positions and sequences of its own."""
+    """One process: a consumer with positions of its own, and a producer that it may share."""
 
     def __init__(
-        self, context: ClientContext, topics: Topics, acks: Acks, retries: int, *, idempotent: bool
+        self,
+        context: ClientContext,
+        topics: Topics,
+        acks: Acks,
+        retries: int,
+        producer: SharedProducer | None,
     ) -> None:
+        """`producer`: an idempotent one; None: batches carry no sequences."""
         self._context = context
         self._acks = acks
         self._retries = retries
-        self._idempotent = idempotent
+        self._shared = producer
         self._data = DataClient(context.client)
         self._placement = PlacementClient(context.client)
         self._leads = Leads(context, topics)
         self._positions: dict[TopicPartition, int] = {}
-        self._producer: tuple[int, int] | None = None
-        self._sequences: dict[TopicPartition, int] = {}
 
     async def invoke(self, op: Op) -> Completion:
         """Perform one operation."""
@@ -85,7 +135,26 @@ class LogClient:
     async def _send(self, op: Op, to: TopicPartition, budget: Budget) -> Completion:
         values = op.value if isinstance(op.value, list) else [op.value]
         lead = await self._leads.lead(to, budget)
-        sequenced = await self._next_sequence(lead.node, to, budget)
+        if self._shared is None:
+            return await self._append(op, values, to, lead, NOBODY, budget)
+        producer, sequenced = await self._begin(self._shared, lead.node, to, len(values), budget)
+        kind = EventType.INFO
+        try:
+            done = await self._append(op, values, to, lead, sequenced, budget)
+            kind = done.type
+        finally:
+            producer.end(to, sequenced.base_sequence, len(values), kind)
+        return done
+
+    async def _append(
+        self,
+        op: Op,
+        values: Sequence[Value],
+        to: TopicPartition,
+        lead: Lead,
+        sequenced: Sequenced,
+        budget: Budget,
+    ) -> Completion:
         batch = batch_of(
             [str(value) for value in values], self._context.client.wall_ms(), sequenced
         )
@@ -107,7 +176,6 @@ class LogClient:
             lead = found_lead
             epoch = min(epoch, lead.epoch)
         if outcome.type == "ok":
-            self._sequences[to] = (sequenced.base_sequence + len(values)) & SEQUENCE_MAX
             # An earlier attempt may be what was appended; and a later one may have gone to a leader
             # that does not know yet that it is deposed.
             return Completion(EventType.OK, op.value, None, lead.node, outcome.value, epoch)
@@ -123,16 +191,24 @@ class LogClient:
                 await asyncio.sleep(_PAUSE_S)
         return None
 
-    async def _next_sequence(self, node: str, to: TopicPartition, budget: Budget) -> Sequenced:
-        """Return what the next batch carries; raises Stopped where there is no producer id."""
-        if not self._idempotent:
-            return NOBODY
-        if self._producer is None:
-            endpoint = self._leads.client_of(node)
-            found = await self._data.init_producer_id(endpoint, budget.left_ms)
-            self._producer = self._leads.read(found, to, node)
-        producer_id, producer_epoch = self._producer
-        return Sequenced(producer_id, producer_epoch, self._sequences.get(to, 0))
+    async def _begin(
+        self, shared: SharedProducer, node: str, to: TopicPartition, count: int, budget: Budget
+    ) -> tuple[Producer, Sequenced]:
+        """Return what the next batch carries, and whose; raises Stopped where there is no id."""
+        while True:
+            producer = shared.now
+            if producer is None or producer.is_over:
+                endpoint = self._leads.client_of(node)
+                found = await self._data.init_producer_id(endpoint, budget.left_ms)
+                made = Producer(*self._leads.read(found, to, node))
+                if shared.now is producer:  # nobody else was faster
+                    shared.now = made
+            elif (sequenced := producer.begin(to, count)) is not None:
+                return producer, sequenced
+            elif budget.over:
+                raise Stopped("first-batch-in-flight", node)
+            else:
+                await asyncio.sleep(_PAUSE_S)
 
     # --- reading ---
 

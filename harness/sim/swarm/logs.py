@@ -46,7 +46,8 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
         "min_insync_replicas": least,
         "acks": random.choice(("all",) * 5 + ("1",) * 3 + ("0",)),
         "idempotence": random.choice((0, 1, 1)),
-        "retries": random.choice((0, 2, 4)),
+        "retries": (retries := random.choice((0, 2, 4))),
+        "in_flight": _in_flight(plan.seed) if retries else 1,
         "batch": random.choice((1, 3, 8)),
         "send_fraction": random.choice((0.3, 0.5, 0.8)),
         "again_fraction": random.choice((0.1, 0.5)),
@@ -88,6 +89,10 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
         operation_timeout_ms=timeout_ms,
         strands=tuple(strands),
     )
+
+
+def _in_flight(seed: int) -> int:
+    return Random(f"swarm/{seed}/in-flight").choice((1, 2, 3, 5))
 
 
 def _behind(

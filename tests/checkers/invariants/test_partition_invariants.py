@@ -42,3 +42,28 @@ def test_a_fetch_waits_at_the_end_of_the_log_or_beyond(offset, found):
 )
 def test_a_replica_remembers_what_is_in_its_log(remembered_end, found):
     assert broken("remembered", log_end=7, remembered_end=remembered_end) == found
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "error", "found"),
+    [
+        ([[0, 2], [4, 4]], [4, 4], "none", ["sequences"]),
+        ([[4, 4], [0, 2]], [0, 2], "none", ["sequences"]),
+        ([[0, 2], [3, 3]], [0, 2], "out_of_order_sequence_number", ["sequences"]),
+        ([[0, 2], [3, 3]], [0, 2], "none", []),
+        ([[7, 8]], [5, 6], "out_of_order_sequence_number", []),
+        ([[0, 2], [3, 3]], [3, 4], "out_of_order_sequence_number", []),
+        ([[2**31 - 2, 2**31 - 1], [0, 0]], [0, 0], "none", []),
+    ],
+    ids=[
+        "a gap",
+        "an earlier one behind",
+        "a retry that is refused",
+        "a retry that is known",
+        "the producer was not known, and its second batch came first",
+        "other records in one of the same sequence",
+        "they begin again",
+    ],
+)
+def test_sequences_of_a_producer_follow_one_another(held, asked, error, found):
+    assert broken("producer-answer", producer=7, asked=asked, error=error, held=held) == found

@@ -169,8 +169,8 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
 @pytest.mark.parametrize(
     ("mutant", "seed", "expected"),
     [
-        ("M34", 11, "log"),
-        ("M36A", 11, "log"),
+        ("M34", 12, "log"),
+        ("M36A", 25, "log"),
         ("M36B", 72, "held-in-sync"),
         ("M36C", 17, "enough-in-sync"),
         ("M37", 15, "log"),
@@ -178,7 +178,9 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("M40I", 122, "log"),
         ("K13091", 1, "held-committed"),
         ("K14857", 0, "published-new"),
+        ("M34G", 11, "sequences"),
         ("M34K", 11, "remembered-in-log"),
+        ("M34O", 11, "sequences"),
         pytest.param(
             f"{_MOVES}.directory_to_report:always:0", 19, "placement", marks=pytest.mark.nightly
         ),
