@@ -42,15 +42,15 @@ when the checker itself dies. The last argument is a callable that says whether 
 | `voter-changes` | evidence | |
 | `upgrade` | evidence | `steps`: how many of the faults `upgrade` and `finalize` the \
   plan has; `session_ms` of brokers |
-| `isr` | evidence | `unclean`: whether unclean elections may be asked for |
+| `isr` | evidence | |
 | `invariants` | evidence | `traced`: the events that traces of the system hold; all by default; \
   `files`: whether nodes leave logs and files (they do) |
-| `log` | run | `acks` ("all" by default), `idempotence`, `retries`, `retention` |
+| `log` | run | `acks` ("all" by default), `idempotence`, `retries` |
 | `replica-logs` | evidence | `acks` ("all" by default) |
 | `monitor` | run | |
 | `answers` | run | |
 | `exercised` | run | `expectations`: the plan's; `skipped`: faults left out as impossible |
-| `statistics` | run | `bucket_ms` |
+| `statistics` | run | |
 
 Unknown limits (None) mean the defaults of `linearizability.linearizable`. Its filters are
 `evidence`, `functions` and `refusals` (see `judged_operations`).
@@ -266,7 +266,7 @@ _OWN: tuple[Check, ...] = (
     ),
     RunCheck(voter_changes.NAME, "evidence", voter_changes.check),
     RunCheck(upgrades.NAME, "evidence", upgrades.check, {"steps": dict, "session_ms": int}),
-    RunCheck(isr.NAME, "evidence", isr.check, {"unclean": bool}),
+    RunCheck(isr.NAME, "evidence", isr.check),
     RunCheck(
         invariants.NAME,
         "evidence",
@@ -278,7 +278,7 @@ _OWN: tuple[Check, ...] = (
         partition_logs.NAME,
         "run",
         partition_logs.check,
-        {"acks": str, "idempotence": bool, "retries": bool, "retention": bool},
+        {"acks": str, "idempotence": bool, "retries": bool},
         validate=partition_logs.validate,
     ),
     RunCheck(
@@ -297,9 +297,7 @@ _OWN: tuple[Check, ...] = (
         {"expectations": dict, "skipped": list, "nothing_left": bool},
         validate=exercised.validate,
     ),
-    RunCheck(
-        statistics.NAME, "run", statistics.check, {"bucket_ms": int}, validate=statistics.validate
-    ),
+    RunCheck(statistics.NAME, "run", statistics.check),
 )
 
 CHECKS: Registry[Check] = Registry("kraftprobe.checkers", (KeyCheck, RunCheck), _OWN)

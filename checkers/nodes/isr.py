@@ -32,8 +32,8 @@ were (MinIsrRecoveryQuorum).
 The two rules that need min.insync.replicas judge topics for which it, or the cluster's default, is
 in the log; what a broker's own file sets is not. The longest log is judged, from offset 0 or from a
 snapshot where it begins. Cannot see: what an operator asked for by ElectLeaders UNCLEAN, and
-`unclean.leader.election.enable` in a broker's own file; the option `unclean` says that a run may do
-either. Complexity: O(records), each with the members of one partition.
+`unclean.leader.election.enable` in a broker's own file.
+Complexity: O(records), each with the members of one partition.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     evidence = run.required_evidence
     missing = without(evidence, "log", evidence.logs)
     node = longest_log(evidence)
-    replay = _Replay(unclean=bool(options.get("unclean")))
+    del options
+    replay = _Replay()
     if node is not None:
         log = evidence.logs[node]
         if not replay_beginning(replay.image, evidence, node, log[0].offset):
@@ -124,14 +125,13 @@ def _whole(value: object) -> bool:
 class _Replay:
     """The state below a record, and what is wrong with the decisions so far."""
 
-    def __init__(self, *, unclean: bool) -> None:
+    def __init__(self) -> None:
         self.image = Image()
         self.anomalies: list[Anomaly] = []
         self.decisions = 0
         self.elections = 0
         self.isrs: dict[tuple[str, int, int], set[frozenset[int]]] = {}
         """See `checkers.nodes.isr_heard.Decided`."""
-        self._unclean = unclean
         self._joined: list[tuple[Key, int, LogRecord]] = []
         """Brokers that came into an ISR in this batch."""
         self._left: frozenset[int] = frozenset()
@@ -208,7 +208,7 @@ class _Replay:
             return
         self.elections += 1
         eligible = {*_members(before, "isr"), *_members(before, _ELR)}
-        if leader in eligible or self._unclean:
+        if leader in eligible:
             return
         recovering = after.get("leaderRecoveryState") == _RECOVERING
         if isr != [leader] or (not recovering and leader in _members(before, "addingReplicas")):

@@ -45,7 +45,7 @@ Kinds of anomalies:
   a record there or behind had been read.
 - `dirty-read`: read, and afterwards the leader of the same epoch has no higher high watermark.
   `dirty-ack`: acknowledged with acks=all, and so afterwards at the node that answered.
-- `log-start-moved`: the log does not begin at 0 though nothing may be deleted.
+- `log-start-moved`: the log does not begin at 0 though nothing deletes records.
 
 Names are those of Jepsen's `jepsen.tests.kafka` where it has one. The order of effect: if a is done
 before b is sent, b is not in the log when a is, so a's offset is lower; with acks=1 as well, if
@@ -56,9 +56,9 @@ epoch truncated (`allowed-loss`; also where epochs are not known); a `duplicate`
 `moved` (the other copy was read) of clients that retry without idempotence.
 
 Options: `acks` ("0", "1", "all"); `idempotence`; `retries`: whether a client may itself send a
-record again, which ours never does; `retention`: whether records may be deleted from a log's
-beginning. Cannot see: whether a record that was acknowledged with acks=1 had been replicated, if no
-read and no high watermark shows it; truncations of what nobody read or had acknowledged.
+record again, which ours never does. Cannot see: whether a record that was acknowledged with acks=1
+had been replicated, if no read and no high watermark shows it; truncations of what nobody read or
+had acknowledged.
 
 UNKNOWN: a value was sent twice; a partition has no `poll-all` invoked after its last
 acknowledgement, so that losses are not decided. Complexity: O(n log n) for n operations and
@@ -99,7 +99,6 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         acks=options.get("acks") or "all",
         idempotence=bool(options.get("idempotence")),
         retries=bool(options.get("retries")),
-        retention=bool(options.get("retention")),
     )
     try:
         log = log_of(run.operations)

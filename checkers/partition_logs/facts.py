@@ -24,7 +24,6 @@ class Promise:
     acks: str = "all"
     idempotence: bool = False
     retries: bool = False
-    retention: bool = False
 
     @property
     def may_repeat(self) -> bool:
@@ -142,14 +141,6 @@ class Facts:
         reads = self.log.reads
         begin = np.where(reads.whole, np.maximum(reads.position, 0), reads.position)
         return self._carry_positions(reads, begin)
-
-    @cached_property
-    def floor(self) -> Int64s:
-        """As `begin`, above what may have been deleted."""
-        if not self.promise.retention:
-            return self.begin
-        known = self.begin != NONE
-        return np.where(known, np.maximum(self.begin, self.log.reads.log_start), NONE)
 
     def _carry_positions(self, reads: Reads, begin: Int64s) -> Int64s:
         """Let polls without a position go on where their consumer's last one ended."""

@@ -108,7 +108,7 @@ class Losses:
         values = facts.log.shown_value[reads.first[read] : reads.first[read + 1]]
         self._shown[values] = True
         send = facts.send[records]
-        begin, mark = facts.floor[read], reads.high_watermark[read]
+        begin, mark = facts.begin[read], reads.high_watermark[read]
         end = max(int(mark), int(facts.last_shown[read]) + 1)
         place = np.where(facts.place[records] == NONE, facts.asked[records], facts.place[records])
         covered = np.where(place == NONE, begin == 0, place >= begin)
@@ -296,7 +296,7 @@ def find_skipped(facts: Facts, lost: Bools) -> tuple[Found, Found]:
     at, record = at[order], record[order]
     polls = np.flatnonzero(~reads.whole & (facts.last_shown != NONE))
     lowest = extreme(log, np.minimum, _OFFSETS)[polls]
-    begin, where = facts.floor[polls], reads.partition[polls]
+    begin, where = facts.begin[polls], reads.partition[polls]
     begin = np.where(begin == NONE, lowest, begin)
     from_ = np.searchsorted(at, places(where, begin))
     low = np.searchsorted(at, places(where, lowest))
@@ -367,7 +367,7 @@ def find_truncated(facts: Facts) -> Found:
     refused, reads = facts.log.refused, facts.log.reads
     witness = np.full(len(refused.row), NONE, np.int64)
     shows = np.flatnonzero((reads.epoch != NONE) & (facts.last_shown != NONE))
-    if facts.promise.retention or not len(refused.row) or not len(shows):
+    if not len(refused.row) or not len(shows):
         return findings("truncated", read=witness[:0])
     shows = shows[np.argsort(reads.complete_ns[shows], kind="stable")]
     reign = group_numbers(reads.partition[shows], reads.epoch[shows])
@@ -450,11 +450,9 @@ def _find_lower_marks(
 
 
 def log_start(facts: Facts) -> Found:
-    """Find partitions with a log that does not begin at 0 though nothing may be deleted."""
+    """Find partitions with a log that does not begin at 0 though nothing deletes records."""
     reads = facts.log.reads
     rows = np.flatnonzero(reads.log_start > 0)
-    if facts.promise.retention:
-        rows = rows[:0]
     rows = rows[np.argsort(reads.partition[rows], kind="stable")]
     rows = rows[first_of_equals(reads.partition[rows])]
     return findings("log-start-moved", read=rows, offset=reads.log_start[rows])

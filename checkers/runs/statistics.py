@@ -42,17 +42,10 @@ READS = frozenset(
 _NS_PER_MS = 1_000_000
 
 
-def validate(options: Mapping[str, Any]) -> None:
-    """Raise ValueError for a bucket that is not positive."""
-    bucket_ms = options.get("bucket_ms")
-    if bucket_ms is not None and bucket_ms <= 0:
-        raise ValueError(f"bucket_ms must be above 0, not {bucket_ms}")
-
-
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Return the figures as `statistics`, all plain data."""
-    del cancelled
-    figures = figures_of(run, int(options.get("bucket_ms") or BUCKET_MS))
+    del options, cancelled
+    figures = figures_of(run)
     ok = figures["by_type"]["ok"]
     total = len(run.operations)
     share = f"{ok} of {total} operations ok, {figures['throughput_per_s']:.1f} a second"
@@ -69,7 +62,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     )
 
 
-def figures_of(run: RunInput, bucket_ms: int = BUCKET_MS) -> dict[str, Any]:
+def figures_of(run: RunInput) -> dict[str, Any]:
     """Compute all figures of a run."""
     operations = columns_of(run.operations)
     begin_ns, end_ns = span_of(run.events)
@@ -88,8 +81,8 @@ def figures_of(run: RunInput, bucket_ms: int = BUCKET_MS) -> dict[str, Any]:
         "longest_unavailability": _longest_gap(operations, begin_ns, end_ns),
         "longest_write_outage": _write_outage(operations, run.notes),
         "recoveries": _recoveries(operations, run.notes),
-        "bucket_ms": bucket_ms,
-        "buckets": _buckets(operations, bucket_ms),
+        "bucket_ms": BUCKET_MS,
+        "buckets": _buckets(operations),
     }
 
 
@@ -186,13 +179,13 @@ def _phase(event: Event) -> str | None:
     return phase if phase in ("inject", "heal") else None
 
 
-def _buckets(operations: Columns, bucket_ms: int) -> list[dict[str, Any]]:
+def _buckets(operations: Columns) -> list[dict[str, Any]]:
     """Count completions by type in each bucket of time, and the latency of `ok` ones in it."""
     if not len(operations):
         return []
     # An indeterminate operation counts where it began: it may have no end.
     at_ns = np.where(operations.type == INFO, operations.invoke_ns, operations.complete_ns)
-    bucket = np.minimum(at_ns // (bucket_ms * _NS_PER_MS), _BUCKETS_MAX)
+    bucket = np.minimum(at_ns // (BUCKET_MS * _NS_PER_MS), _BUCKETS_MAX)
     count = int(bucket.max()) + 1
     counted = np.bincount(bucket * len(KINDS) + operations.type, minlength=count * len(KINDS))
     ok = np.flatnonzero(operations.type == OK)
@@ -206,7 +199,7 @@ def _buckets(operations: Columns, bucket_ms: int) -> list[dict[str, Any]]:
         figures = _percentiles(mine) if len(mine) else {}
         rows.append(
             {
-                "from_ms": number * bucket_ms,
+                "from_ms": number * BUCKET_MS,
                 **{kind.value: n for kind, n in zip(KINDS, each, strict=True)},
                 "availability": each[OK] / total if total else None,
                 "p50_ms": figures.get("p50"),

@@ -12,13 +12,13 @@ OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO
 
 
 class Partition:
-    def __init__(self, rnd, acks, *, retries=False, retention=False):
-        self.rnd, self.acks, self.retries, self.retention = rnd, acks, retries, retention
+    def __init__(self, rnd, acks, *, retries=False):
+        self.rnd, self.acks, self.retries = rnd, acks, retries
         self.log = []
         """Values; None for what no consumer is shown."""
         self.ends = [0]
         """Where batches end: nothing is committed or cut within one."""
-        self.committed = self.mark = self.start = 0
+        self.committed = self.mark = 0
         self.epoch = 0
 
     @property
@@ -39,8 +39,6 @@ class Partition:
                 self.append([None])
         elif chance < 0.8:
             self.commit(rnd.choice([end for end in self.ends if end >= self.committed]))
-        elif self.retention:
-            self.start = rnd.randint(self.start, self.committed)
 
     def append(self, values):
         self.log += values
@@ -79,21 +77,21 @@ class Partition:
             return FAIL, None, epoch, "offset_out_of_range"
         if whole:
             self.commit(len(self.log))
-        begin = max(position or 0, self.start)
+        begin = position or 0
         end = self.mark if whole else min(self.mark, begin + rnd.randint(0, 6))
         records = [[o, self.log[o]] for o in range(begin, end) if self.log[o] is not None]
         said = {"records": records}
         if rnd.random() < 0.7:
             said["high_watermark"] = self.mark
-        if rnd.random() < 0.7 or self.start:
-            said["log_start"] = self.start
+        if rnd.random() < 0.7:
+            said["log_start"] = 0
         return OK, said, epoch, None
 
 
-def history(rnd, acks="all", *, retries=False, retention=False, batches=True, size=8):
+def history(rnd, acks="all", *, retries=False, batches=True, size=8):
     """A right history of one or two partitions, and final reads of most of them."""
     logs = {
-        key: Partition(rnd, acks, retries=retries, retention=retention)
+        key: Partition(rnd, acks, retries=retries)
         for key in ("t0-0", "t0-1")[: rnd.choice([1, 1, 2])]
     }
     clocks = dict.fromkeys(range(4), 0)

@@ -260,13 +260,6 @@ def test_parts_of_two_copies_are_no_torn_batch_unless_another_record_stands_betw
     assert kinds(parts, acks="1")[0] == {"torn-batch": 1, "duplicate": 1}
 
 
-def test_retention_may_delete_from_the_beginning_and_nowhere_else():
-    kept = {"retention": True}
-    assert kinds([A, B, whole(9, BOTH[1:], log_start=1)], **kept) == ({}, {})
-    assert kinds([A, B, poll(5, BOTH[1:], at=0, log_start=1), whole(9, BOTH)], **kept) == ({}, {})
-    assert kinds([A, B, whole(9, [], log_start=1)], **kept)[0] == {"lost-write": 1}
-
-
 def test_a_poll_goes_on_where_the_last_one_of_its_process_ended():
     skips = [A, B, C, poll(4, ALL[:1], at=0), poll(5, []), poll(6, ALL[2:]), whole(9, ALL)]
     assert kinds(skips)[0] == {"poll-skip": 1}
@@ -463,11 +456,7 @@ def compared(rnd, operations, options):
 
 
 def drawn(rnd):
-    options = {
-        "acks": rnd.choice(["0", "1", "all"]),
-        "retries": rnd.random() < 0.2,
-        "retention": rnd.random() < 0.2,
-    }
+    options = {"acks": rnd.choice(["0", "1", "all"]), "retries": rnd.random() < 0.2}
     size, batches = rnd.choice([4, 8, 16]), rnd.random() < 0.5
     return options, history(rnd, **options, batches=batches, size=size)
 

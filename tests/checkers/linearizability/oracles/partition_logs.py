@@ -8,12 +8,12 @@ from checkers.history import INFINITY_NS, EventType
 OK, FAIL = EventType.OK, EventType.FAIL
 
 
-def judge(operations, *, acks="all", idempotence=False, retries=False, retention=False):
+def judge(operations, *, acks="all", idempotence=False, retries=False):
     """Return two Counters, kinds that are forbidden and kinds that are allowed."""
     wrong, allowed = Counter(), Counter()
     again = retries and not idempotence
     for key in {o.key for o in operations}:
-        log = _Partition([o for o in operations if o.key == key], acks, retention, again)
+        log = _Partition([o for o in operations if o.key == key], acks, again)
         for kind, cases in log.found().items():
             may = kind == "allowed-loss" or (kind in ("duplicate", "moved") and again)
             (allowed if may else wrong)[kind] += len(cases)
@@ -26,8 +26,8 @@ def answer(read, name):
 
 
 class _Partition:
-    def __init__(self, operations, acks, retention, again):
-        self.acks, self.retention, self.again = acks, retention, again
+    def __init__(self, operations, acks, again):
+        self.acks, self.again = acks, again
         self.sends = [o for o in operations if o.f == "send"]
         self.reads = [o for o in operations if o.f != "send" and o.type is OK]
         self.refused = [
@@ -121,12 +121,6 @@ class _Partition:
                 return r.input
         return None
 
-    def floor(self, read):
-        begin = self.begin(read)
-        if begin is not None and self.retention:
-            begin = max(begin, answer(read, "log_start") or 0)
-        return begin
-
     def losses(self):
         found = {"lost-write": set(), "lost-committed": set(), "allowed-loss": set()}
         for send, nth, value in self.records:
@@ -142,7 +136,7 @@ class _Partition:
     def loss(self, send, nth, value, read):
         if value_in(value, self.shown[read.index]):
             return None
-        place, begin = self.place(send, nth, value), self.floor(read)
+        place, begin = self.place(send, nth, value), self.begin(read)
         if place < begin if place is not None else begin > 0:
             return None
         end = max(
@@ -216,7 +210,7 @@ class _Partition:
             and send.offset + len(batch(send)) > then.output["high_watermark"]
         }
         starts = any((answer(r, "log_start") or 0) > 0 for r in self.reads)
-        found["log-start-moved"] = {0} if starts and not self.retention else set()
+        found["log-start-moved"] = {0} if starts else set()
         return found
 
     def inconsistent(self):
@@ -296,8 +290,7 @@ class _Partition:
                 found["nonmonotonic-poll"].add(read.index)
             if not offsets or read.f == "poll-all":
                 continue
-            floor = self.floor(read)
-            if floor is not None and any(floor <= o < min(offsets) for o in places):
+            if begin is not None and any(begin <= o < min(offsets) for o in places):
                 found["poll-skip"].add(read.index)
             if any(min(offsets) <= o <= max(offsets) and o not in offsets for o in places):
                 found["int-poll-skip"].add(read.index)
@@ -308,8 +301,7 @@ class _Partition:
             poll.index
             for poll in self.refused
             for read in self.reads
-            if not self.retention
-            and poll.input is not None
+            if poll.input is not None
             and poll.epoch is not None
             and read.epoch is not None
             and read.epoch <= poll.epoch
