@@ -27,7 +27,7 @@ left. Each class names the events that it reads, and its source.
 | leader-completeness | a new leader holds all that was committed before its epoch | none | yes |
 | durable-fetch | a voter fetches no further than it has fsynced | none | yes |
 | snapshot-committed | a snapshot ends where a committed batch of its epoch does | cause | yes |
-| snapshot-durable | a snapshot that is announced is on the disk, whole | node | no: disk |
+| snapshot-durable | a snapshot that is announced is on the disk, whole, with the voters | node | no: disk |
 | snapshot-agreement | snapshots of one id have equal bytes on all nodes | node | no: disk |
 | own-commit | a leader notes as committed only what it appended in its epoch | node | yes |
 | claim-after-replay | a controller claims only past its epoch's start | node | yes |

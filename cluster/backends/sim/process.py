@@ -34,7 +34,7 @@ from cluster.node.config import NodeConfig
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.kraft.quorum.quorum_state_store import FILE_NAME, QuorumStateError, decode
 from cluster.node.kraft.raft_client import RaftClient
-from cluster.node.kraft.replicated_log import ReplicatedLog
+from cluster.node.kraft.replicated_log import ReplicatedLog, Validity
 from cluster.node.log.data.log_manager import LogDir, LogDirs
 from cluster.node.log.metadata.snapshot import CorruptSnapshotError, parse_snapshot, snapshot_name
 from cluster.node.log.storage.segment import METADATA_DIRECTORY
@@ -279,9 +279,14 @@ class OwnReplica:
         path = f"{METADATA_DIRECTORY}/{snapshot_name(snapshot_id)}"
         content = self._disk.durable(path) or b""
         try:
-            parse_snapshot(path, snapshot_id, content)
+            held = parse_snapshot(path, snapshot_id, content)
         except CorruptSnapshotError as error:
             return str(error)
+        log, last = self._raft.log, offset - 1
+        if log.validate(offset, epoch)[0] is Validity.VALID and log.control.kraft_version_at(last):
+            voters = log.control.voters_at(last).to_record()
+            if voters not in held.control:
+                return f"{path} holds other voters than the log up to there"
         return int(crc32c(content))
 
 
