@@ -6,7 +6,8 @@ judged is here. It makes its workloads by `set_kind` and `register_kind`, of nam
 How an operation ended follows from where it was cut off. A change that was given to a driver may
 have had its effect, whatever became of the answer, so every error of it is `info`; but `Refused`
 says that it certainly had none. An answer that cannot be read (ValueError, LookupError,
-struct.error) is a wrong answer (`checkers.runs.answers`): no such run is a PASS.
+struct.error) is a wrong answer (`checkers.runs.answers`): no such run is a PASS. So is one of a
+driver that has none of a driver's answers, or that connected to another node than it was asked to.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from random import Random
+from socket import socket
 from typing import Protocol
 
 from checkers.history import Value
 from checkers.registry import CheckSpec
 from checkers.runs.answers import WRONG_ANSWER
 from cluster.client.caller import Outcome
+from cluster.node.ports import Endpoint
+from cluster.node.runtime.network import Connect
 from cluster.values import valueclass
 from workloads import register
 from workloads.base import (
@@ -174,9 +179,25 @@ class DrivenClient:
     async def _at(self, node: str) -> Driver:
         if self._driver is None or self._node != node:
             self._close()
-            self._driver = await self._opens(self._context, node)
+            self._driver = await self._opens(replace(self._context, connect=self._dial(node)), node)
             self._node = node
         return self._driver
+
+    def _dial(self, node: str) -> Connect:
+        """Return what connects a driver of a node: to that first, then to where it is sent."""
+        is_there = False
+
+        async def connect(endpoint: Endpoint) -> socket:
+            nonlocal is_there
+            at = [
+                name for name in self._nodes if self._context.endpoint(name, "CLIENT") == endpoint
+            ]
+            is_there = is_there or node in at
+            if at and not is_there:
+                raise ValueError(f"a driver of {node} connects to {at[0]}")
+            return await self._context.connect(endpoint)
+
+        return connect
 
     def _close(self) -> None:
         if self._driver is not None:
@@ -193,11 +214,23 @@ async def _perform(driver: Driver, op: Op) -> Value:
         case "add", None:
             await driver.add(op.value)
         case "read", None:
-            return sorted(await driver.all())
+            elements = await driver.all()
+            if isinstance(elements, str) or not isinstance(elements, Collection):
+                raise _none_of_its_answers("all", elements)
+            if wrong := [element for element in elements if not isinstance(element, str)]:
+                raise _none_of_its_answers("all", wrong[0])
+            return sorted(elements)
         case "write", str(key):
             await driver.put(key, op.value)
         case "read", str(key):
-            return await driver.get(key)
+            value = await driver.get(key)
+            if not isinstance(value, str | None):
+                raise _none_of_its_answers("get", value)
+            return value
         case _:
             raise AssertionError(f"no operation {op.f}")
     return None
+
+
+def _none_of_its_answers(name: str, answer: object) -> ValueError:
+    return ValueError(f"{name} of a driver answers with text, not with {ascii(answer)[:80]}")

@@ -2,14 +2,16 @@
 
 import asyncio
 import struct
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import pytest
 
 from checkers.history import Event, EventType
+from cluster.node.ports import Endpoint
 from harness.run.generators.base import Context, Next
 from harness.run.phases import final_phase
-from workloads.base import EVERY_NODE, Op
+from workloads.base import EVERY_NODE, ClientContext, Op
 from workloads.driven import Refused, register_kind, set_kind
 
 OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO
@@ -18,13 +20,13 @@ OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO
 class Scripted:
     """A driver whose calls raise what was scripted for them."""
 
-    def __init__(self, error=None):
-        self.error, self.closed = error, False
+    def __init__(self, error=None, answer=("b", "a")):
+        self.error, self.answer, self.closed = error, answer, False
 
     async def _act(self, *_):
         if self.error is not None:
             raise self.error
-        return ["b", "a"]
+        return self.answer
 
     add = put = get = all = _act
 
@@ -32,19 +34,37 @@ class Scripted:
         self.closed = True
 
 
-def invoke(op, *, opens=None, error=None, pinned_to=None, times=1):
+NODES = ("n1", "n2", "n3")
+
+
+async def connect(endpoint):
+    return None
+
+
+def invoke(op, *, opens=None, error=None, answer=("b", "a"), pinned_to=None, times=1):
     drivers, nodes = [], []
 
     async def open_driver(context, node):
         nodes.append(node)
-        if opens is not None:
+        if isinstance(opens, Exception):
             raise opens
-        drivers.append(Scripted(error))
+        for other in opens or ():
+            await context.connect(context.endpoint(other, "CLIENT"))
+        drivers.append(Scripted(error, answer))
         return drivers[-1]
 
     async def body():
-        context = SimpleNamespace(
-            nodes_at=lambda _: ("n1", "n2", "n3"), pinned_to=pinned_to, worker=1, timeout_ms=50
+        context = ClientContext(
+            **dict.fromkeys(field.name for field in fields(ClientContext)),
+        )
+        context = replace(
+            context,
+            nodes_at=lambda _: NODES,
+            endpoint=lambda node, _: Endpoint(int(node[1]), "host", int(node[1])),
+            connect=connect,
+            pinned_to=pinned_to,
+            worker=1,
+            timeout_ms=50,
         )
         client = set_kind("s", "", open_driver).create({}).client(context)
         done = [await client.invoke(op) for _ in range(times)]
@@ -81,6 +101,32 @@ def test_a_change_that_was_given_to_a_driver_may_have_had_its_effect(op, script,
 def test_an_answer_that_cannot_be_read_is_named_as_one():
     ((done,), _) = invoke(READ, error=ValueError("garbage"))
     assert done.error == "wrong-answer: ValueError: garbage"
+
+
+@pytest.mark.parametrize(
+    ("op", "answer"),
+    [
+        (READ, 7),
+        (READ, "ab"),
+        (READ, None),
+        (READ, ["a", 1]),
+        (Op("read", "k0"), 7),
+        (Op("read", "k0"), b"a"),
+        (Op("read", "k0"), ["a"]),
+        (Op("read", "k0"), object()),
+    ],
+)
+def test_what_no_driver_answers_is_a_wrong_answer(op, answer):
+    ((done,), _) = invoke(op, answer=answer)
+    assert done.type is FAIL
+    assert done.error.startswith("wrong-answer: ValueError: ")
+    assert "of a driver answers with text, not with" in done.error
+
+
+def test_a_driver_that_connects_to_another_node_is_one_with_a_wrong_answer():
+    ((done,), _) = invoke(READ, opens=["n1"])
+    assert done.error == "wrong-answer: ValueError: a driver of n2 connects to n1"
+    assert invoke(READ, opens=["n2", "n1"])[0][0].type is OK, "it may be sent elsewhere"
 
 
 def test_after_a_failure_the_next_node_is_asked_unless_the_client_is_pinned():
