@@ -131,7 +131,7 @@ def check_key(
         return found.unreadable(str(error))
     elements = timelines(operations, reads)
     found.wrong += _never_added(elements, reads)
-    duplicated = _duplicates(reads)
+    duplicated = _duplicates(elements, reads)
     found.wrong += duplicated
     stale = [e for e in elements.values() if e.is_stable and e.is_late]
     lost = [e for e in elements.values() if e.is_lost]
@@ -324,7 +324,9 @@ def _possible(element: Element) -> list[Operation]:
     return [add for add in element.adds if add.type is not EventType.FAIL]
 
 
-def _duplicates(reads: Sequence[tuple[Operation, Sequence[Hashable]]]) -> list[Anomaly]:
+def _duplicates(
+    elements: Mapping[Hashable, Element], reads: Sequence[tuple[Operation, Sequence[Hashable]]]
+) -> list[Anomaly]:
     """Return each element that some read shows twice, with the read that shows it most often."""
     most: dict[Hashable, tuple[int, Operation]] = {}
     for read, shown in reads:
@@ -333,10 +335,15 @@ def _duplicates(reads: Sequence[tuple[Operation, Sequence[Hashable]]]) -> list[A
         for value, count in Counter(shown).items():
             if count > most.get(value, (1, read))[0]:
                 most[value] = count, read
-    return [
-        anomaly("duplicated", f"{title(r)} shows {show(v)} {n} times", r, times=n)
-        for v, (n, r) in most.items()
-    ]
+    return [_twice(elements.get(v), v, n, r) for v, (n, r) in most.items()]
+
+
+def _twice(element: Element | None, value: Hashable, times: int, read: Operation) -> Anomaly:
+    adds = [] if element is None else _possible(element)
+    what = f"{title(read)} shows {show(value)} {times} times"
+    if len(adds) == 1:
+        what += f", though it was added once (operation {adds[0].index})"
+    return anomaly("duplicated", what, read, *adds, times=times)
 
 
 def _quantiles(elements: Sequence[Element]) -> dict[str, float]:

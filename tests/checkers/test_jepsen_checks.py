@@ -317,7 +317,11 @@ def test_what_nodes_lack_at_the_end_is_said_by_node():
 
 
 def test_an_element_twice_in_a_read_is_duplicated():
-    assert judged(in_a_row(add(1), all_of(1, 1)), "set-full")[1] == {"duplicated"}
+    history = in_a_row(add(1), all_of(1, 1))
+    assert judged(history, "set-full")[1] == {"duplicated"}
+    [found] = check_by(history, "set-full").anomalies
+    assert found["explanation"].endswith("shows 1 2 times, though it was added once (operation 0)")
+    assert set(found["operations"]) == {0, history[1].index}, "what was added is in the proof"
 
 
 def test_an_element_that_cannot_be_there_is_unexpected():
