@@ -63,22 +63,13 @@ class ClientAuth(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pem:
-    """PEM text: in a file, or in the configuration itself."""
-
-    path: Path | None = None
-    text: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class TlsSettings:
     """What TLS on one listener is made of."""
 
-    certificate_chain: Pem | None
-    private_key: Pem | None
-    """None beside a chain in a file: the file holds both."""
+    key_store: Path | None
+    """Private key and certificate chain; None: a client that shows none."""
     key_password: str | None = field(repr=False)
-    trusted: Pem | None
+    trust_store: Path | None
     """None: what the operating system trusts."""
     client_auth: ClientAuth
     protocols: tuple[str, ...]
@@ -119,12 +110,9 @@ _KEYS: Final = (
     PROTOCOL_MAP,
     "ssl.keystore.type",
     "ssl.keystore.location",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
     "ssl.key.password",
     "ssl.truststore.type",
     "ssl.truststore.location",
-    "ssl.truststore.certificates",
     "ssl.client.auth",
     "ssl.enabled.protocols",
     "ssl.endpoint.identification.algorithm",
@@ -207,15 +195,9 @@ class _Values:
                 raise SecuritySettingsError(f"{self.name(key)}: {unknown('value', item, choices)}")
         return items
 
-    def pem(self, location: str, inline: str) -> Pem | None:
-        path, text = self.get(location), self.get(inline)
-        if path is not None and text is not None:
-            raise SecuritySettingsError(
-                f"{self.name(inline)}: cannot be used with {self.name(location)}"
-            )
-        if path is not None:
-            return Pem(path=Path(path))
-        return None if text is None else Pem(text=text.replace("\\n", "\n"))
+    def path(self, key: str) -> Path | None:
+        value = self.get(key)
+        return None if value is None else Path(value)
 
 
 def _protocols(text: str, listeners: Sequence[str]) -> dict[str, SecurityProtocol]:
@@ -242,28 +224,21 @@ def _tls(values: _Values) -> TlsSettings:
         values.choice(store, "PEM", ("PEM",))
     # The subject itself names a client: rules would decide rights, which nobody has here (KIP-371).
     values.choice("ssl.principal.mapping.rules", "DEFAULT", ("DEFAULT",))
-    chain = values.pem("ssl.keystore.location", "ssl.keystore.certificate.chain")
-    key = values.pem("", "ssl.keystore.key")
-    if chain is None:
+    key_store = values.path("ssl.keystore.location")
+    if key_store is None:
         location = values.name("ssl.keystore.location")
         raise SecuritySettingsError(f"{location}: is missing, a TLS listener needs a certificate")
-    if (chain.text is None) != (key is None):
-        raise SecuritySettingsError(
-            f"{values.name('ssl.keystore.key')}: goes with ssl.keystore.certificate.chain, a file "
-            "of ssl.keystore.location holds both"
-        )
-    trusted = values.pem("ssl.truststore.location", "ssl.truststore.certificates")
+    trust_store = values.path("ssl.truststore.location")
     choices = [auth.value for auth in ClientAuth]
     client_auth = ClientAuth(values.choice("ssl.client.auth", "none", choices))
-    if client_auth is not ClientAuth.NONE and trusted is None:
+    if client_auth is not ClientAuth.NONE and trust_store is None:
         raise SecuritySettingsError(
             f"{values.name('ssl.client.auth')}: {client_auth.value} needs ssl.truststore.location"
         )
     return TlsSettings(
-        certificate_chain=chain,
-        private_key=key,
+        key_store=key_store,
         key_password=values.get("ssl.key.password"),
-        trusted=trusted,
+        trust_store=trust_store,
         client_auth=client_auth,
         protocols=values.choices("ssl.enabled.protocols", "TLSv1.2,TLSv1.3", _TLS_VERSIONS),
         verifies_host_name=values.choice(

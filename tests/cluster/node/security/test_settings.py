@@ -51,8 +51,8 @@ def test_the_protocols_ids_are_kafkas():
 
 def test_tls_has_kafkas_defaults():
     tls = parsed(TLS)["CLIENT"].tls
-    assert str(tls.certificate_chain.path) == "/keys/node.pem"
-    assert tls.trusted is None
+    assert str(tls.key_store) == "/keys/node.pem"
+    assert tls.trust_store is None
     assert tls.client_auth is ClientAuth.NONE
     assert tls.protocols == ("TLSv1.2", "TLSv1.3")
     assert tls.verifies_host_name
@@ -60,20 +60,7 @@ def test_tls_has_kafkas_defaults():
 
 def test_a_listeners_own_key_counts_more():
     own = {"listener.name.client.ssl.keystore.location": "/keys/client.pem"}
-    assert str(parsed({**TLS, **own})["CLIENT"].tls.certificate_chain.path) == "/keys/client.pem"
-
-
-def test_inline_certificates_have_their_line_ends_escaped():
-    inline = {
-        "ssl.keystore.location": None,
-        "ssl.keystore.certificate.chain": r"-----BEGIN\nA\n",
-        "ssl.keystore.key": r"-----BEGIN\nB\n",
-    }
-    tls = parsed({**TLS, **inline})["CLIENT"].tls
-    assert (tls.certificate_chain.text, tls.private_key.text) == (
-        "-----BEGIN\nA\n",
-        "-----BEGIN\nB\n",
-    )
+    assert str(parsed({**TLS, **own})["CLIENT"].tls.key_store) == "/keys/client.pem"
 
 
 def test_sasl_knows_its_users_and_its_own():
@@ -98,7 +85,6 @@ def test_passwords_are_not_shown():
         ({"ssl.client.auth": "always"}, "ssl.client.auth: unknown value 'always'"),
         ({"ssl.client.auth": "required"}, "ssl.client.auth: required needs ssl.truststore"),
         ({"ssl.enabled.protocols": "TLSv1"}, "ssl.enabled.protocols: unknown value 'TLSv1'"),
-        ({"ssl.keystore.key": "x"}, "ssl.keystore.key: goes with"),
         ({"ssl.principal.mapping.rules": "RULE:a/b/"}, "ssl.principal.mapping.rules: unknown"),
         (
             {"listener.security.protocol.map": "CLIENT:TLS"},

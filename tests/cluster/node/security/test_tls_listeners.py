@@ -141,35 +141,31 @@ async def test_a_client_without_a_certificate_is_served_only_where_none_is_requi
 ):
     security = security_of("SSL", authority, **{"ssl.client.auth": client_auth})
     ours = client_security(security)
-    anonymous = replace(ours, tls=client_context(replace(security.tls, certificate_chain=None)))
+    anonymous = replace(ours, tls=client_context(replace(security.tls, key_store=None)))
     async with a_server(security) as (_, port):
         assert await ask(ours, port) == ANSWER
         expected = ANSWER if client_auth == "requested" else Failure.NOT_SENT
         assert await ask(anonymous, port) == expected
 
 
-def test_a_key_may_be_inline_and_encrypted(authority, tmp_path):
-    pem = authority.key_store("inline").read_bytes()
+def test_a_key_may_be_encrypted(authority, tmp_path):
+    pem = authority.key_store("encrypted").read_bytes()
     key = serialization.load_pem_private_key(pem, None).private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"word"),
     )
-    chain = pem[pem.index(b"-----BEGIN CERTIFICATE") :]
-    inline = {
-        "ssl.keystore.location": None,
-        "ssl.keystore.key": key.decode().replace("\n", "\\n"),
-        "ssl.keystore.certificate.chain": chain.decode().replace("\n", "\\n"),
-        "ssl.key.password": "word",
-    }
-    security = security_of("SSL", authority, **inline)
+    path = tmp_path / "encrypted.pem"
+    path.write_bytes(key + pem[pem.index(b"-----BEGIN CERTIFICATE") :])
+    own = {"ssl.keystore.location": path, "ssl.key.password": "word"}
+    security = security_of("SSL", authority, **own)
 
     async def body():
         async with a_server(security) as (_, port):
             assert await ask(client_security(security), port) == ANSWER
 
     run(body)
-    wrong = security_of("SSL", authority, **{**inline, "ssl.key.password": "other"})
+    wrong = security_of("SSL", authority, **{**own, "ssl.key.password": "other"})
     with pytest.raises(SecuritySettingsError, match=r"^ssl.keystore: "):
         server_context(wrong.tls)
 
