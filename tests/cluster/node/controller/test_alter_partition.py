@@ -4,9 +4,7 @@ import uuid
 
 import pytest
 
-from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.state import ConfigResource
-from cluster.node.controller.records.topic import PartitionChangeRecord
 from cluster.node.errors import ErrorCode
 from tests.cluster.node.controller.brokers import ELR, Brokers, alter_isr, unregister, update
 from tests.cluster.node.controller.fakes import alter
@@ -92,24 +90,6 @@ def test_a_replica_that_was_registered_anew_is_not_let_in_by_its_old_epoch():
     cluster.join(2, incarnation=1)
     assert cluster.alter(topic, (1, (2, old))).error_code == ErrorCode.ineligible_replica
     assert cluster.alter(topic, (1, (2, cluster.epochs[2]))).error_code == ErrorCode.none
-
-
-def test_a_reassignment_that_takes_leadership_away_is_an_error_with_a_change():
-    cluster = Brokers(1, 2)
-    topic = cluster.topic(1, 2)
-    cluster.alter(topic, (1,))
-    for state in (cluster.state, cluster.node.controller.speculative.state):
-        moving = PartitionChangeRecord(
-            partition_id=0, topic_id=topic, adding_replicas=(2,), removing_replicas=(1,)
-        )
-        if state is cluster.state:
-            replay(state, moving)
-    answer = cluster.alter(topic, (1, 2))
-    assert answer.error_code == ErrorCode.new_leader_elected
-    partition = cluster.partition(topic)
-    assert (partition.replicas, partition.isr, partition.leader) == ((2,), (2,), 2)
-    assert (partition.adding_replicas, partition.removing_replicas) == ((), ())
-    assert len(partition.directories) == 1
 
 
 def test_the_preferred_replica_leads_again_after_a_while():

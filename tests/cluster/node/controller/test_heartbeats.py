@@ -4,7 +4,7 @@ import pytest
 
 from cluster.node.controller.brokers.broker_lifecycle import BrokerControlState, next_control_state
 from cluster.node.errors import ErrorCode
-from tests.cluster.node.controller.brokers import FAR, Brokers, allocate, heartbeat
+from tests.cluster.node.controller.brokers import Brokers, allocate, heartbeat
 from tests.cluster.node.controller.fakes import alter
 
 FENCED, UNFENCED, CONTROLLED, NOW = BrokerControlState
@@ -180,8 +180,3 @@ def test_a_block_that_was_not_committed_is_given_again_by_the_next_controller():
     cluster.node.raft.commit()
     cluster.node.raft.elect()
     assert cluster.node.call(allocate(1, cluster.epochs[1])).producer_id_start == 0
-
-
-def test_heartbeats_far_ahead_count_as_caught_up():
-    cluster = Brokers(1)
-    assert cluster.beat(1, FAR).is_caught_up

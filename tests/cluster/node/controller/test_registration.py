@@ -201,10 +201,3 @@ def test_new_partitions_go_to_registered_brokers_and_only_live_ones_are_in_sync(
     partition = cluster.partition(topic)
     assert (partition.replicas, partition.isr, partition.leader) == ((9, 7), (7,), 7)
     assert partition.directories == (uuid.UUID(int=1_009), uuid.UUID(int=1_007))
-
-
-def test_a_topic_cannot_be_created_while_all_brokers_are_fenced():
-    cluster = Brokers()
-    cluster.register(1)
-    (result,) = cluster.node.call(create("a")).topics
-    assert result.error_code == ErrorCode.invalid_replication_factor
