@@ -1,13 +1,27 @@
 """Each invariant of brokers' sessions is broken by hand-made looks, not by the closest right ones."""
 
 import math
+import uuid
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 import checkers.invariants
 from checkers.invariants.sessions import SESSIONS, Registered
 from checkers.invariants.watcher import Watcher
+from cluster.node.controller.metadata.replay import replay as replay_record
+from cluster.node.controller.metadata.state import committed_state
+from cluster.node.controller.records.broker import RegisterBrokerRecord
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import (
+    NO_THROTTLE,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from harness.sim.session_sight import SessionWatch
 
 
 def broken(event, *seen):
@@ -63,3 +77,118 @@ def test_a_broker_ends_when_others_know_that_it_leads_nothing(known, found):
 def test_every_invariant_of_sessions_stands_in_the_table():
     names = [invariant.name for invariant in SESSIONS]
     assert [name for name in names if f"| {name} |" not in str(checkers.invariants.__doc__)] == []
+
+
+# -- looks at requests ---------------------------------------------------------------------------
+
+OWN, OTHER = 2, 3
+"""The broker that ends or comes back, and one that is alive."""
+
+
+class Controller:
+    """The active controller n1 of brokers 2 and 3, as a watch of a world sees it."""
+
+    def __init__(self):
+        self._offset = 10
+        self.image = SimpleNamespace(offset=self._offset, state=committed_state())
+        heartbeats = SimpleNamespace(session_timeout_ms=1_000.0)
+        node = SimpleNamespace(controller=SimpleNamespace(image=self.image, heartbeats=heartbeats))
+        self._process = SimpleNamespace(name="n1", node=node, monotonic_ms=lambda: 0.0)
+        mesh = SimpleNamespace(on_serve=[], on_answer=[])
+        nodes = {"n1": SimpleNamespace(process=self._process)}
+        world = SimpleNamespace(nodes=nodes, observers=[], mesh=mesh)
+        self._mesh, self._observers = mesh, world.observers
+        self.watcher = Watcher(among=SESSIONS)
+        SessionWatch(world, self.watcher)
+        for broker in (OWN, OTHER):
+            self.register(broker)
+        self.sees("claim")
+        self.sees("hw")
+
+    def register(self, broker, **changes):
+        """Commit a registration, unfenced unless `changes` say otherwise."""
+        self._offset += 1
+        self.image.offset = self._offset
+        known = {"fenced": False, "incarnation_id": uuid.UUID(int=broker), **changes}
+        record = RegisterBrokerRecord(
+            broker_id=broker, broker_epoch=broker, end_points=(), features=(), **known
+        )
+        replay_record(self.image.state, record)
+
+    def sees(self, event):
+        """Let the controller trace an event."""
+        for observe in self._observers:
+            observe(self._process, event, {})
+
+    def answers(self, request, response):
+        """Let it answer a broker."""
+        for hear in self._mesh.on_serve:
+            hear("n1", request)
+        for answer in self._mesh.on_answer:
+            answer(f"n{request.broker_id}", request, response)
+
+    @property
+    def found(self):
+        """What is broken."""
+        return {violation.property for violation in self.watcher.violations}
+
+
+def heartbeat(broker, offset, *, shuts_down=False):
+    return BrokerHeartbeatRequest(
+        broker_id=broker,
+        broker_epoch=broker,
+        current_metadata_offset=offset,
+        want_fence=False,
+        want_shut_down=shuts_down,
+        offline_log_dirs=(),
+    )
+
+
+def released(*, may_end):
+    return BrokerHeartbeatResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        is_caught_up=True,
+        is_fenced=True,
+        should_shut_down=may_end,
+    )
+
+
+@pytest.mark.parametrize(
+    ("fenced", "found"),
+    [(False, {"released-in-time"}), (True, set())],
+    ids=["another broker does not know yet", "it is fenced and leads nothing (seed 23000100)"],
+)
+def test_a_broker_that_shuts_down_waits_for_others_unless_it_is_fenced(fenced, found):
+    controller = Controller()
+    controller.answers(heartbeat(OTHER, 11), released(may_end=False))
+    controller.answers(heartbeat(OWN, 12, shuts_down=True), released(may_end=False))
+    controller.register(OWN, fenced=fenced, in_controlled_shutdown=True)
+    controller.sees("hw")
+    controller.answers(heartbeat(OWN, 13, shuts_down=True), released(may_end=True))
+    assert controller.found == found
+
+
+@pytest.mark.parametrize(
+    ("shuts_down", "found"),
+    [(False, {"one-incarnation"}), (True, set())],
+    ids=["the one before is alive", "it shuts down, as another controller heard (seed 21000072)"],
+)
+def test_a_second_incarnation_waits_unless_the_first_shuts_down(shuts_down, found):
+    controller = Controller()
+    controller.register(OWN, in_controlled_shutdown=shuts_down)
+    controller.sees("hw")
+    controller.answers(
+        BrokerRegistrationRequest(
+            broker_id=OWN,
+            cluster_id="c",
+            incarnation_id=uuid.UUID(int=9),
+            listeners=(),
+            features=(),
+            rack=None,
+        ),
+        BrokerRegistrationResponse(
+            throttle_time=NO_THROTTLE, error_code=ErrorCode.none, broker_epoch=14
+        ),
+    )
+    assert controller.found == found
