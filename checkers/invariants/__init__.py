@@ -9,6 +9,7 @@ left. Each class names the events that it reads, and its source.
 | monotonic-epoch | no node's epoch decreases | node | yes |
 | election-safety | one leader an epoch, whichever node believes in it | none | yes |
 | one-vote | a voter votes for one candidate an epoch, over its restarts | node | yes |
+| pre-elected | a node stands for election with the PreVotes of a majority of its voters | cause | no: KIP-996 |
 | stable-leadership | no voter that follows a leader, and has records of it, grants a PreVote | node | yes |
 | elected-by-majority | a node leads with the votes of a majority of its voters | cause | yes |
 | durable-vote | a vote, an epoch, a leader is on the disk before another node hears of it | node | no: disk |
@@ -52,6 +53,7 @@ Of voters and snapshots, on what nodes of a simulated world have done by then (n
 
 | name | says |
 |---|---|
+| voters-known | a node goes by voters as new as are committed below what it knows to be |
 | new-voter-holds-log | a replica becomes a voter once it has held all of the leader's log |
 | snapshot-made | a node snapshots its metadata when as much is new as calls for it |
 
@@ -60,7 +62,7 @@ Of brokers and partitions, on the metadata images of a simulated world's nodes (
 | name | says |
 |---|---|
 | valid-brokers | ISR, ELR, leaders and fencing fit each other |
-| image-agreement | images at one offset hold the same brokers and partitions |
+| image-agreement | images at one offset hold the same |
 | broker-view | what a broker was published is what its image holds |
 | broker-epoch | a broker's epoch grows with each incarnation, and with nothing else |
 | partition-epochs | leader and partition epochs never decrease, and a change of leader is one of both |
@@ -71,6 +73,7 @@ Of brokers' sessions, on the requests that a simulated world sees arrive (no tra
 | name | says |
 |---|---|
 | fenced-silent | a broker is fenced when it asks for that, or was silent for its session |
+| silent-fenced | a broker that was silent for twice its session is fenced |
 | one-incarnation | no second incarnation of a broker is registered in the session of the first |
 | unclean-ineligible | a broker that ended uncleanly is no eligible leader |
 | released-in-time | a broker that shuts down ends when all others know that it leads nothing |
@@ -82,13 +85,15 @@ Of partitions' high watermarks and ISRs, on the replicas of a simulated world's 
 | held-in-sync | each member of an ISR holds what its leader calls committed |
 | enough-in-sync | no high watermark moves while the ISR is below min.insync.replicas |
 | lag-allowed | no replica leaves an ISR before replica.lag.time.max.ms |
+| joins-in-epoch | no replica joins an ISR before it has reached the start of its leader's epoch |
 | newest-changed | no request of an earlier partition epoch changes an ISR |
 | counted-by-fetch | a leader counts for a follower what that fetched from in this leadership |
 | own-epoch-known | a leader's log knows the leader's epoch |
 | held-committed | what an ISR that has changed holds is committed at once |
-| fetch-answered | no Fetch of a follower waits when its leader has more |
+| fetch-answered | no Fetch of a follower waits when its leader has more, or has committed more |
+| mark-removed | no log directory in use has the mark of a clean shutdown |
 | sequences | a producer's batches follow one another, and retries are known |
-| remembered-in-log | what a replica remembers of producers is in its log |
+| remembered-in-log | what a replica remembers of producers, and calls committed, is in its log |
 
 | file | what |
 |---|---|

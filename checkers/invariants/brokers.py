@@ -58,7 +58,7 @@ class Image:
     affected: Mapping[Hashable, Partition]
     """Those, and the partitions whose topic, configuration or brokers changed."""
     content: Hashable
-    """Equal for two images that hold the same brokers and partitions."""
+    """Equal for two images that hold the same."""
     view_difference: str | None
     """How the state published to the broker differs from the image; None: it does not."""
 

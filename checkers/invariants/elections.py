@@ -111,6 +111,45 @@ class ElectedByMajority(Invariant):
         return Broken(explanation, unseen=unseen)
 
 
+class PreElected(Invariant):
+    """A voter stands for election once a majority of its voters, itself included, granted PreVote.
+
+    Else a server that others reach, and that does not reach its leader, deposes one leader after
+    the other. What was granted in an epoch stays granted: a candidate that is restarted needs no
+    new ones.
+    """
+
+    name = "pre-elected"
+    source = "KIP-996"
+    reads = frozenset({"start", "voters", "vote", "state", "state.at-once"})
+    unstored = "voters of before KIP-996 have no PreVote, and no trace says so"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._granted: dict[tuple[str, int], set[str]] = {}
+        """(candidate, its epoch before it stands) -> who granted its PreVote."""
+
+    def on_vote(self, node: str, fields: Fields) -> None:
+        """Take up a PreVote."""
+        if fields["pre_vote"] and fields["granted"]:
+            at = node_name(fields["candidate_id"]), fields["epoch"]
+            self._granted.setdefault(at, set()).add(node)
+
+    def on_state(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a node that stands for election."""
+        if fields["state"] != "Candidate":
+            return None
+        voters, epoch = self.quorum.electorate.members(node), fields["epoch"]
+        granted = {node, *self._granted.get((node, epoch - 1), ())}
+        granting = [voter for voter in voters.directories if voter in granted]
+        if len(granting) >= voters.majority or not voters.directories:
+            return None
+        return Broken(
+            f"{node} stands for election in epoch {epoch} with the PreVotes of "
+            f"{', '.join(granting) or 'no node'} among {voters}"
+        )
+
+
 class OneVote(Invariant):
     """A voter votes for one candidate an epoch, over its restarts and power losses.
 

@@ -3,9 +3,11 @@
 They read events that no node traces (`harness/sim/partition_sight.py`): `isr-answer`, a controller
 agrees to an AlterPartition, with the partition epoch that was asked for and the one that it knew to
 be committed when it was asked; `held`, a leader's high watermark and up to where all have the log
-that it waits for; `fetch-waits`, a follower's Fetch that waits; `remembered`, up to where a log
-goes, and the last batch that it remembers of any idempotent producer; `producer-answer`, the
-sequences of a batch and of those that its leader remembers when it answers.
+that it waits for; `fetch-waits`, a follower's Fetch that waits, with log end and high watermark as
+its leader has them and as it names them; `remembered`, up to where a log goes, the last batch that
+it remembers of any idempotent producer, and its high watermark; `producer-answer`, the sequences of
+a batch and of those that its leader remembers when it answers; `directory-marked`, that a log
+directory in use has the mark of a clean shutdown.
 """
 
 from __future__ import annotations
@@ -57,35 +59,60 @@ class HeldCommitted(_OfPartitions):
 
 
 class FetchAnswered(_OfPartitions):
-    """No Fetch of a follower waits when its leader has more than the follower asked from."""
+    """No Fetch of a follower waits when its leader has more, or has committed more, than it knows.
+
+    The high watermark that a Fetch names is what the follower made of the last answer.
+    """
 
     name = "fetch-answered"
-    source = "KIP-227, replica.fetch.min.bytes"
+    source = "KIP-227, replica.fetch.min.bytes; KAFKA-14145"
 
     def on_fetch_waits(self, node: str, fields: Fields) -> Broken | None:
         """Judge a Fetch that waits still."""
-        if fields["log_end"] <= fields["offset"]:
+        has, asked = fields["has"], fields["asked"]
+        if has[0] <= asked[0] and has[1] <= asked[1]:
             return None
         return Broken(
-            f"{node} leads {fields['name']} up to {fields['log_end']} and lets broker "
-            f"{fields['follower']} wait, which asks for what lies at {fields['offset']}"
+            f"{node} leads {fields['name']} up to {has[0]}, committed up to {has[1]}, and lets "
+            f"broker {fields['follower']} wait, which asks from {asked[0]} on and knows all below "
+            f"{asked[1]} to be committed"
+        )
+
+
+class MarkRemoved(_OfPartitions):
+    """No log directory is in use that has the mark of a clean shutdown: a crash would pass for one.
+
+    Its logs would be taken as they are, however their ends are torn.
+    """
+
+    name = "mark-removed"
+    source = "CleanShutdownFileHandler; KIP-966"
+
+    def on_directory_marked(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a mark that is on the disk of a broker that runs."""
+        return Broken(
+            f"{node} uses {fields['directory']} with the mark of a clean shutdown in it still"
         )
 
 
 class RememberedInLog(_OfPartitions):
-    """What a replica remembers of producers is in its log: the rest is no duplicate."""
+    """What a replica remembers of producers is in its log: the rest is no duplicate.
+
+    And so is what it calls committed, whatever its leader has.
+    """
 
     name = "remembered-in-log"
-    source = "KIP-98"
+    source = "KIP-98; Partition, min(leader's high watermark, log end)"
 
     def on_remembered(self, node: str, fields: Fields) -> Broken | None:
         """Judge what a replica remembers."""
-        if fields["remembered_end"] <= fields["log_end"]:
-            return None
-        return Broken(
-            f"{node} holds {fields['name']} up to {fields['log_end']} and takes what a producer "
-            f"sent up to {fields['remembered_end']} for what it has"
-        )
+        held = f"{node} holds {fields['name']} up to {fields['log_end']}"
+        if fields["remembered_end"] > fields["log_end"]:
+            remembered_end = fields["remembered_end"]
+            return Broken(f"{held} and takes what a producer sent up to {remembered_end} for held")
+        if fields["high_watermark"] > fields["log_end"]:
+            return Broken(f"{held} and calls all below {fields['high_watermark']} committed")
+        return None
 
 
 class Sequences(_OfPartitions):
@@ -119,6 +146,7 @@ PARTITIONS: tuple[type[Invariant], ...] = (
     NewestChanged,
     HeldCommitted,
     FetchAnswered,
+    MarkRemoved,
     RememberedInLog,
     Sequences,
 )

@@ -71,6 +71,10 @@ class Proposal:
     up before it asked, so long ago."""
     lag_max_ms: float
     """replica.lag.time.max.ms"""
+    epoch_start: int
+    """Where the leader epoch begins in its leader's log."""
+    reached: Mapping[int, int]
+    """Member that is to come in -> up to where it fetched in this leader epoch; -1: it did not."""
 
 
 class _OfReplicas(Invariant):
@@ -163,6 +167,30 @@ class LagAllowed(_OfReplicas):
         return None
 
 
+class JoinsInEpoch(_OfReplicas):
+    """A replica comes into the ISR once its log reaches the start of its leader's epoch.
+
+    A new leader may know of less that is committed than there is: one that has just that may lack
+    what was acknowledged before.
+    """
+
+    name = "joins-in-epoch"
+    source = "KAFKA-7128"
+
+    def on_isr_proposal(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a leader asks for."""
+        proposal: Proposal = fields["proposal"]
+        for member, reached in proposal.reached.items():
+            if reached < proposal.epoch_start:
+                return Broken(
+                    f"{node} leads {proposal.name} in leader epoch {proposal.leader_epoch}, which "
+                    f"begins at {proposal.epoch_start}, and takes broker {member} into the ISR, "
+                    f"which has fetched from {reached} at most since",
+                    (node, node_name(member)),
+                )
+        return None
+
+
 class CountedByFetch(_OfReplicas):
     """A leader counts for a follower what that fetched from in this leadership, and agreed to.
 
@@ -206,6 +234,7 @@ REPLICATION: tuple[type[Invariant], ...] = (
     HeldInSync,
     EnoughInSync,
     LagAllowed,
+    JoinsInEpoch,
     CountedByFetch,
     OwnEpochKnown,
 )

@@ -60,6 +60,24 @@ class FencedSilent(_OfSessions):
         )
 
 
+class SilentFenced(_OfSessions):
+    """A broker that is silent is fenced: twice its session is more than enough.
+
+    The controller looks four times in a session. Judged while its clock keeps its rate, and half a
+    session after that time was seen to be over: one that was stopped looks when it goes on.
+    """
+
+    name = "silent-fenced"
+    source = "KIP-631, broker.session.timeout.ms; KAFKA-18138"
+
+    def on_broker_silent(self, node: str, fields: Fields) -> Broken:
+        """Report a broker that is not fenced."""
+        return Broken(
+            f"{node} has not heard of broker {fields['broker']} for {fields['silent_ms']:.0f} ms, "
+            f"of a session of {fields['session_ms']:g} ms, and has not fenced it"
+        )
+
+
 class OneIncarnation(_OfSessions):
     """No second incarnation of a broker is registered before the session of the first has ended."""
 
@@ -116,6 +134,7 @@ class ReleasedInTime(_OfSessions):
 
 SESSIONS: tuple[type[Invariant], ...] = (
     FencedSilent,
+    SilentFenced,
     OneIncarnation,
     UncleanIneligible,
     ReleasedInTime,

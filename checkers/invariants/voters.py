@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 
 from checkers.invariants.electorate import difference, voters_of
@@ -92,6 +93,55 @@ class CommittedVoters(Invariant):
             return None
         old = "configured voters" if offset < 0 else f"voters of offset {offset}"
         return Broken(f"{node} goes by the {old} again, not by those of offset {forgotten}")
+
+
+class VotersKnown(Invariant):
+    """A node that knows what is committed goes by voters as new as are committed below.
+
+    Its log has their record, or the snapshot that it began with has them: a snapshot without voters
+    would leave it with those that are configured.
+    """
+
+    name = "voters-known"
+    source = "KIP-853, snapshots"
+    reads = frozenset({"voters", "voter-change", "hw", "truncate-fully", "state.at-once"})
+    unstored = "traces of other systems show voters after what is committed"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._committed: list[int] = []
+        """Offsets of committed changes, ascending."""
+        self._changes: dict[str, tuple[int, int]] = {}
+        """By leader: epoch and offset of its last change."""
+        self._begins: dict[str, int] = {}
+        """Nodes whose log has just given way to a snapshot that ends there."""
+
+    def on_truncate_fully(self, node: str, fields: Fields) -> None:
+        """Take up a log that begins anew: its voters are taken up just after its high watermark."""
+        self._begins[node] = fields["start_offset"]
+
+    def on_voter_change(self, node: str, fields: Fields) -> None:
+        """Take up a change, which its leader may commit."""
+        self._changes[node] = fields["epoch"], fields["offset"]
+
+    def on_hw(self, node: str, fields: Fields) -> Broken | None:
+        """Compare the voters of a node with those that leaders have committed.
+
+        A snapshot stands for a change at its own end, which is no earlier than the change.
+        """
+        end_offset, own = fields["offset"], self.quorum.electorate.members(node).offset
+        epoch, changed = self._changes.get(node, (-1, -1))
+        if fields["role"] == "leader" and epoch == fields["epoch"] and changed < end_offset:
+            insort(self._committed, changed)
+            del self._changes[node]
+        below = bisect_left(self._committed, end_offset)
+        newest = self._committed[below - 1] if below else own
+        if self._begins.pop(node, None) == end_offset or newest <= own:
+            return None
+        return Broken(
+            f"{node} knows all below {end_offset} to be committed and goes by the voters of offset "
+            f"{own}, not by those of {newest}"
+        )
 
 
 class NewVoterHoldsLog(Invariant):

@@ -27,6 +27,7 @@ from checkers.invariants.elections import (
     MonotonicEpoch,
     NoContradiction,
     OneVote,
+    PreElected,
     StableLeadership,
 )
 from checkers.invariants.fold import Broken, Hook, Invariant, Order, hooks
@@ -49,6 +50,7 @@ from checkers.invariants.voters import (
     LeadsAsVoter,
     NewVoterHoldsLog,
     OneVoterChange,
+    VotersKnown,
 )
 
 INVARIANTS: tuple[type[Invariant], ...] = (
@@ -84,6 +86,8 @@ INVARIANTS: tuple[type[Invariant], ...] = (
 
 LIVE: tuple[type[Invariant], ...] = (
     *INVARIANTS,
+    PreElected,
+    VotersKnown,
     NewVoterHoldsLog,
     SnapshotMade,
     *LEADING,

@@ -21,6 +21,9 @@ them, and `snapshots` compares what they counted.
   comes later in its epoch.
 - `elr-kept`: an ELR though the ISR is as large as min.insync.replicas or the replicas, and neither
   leader nor replicas change (what these leave there, Kafka drops with the next change).
+- `reassigned-early`: a reassignment ends while a replica that it adds is not in sync.
+- `left-in-epoch`: replicas are taken away without a new leader epoch, by which a leader would
+  refuse what they still ask.
 - `fenced-into-isr`: a broker that is in the ISR since this batch, and fenced at the end of it
   (KIP-841; ValidControllerState).
 - `change-of-nothing`: a change of a partition that was never created.
@@ -200,6 +203,7 @@ class _Replay:
         self._joined += ((key, broker, record) for broker in isr if broker not in old)
         if before is not None and record.kind == CHANGE:
             self._check_election(record, key, before, after)
+            self._check_reassignment(record, key, before, after)
             self._check_memory(record, key, before, after)
 
     def _check_election(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
@@ -223,6 +227,19 @@ class _Replay:
         was = f"ISR ({_ids(before, 'isr')}) nor in ELR ({_ids(before, 'eligibleLeaderReplicas')})"
         what = f"elects {leader}, which was neither in {was}, {why}"
         self._wrong("unclean-election", record, key, after, what)
+
+    def _check_reassignment(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
+        replicas = set(_members(after, "replicas"))
+        removed = sorted(set(_members(before, "replicas")) - replicas)
+        if removed and after.get("leaderEpoch") == before.get("leaderEpoch"):
+            what = f"loses {', '.join(map(str, removed))} within its leader epoch"
+            self._wrong("left-in-epoch", record, key, after, what)
+        adding = set(_members(before, "addingReplicas"))
+        is_over = adding <= replicas and not _members(after, "addingReplicas")
+        late = sorted(adding - set(_members(after, "isr")))
+        if is_over and late and after.get("leaderRecoveryState") != _RECOVERING:
+            what = f"ends a reassignment that adds {', '.join(map(str, late))}, not in sync yet"
+            self._wrong("reassigned-early", record, key, after, what)
 
     def _check_memory(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
         level = self.image.keys.get(_ELR_FEATURE, {}).get("featureLevel", 0)

@@ -21,9 +21,10 @@ from cluster.node.kraft.quorum.quorum_state_store import (
     QuorumStateError,
     QuorumStateStore,
 )
-from cluster.node.kraft.quorum.states import NEVER_MS, Follower, Unattached
+from cluster.node.kraft.quorum.states import NEVER_MS, Follower, Prospective, Unattached
 from cluster.node.kraft.replicated_log import ReplicatedLog, Validity
 from cluster.node.kraft.request_manager import RequestManager
+from cluster.node.kraft.role_polls import RolePolls
 from cluster.node.log.batch.records import iter_batches, with_base_offset
 from cluster.node.log.types import OffsetAndEpoch
 
@@ -84,6 +85,16 @@ _BECOME_UNATTACHED = RaftCore.become_unattached
 def _m10_follower_grants(self: Follower, candidate: Any, *, log_ok: bool, pre_vote: bool) -> bool:
     del self, candidate
     return pre_vote and log_ok
+
+
+def _m10c_stands_anyway(self: RolePolls, state: Prospective, now_ms: float) -> float:
+    if now_ms < state.election_deadline_ms or not self._core.quorum.is_voter:
+        return _POLL_PROSPECTIVE(self, state, now_ms)
+    self._core.become_candidate()
+    return now_ms
+
+
+_POLL_PROSPECTIVE = RolePolls._poll_prospective
 
 
 def _m07_deaf_leader(
@@ -256,6 +267,12 @@ ALL = (
         "grants PreVote although it hears from its leader",
         "stable leadership: a server with a broken link deposes leaders",
         (Follower, "can_grant_vote", _m10_follower_grants),
+    ),
+    _mutant(
+        "M10C",
+        "stands for election when its pre-election is not won in time",
+        "stable leadership: a server with a broken link deposes leaders (KIP-996)",
+        (RolePolls, "_poll_prospective", _m10c_stands_anyway),
     ),
     _mutant(
         "M11",

@@ -5,6 +5,7 @@ What registers, fences and unfences brokers, and what chooses leaders and ISRs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -49,6 +50,17 @@ def _k18138_known(self: BrokerHeartbeatManager, state: MetadataState) -> BrokerR
     return stale if known else None
 
 
+def _l10_after_three(
+    self: BrokerHeartbeatManager, state: MetadataState
+) -> BrokerRegistration | None:
+    stale = _STALE_BROKER(self, state)
+    if stale is None:
+        return None
+    heard_ms = self._contacts_ms.get((stale.id, stale.epoch), -math.inf)
+    silent_ms = self._clock.monotonic_ms() - heard_ms
+    return stale if silent_ms >= 3 * self.session_timeout_ms else None
+
+
 def _k13173_at_once(self: PeriodicTasks, state: MetadataState) -> Iterable[MetadataRecord]:
     sessions = self._heartbeats
     return chain.from_iterable(
@@ -81,6 +93,7 @@ def _m41e_stays_in_sync(
 _VALIDATE = alter_partition.validate
 _ELR = PartitionChangeBuilder._elr
 _ELECT = PartitionChangeBuilder._elect
+_TARGET = PartitionChangeBuilder._target
 
 
 def _k13916_any_broker(
@@ -108,6 +121,13 @@ def _m39d_always_clean(
 ) -> Iterator[MetadataRecord]:
     del clean
     return broker_restarted(state, broker_id, clean=True)
+
+
+def _m39f_one_is_enough(self: PartitionChangeBuilder) -> _Target:
+    target = _TARGET(self)
+    left = tuple(replica for replica in target.replicas if replica not in target.removing)
+    isr = tuple(replica for replica in target.isr if replica in left)
+    return _Target(isr, left) if set(target.adding) & set(isr) else target
 
 
 def _m39e_keeps_elr(self: PartitionChangeBuilder, target: _Target) -> tuple[int, ...]:
@@ -165,6 +185,12 @@ ALL = (
         (Patch(PartitionChangeBuilder, "_elect", _k19522_fenced),),
     ),
     Mutant(
+        "L10",
+        "fences a silent broker after three sessions",
+        "availability: clients are sent to a broker that is gone (KIP-631)",
+        (Patch(BrokerHeartbeatManager, "stale_broker", _l10_after_three),),
+    ),
+    Mutant(
         "M39C",
         "changes an ISR by a request that was made of an earlier one",
         "durability: a replica that has left the ISR is back in it (KIP-497)",
@@ -181,6 +207,12 @@ ALL = (
         "keeps eligible leaders when the ISR is large enough again",
         "durability: one that lacks what was committed since is elected (KIP-966)",
         (Patch(PartitionChangeBuilder, "_elr", _m39e_keeps_elr),),
+    ),
+    Mutant(
+        "M39F",
+        "ends a reassignment when one of the replicas that it adds is in sync",
+        "durability: fewer replicas hold the partition than were asked for (KIP-455)",
+        (Patch(PartitionChangeBuilder, "_target", _m39f_one_is_enough),),
     ),
     Mutant(
         "M41B",

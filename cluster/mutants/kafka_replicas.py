@@ -6,6 +6,7 @@ from typing import Any
 
 from cluster.mutants.mutations import Mutant, Patch, always
 from cluster.node.broker.replication.partition import (
+    UNKNOWN,
     Acknowledged,
     Follower,
     IsrAnswer,
@@ -101,6 +102,17 @@ def _m25c_to_the_end(self: _Delayed, replica: Replica) -> int:
     return replica.log.end_offset
 
 
+def _k7128_as_committed(self: Partition, follower: Follower) -> None:
+    started, self.epoch_start_offset = self.epoch_start_offset, UNKNOWN
+    try:
+        _EXPAND(self, follower)
+    finally:
+        self.epoch_start_offset = started
+
+
+_EXPAND = Partition._expand_if_due
+
+
 # -- followers -----------------------------------------------------------------------------------
 
 _ADD = ReplicaFetcher.add
@@ -112,6 +124,12 @@ def _k18991_goes_on(self: ReplicaFetcher, key: Key, partition: FollowedPartition
     if held is not None:
         held.partition, held.is_stopped = partition, False
         self._partitions[key] = held
+
+
+def _m25f_as_the_leader(self: Partition, leader_high_watermark: int) -> None:
+    if leader_high_watermark > self.high_watermark:
+        self.high_watermark = leader_high_watermark
+        self._on_progress()
 
 
 def _k20961_no_epoch(self: Replica, log: DataLog) -> None:
@@ -194,6 +212,12 @@ ALL = (
         (Patch(Replica, "replace_log", _k20961_no_epoch),),
     ),
     Mutant(
+        "K7128",
+        "lets a replica into the ISR that has not reached the start of its epoch (KAFKA-7128)",
+        "durability: a member lacks what was committed before, and may lead",
+        (Patch(Partition, "_expand_if_due", _k7128_as_committed),),
+    ),
+    Mutant(
         "M18P",
         "a new leader goes on with the offsets that its followers had when it led before",
         "durability: a high watermark that a member of the ISR has not reached",
@@ -213,6 +237,12 @@ ALL = (
         "shows consumers what is appended, committed or not",
         "committed reads: what a consumer was shown is lost with the leader",
         (Patch(_Delayed, "_limit", _m25c_to_the_end),),
+    ),
+    Mutant(
+        "M25F",
+        "a follower of a partition calls committed what its leader does, beyond its own log",
+        "committed reads: as the next leader it shows what has yet to be committed",
+        (Patch(Partition, "follow_high_watermark", _m25f_as_the_leader),),
     ),
     Mutant(
         "M34G",

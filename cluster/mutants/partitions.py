@@ -12,9 +12,11 @@ from cluster.node.broker.replication.replica_manager import ReplicaManager
 from cluster.node.controller.metadata.state import PartitionKey, PartitionRegistration
 from cluster.node.controller.partitions.partition_change import PartitionChangeBuilder, _Target
 from cluster.node.errors import ErrorCode
+from cluster.node.log.data import log_directory
 from cluster.node.log.data.data_log import DataLog, LogAppendInfo
 from cluster.node.log.data.data_recovery import RecoveredData, _Opening
 from cluster.node.log.data.data_segment import DataSegment
+from cluster.node.ports import Completion, Disk
 from cluster.node.protocol.data_messages import NO_EPOCH, FetchPartition, FetchResult
 
 # -- idempotent producers ------------------------------------------------------------------------
@@ -135,6 +137,11 @@ def _m40t_keep_tail(self: _Opening, segment: DataSegment, found: RecoveredData) 
     return 0
 
 
+def _m40c_leaves_mark(disk: Disk, folder: str, done: Completion) -> None:
+    del disk, folder
+    done(None)
+
+
 ALL = (
     Mutant(
         "M25P",
@@ -189,6 +196,12 @@ ALL = (
         "takes a majority of the replicas for enough, as if a partition were a quorum",
         "durability: a member of the ISR that lacks an acknowledged record is elected",
         (Patch(Partition, "_advance", _m39b_majority),),
+    ),
+    Mutant(
+        "M40C",
+        "leaves the mark of a clean shutdown in its folders when it starts",
+        "durability: after a crash it recovers nothing, and a torn tail stays (KIP-966)",
+        (Patch(log_directory, "remove_clean_shutdown", _m40c_leaves_mark),),
     ),
     Mutant(
         "M40T",

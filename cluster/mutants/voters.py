@@ -5,10 +5,11 @@ from __future__ import annotations
 from cluster.mutants.mutations import Mutant, Patch, always
 from cluster.node.kraft.inbound import InboundRequests
 from cluster.node.kraft.messages import NO_NODE, ReplicaKey
-from cluster.node.kraft.quorum.control_state import LogHistory
+from cluster.node.kraft.quorum.control_state import ControlState, LogHistory
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.kraft.reconfiguration import Reconfiguration
+from cluster.node.kraft.replicated_log import ReplicatedLog
 
 
 def _m16_half(self: Leader) -> int | None:
@@ -17,6 +18,17 @@ def _m16_half(self: Leader) -> int | None:
     offsets.reverse()
     offset = offsets[(len(offsets) + 1) // 2 - 1]
     return None if offset < 0 else offset
+
+
+def _m29v_keeps_voters(self: ReplicatedLog, now_ms: float) -> bool:
+    control, self.control = self.control, ControlState()
+    try:
+        return _TRUNCATE(self, now_ms)
+    finally:
+        self.control = control
+
+
+_TRUNCATE = ReplicatedLog.truncate_to_latest_snapshot
 
 
 def _m30_by_id(self: VoterSet, key: ReplicaKey) -> bool:
@@ -45,6 +57,12 @@ ALL = (
         "changes voters before the last change, or its own epoch's start, is committed",
         "election safety: Ongaro's bug of single-server changes (2015)",
         (Patch(Reconfiguration, "_check_may_begin", always(None)),),
+    ),
+    Mutant(
+        "M29V",
+        "does not take up the voters of a snapshot that it loads",
+        "election safety: it goes by voters that were replaced long ago (KIP-853)",
+        (Patch(ReplicatedLog, "truncate_to_latest_snapshot", _m29v_keeps_voters),),
     ),
     Mutant(
         "M30",

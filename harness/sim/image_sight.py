@@ -12,10 +12,10 @@ it may be wrong.
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from typing import TypeVar
+from dataclasses import fields as fields_of
+from typing import Any, Final, TypeVar
 
 from checkers.invariants.brokers import Image, Partition
 from checkers.invariants.watcher import Watcher
@@ -31,13 +31,10 @@ from cluster.node.controller.metadata.registrations import (
 )
 from cluster.node.controller.metadata.state import (
     UNASSIGNED_DIRECTORY,
-    BrokerRegistration,
-    ConfigKey,
     MetadataState,
     PartitionKey,
     PartitionRegistration,
     ResourceType,
-    TopicImage,
 )
 from cluster.node.controller.metadata.timeline import CommittedMap, StateMap
 from cluster.node.controller.partitions.leadership import MIN_INSYNC_REPLICAS, min_insync_replicas
@@ -48,6 +45,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _HASH_MASK = 2**64 - 1
+_INDEXES: Final = frozenset({"topic_names", "similar_names", "config_names"})
+_COMPARED: Final = tuple(
+    field.name for field in fields_of(MetadataState) if field.name not in _INDEXES
+)
+"""The maps of a state of which the others are indexes."""
 _EVENTS = frozenset({"hw", "ack", "load-snapshot"})
 _VIEWS_EVERY = 16
 """The broker's published view is compared with the image at every n-th image of an incarnation,
@@ -133,7 +135,7 @@ def image_of(
         {broker.id: (broker.epoch, broker.incarnation_id) for broker in brokers},
         {key: affected[key] for key in changes.partitions},
         affected,
-        (brokers, digest),
+        digest,
         view,
     )
 
@@ -201,60 +203,57 @@ class ImageSight:
         self.looks = 0
         """Number of looks."""
         self.digest = 0
-        """Sum of the hashes of all partitions, mod 2^64: equal for images with equal partitions."""
-        self._topics: dict[uuid.UUID, TopicImage] = {}
-        self._partitions: dict[PartitionKey, PartitionRegistration] = {}
-        self._configs: dict[ConfigKey, str] = {}
-        self._brokers: dict[int, BrokerRegistration] = {}
-        self._features: dict[str, int] = {}
+        """Sum of the hashes of all that a snapshot holds, mod 2^64: equal for equal images."""
+        self._maps: dict[str, dict[Any, Any]] = {name: {} for name in _COMPARED}
 
     def look(self, offset: int, state: MetadataState) -> Changes:
         """Compare an image with the last look."""
         self.offset = offset
         self.looks += 1
-        before, self._partitions = self._partitions, _entries(state.partitions)
-        changed: dict[PartitionKey, PartitionRegistration] = {}
-        for key in _changed_keys(before, self._partitions):
-            old, new = before.get(key), self._partitions.get(key)
-            for registration, sign in ((old, -1), (new, 1)):
-                if registration is not None:
-                    self.digest = (self.digest + sign * hash((key, registration))) & _HASH_MASK
-            if new is not None:
-                changed[key] = new
-        return Changes(changed, self._affected_partitions(state, changed))
+        before = self._maps
+        self._maps = {name: _entries(getattr(state, name)) for name in _COMPARED}
+        changed = {name: [*_changed_keys(before[name], self._maps[name])] for name in _COMPARED}
+        for name, keys in changed.items():
+            for key in keys:
+                for entries, sign in ((before[name], -1), (self._maps[name], 1)):
+                    if key in entries:
+                        term = sign * hash((name, key, entries[key]))
+                        self.digest = (self.digest + term) & _HASH_MASK
+        partitions: dict[PartitionKey, PartitionRegistration] = self._maps["partitions"]
+        moved = {key: partitions[key] for key in changed["partitions"] if key in partitions}
+        return Changes(moved, self._affected_partitions(state, moved, before, changed))
 
     def _affected_partitions(
-        self, state: MetadataState, changed: dict[PartitionKey, PartitionRegistration]
+        self,
+        state: MetadataState,
+        moved: dict[PartitionKey, PartitionRegistration],
+        before: dict[str, dict[Any, Any]],
+        changed: dict[str, list[Any]],
     ) -> dict[PartitionKey, PartitionRegistration]:
-        topics, self._topics = self._topics, _entries(state.topics)
-        configs, self._configs = self._configs, _entries(state.configs)
-        brokers, self._brokers = self._brokers, _entries(state.brokers)
-        features, self._features = self._features, _entries(state.features)
+        partitions: dict[PartitionKey, PartitionRegistration] = self._maps["partitions"]
         # No other configuration is in what the invariants see of a partition, and registers of the
         # workload are written to that of all brokers.
         resources = [
-            resource
-            for resource, name in _changed_keys(configs, self._configs)
-            if name == MIN_INSYNC_REPLICAS
+            resource for resource, name in changed["configs"] if name == MIN_INSYNC_REPLICAS
         ]
-        if features != self._features or any(
+        if before["features"] != self._maps["features"] or any(
             resource.type != ResourceType.TOPIC for resource in resources
         ):
-            return self._partitions
-        affected = dict(changed)
-        moved = set(_changed_keys(brokers, self._brokers))
-        if moved:
+            return partitions
+        affected = dict(moved)
+        brokers = set(changed["brokers"])
+        if brokers:
             affected |= {
                 key: registration
-                for key, registration in self._partitions.items()
-                if not moved.isdisjoint(_brokers_of(registration))
+                for key, registration in partitions.items()
+                if not brokers.isdisjoint(_brokers_of(registration))
             }
-        touched = [topics.get(topic) for topic in _changed_keys(topics, self._topics)]
+        touched = [before["topics"].get(topic) for topic in changed["topics"]]
         touched += [state.topic_by_name(resource.name) for resource in resources]
         for topic in touched:
             for index in range(topic.partition_count if topic is not None else 0):
                 assert topic is not None
-                registration = self._partitions.get((topic.id, index))
+                registration = partitions.get((topic.id, index))
                 if registration is not None:
                     affected[topic.id, index] = registration
         return affected

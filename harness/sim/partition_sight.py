@@ -3,13 +3,15 @@
 `PartitionWatch(world, watcher)` looks at what a broker leads, and at the Fetches that wait there,
 whenever a Fetch or a Produce is about to be served, in the state that all before has left: what is
 wrong there is shown. It shows a replica's log when that is led, followed or cut, what a leader
-remembers of a producer when it answers that, and what a controller agrees to of ISRs.
+remembers of a producer when it answers that, what a controller agrees to of ISRs, and a log
+directory that is in use and has the mark of a clean shutdown.
 """
 
 from __future__ import annotations
 
 from checkers.invariants.sight import node_name
 from checkers.invariants.watcher import Watcher
+from cluster.backends.sim.disk import MemoryDisk
 from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld
 from cluster.node.broker.replication.partition import Partition
@@ -19,6 +21,7 @@ from cluster.node.broker.serving.fetch import _Delayed
 from cluster.node.controller.metadata.state import PartitionKey
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import parse_header
+from cluster.node.log.data.clean_shutdown import mark_path
 from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.protocol.data_messages import FetchRequest, ProduceRequest, ProduceResponse
 from cluster.node.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
@@ -89,6 +92,8 @@ class PartitionWatch:
     # -- logs ------------------------------------------------------------------------------------
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        if event == "broker-state":
+            self._look_at_marks(process)
         if event not in _OF_REPLICAS:
             return
         topic, index = fields["topic"], fields["partition"]
@@ -99,6 +104,18 @@ class PartitionWatch:
             self._changed_ms.pop(at, None)
         if event in _OF_LOGS:
             self._look_at_log(process, TopicPartition(topic, index))
+
+    def _look_at_marks(self, process: Incarnation) -> None:
+        """Show a mark that a crash would leave, in a directory that is open."""
+        manager = None if process.node is None else process.node.replicas
+        if manager is None or manager._is_stopped:
+            return
+        for directory in manager.logs.online:
+            path, disk = mark_path(directory.folder), directory.disk
+            assert isinstance(disk, MemoryDisk), "a simulated node's"
+            if directory.is_open and disk.durable(path) is not None:
+                shown = {"directory": directory.path}
+                self._watcher.take(process.name, "directory-marked", shown)
 
     def _look_at_log(self, process: Incarnation, at: TopicPartition) -> None:
         assert process.node is not None, "it traced"
@@ -111,6 +128,7 @@ class PartitionWatch:
             shown = {
                 "name": str(at),
                 "log_end": replica.log.end_offset,
+                "high_watermark": replica.partition.high_watermark,
                 "remembered_end": max((batch.last_offset + 1 for batch in batches), default=0),
             }
             self._watcher.take(process.name, "remembered", shown)
@@ -168,12 +186,16 @@ class PartitionWatch:
             return
         for row in session.partitions.values():
             replica = manager.find_leader(row.topic, row.index, row.current_leader_epoch)
-            if isinstance(replica, Replica) and replica.log.end_offset > row.fetch_offset:
+            if not isinstance(replica, Replica):
+                continue
+            has = replica.log.end_offset, replica.partition.high_watermark
+            asked = row.fetch_offset, row.high_watermark
+            if has[0] > asked[0] or has[1] > asked[1]:
                 shown = {
                     "name": str(replica.at),
                     "follower": delayed._request.replica_id,
-                    "offset": row.fetch_offset,
-                    "log_end": replica.log.end_offset,
+                    "has": has,
+                    "asked": asked,
                 }
                 self._watcher.take(process.name, "fetch-waits", shown)
 

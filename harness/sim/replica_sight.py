@@ -6,7 +6,8 @@ high watermark has moved, those that another replica lags behind, and those whos
 follower that has not fetched, or does not know its own epoch; the rest breaks nothing.
 
 For that it notes which followers fetch in a leader's epoch where logs agree, and which fetch at the
-end of their leader's log; beside the latter it shows what a leader asks of a controller.
+end of their leader's log; beside the latter, and how far each has fetched in a leader epoch, it
+shows what a leader asks of a controller.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class ReplicaWatch:
         """High watermarks as last shown."""
         self._caught_up_ms: dict[tuple[Process, PartitionKey, int], dict[int, float]] = {}
         """By process, partition and leader epoch: when followers were, by its clock."""
+        self._reached: dict[tuple[Process, PartitionKey, int], dict[int, int]] = {}
+        """By process, partition and leader epoch: from where followers fetched at most."""
         self._heard: dict[tuple[Process, str, int], set[int]] = {}
         """By process, topic and index: followers that fetched where the logs agree."""
         self._named: dict[tuple[Process, int], dict[tuple[object, int], FetchPartition]] = {}
@@ -90,6 +93,11 @@ class ReplicaWatch:
         session |= rows
         for replica in led:
             row = session.get(replica.key)
+            if row is not None:
+                led_in = _id(process), replica.key, row.current_leader_epoch
+                reached = self._reached.setdefault(led_in, {})
+                before = reached.get(fetch.replica_id, UNKNOWN)
+                reached[fetch.replica_id] = max(before, row.fetch_offset)
             if row is not None and _agrees(replica, row):
                 at = _id(process), replica.topic, replica.index
                 self._heard.setdefault(at, set()).add(fetch.replica_id)
@@ -115,7 +123,7 @@ class ReplicaWatch:
             self._caught_up_ms.setdefault(at, {})[fetch.replica_id] = process.monotonic_ms()
 
     def _show_proposals(self, request: AlterPartitionRequest) -> None:
-        """Show whom a leader takes out that it holds to lag still, as the request may be late."""
+        """Show whom a leader takes in, and out that it holds to lag still: requests may be late."""
         name = node_name(int(request.broker_id))
         process = self._nodes[name].process
         if process is None or process.node is None or process.node.replicas is None:
@@ -143,8 +151,16 @@ class ReplicaWatch:
                     replica.log.end_offset, now_ms, lag_max_ms
                 )
             }
-            led = f"{replica.topic}-{replica.index}"
-            proposal = Proposal(led, partition.leader_epoch, ago_ms, lag_max_ms)
+            reached = self._reached.get(at, {})
+            joining = kept - {partition.broker_id, *partition.isr} if partition.leads else set()
+            proposal = Proposal(
+                name=f"{replica.topic}-{replica.index}",
+                leader_epoch=partition.leader_epoch,
+                ago_ms=ago_ms,
+                lag_max_ms=lag_max_ms,
+                epoch_start=partition.epoch_start_offset,
+                reached={member: reached.get(member, UNKNOWN) for member in joining},
+            )
             self._watcher.take(name, "isr-proposal", {"proposal": proposal})
 
     def _look_at(self, process: Incarnation, replica: Replica) -> None:

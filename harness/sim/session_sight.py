@@ -6,6 +6,7 @@ their clocks, and their answers, and looks at the active controller at its trace
 
 - a broker that was unfenced at the look before, and is fenced, unless it has asked for that: for
   its end, to be fenced, or with a log directory that is offline (`broker-fenced`);
+- one that is not fenced, though it was silent for twice its session (`broker-silent`);
 - a registration that is answered (`broker-registered`), and the answer to a heartbeat by which a
   broker that shuts down may end (`broker-released`).
 
@@ -43,11 +44,15 @@ class _Claim:
     """What an active controller has heard since it claimed, in ms of its clock."""
 
     since_ms: float
+    rate: float
+    """Of the controller's clock."""
     heard_ms: dict[Session, float] = field(default_factory=dict)
     silent_ms: dict[Session, float] = field(default_factory=dict)
     """The longest silence that ended with a heartbeat."""
     unfenced: frozenset[Session] = frozenset()
     """At the last look."""
+    overdue_ms: dict[Session, float] = field(default_factory=dict)
+    """Those that should be fenced -> since when that is seen."""
 
     def hear(self, session: Session, now_ms: float) -> None:
         """Take what keeps a session alive."""
@@ -226,7 +231,8 @@ class SessionWatch:
         if event in _ENDS:
             self._claims.pop(process.name, None)
         elif event == "claim":
-            self._claims[process.name] = _Claim(process.monotonic_ms())
+            rate = self._nodes[process.name].clock.rate
+            self._claims[process.name] = _Claim(process.monotonic_ms(), rate)
         elif event in _LOOKS and process.node is not None and process.name in self._claims:
             self._look(process, process.node, self._claims[process.name])
 
@@ -248,6 +254,25 @@ class SessionWatch:
                 }
                 self._watcher.take(process.name, "broker-fenced", shown)
         claim.unfenced = frozenset(session for session, fenced in sessions.items() if not fenced)
+        if self._nodes[process.name].clock.rate != claim.rate:
+            claim.rate = math.nan  # a timer that it set before may come much later
+        else:
+            self._look_for_silent(process, node, claim, now_ms)
+
+    def _look_for_silent(
+        self, process: Incarnation, node: Node, claim: _Claim, now_ms: float
+    ) -> None:
+        session_ms, before = _session_ms(process), claim.overdue_ms
+        claim.overdue_ms = {}
+        for broker in registered_brokers(node.controller.speculative.state):
+            session = broker.id, broker.epoch
+            silent_ms = now_ms - claim.heard_ms.get(session, claim.since_ms)
+            if broker.fenced or silent_ms < 2 * session_ms or node_name(broker.id) == process.name:
+                continue
+            seen_ms = claim.overdue_ms[session] = before.get(session, now_ms)
+            if now_ms - seen_ms >= session_ms / 2:
+                shown = {"broker": broker.id, "silent_ms": silent_ms, "session_ms": session_ms}
+                self._watcher.take(process.name, "broker-silent", shown)
 
 
 def _image(process: Incarnation) -> MetadataState:

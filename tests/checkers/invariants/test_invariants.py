@@ -3,9 +3,10 @@
 import pytest
 
 import checkers.invariants
+from checkers.invariants.elections import PreElected
 from checkers.invariants.sight import Election
 from checkers.invariants.snapshots import SnapshotMade
-from checkers.invariants.voters import NewVoterHoldsLog
+from checkers.invariants.voters import NewVoterHoldsLog, VotersKnown
 from checkers.invariants.watcher import INVARIANTS, LIVE, Watcher
 
 VOTERS = {"1": "a", "2": "b", "3": "c"}
@@ -313,6 +314,82 @@ FOLLOWS = [state("n2", 2, leader=1), fetched("n2", 0, 0)]
 def test_who_may_have_lost_its_leader_may_grant_a_prevote(events, found):
     """The closest is an observer whose time is over: it follows still, and a voter would not."""
     assert broken([*events, pre_vote("n2", 3)]) == found
+
+
+STANDS = state("n3", 3, "Candidate", voted=3)
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([*QUORUM, STANDS], {"pre-elected"}),
+        ([*QUORUM, pre_vote("n2", 3, granted=False), STANDS], {"pre-elected"}),
+        ([*QUORUM, pre_vote("n2", 1), STANDS], {"pre-elected"}),
+        ([*QUORUM, vote("n2", 2, 3), STANDS], {"pre-elected"}),
+        ([*QUORUM, pre_vote("n2", 3), voters("n3", "12345"), STANDS], {"pre-elected"}),
+        ([*QUORUM, pre_vote("n2", 3), STANDS], set()),
+        ([*QUORUM, pre_vote("n2", 3), STANDS, start("n3"), STANDS], set()),
+        ([start("n3"), voters("n3", "3"), STANDS], set()),
+    ],
+    ids=[
+        "nobody was asked",
+        "it was refused",
+        "another was granted",
+        "a vote is no PreVote",
+        "there are more voters now",
+        "a majority would vote for it",
+        "it is started again as the candidate that it was",
+        "it votes alone",
+    ],
+)
+def test_a_node_stands_once_a_majority_would_vote_for_it(events, found):
+    watcher = Watcher(among=[PreElected])
+    for node, event, fields in events:
+        watcher.take(node, event, fields)
+    assert {violation.property for violation in watcher.violations} == found
+
+
+def begun(node, offset):
+    return node, "truncate-fully", {"start_offset": offset, "epoch": 1}
+
+
+CHANGES = [*QUORUM, change("n1", "1234"), voters("n1", "1234", offset=9)]
+CHANGED = [*CHANGES, hw("n1", 10, replicas=ALL_HAVE)]
+LOADED = [voters("n3", "1234", offset=11), hw("n3", 12, replicas=ALL_HAVE)]
+
+
+def followed(node, offset):
+    return node, "hw", {"epoch": 1, "offset": offset, "role": "follower"}
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([*CHANGED, followed("n2", 10)], {"voters-known"}),
+        ([*CHANGED, begun("n2", 12), followed("n2", 12), followed("n2", 13)], {"voters-known"}),
+        ([*CHANGED, followed("n2", 9)], set()),
+        ([*CHANGED, begun("n2", 12), followed("n2", 12)], set()),
+        ([*CHANGED, voters("n2", "1234", offset=11), followed("n2", 12)], set()),
+        ([*CHANGES, hw("n1", 9, replicas=ALL_HAVE), followed("n2", 10)], set()),
+        ([*CHANGES, hw("n1", 10, 2, replicas=ALL_HAVE), followed("n2", 10)], set()),
+        ([*CHANGED, voters("n2", "1234", offset=9), *LOADED, followed("n2", 12)], set()),
+    ],
+    ids=[
+        "it missed a change",
+        "it missed one in a snapshot",
+        "it does not know of it yet",
+        "it has yet to read its snapshot",
+        "it has them of its snapshot",
+        "the change was never committed, and is overwritten",
+        "it may have been, in a later epoch",
+        "another leads that knows them by its snapshot, which ends later",
+    ],
+)
+def test_voters_are_known_that_are_committed(events, found):
+    watcher = Watcher(among=[VotersKnown])
+    for node, event, fields in events:
+        watcher.take(node, event, fields)
+    assert {violation.property for violation in watcher.violations} == found
 
 
 def test_a_wiped_voter_counts_with_what_it_had_fsynced_before():

@@ -30,18 +30,49 @@ def test_what_an_isr_holds_is_committed(held, found):
     assert broken("held", high_watermark=9, held=held) == found
 
 
-@pytest.mark.parametrize(("offset", "found"), [(8, ["fetch-answered"]), (9, []), (10, [])])
-def test_a_fetch_waits_at_the_end_of_the_log_or_beyond(offset, found):
-    assert broken("fetch-waits", follower=2, offset=offset, log_end=9) == found
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ((8, 7), ["fetch-answered"]),
+        ((9, 6), ["fetch-answered"]),
+        ((9, 7), []),
+        ((10, 7), []),
+        ((9, 8), []),
+    ],
+    ids=[
+        "the leader has more",
+        "it has committed more",
+        "the follower has all and knows it",
+        "it has more than its leader",
+        "it knows of more than its leader, which is new",
+    ],
+)
+def test_a_fetch_waits_when_there_is_no_news(asked, found):
+    assert broken("fetch-waits", follower=2, asked=asked, has=(9, 7)) == found
+
+
+def test_a_log_directory_in_use_has_no_mark_of_a_clean_shutdown():
+    assert broken("directory-marked", directory="/d") == ["mark-removed"]
 
 
 @pytest.mark.parametrize(
-    ("remembered_end", "found"),
-    [(8, ["remembered-in-log"]), (7, []), (0, [])],
-    ids=["it remembers what was cut off", "it remembers its last batch", "it knows no producer"],
+    ("remembered_end", "high_watermark", "found"),
+    [
+        (8, 7, ["remembered-in-log"]),
+        (7, 8, ["remembered-in-log"]),
+        (7, 7, []),
+        (0, 6, []),
+    ],
+    ids=[
+        "it remembers what was cut off",
+        "it calls what it lacks committed",
+        "it remembers its last batch, and all is committed",
+        "it knows no producer",
+    ],
 )
-def test_a_replica_remembers_what_is_in_its_log(remembered_end, found):
-    assert broken("remembered", log_end=7, remembered_end=remembered_end) == found
+def test_a_replica_remembers_what_is_in_its_log(remembered_end, high_watermark, found):
+    fields = {"remembered_end": remembered_end, "high_watermark": high_watermark}
+    assert broken("remembered", log_end=7, **fields) == found
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,26 @@ def test_nothing_is_committed_by_too_few(looks, found):
 )
 def test_a_member_leaves_once_it_has_lagged_for_as_long_as_is_allowed(ago_ms, found):
     watcher = Watcher(among=REPLICATION)
-    watcher.take("n1", "isr-proposal", {"proposal": Proposal("t-0", 4, ago_ms, 300.0)})
+    proposal = Proposal("t-0", 4, ago_ms, 300.0, epoch_start=0, reached={})
+    watcher.take("n1", "isr-proposal", {"proposal": proposal})
+    assert [violation.property for violation in watcher.violations] == found
+
+
+@pytest.mark.parametrize(
+    ("reached", "found"),
+    [
+        ({3: 9}, ["joins-in-epoch"]),
+        ({3: -1}, ["joins-in-epoch"]),
+        ({3: 10}, []),
+        ({2: 12, 3: 10}, []),
+        ({}, []),
+    ],
+    ids=["it has less", "it has not fetched", "it has just that", "two join", "nobody joins"],
+)
+def test_a_replica_joins_an_isr_that_has_reached_the_epoch(reached, found):
+    watcher = Watcher(among=REPLICATION)
+    proposal = Proposal("t-0", 4, {}, 300.0, epoch_start=10, reached=reached)
+    watcher.take("n1", "isr-proposal", {"proposal": proposal})
     assert [violation.property for violation in watcher.violations] == found
 
 

@@ -37,6 +37,11 @@ def test_a_broker_is_fenced_when_it_was_silent_for_its_session(silent_ms, found)
     assert broken("broker-fenced", fields) == found
 
 
+def test_a_silent_broker_that_is_not_fenced_is_found():
+    fields = {"broker": 2, "silent_ms": 2_500.0, "session_ms": 1_000.0}
+    assert broken("broker-silent", fields) == {"silent-fenced"}
+
+
 ANEW = Registered(
     broker=2, epoch=70, silent_ms=math.inf, session_ms=1_000.0, is_clean=True, eligible=()
 )
@@ -92,10 +97,16 @@ class Controller:
         self._offset = 10
         self.image = SimpleNamespace(offset=self._offset, state=committed_state())
         heartbeats = SimpleNamespace(session_timeout_ms=1_000.0)
-        node = SimpleNamespace(controller=SimpleNamespace(image=self.image, heartbeats=heartbeats))
-        self._process = SimpleNamespace(name="n1", node=node, monotonic_ms=lambda: 0.0)
+        node = SimpleNamespace(
+            controller=SimpleNamespace(
+                image=self.image, heartbeats=heartbeats, speculative=self.image
+            )
+        )
+        self.now_ms = 0.0
+        self._process = SimpleNamespace(name="n1", node=node, monotonic_ms=lambda: self.now_ms)
         mesh = SimpleNamespace(on_serve=[], on_answer=[])
-        nodes = {"n1": SimpleNamespace(process=self._process)}
+        self.clock = SimpleNamespace(rate=1.0)
+        nodes = {"n1": SimpleNamespace(process=self._process, clock=self.clock)}
         world = SimpleNamespace(nodes=nodes, observers=[], mesh=mesh)
         self._mesh, self._observers = mesh, world.observers
         self.watcher = Watcher(among=SESSIONS)
@@ -191,4 +202,36 @@ def test_a_second_incarnation_waits_unless_the_first_shuts_down(shuts_down, foun
             throttle_time=NO_THROTTLE, error_code=ErrorCode.none, broker_epoch=14
         ),
     )
+    assert controller.found == found
+
+
+LATER_MS = (2_000.0, 2_400.0, 2_500.0)
+
+
+@pytest.mark.parametrize(
+    ("looks_ms", "rate", "heard", "found"),
+    [
+        (LATER_MS, 1.0, False, {"silent-fenced"}),
+        (LATER_MS[:2], 1.0, False, set()),
+        ((9_000.0, 9_400.0), 1.0, False, set()),
+        (LATER_MS, 2.0, False, set()),
+        (LATER_MS, 1.0, True, set()),
+    ],
+    ids=[
+        "it is left unfenced",
+        "it was overdue a short time ago",
+        "the controller was stopped, and has just gone on",
+        "the clock of the controller has changed its rate",
+        "it was heard of",
+    ],
+)
+def test_a_controller_fences_who_is_silent_in_time(looks_ms, rate, heard, found):
+    controller = Controller()
+    controller.clock.rate = rate
+    for now_ms in looks_ms:
+        controller.now_ms = now_ms
+        for broker in (OWN, OTHER):
+            if heard:
+                controller.answers(heartbeat(broker, 12), released(may_end=False))
+        controller.sees("hw")
     assert controller.found == found

@@ -63,6 +63,7 @@ def judged(*changes, start=START, crc=None):
 
 
 SHRUNK = change(isr=[1], eligibleLeaderReplicas=[2, 3])
+ADDING = change(replicas=[1, 2, 3, 4, 5], addingReplicas=[4, 5])
 EMPTY = change(isr=[], leader=-1, eligibleLeaderReplicas=[1, 2, 3], lastKnownElr=[1])
 
 
@@ -74,7 +75,10 @@ EMPTY = change(isr=[], leader=-1, eligibleLeaderReplicas=[1, 2, 3], lastKnownElr
         [change(isr=[1, 2]), change(isr=[2, 3], leader=2)],
         [SHRUNK, EMPTY, change(isr=[2], leader=2, eligibleLeaderReplicas=[1, 3])],
         [change(addingReplicas=[4]), change(isr=[4], leader=4, replicas=[4], addingReplicas=[])],
-        [SHRUNK, change(isr=[1], replicas=[1], eligibleLeaderReplicas=[2, 3])],
+        [SHRUNK, change(isr=[1], leader=1, replicas=[1], eligibleLeaderReplicas=[2, 3])],
+        [ADDING, change(isr=[1, 4, 5], leader=1, replicas=[1, 4, 5], addingReplicas=[])],
+        [ADDING, change(isr=[1, 2, 3, 4])],
+        [ADDING, change(leader=1, replicas=[1, 2, 3], addingReplicas=[])],
         [UNCLEAN, change(isr=[1]), change(isr=[2], leader=2, leaderRecoveryState=1)],
         [("RemoveTopicRecord", {"topicId": "T"})],
     ],
@@ -85,6 +89,9 @@ EMPTY = change(isr=[], leader=-1, eligibleLeaderReplicas=[1, 2, 3], lastKnownElr
         "out of the ELR",
         "reassigned",
         "removed replicas stay in the ELR, as Kafka leaves them",
+        "all that are added are in sync",
+        "one that is added is in sync, and the reassignment goes on",
+        "a reassignment is given up",
         "unclean, as configured",
         "removed",
     ],
@@ -107,6 +114,11 @@ def test_a_right_log_passes(changes):
         ("leader-not-in-sync", [change(isr=[2, 3])]),
         ("leader-not-in-sync", [change(isr=[1, 2], leader=3)]),
         ("elr-kept", [change(isr=[1, 2], eligibleLeaderReplicas=[3])]),
+        ("left-in-epoch", [change(isr=[1, 2], replicas=[1, 2])]),
+        (
+            "reassigned-early",
+            [ADDING, change(isr=[1, 4], leader=1, replicas=[1, 4, 5], addingReplicas=[])],
+        ),
         ("elr-forgotten", [change(isr=[1], eligibleLeaderReplicas=[2])]),
         ("elr-forgotten", [change(isr=[1])]),
         ("elr-forgotten", [SHRUNK, change(eligibleLeaderReplicas=[])]),

@@ -178,6 +178,9 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("M40I", 122, "log"),
         ("K13091", 1, "held-committed"),
         ("K14857", 0, "published-new"),
+        ("K7128", 12, "joins-in-epoch"),
+        ("M25F", 12, "remembered-in-log"),
+        ("M40C", 6, "mark-removed"),
         ("M34G", 11, "sequences"),
         ("M34K", 11, "remembered-in-log"),
         ("M34O", 11, "sequences"),
@@ -191,6 +194,22 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
     ],
 )
 def test_drawn_worlds_with_logs_find_faulty_brokers(mutant, seed, expected):
+    violations = run_plan(draw(seed, mutant=mutant)).violations
+    assert expected in {violation.property for violation in violations}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutant", "seed", "expected"),
+    [
+        ("L10", 19, "silent-fenced"),
+        ("M10C", 0, "pre-elected"),
+        ("M29S", 14, "voters-known"),
+        ("M29V", 13, "voters-known"),
+        ("M39F", 1, "isr"),
+    ],
+)
+def test_drawn_worlds_find_faulty_controllers(mutant, seed, expected):
     violations = run_plan(draw(seed, mutant=mutant)).violations
     assert expected in {violation.property for violation in violations}
 

@@ -27,7 +27,7 @@ def read_clean_shutdown(disk: Disk, folder: str) -> int | None:
 
     Raises OSError.
     """
-    path = _path(folder)
+    path = mark_path(folder)
     if not disk.exists(path):
         return None
     try:
@@ -44,8 +44,8 @@ def write_clean_shutdown(disk: Disk, folder: str, broker_epoch: int, done: Compl
     append that was queued earlier and not synced.
     """
     content = {"version": _VERSION, "brokerEpoch": broker_epoch}
-    disk.write(_path(folder), json.dumps(content, separators=(",", ":")).encode())
-    disk.sync(_path(folder), _nothing)
+    disk.write(mark_path(folder), json.dumps(content, separators=(",", ":")).encode())
+    disk.sync(mark_path(folder), _nothing)
     disk.sync_directory(folder, done)
 
 
@@ -54,14 +54,15 @@ def remove_clean_shutdown(disk: Disk, folder: str, done: Completion) -> None:
 
     `done` is called at once where there is none.
     """
-    if not disk.exists(_path(folder)):
+    if not disk.exists(mark_path(folder)):
         done(None)
         return
-    disk.remove(_path(folder))
+    disk.remove(mark_path(folder))
     disk.sync_directory(folder, done)
 
 
-def _path(folder: str) -> str:
+def mark_path(folder: str) -> str:
+    """Return where the mark of a folder is."""
     return f"{folder}/{CLEAN_SHUTDOWN_FILE}" if folder else CLEAN_SHUTDOWN_FILE
 
 
