@@ -76,13 +76,6 @@ def majorities_ring(nodes: Nodes) -> frozenset[Link]:
     )
 
 
-def sees(nodes: Nodes, cut: frozenset[Link], node: str) -> frozenset[str]:
-    """Name the nodes that the node can exchange requests with, itself included."""
-    return frozenset(
-        other for other in nodes if (node, other) not in cut and (other, node) not in cut
-    )
-
-
 def _at_least(count: int, nodes: Nodes, shape: str) -> None:
     if len(nodes) < count:
         raise ValueError(f"partition shape {shape} needs at least {count} nodes")

@@ -64,9 +64,8 @@ from numpy.typing import NDArray
 
 from checkers.evidence import LogRecord
 from checkers.evidence.log_audit import LogColumns
-from checkers.history import Event, EventType, Operation
+from checkers.history import Event, Operation
 from checkers.history.arrow import encode, integers, numbers, take_rows, texts
-from checkers.history.event_columns import event_of
 from porcupine_py.columns import Int64s
 
 EVENTS_FILE = "events.parquet"
@@ -166,17 +165,6 @@ def log_columns(table: pa.Table, nodes: Sequence[str]) -> LogColumns:
     return LogColumns(nodes, place[mine], *found)
 
 
-def events_from(table: pa.Table) -> list[Event]:
-    """Return the events of a table, in order of their index."""
-    return sorted(map(event_of, table.to_pylist()), key=lambda event: event.index)
-
-
-def operations_from(table: pa.Table) -> list[Operation]:
-    """Return the operations of a table, in order of invocation."""
-    rows = (_operation(row) for row in table.to_pylist())
-    return sorted(rows, key=lambda operation: operation.index)
-
-
 def write_tables(folder: Path, events: pa.Table, operations: pa.Table, records: pa.Table) -> None:
     """Put the tables at `folder`; older ones there are replaced as a whole.
 
@@ -247,14 +235,6 @@ def _table(name: RunName, rows: Sequence[Any], schema: pa.Schema) -> pa.Table:
         plain = pa.string() if field.type == _TEXT else field.type
         columns.append(pa.array(values, type=plain).cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _operation(row: dict[str, Any]) -> Operation:
-    del row["campaign"], row["run"]
-    row["type"] = EventType(row["type"])
-    for name in ("process", "input", "output"):
-        row[name] = None if row[name] is None else json.loads(row[name])
-    return Operation(**row)
 
 
 def _to_json(value: Any) -> str | None:

@@ -17,8 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from checkers.evidence import FINAL_READS, FinalRead, LogRecord
-from checkers.history import NEMESIS, Event, EventType
+from checkers.history import NEMESIS, Event, EventType, Operation
+from checkers.history.event_columns import event_of
 from checkers.history.json_text import seal
 from checkers.runs.exercised import options_of
 from results.store.run_store import RunStore
@@ -510,3 +513,18 @@ def _write_trace(
 
 def directory_of(node: str) -> str:
     return f"d{node}"
+
+
+def events_from(table: pa.Table) -> list[Event]:
+    """The events of a table, in order of their index."""
+    return sorted(map(event_of, table.to_pylist()), key=lambda event: event.index)
+
+
+def operations_from(table: pa.Table) -> list[Operation]:
+    """The operations of a table, in order of invocation."""
+    found = []
+    for row in table.drop_columns(["campaign", "run"]).to_pylist():
+        for name in ("process", "input", "output"):
+            row[name] = None if row[name] is None else json.loads(row[name])
+        found.append(Operation(**{**row, "type": EventType(row["type"])}))
+    return sorted(found, key=lambda operation: operation.index)

@@ -6,7 +6,7 @@ from itertools import count
 
 import pyarrow.parquet as pq
 import pytest
-from factory import make_run
+from factory import events_from, make_run, operations_from
 
 from checkers.history import Event, EventType, HistoryError, journal_columns, pair
 from checkers.history.event_columns import EventColumns
@@ -21,9 +21,7 @@ from results.store.model import counts_of
 from results.store.tables import (
     OPERATIONS_FILE,
     RunName,
-    events_from,
     events_table,
-    operations_from,
     operations_table,
 )
 

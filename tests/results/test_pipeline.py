@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
 import pytest
-from factory import DEFAULT_CHECKS, NODES, make_run
+from factory import DEFAULT_CHECKS, NODES, events_from, make_run, operations_from
 
 from checkers.history import HistoryError, pair
 from checkers.history.formats import load_history
@@ -25,9 +25,7 @@ from results.store.tables import (
     EVENTS_FILE,
     OPERATIONS_FILE,
     RunName,
-    events_from,
     events_table,
-    operations_from,
     operations_table,
 )
 

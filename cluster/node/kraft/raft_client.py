@@ -245,11 +245,6 @@ class RaftClient:
         self._submit(request)
 
     @property
-    def voters_offset(self) -> int:
-        """The offset of the record with the voters in force; -1 when none in the log does."""
-        return self._core.log.control.voters_offset
-
-    @property
     def voters(self) -> VoterSet:
         """The voters in force, as far as this replica's log says."""
         return self._core.voters

@@ -220,11 +220,6 @@ class SnapshotWriter:
         self._encoder = SnapshotEncoder(file.id, last_contained_log_timestamp_ms)
         file.append(self._encoder.header(control))
 
-    @property
-    def id(self) -> OffsetAndEpoch:
-        """What it will stand for."""
-        return self._file.id
-
     def append(self, values: Sequence[bytes]) -> None:
         """Add one batch of metadata records."""
         self._file.append(self._encoder.records(values))

@@ -150,7 +150,7 @@ def test_a_quorum_begins_with_its_bootstrap_checkpoint_and_puts_it_into_the_log(
     world.settle()
     for node in world.nodes.values():
         assert voter_ids(node) == (1, 2, 3)
-        assert node.client.voters_offset >= 0, "in the log, not in the checkpoint alone"
+        assert node.log.control.voters_offset >= 0, "in the log, not in the checkpoint alone"
         assert node.listener.loaded == []
 
 

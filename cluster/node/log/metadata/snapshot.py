@@ -103,10 +103,6 @@ class Snapshot:
     data: bytes
     """The file's content."""
 
-    def batches(self) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Yield all batches, control batches included."""
-        return iter_batches(self.data)
-
     def values(self) -> Iterator[bytes]:
         """Yield the values of the metadata records, in order."""
         for header, batch in iter_batches(self.data):

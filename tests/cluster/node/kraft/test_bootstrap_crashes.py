@@ -188,7 +188,7 @@ def test_power_may_fail_at_every_operation_of_a_quorums_beginning(keep, alone):
         for node in world.nodes.values():
             assert agrees(world, node, leader), f"operation {operation}"
             assert voter_ids(node) == tuple(world.nodes), f"operation {operation}"
-            assert node.client.voters_offset >= 0, "in the log, not in the checkpoint alone"
+            assert node.log.control.voters_offset >= 0, "in the log, not in the checkpoint alone"
         values = [value.decode() for _, value in leader.listener.values]
         assert [value for value in values if value in acknowledged] == acknowledged
         assert values[-1] == "after"
