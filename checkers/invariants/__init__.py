@@ -45,6 +45,7 @@ Of leaders, on the messages that a simulated world sees arrive (no trace holds t
 | name | says |
 |---|---|
 | led-alone | no leader goes on without a majority that fetches |
+| leaves-leader | a voter that its leader does not answer looks for another |
 | succession | a leader that has heard of a later epoch leads no longer |
 | resigned-early | a leader that a majority fetches from does not resign for want of one |
 | read-by-majority | a majority confirms the leadership before a linearizable read is answered |

@@ -1,15 +1,17 @@
 """Invariants of how long a node leads, over messages that a simulated world sees arrive.
 
-They read two events that no node traces: `fetch-arrival`, a Fetch, FetchSnapshot or UpdateRaftVoter
-of a voter or observer is handed to a node, and `epoch-arrival`, a BeginQuorumEpoch or the answer to
-one is. What arrives depends on links and faults, so a world is asked and not the node, which may be
-wrong.
+They read three events that no node traces: `fetch-arrival`, a Fetch, FetchSnapshot or
+UpdateRaftVoter of a voter or observer is handed to a node, `epoch-arrival`, a BeginQuorumEpoch or
+the answer to one is, and `leader-answer`, an answer of a leader to a Fetch or FetchSnapshot is, or
+its EndQuorumEpoch. What arrives depends on links and faults, so a world is asked and not the node,
+which may be wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
@@ -93,6 +95,70 @@ class LedAlone(Invariant):
         return Broken(
             f"{node} appends in epoch {term.epoch}, {now_ms - heard_ms:.0f} ms after a majority of "
             f"its voters had last fetched from it, where it must resign after {timeout_ms:g} ms"
+        )
+
+
+class LeavesLeader(Invariant):
+    """A voter that its leader does not answer looks for another.
+
+    Before it asks anybody for records it looks whether its fetch time-out is over: two thirds of
+    the check-quorum time-out that it traces. Judged after one and a half of that, since it last
+    had an answer with records or none, heard that its leader resigns, or changed its state or its
+    voters. One that was stopped takes up what waited for it before it looks at its clock.
+    """
+
+    name = "leaves-leader"
+    source = "KIP-595, controller.quorum.fetch.timeout.ms"
+    reads = frozenset({"start", "start.check_quorum_timeout_ms", "voters", "state", "fetch"})
+    unstored = _UNSTORED
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._timeouts_ms: dict[str, float] = {}
+        self._heard_ms: dict[str, float] = {}
+        """By the nodes that follow: since when their leader has been silent, by their clocks."""
+        self._seen_ms: dict[str, float] = {}
+        """When a node was last seen to ask."""
+
+    def on_start(self, node: str, fields: Fields) -> None:
+        """Take up a process."""
+        self._timeouts_ms[node] = fields["check_quorum_timeout_ms"]
+        self._heard_ms.pop(node, None)
+
+    def on_state(self, node: str, fields: Fields) -> None:
+        """Take up who follows."""
+        self._heard_ms.pop(node, None)
+        sight = self.quorum.sight
+        if fields["state"] == "Follower" and sight is not None:
+            self._heard_ms[node] = self._seen_ms[node] = sight.monotonic_ms(node)
+
+    def on_leader_answer(self, node: str, fields: Fields) -> None:
+        """Take up that a node heard of a leader."""
+        del fields
+        if node in self._heard_ms and self.quorum.sight is not None:
+            self._heard_ms[node] = self.quorum.sight.monotonic_ms(node)
+
+    on_voters = on_leader_answer
+
+    def on_fetch(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a voter that asks for records."""
+        heard_ms, sight = self._heard_ms.get(node), self.quorum.sight
+        if heard_ms is None or sight is None:
+            return None
+        now_ms, timeout_ms = sight.monotonic_ms(node), self._timeouts_ms[node]
+        was_stopped = now_ms - self._seen_ms[node] > _SILENCE * timeout_ms
+        self._seen_ms[node] = now_ms
+        if was_stopped:
+            self._heard_ms[node] = now_ms
+        electorate = self.quorum.electorate
+        directory = electorate.members(node).directories.get(node)
+        votes = directory in (ANY, electorate.directories.get(node))
+        silent_ms = now_ms - heard_ms
+        if was_stopped or not votes or silent_ms <= 1.5 * timeout_ms:
+            return None
+        return Broken(
+            f"{node} follows n{fields['leader_id']} in epoch {fields['epoch']} still, which has "
+            f"not answered it for {silent_ms:.0f} ms, and asks n{fields['asked_id']}"
         )
 
 
@@ -280,4 +346,10 @@ class ReadByMajority(Invariant):
         )
 
 
-LEADING: tuple[type[Invariant], ...] = (LedAlone, Succession, ResignedEarly, ReadByMajority)
+LEADING: tuple[type[Invariant], ...] = (
+    LedAlone,
+    LeavesLeader,
+    Succession,
+    ResignedEarly,
+    ReadByMajority,
+)

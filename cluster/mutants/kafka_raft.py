@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakSet
 
-from cluster.mutants.mutations import Mutant, Patch
+from cluster.mutants.mutations import Mutant, Patch, always
 from cluster.node.controller.core.controller import QuorumController
 from cluster.node.controller.metadata.loader import MetadataLoader
 from cluster.node.controller.metadata.timeline import CommittedMap
@@ -17,6 +17,7 @@ from cluster.node.kraft.log_cleaner import LogCleaner
 from cluster.node.kraft.messages import FetchRequest, FetchResponse, ReplicaKey
 from cluster.node.kraft.outbound import OutboundRequests
 from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.purgatory import ThresholdPurgatory
 from cluster.node.kraft.quorum.quorum_state import QuorumState
 from cluster.node.kraft.replicated_log import Validity
 from cluster.node.kraft.types import IllegalStateError
@@ -184,6 +185,12 @@ ALL = (
         "durability: a new voter loses with the power what it is counted for",
         (RaftCore, "flush_log", _k13884_voters_flush),
         (OutboundRequests, "may_fetch", _k13884_observers_fetch),
+    ),
+    _mutant(
+        14145,
+        "lets a Fetch wait on when only the high watermark is news",
+        "progress: voters know late what is committed",
+        (ThresholdPurgatory, "reach_all", always(None)),
     ),
     _mutant(
         14238,

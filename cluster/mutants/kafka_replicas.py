@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import Any
 
 from cluster.mutants.mutations import Mutant, Patch, always
+from cluster.node.broker.replication import replica as replica_module
 from cluster.node.broker.replication.partition import (
     UNKNOWN,
     Acknowledged,
@@ -34,6 +37,7 @@ from cluster.node.protocol.data_messages import FetchPartition
 
 _ON_ANSWER = Partition._on_answer
 _DIVERGING = _Delayed._diverging
+_IS_WORTH_AN_ANSWER = _Delayed._is_worth_an_answer
 _MAKE_FOLLOWER = Partition.make_follower
 _RESET = Follower.reset
 
@@ -88,6 +92,12 @@ def _m18p_keep_ends(
     _RESET(self, now_ms, leader_end_offset, anew=False, in_sync=in_sync)
 
 
+def _k14145_records_alone(self: _Delayed, key: tuple[Any, int], row: FetchPartition) -> bool:
+    if self._is_follower:
+        row = replace(row, high_watermark=sys.maxsize)
+    return _IS_WORTH_AN_ANSWER(self, key, row)
+
+
 def _m21p_never_diverging(
     self: _Delayed, row: FetchPartition, replica: Replica
 ) -> OffsetAndEpoch | None:
@@ -130,6 +140,10 @@ def _m25f_as_the_leader(self: Partition, leader_high_watermark: int) -> None:
     if leader_high_watermark > self.high_watermark:
         self.high_watermark = leader_high_watermark
         self._on_progress()
+
+
+def _k6361_as_the_leader(log: DataLog, source_end: OffsetAndEpoch) -> int:
+    return min(log.end_offset, source_end.offset)
 
 
 def _k20961_no_epoch(self: Replica, log: DataLog) -> None:
@@ -188,6 +202,12 @@ ALL = (
         (Patch(_Delayed, "_diverging", _k13141_counts_diverging),),
     ),
     Mutant(
+        "K14145P",
+        "lets a follower's Fetch wait when only the high watermark is news (KAFKA-14145)",
+        "progress: a follower knows late what is committed, and as a leader less than it",
+        (Patch(_Delayed, "_is_worth_an_answer", _k14145_records_alone),),
+    ),
+    Mutant(
         "K14616",
         "knows a log by the name of its topic alone (KAFKA-14616)",
         "durability: a topic that was made anew begins with what the old one held",
@@ -210,6 +230,12 @@ ALL = (
         "forgets, as it moves a log to another directory, the epoch that it leads (KAFKA-20961)",
         "progress: followers of an idle partition are out of range for ever",
         (Patch(Replica, "replace_log", _k20961_no_epoch),),
+    ),
+    Mutant(
+        "K6361",
+        "cuts a log that diverges by its leader's epochs alone, not by its own (KAFKA-6361)",
+        "log matching: after two elections in a row it keeps what its leader never had",
+        (Patch(replica_module, "agreed_end", _k6361_as_the_leader),),
     ),
     Mutant(
         "K7128",

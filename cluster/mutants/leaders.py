@@ -14,8 +14,10 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.inbound import InboundRequests, Reply
 from cluster.node.kraft.messages import VoteRequest
+from cluster.node.kraft.outbound import OutboundRequests
 from cluster.node.kraft.quorum.accumulator import BatchAccumulator
 from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.reconfiguration import Reconfiguration
 
@@ -40,6 +42,18 @@ def _l04_no_leader_change(self: RaftCore) -> None:
     self.log.initialize_leader_epoch(leader.epoch)
     leader.update_local(self.log.durable_end_offset)
     self.trace("epoch-start", epoch=leader.epoch, offset=leader.epoch_start_offset)
+
+
+def _l06_any_answer(
+    self: OutboundRequests, response: Any, on_response: Callable[[Any], None]
+) -> None:
+    core, state = self._core, self._core.quorum.state
+    if isinstance(state, Follower) and response.leader_epoch == state.epoch:
+        state.fetch_deadline_ms = core.clock.monotonic_ms() + core.config.fetch_timeout_ms
+    _HANDLE_COMMON(self, response, on_response)
+
+
+_HANDLE_COMMON = OutboundRequests._handle_common
 
 
 def _l07_known_candidates(self: InboundRequests, request: VoteRequest, reply: Reply) -> None:
@@ -81,6 +95,12 @@ ALL = (
         "begins its epoch without a LeaderChange",
         "progress: nothing is committed before somebody writes, and nobody may",
         (Patch(RaftCore, "_begin_epoch", _l04_no_leader_change),),
+    ),
+    Mutant(
+        "L06",
+        "takes an answer of any replica for one of its leader",
+        "progress: voters that ask each other for a leader never elect one",
+        (Patch(OutboundRequests, "_handle_common", _l06_any_answer),),
     ),
     Mutant(
         "L07",

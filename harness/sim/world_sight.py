@@ -12,12 +12,16 @@ from checkers.invariants.sight import Batch, Election, Fields, Term, node_name
 from checkers.invariants.watcher import LIVE, Violation, Watcher
 from cluster.backends.sim.incarnation import Incarnation, Replica, TraceFields
 from cluster.backends.sim.world import SimWorld
+from cluster.node.errors import ErrorCode
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
     FetchRequest,
+    FetchResponse,
     FetchSnapshotRequest,
+    FetchSnapshotResponse,
 )
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.voter_messages import UpdateVoterRequest
@@ -76,6 +80,8 @@ class Arrivals:
                 self._note_alive(node, message.voter_id, message.current_leader_epoch)
             case BeginQuorumEpochRequest():
                 self._note_epoch(node, message.leader_id, message.leader_epoch, None)
+            case EndQuorumEpochRequest():
+                self._take(node, "leader-answer", {})
 
     def on_answer(self, node: str, request: object, response: object) -> None:
         """Tell of an answer, unless the node has asked again and waits for that one no more.
@@ -87,6 +93,9 @@ class Arrivals:
                 if self._asked[node, request.voter_id] is request:
                     epoch, asked = response.leader_epoch, request.leader_epoch
                     self._note_epoch(node, request.voter_id, epoch, asked)
+            case _, FetchResponse() | FetchSnapshotResponse():
+                if response.error is ErrorCode.none:
+                    self._take(node, "leader-answer", {})
 
     def _note_alive(self, node: str, sender_id: int, epoch: int) -> None:
         self._take(node, "fetch-arrival", {"sender": node_name(sender_id), "epoch": epoch})

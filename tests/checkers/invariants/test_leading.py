@@ -122,6 +122,52 @@ def test_a_leader_may_go_on_for_two_time_outs_after_a_majority_fetched(events, f
     assert judged(*events) == found
 
 
+FOLLOWS = (0.0, *state("n1", 2, leader=2))
+
+
+def following(ids, *, every_ms=30, until_ms=240, others=()):
+    """Follow a leader, and ask for records from time to time, beside other events."""
+    fields = {"epoch": 2, "leader_id": 2, "asked_id": 3, "offset": 5, "durable_end_offset": 5}
+    asks = [
+        (float(at_ms), "n1", "fetch", fields) for at_ms in range(every_ms, until_ms + 1, every_ms)
+    ]
+    return [start(), (0.0, *voters("n1", ids)), FOLLOWS, *sorted([*asks, *others], key=_time_of)]
+
+
+def _time_of(event):
+    return event[0]
+
+
+ANSWER = (20.0, "n1", "leader-answer", {})
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        (following("123"), ["leaves-leader"]),
+        (following("123", until_ms=210), []),
+        (following("123", others=[ANSWER]), []),
+        (following("123", until_ms=270, others=[ANSWER]), ["leaves-leader"]),
+        (following("123", others=[(100.0, *state("n1", 2, "Prospective", leader=2))]), []),
+        (following("123", others=[(100.0, *voters("n1", "1234"))]), []),
+        (following("123", every_ms=40), []),
+        (following("23"), []),
+    ],
+    ids=[
+        "it asks others for records, and not for votes",
+        "its time is not over for certain",
+        "its leader has answered once",
+        "that is too long ago",
+        "it has asked for votes",
+        "its voters are others since",
+        "it may be stopped between two looks",
+        "it observes",
+    ],
+)
+def test_a_voter_leaves_a_leader_that_does_not_answer(events, found):
+    assert judged(*events) == found
+
+
 @pytest.mark.parametrize(
     ("events", "found"),
     [

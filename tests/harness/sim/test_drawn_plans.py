@@ -178,7 +178,9 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("M40I", 122, "log"),
         ("K13091", 1, "held-committed"),
         ("K14857", 0, "published-new"),
+        ("K14145P", 0, "fetch-answered"),
         ("K7128", 12, "joins-in-epoch"),
+        ("M26I", 20, "image-agreement"),
         ("M25F", 12, "remembered-in-log"),
         ("M40C", 6, "mark-removed"),
         ("M34G", 11, "sequences"),
@@ -202,6 +204,7 @@ def test_drawn_worlds_with_logs_find_faulty_brokers(mutant, seed, expected):
 @pytest.mark.parametrize(
     ("mutant", "seed", "expected"),
     [
+        ("L06", 0, "leaves-leader"),
         ("L10", 19, "silent-fenced"),
         ("M10C", 0, "pre-elected"),
         ("M29S", 14, "voters-known"),
