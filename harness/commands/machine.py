@@ -105,25 +105,24 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool, shown: Shown) -
         action = "removing" if gone else "could not remove all of"
         found.note(f"{action} {folder}", "folder", str(folder))["gone"] = gone
     others = _not_healed(runs, run_id)
-    others += [] if everywhere or run_id is not None else _elsewhere(leftovers)
+    others += [] if everywhere else _elsewhere(leftovers, run_id)
     answer(shown, found.rows, [] if found.rows or others else ["nothing was left behind"])
     for line in others:
         click.echo(f"kraftprobe: {line}", err=True)
     return EXIT_USAGE if found.some_stay else 0
 
 
-def _elsewhere(known: Collection[Leftover]) -> list[str]:
+def _elsewhere(known: Collection[Leftover], run_id: str | None) -> list[str]:
     """Name the runs of other folders whose nodes outlived their harness; they are left alone."""
     ids = {leftover.identity for leftover in known}
-    others = [leftover for leftover in find_leftovers() if leftover.identity not in ids]
+    others = [each for each in find_leftovers(run_id=run_id) if each.identity not in ids]
     lines = []
     for run, count in sorted(Counter(leftover.run_id for leftover in others).items()):
         commands = " ".join(leftover.command for leftover in others if leftover.run_id == run)
         place = re.search(rf"(/\S*)/[^/\s]+/{re.escape(run)}(?=[/\s]|$)", commands)
         where = "--all" if place is None else f"--runs {shlex.quote(place[1])}"
-        lines.append(
-            f"run {run} of another folder left {count} processes behind: kraftprobe cleanup {where}"
-        )
+        command = f"kraftprobe cleanup {where} --run {run}"
+        lines.append(f"run {run} of another folder left {count} processes behind: {command}")
     return lines
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cluster.backends.cleanup import find_leftovers
+from harness.judge.stored_runs import cleanup_of
 from results.catalogue.rows import Entry
 from results.store.files import StoreError
 from results.store.pruning import Removal, removal_of
@@ -58,7 +59,7 @@ def _live(removal: Removal, now: dt.datetime) -> str | None:
     store = removal.store
     run = store.folder.resolve().name
     if find_leftovers(run_id=run):
-        return f"{store.folder}: its nodes still run; it stays (kraftprobe cleanup --run {run})"
+        return f"{store.folder}: its nodes still run; it stays ({cleanup_of(store.folder)})"
     if not removal.ended and removal.written > now - _QUIET:
         return f"{store.folder}: it is not at its end and was written a moment ago; it stays"
     return None

@@ -15,10 +15,13 @@ from results.store.folders import Walk, walk
 def find_runs(targets: Sequence[Path]) -> list[Path]:
     """List the runs and batches at the targets, in order, with repetitions.
 
-    What was not looked into is named on stderr. Raises UsageError as `walk_targets`.
+    What was not looked into is named on stderr. Raises UsageError as `walk_targets`, and where
+    there is nothing else.
     """
     found = walk_targets(targets)
     report_unread(found)
+    if not found.runs:
+        raise UsageError(f"{targets[0]}: there are no runs in it but what was not looked into")
     return found.runs
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shlex
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -86,6 +87,12 @@ def _complete_evidence(store: RunStore, prefix: str) -> None:
         click.echo(f"{prefix}evidence: {problem}", err=True)
 
 
+def cleanup_of(folder: Path) -> str:
+    """Return the command that ends what a run left, wherever its folder is."""
+    folder = folder.resolve()
+    return f"kraftprobe cleanup --runs {shlex.quote(str(folder))} --run {shlex.quote(folder.name)}"
+
+
 def complete(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
     """Store these nodes' evidence; returns one line for each node without any or with damage.
 
@@ -96,8 +103,6 @@ def complete(store: RunStore, nodes: tuple[str, ...]) -> list[str]:
 
     run = store.folder.resolve().name
     if find_leftovers(run_id=run):
-        raise UsageError(
-            f"nodes of {run} still run; end them first: kraftprobe cleanup --run {run}"
-        )
+        raise UsageError(f"nodes of {run} still run; end them first: {cleanup_of(store.folder)}")
     node_disks.conceal(store, nodes)
     return node_disks.collect(store, nodes)

@@ -162,6 +162,16 @@ def test_prune_removes_nothing_where_nobody_can_be_asked(root):
     assert len(names(root)) == 3
 
 
+@pytest.mark.parametrize("command", ["check", "report"])
+def test_a_folder_of_links_alone_holds_no_run_to_judge(root, tmp_path, command):
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "run").symlink_to(root / "synthetic" / "other")
+    result = CliRunner().invoke(main, [command, str(tmp_path / "links")])
+    assert result.exit_code == 2
+    assert "is a link to a folder: not looked into" in result.stderr
+    assert "there are no runs in it but what was not looked into" in result.stderr
+
+
 def test_prune_leaves_what_it_did_not_make(root, tmp_path):
     bad = root / "synthetic" / "bad"
     (bad / "notes.txt").write_text("mine")

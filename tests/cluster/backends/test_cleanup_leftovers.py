@@ -106,9 +106,10 @@ def test_another_folder_of_runs_is_not_touched(tmp_path: Path):
         process.wait()
         (tmp_path / "b").mkdir()
         assert find_leftovers(tmp_path / "b") == []
-        cleaned = CliRunner().invoke(machine.cleanup, ["--runs", str(tmp_path / "b")])
-        assert "nothing was left behind" not in cleaned.stdout
-        assert f"kraftprobe cleanup --runs {tmp_path / 'a'}" in cleaned.stderr
+        for more in ([], ["--run", "r1"]):
+            cleaned = CliRunner().invoke(machine.cleanup, ["--runs", str(tmp_path / "b"), *more])
+            assert "nothing was left behind" not in cleaned.stdout
+            assert f"kraftprobe cleanup --runs {tmp_path / 'a'} --run r1" in cleaned.stderr
         assert states(nodes(tmp_path / "a", "r1")) == {NodeState.RUNNING, NodeState.PAUSED}
 
 
