@@ -115,7 +115,7 @@ def cleanup(runs: Path, run_id: str | None, *, everywhere: bool, shown: Shown) -
 def _elsewhere(known: Collection[Leftover], run_id: str | None) -> list[str]:
     """Name the runs of other folders whose nodes outlived their harness; they are left alone."""
     ids = {leftover.identity for leftover in known}
-    others = [each for each in find_leftovers(run_id=run_id) if each.identity not in ids]
+    others = [each for each in find_leftovers(None, run_id) if each.identity not in ids]
     lines = []
     for run, count in sorted(Counter(leftover.run_id for leftover in others).items()):
         commands = " ".join(leftover.command for leftover in others if leftover.run_id == run)
