@@ -92,6 +92,7 @@ Of partitions' high watermarks and ISRs, on the replicas of a simulated world's 
 | own-epoch-known | a leader's log knows the leader's epoch |
 | held-committed | what an ISR that has changed holds is committed at once |
 | fetch-answered | no Fetch of a follower waits when its leader has more, or has committed more |
+| caught-up-first | a broker opens its logs once its metadata contain its own registration |
 | mark-removed | no log directory in use has the mark of a clean shutdown |
 | sequences | a producer's batches follow one another, and retries are known |
 | remembered-in-log | what a replica remembers of producers, and calls committed, is in its log |

@@ -7,7 +7,8 @@ that it waits for; `fetch-waits`, a follower's Fetch that waits, with log end an
 its leader has them and as it names them; `remembered`, up to where a log goes, the last batch that
 it remembers of any idempotent producer, and its high watermark; `producer-answer`, the sequences of
 a batch and of those that its leader remembers when it answers; `directory-marked`, that a log
-directory in use has the mark of a clean shutdown.
+directory in use has the mark of a clean shutdown; `replica-used`, that a broker leads or follows,
+up to where its metadata go, and where it is registered.
 """
 
 from __future__ import annotations
@@ -79,6 +80,25 @@ class FetchAnswered(_OfPartitions):
         )
 
 
+class CaughtUpFirst(_OfPartitions):
+    """A broker opens its logs once its metadata contain its own registration.
+
+    By older ones it would delete the logs of topics that were created since.
+    """
+
+    name = "caught-up-first"
+    source = "KIP-631, initialCatchUpFuture"
+
+    def on_replica_used(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a replica that is led or followed."""
+        if fields["offset"] >= fields["broker_epoch"]:
+            return None
+        return Broken(
+            f"{node} opened the log of {fields['name']} with metadata up to {fields['offset']}, "
+            f"and is registered at offset {fields['broker_epoch']}"
+        )
+
+
 class MarkRemoved(_OfPartitions):
     """No log directory is in use that has the mark of a clean shutdown: a crash would pass for one.
 
@@ -146,6 +166,7 @@ PARTITIONS: tuple[type[Invariant], ...] = (
     NewestChanged,
     HeldCommitted,
     FetchAnswered,
+    CaughtUpFirst,
     MarkRemoved,
     RememberedInLog,
     Sequences,

@@ -3,8 +3,9 @@
 `PartitionWatch(world, watcher)` looks at what a broker leads, and at the Fetches that wait there,
 whenever a Fetch or a Produce is about to be served, in the state that all before has left: what is
 wrong there is shown. It shows a replica's log when that is led, followed or cut, what a leader
-remembers of a producer when it answers that, what a controller agrees to of ISRs, and a log
-directory that is in use and has the mark of a clean shutdown.
+remembers of a producer when it answers that, what a controller agrees to of ISRs, a log
+directory that is in use and has the mark of a clean shutdown, and whether a broker that uses a
+replica has the metadata of its own registration.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ class PartitionWatch:
         if event not in _OF_REPLICAS:
             return
         topic, index = fields["topic"], fields["partition"]
+        self._look_at_registration(process, TopicPartition(topic, index))
         at = (process.name, process.incarnation), topic, index
         if event == _ISR:
             self._changed_ms[at] = process.monotonic_ms()
@@ -104,6 +106,17 @@ class PartitionWatch:
             self._changed_ms.pop(at, None)
         if event in _OF_LOGS:
             self._look_at_log(process, TopicPartition(topic, index))
+
+    def _look_at_registration(self, process: Incarnation, at: TopicPartition) -> None:
+        """Show what a broker that uses a replica knows of its own registration."""
+        assert process.node is not None, "it traced"
+        assert process.node.lifecycle is not None, "it registers"
+        shown = {
+            "name": str(at),
+            "offset": process.node.controller.image.offset,
+            "broker_epoch": process.node.lifecycle.broker_epoch,
+        }
+        self._watcher.take(process.name, "replica-used", shown)
 
     def _look_at_marks(self, process: Incarnation) -> None:
         """Show a mark that a crash would leave, in a directory that is open."""

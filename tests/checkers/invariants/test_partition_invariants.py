@@ -55,6 +55,11 @@ def test_a_log_directory_in_use_has_no_mark_of_a_clean_shutdown():
     assert broken("directory-marked", directory="/d") == ["mark-removed"]
 
 
+@pytest.mark.parametrize(("offset", "found"), [(69, ["caught-up-first"]), (70, []), (90, [])])
+def test_a_log_is_opened_with_the_metadata_of_the_registration(offset, found):
+    assert broken("replica-used", offset=offset, broker_epoch=70) == found
+
+
 @pytest.mark.parametrize(
     ("remembered_end", "high_watermark", "found"),
     [

@@ -183,6 +183,7 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("M26I", 20, "image-agreement"),
         ("M25F", 12, "remembered-in-log"),
         ("M40C", 6, "mark-removed"),
+        ("M41F", 11, "caught-up-first"),
         ("M34G", 11, "sequences"),
         ("M34K", 11, "remembered-in-log"),
         ("M34O", 11, "sequences"),
