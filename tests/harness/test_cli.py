@@ -382,7 +382,7 @@ def test_doctor_ends_in_2_where_no_campaign_can_run(monkeypatch):
 def alone(tmp_path, monkeypatch):
     """What other runs on this machine have at this moment, those of other tests, is not named."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("harness.commands.machine._elsewhere", lambda _known: [])
+    monkeypatch.setattr("harness.commands.machine._elsewhere", lambda *_: [])
 
 
 @pytest.mark.usefixtures("alone")
