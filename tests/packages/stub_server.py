@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import socket
-from types import SimpleNamespace
 
 from cluster.node.ports import Endpoint
+from tests.client_context import client_context
 
 
 @contextlib.asynccontextmanager
@@ -31,7 +31,7 @@ async def serving(answer, timeout_ms=5000):
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     try:
-        yield SimpleNamespace(
+        yield client_context(
             connect=connect,
             endpoint=lambda node, _: Endpoint(int(node[1:]), "127.0.0.1", port),
             nodes_at=lambda _: ("n1",),

@@ -2,7 +2,6 @@
 
 import asyncio
 import struct
-from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +10,8 @@ from checkers.history import Event, EventType
 from cluster.node.ports import Endpoint
 from harness.run.generators.base import Context, Next
 from harness.run.phases import final_phase
-from workloads.base import EVERY_NODE, ClientContext, Op
+from tests.client_context import client_context
+from workloads.base import EVERY_NODE, Op
 from workloads.driven import Refused, register_kind, set_kind
 
 OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO
@@ -54,11 +54,7 @@ def invoke(op, *, opens=None, error=None, answer=("b", "a"), pinned_to=None, tim
         return drivers[-1]
 
     async def body():
-        context = ClientContext(
-            **dict.fromkeys(field.name for field in fields(ClientContext)),
-        )
-        context = replace(
-            context,
+        context = client_context(
             nodes_at=lambda _: NODES,
             endpoint=lambda node, _: Endpoint(int(node[1]), "host", int(node[1])),
             connect=connect,
