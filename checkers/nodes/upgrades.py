@@ -19,7 +19,7 @@ leaders to UpdateFeatures) and `upgrade` (what the processes printed):
 Doubts: an upgrade after which the node printed another release, or none until the run ended; a
 broker that was fenced for no reason (`checkers.nodes.fences`).
 UNDER-EXERCISED: fewer of the plan's upgrades and finalizations took effect than it has. A level
-that was final already is no effect where a node was upgraded later: what it supports was not asked.
+that was final already is no effect where a node got a new release later: nobody asked for that.
 
 Cannot see: what a node supports that never registered; levels that a snapshot replaced, where the
 log begins above 0. Complexity: O(records x nodes).
@@ -316,7 +316,18 @@ def _printed_behind(note: Event, node: str, evidence: Evidence) -> set[str]:
 
 
 def _is_early(note: Event, upgrades: Sequence[Event]) -> bool:
-    return _is_same(note) and any(note.time_ns < upgrade.time_ns for upgrade in upgrades)
+    """Whether a level was final already, and a node was made a release later that it never ran."""
+    ran = {
+        release
+        for upgrade in upgrades
+        if upgrade.time_ns < note.time_ns
+        for release in upgrade.value["detail"].get("from", {}).values()
+    }
+    return _is_same(note) and any(
+        note.time_ns < upgrade.time_ns
+        and not ran.issuperset(upgrade.value["detail"]["to"].values())
+        for upgrade in upgrades
+    )
 
 
 def _shortfall(steps: Mapping[str, Any], tried: Mapping[str, Sequence[Event]]) -> str:

@@ -59,7 +59,7 @@ from typing import Any
 from checkers.history import NEMESIS, Event, EventType, Operation
 from checkers.history.recorded import Recorded, failures, tally
 from checkers.run_input import RunInput
-from checkers.runs.faults import HEAL, phases
+from checkers.runs.faults import HEAL, began_ns, phases
 from checkers.runs.statistics import READS
 from checkers.verdict import CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -403,14 +403,15 @@ def _names(events: Sequence[Event]) -> set[str]:
 
 def _leader_changes(events: Sequence[Event]) -> int:
     """Count epochs first seen with a leader once a fault had begun; without faults, all but one."""
+    notes = [e for e in events if e.process == NEMESIS and isinstance(e.value, dict)]
+    injections = [note for note in notes if note.value.get("phase") == "inject"]
+    first_ns = min(map(began_ns, injections), default=math.inf)
     epochs: dict[object, bool] = {}
     begun = False
-    for event in events:
-        if event.process != NEMESIS or not isinstance(event.value, dict):
-            continue
-        begun = begun or event.value.get("phase") == "inject"
-        if event.f == "leader":
-            epochs.setdefault(event.value.get("epoch"), begun)
-    if not begun or all(epochs.values()):
+    for note in notes:
+        begun = begun or note.time_ns > first_ns or note.value.get("phase") == "inject"
+        if note.f == "leader":
+            epochs.setdefault(note.value.get("epoch"), begun)
+    if not injections or all(epochs.values()):
         return max(0, len(epochs) - 1)
     return sum(epochs.values())

@@ -191,6 +191,9 @@ def test_a_level_that_is_final_already_counts_only_behind_the_last_upgrade():
     early = judge(notes=[raised(10), upgraded("n1")], steps=steps)
     assert early.status is Status.UNDER_EXERCISED
     assert early.summary == "0 of 1 steps of fault finalize took effect"
+    back = note("upgrade", 40, **{"from": {"n1": NEW}, "to": {"n1": OLD}})
+    again = judge(notes=[upgraded("n1"), raised(30), back], steps=steps)
+    assert again.status is Status.PASS, again.summary
 
 
 GROUP = "group.version"

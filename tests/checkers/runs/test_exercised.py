@@ -153,6 +153,13 @@ def test_elections_before_the_first_fault_are_no_exercise(before, after, changes
     assert judged(run_of(30, 30, *notes)).statistics["leader_changes"] == changes
 
 
+def test_elections_while_nodes_are_upgraded_in_turn_are_exercise():
+    done = {"phase": "inject", "verified": True, "detail": {"took_ms": 2500}}
+    led = [leader("n1", epoch) for epoch in (1, 2, 3)]
+    run = run_of(30, 30, *led, nemesis("upgrade", done))
+    assert judged(run).statistics["leader_changes"] == 2
+
+
 def test_a_run_without_operations_is_never_exercised():
     assert judged(RunInput([], [])).status is Status.UNDER_EXERCISED
 
