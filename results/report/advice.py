@@ -8,6 +8,7 @@ from typing import Any
 from checkers.evidence.assisted import OPEN_END_NS
 from checkers.history import NEMESIS, Event, EventType, Operation, seconds
 from checkers.history.recorded import columns_of
+from checkers.runs import answers
 from checkers.runs.faults import OWN_DELAYS, phases
 from checkers.verdict import CheckResult, Status
 
@@ -15,6 +16,15 @@ _LINES_MAX = 5
 _LATE_S = 1.0
 """A fault that begins later than this after its time in the plan is named."""
 
+
+_LACKING = (
+    "Look into nodes/*/stdout.log for what is missing and run the plan again; if it ran out of "
+    "time, judge the same run on an idle machine: kraftprobe check RUN"
+)
+_UNREAD = (
+    "See whether a node answers what its client does not know, or wrongly, or correct the client, "
+    "such as the driver of a package; then run the plan again"
+)
 
 STARVED_LOAD = 2.0
 """Load average for each processor from which operations are likely to have waited for one."""
@@ -38,11 +48,8 @@ def advice_of(checks: Sequence[CheckResult], notes: Sequence[Event] = ()) -> lis
     lines = []
     for check in checks:
         if check.status is Status.UNKNOWN:
-            lines.append(
-                f"{check.checker} could not decide: {check.summary}. Look into "
-                "nodes/*/stdout.log for what is missing and run the plan again; if it ran out of "
-                "time, judge the same run on an idle machine: kraftprobe check RUN"
-            )
+            what = f"{check.checker} could not decide: {check.summary}."
+            lines.append(f"{what} {_UNREAD if check.checker == answers.NAME else _LACKING}")
         elif check.status is Status.UNDER_EXERCISED:
             lines.append(
                 f"{check.checker}: {check.summary}. Run it longer or faster: kraftprobe run "

@@ -75,7 +75,8 @@ def _stale(operations: Sequence[Operation]) -> str | None:
     done = [o for o in operations if o.type is EventType.OK and o.f in ("read", "write")]
     for read in reversed([o for o in done if o.f == "read"]):
         same = [o for o in done if o is not read and _value(o) == _value(read)]
-        since_ns = min((o.complete_ns for o in same), default=None)
+        is_nothing = _value(read) is None  # there from the beginning, and never written
+        since_ns = -1 if is_nothing else min((o.complete_ns for o in same), default=None)
         if since_ns is None:
             continue
         newer = [
@@ -88,9 +89,11 @@ def _stale(operations: Sequence[Operation]) -> str | None:
         if newer:
             by = max(newer, key=lambda o: (o.f == "write", o.complete_ns))
             node = f" from {read.node}" if read.node else ""
+            what = "nothing" if is_nothing else value_text(_value(read), 60)
+            done_by = "replaced it" if not is_nothing else "been written"
             return (
-                f"process {read.process} read {value_text(_value(read), 60)}{node} "
-                f"after {value_text(_value(by), 60)} had replaced it"
+                f"process {read.process} read {what}{node} "
+                f"after {value_text(_value(by), 60)} had {done_by}"
             )
     return None
 

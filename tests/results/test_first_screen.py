@@ -43,6 +43,16 @@ def test_a_stale_read_is_one_sentence_with_values_process_and_node():
     assert said == 'Stale read of k1: process 14 read "a" from n3 after "b" had replaced it'
 
 
+def test_a_stale_read_of_nothing_names_what_had_been_written():
+    read = operation(3, 14, "read", None, 40, 50, node="n3")
+    late = operation(2, 5, "write", "b", 20, 45)
+    anomaly = {"kind": "stale-read", "key": "k1", "explanation": "k1: no order (of 3) exists"}
+    said = headline_of("linearizable", anomaly, (STALE[0], read))
+    assert said == 'Stale read of k1: process 14 read nothing from n3 after "a" had been written'
+    said = headline_of("linearizable", anomaly, (late, read))
+    assert said == "Stale read of k1: no order exists"
+
+
 @pytest.mark.parametrize(
     "replacing",
     [
@@ -245,8 +255,10 @@ def test_what_decides_nothing_says_what_to_do():
         CheckResult("exercised", Status.UNDER_EXERCISED, "5 of 50"),
         CheckResult("log", Status.PASS, "fine"),
     ]
-    unknown, under = advice_of(checks)
+    checks.append(CheckResult("answers", Status.UNKNOWN, "1 answers made no sense"))
+    unknown, under, unread = advice_of(checks)
     assert "kraftprobe check RUN" in unknown
+    assert "correct the client" in unread
     assert "kraftprobe run --campaign RUN/plan.json --duration S" in under
 
 
