@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 
-from checkers.invariants.electorate import difference, voters_of
+from checkers.invariants.electorate import ANY, difference, voters_of
 from checkers.invariants.fold import Broken, Invariant
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
@@ -76,6 +76,7 @@ class CommittedVoters(Invariant):
     """No node reverts to voters older than a set that it knows to be committed, while it runs.
 
     And voters of the log are in force with kraft.version 1 alone, whose record comes before theirs.
+    Each has a directory there: else one with a new disk would vote as the one that had the log.
     """
 
     name = "committed-voters"
@@ -88,6 +89,10 @@ class CommittedVoters(Invariant):
         quorum, offset = self.quorum, fields["offset"]
         if offset >= 0 and not fields.get("kraft_version", 1):
             return Broken(f"{node} goes by the voters of offset {offset} at kraft.version 0")
+        unknown = sorted(voter for voter, at in voters_of(fields).items() if at == ANY)
+        if offset >= 0 and unknown:
+            of_any = f"{', '.join(unknown)} with any directory"
+            return Broken(f"{node} goes by the voters of offset {offset}, {of_any}")
         forgotten = quorum.electorate.forgotten_offset(node, offset, quorum.mark(node))
         if forgotten is None:
             return None

@@ -15,19 +15,24 @@ from cluster.mutants.mutations import Mutant, Patch, always
 from cluster.node.broker.replication.partition import Partition
 from cluster.node.controller.brokers import broker_lifecycle, cluster_control
 from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
+from cluster.node.controller.configs import configuration_control
 from cluster.node.controller.core import periodic
 from cluster.node.controller.core.periodic import PeriodicTasks
+from cluster.node.controller.metadata import replay
 from cluster.node.controller.metadata.registrations import registered_brokers
 from cluster.node.controller.metadata.state import (
     BrokerRegistration,
+    ConfigResource,
     MetadataState,
     PartitionRegistration,
+    ResourceType,
 )
 from cluster.node.controller.partitions import alter_partition
 from cluster.node.controller.partitions.leadership import broker_fenced, broker_restarted
 from cluster.node.controller.partitions.partition_change import PartitionChangeBuilder, _Target
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
+from cluster.node.controller.records.topic import RemoveTopicRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import AlterPartitionRequestPartition, BrokerHeartbeatRequest
 
@@ -147,6 +152,21 @@ def _k19522_fenced(
     return last_known[0], True
 
 
+# -- configurations ------------------------------------------------------------------------------
+
+
+def _m26c_keeps_configs(state: MetadataState, record: RemoveTopicRecord) -> None:
+    topic = state.topics.get(record.topic_id)
+    assert topic is not None, "it was created"
+    resource = ConfigResource(ResourceType.TOPIC, topic.name)
+    configs, names = state.resource_configs(resource), state.config_names.get(resource)
+    replay._remove_topic(state, record)
+    for name, value in configs.items():
+        state.configs.put((resource, name), value)
+    if names is not None:
+        state.config_names.put(resource, names)
+
+
 ALL = (
     Mutant(
         "K13173",
@@ -191,6 +211,12 @@ ALL = (
         (Patch(BrokerHeartbeatManager, "stale_broker", _l10_after_three),),
     ),
     Mutant(
+        "M26C",
+        "keeps the configurations of a topic that is deleted",
+        "state machine safety: a topic that is made anew begins with those of the old one",
+        (Patch(replay, "_REPLAY", {**replay._REPLAY, RemoveTopicRecord: _m26c_keeps_configs}),),
+    ),
+    Mutant(
         "M39C",
         "changes an ISR by a request that was made of an earlier one",
         "durability: a replica that has left the ISR is back in it (KIP-497)",
@@ -213,6 +239,12 @@ ALL = (
         "ends a reassignment when one of the replicas that it adds is in sync",
         "durability: fewer replicas hold the partition than were asked for (KIP-455)",
         (Patch(PartitionChangeBuilder, "_target", _m39f_one_is_enough),),
+    ),
+    Mutant(
+        "M39G",
+        "keeps its eligible leaders when min.insync.replicas changes",
+        "durability: one is elected that lacks what fewer committed (KIP-966)",
+        (Patch(configuration_control, "_cleared_elr", always([])),),
     ),
     Mutant(
         "M41B",

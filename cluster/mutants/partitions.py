@@ -16,6 +16,7 @@ from cluster.node.log.data import log_directory
 from cluster.node.log.data.data_log import DataLog, LogAppendInfo
 from cluster.node.log.data.data_recovery import RecoveredData, _Opening
 from cluster.node.log.data.data_segment import DataSegment
+from cluster.node.log.data.producer_state import ProducerState
 from cluster.node.ports import Completion, Disk
 from cluster.node.protocol.data_messages import NO_EPOCH, FetchPartition, FetchResult
 
@@ -39,6 +40,16 @@ def _m34_in_memory_only(
     found = _OPEN(self, start_offset, is_clean=is_clean)
     found.producers.clear(found.end_offset)
     return found
+
+
+def _m34b_one_record_each(self: ProducerState, data: bytes, end_offset: int, now_ms: int) -> None:
+    _LOAD(self, data, end_offset, now_ms)
+    for entry in self.producers.values():
+        for number, batch in enumerate(entry.batches):
+            entry.batches[number] = replace(batch, offset_delta=0)
+
+
+_LOAD = ProducerState.load
 
 
 # -- in-sync replicas ----------------------------------------------------------------------------
@@ -157,6 +168,12 @@ ALL = (
             Patch(DataLog, "append_as_follower", _m34_leader_only),
             Patch(_Opening, "open", _m34_in_memory_only),
         ),
+    ),
+    Mutant(
+        "M34B",
+        "forgets how many records a batch had as it loads what it knows of producers",
+        "idempotence: after a restart a retry of several records is refused (KIP-98)",
+        (Patch(ProducerState, "load", _m34b_one_record_each),),
     ),
     Mutant(
         "M36A",

@@ -40,6 +40,15 @@ def _m30_addressed_by_id(self: InboundRequests, voter_id: int, directory_id: obj
     return voter_id in (NO_NODE, self._core.config.node_id)
 
 
+def _m30u_as_configured(self: Reconfiguration, leader: Leader, level: int) -> VoterSet:
+    known = {voter.key.id: voter for voter in self._core.voters}
+    leader.updated_voters = {**known, **leader.updated_voters}
+    return _REPORTED(self, leader, level)
+
+
+_REPORTED = Reconfiguration._reported_voters
+
+
 def _v01_at_the_start(self: LogHistory[object], start_offset: int) -> None:
     while len(self._entries) > 1 and self._entries[1][0] <= start_offset:
         self._entries.pop(0)
@@ -72,6 +81,12 @@ ALL = (
             Patch(VoterSet, "is_voter", _m30_by_id),
             Patch(InboundRequests, "_is_addressed", _m30_addressed_by_id),
         ),
+    ),
+    Mutant(
+        "M30U",
+        "finalizes kraft.version 1 before all voters have described themselves",
+        "durability: a voter with a new, empty disk votes as the one before (KIP-853)",
+        (Patch(Reconfiguration, "_reported_voters", _m30u_as_configured),),
     ),
     Mutant(
         "V01",

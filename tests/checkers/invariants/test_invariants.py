@@ -4,6 +4,7 @@ import pytest
 
 import checkers.invariants
 from checkers.invariants.elections import PreElected
+from checkers.invariants.electorate import ANY
 from checkers.invariants.sight import Election
 from checkers.invariants.snapshots import SnapshotMade
 from checkers.invariants.voters import NewVoterHoldsLog, VotersKnown
@@ -487,6 +488,13 @@ def test_a_quorum_state_file_is_there_again_after_a_restart(stored, held, keeps)
 def test_voters_of_a_log_are_in_force_with_its_kraft_version(version, found):
     node, event, fields = voters("n1", offset=3)
     assert broken([start("n1"), (node, event, {**fields, "kraft_version": version})]) == found
+
+
+@pytest.mark.parametrize(("offset", "found"), [(3, {"committed-voters"}), (-1, set())])
+def test_voters_of_a_log_have_directories_and_configured_ones_need_none(offset, found):
+    node, event, fields = voters("n1", offset=offset)
+    static = {**fields, "voters": {**fields["voters"], "2": ANY}}
+    assert broken([start("n1"), (node, event, static)]) == found
 
 
 def test_another_replica_has_another_quorum_state_file():

@@ -208,8 +208,8 @@ def test_drawn_worlds_with_logs_find_faulty_brokers(mutant, seed, expected):
         ("L06", 0, "leaves-leader"),
         ("L10", 19, "silent-fenced"),
         ("M10C", 0, "pre-elected"),
-        ("M29S", 14, "voters-known"),
         ("M29V", 13, "voters-known"),
+        ("M30U", 0, "committed-voters"),
         ("M39F", 1, "isr"),
     ],
 )
