@@ -81,6 +81,11 @@ class Electorate:
         newest = max(entry for entry in known if entry < max(committed_end, 0))
         return newest if newest > offset else None
 
+    def begin_anew(self, node: str, committed_end: int) -> None:
+        """Note that a log gave way to a snapshot: what it held above may never be committed."""
+        known = self._offsets.setdefault(node, [-1])
+        self._offsets[node] = [entry for entry in known if entry < max(committed_end, 0)]
+
     def take_up(self, node: str, voters: VotersInForce) -> None:
         """Note the voters that a node uses from now on."""
         self._in_force[node] = voters

@@ -315,6 +315,7 @@ class Quorum:
         log.reached = max(log.reached, start_offset)
         log.written = max(log.written, start_offset)
         self._checked[node] = 0
+        self.electorate.begin_anew(node, self.mark(node))
 
     def _high_watermark(self, node: str, fields: Fields) -> None:
         offset = fields["offset"]

@@ -7,7 +7,7 @@ from checkers.invariants.elections import PreElected
 from checkers.invariants.electorate import ANY
 from checkers.invariants.sight import Election
 from checkers.invariants.snapshots import SnapshotMade
-from checkers.invariants.voters import NewVoterHoldsLog, VotersKnown
+from checkers.invariants.voters import CommittedVoters, NewVoterHoldsLog, VotersKnown
 from checkers.invariants.watcher import INVARIANTS, LIVE, Watcher
 
 VOTERS = {"1": "a", "2": "b", "3": "c"}
@@ -488,6 +488,16 @@ def test_a_quorum_state_file_is_there_again_after_a_restart(stored, held, keeps)
 def test_voters_of_a_log_are_in_force_with_its_kraft_version(version, found):
     node, event, fields = voters("n1", offset=3)
     assert broken([start("n1"), (node, event, {**fields, "kraft_version": version})]) == found
+
+
+@pytest.mark.parametrize(("known", "found"), [(4, {"committed-voters"}), (3, set())])
+def test_voters_that_a_log_gave_up_for_a_snapshot_may_never_be_committed(known, found):
+    """A leader that was replaced as it upgraded kraft.version (seed 24000130)."""
+    watcher = Watcher(among=[CommittedVoters])
+    held = [start("n1"), voters("n1", offset=3), append("n1", 0, 4), hw("n1", known)]
+    for node, event, fields in [*held, begun("n1", 12), followed("n1", 12), voters("n1")]:
+        watcher.take(node, event, fields)
+    assert {violation.property for violation in watcher.violations} == found
 
 
 @pytest.mark.parametrize(("offset", "found"), [(3, {"committed-voters"}), (-1, set())])
