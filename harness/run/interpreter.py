@@ -77,7 +77,8 @@ class Interpreter:
         try:
             async with asyncio.TaskGroup() as group:
                 for worker in self._workers:
-                    group.create_task(self._work(worker), name=f"worker {worker}")
+                    work = not_cancelled(self._work(worker))  # what a package raises is no exit
+                    group.create_task(work, name=f"worker {worker}")
         except ExceptionGroup as errors:  # not `except*`, which wraps what is raised before 3.11.4
             first = _first(errors)
             raise first from first.__cause__

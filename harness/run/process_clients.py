@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 
 from checkers.history import EventType
@@ -35,7 +35,11 @@ def client_stream(
         random = Random(f"{plan.seed}/operations/{worker}")
         role = role_of(worker)
         delay_s = BACK_OFF_S if role is Role.MIXED else PINNED_BACK_OFF_S
-        return BackOff(delay_s, LEADS_NOT, Of(make_workload().operations(worker, random, role)))
+        workload = make_workload()
+        operations = workload.operations(worker, random, role)
+        if not isinstance(operations, Iterable):
+            raise WrongAnswerError(workload, operations)
+        return BackOff(delay_s, LEADS_NOT, Of(operations))
 
     return Rate(plan.rate_per_s, EachWorker(of_worker), Random(f"{plan.seed}/rate"))
 
@@ -74,6 +78,8 @@ class ProcessClient:
                 java=lambda: plan.kind.java(SystemRequest(plan.node_settings, plan.system_options)),
             )
         )
+        if not all(hasattr(self._inner, name) for name in ("invoke", "close")):
+            raise WrongAnswerError(workload, self._inner)
 
     async def invoke(self, op: Op) -> Completion:
         """See `workloads.base.WorkloadClient`. Raises WrongAnswerError."""

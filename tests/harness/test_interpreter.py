@@ -103,6 +103,19 @@ def test_a_client_that_raises_what_is_no_error_aborts_the_run(raised, message, b
     run(main())
 
 
+@pytest.mark.parametrize("raised", [SystemExit(0), GeneratorExit(), asyncio.CancelledError()])
+def test_so_does_one_that_raises_it_where_it_is_made(raised):
+    def make(worker, process):
+        raise raised
+
+    async def main():
+        recorder = Recorder(Journal(), asyncio.get_running_loop().time)
+        with pytest.raises(HarnessError, match=r"RuntimeError: it (called|raised|was)"):
+            await Interpreter(Clients(endless()), recorder, make, 2).run()
+
+    run(main())
+
+
 def test_a_journal_that_cannot_be_written_is_a_harness_error():
     class Full(Journal):
         def append(self, event):
