@@ -235,7 +235,8 @@ class _Replay:
             what = f"loses {', '.join(map(str, removed))} within its leader epoch"
             self._wrong("left-in-epoch", record, key, after, what)
         adding = set(_members(before, "addingReplicas"))
-        is_over = adding <= replicas and not _members(after, "addingReplicas")
+        under_way = _members(after, "addingReplicas") or _members(after, "removingReplicas")
+        is_over = adding <= replicas and not under_way
         late = sorted(adding - set(_members(after, "isr")))
         if is_over and late and after.get("leaderRecoveryState") != _RECOVERING:
             what = f"ends a reassignment that adds {', '.join(map(str, late))}, not in sync yet"
