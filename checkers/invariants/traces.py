@@ -264,7 +264,8 @@ class VotersAgree(Invariant):
     """All nodes have the voters of one offset from one record, and the configured ones alike.
 
     A snapshot's voters are given its last offset, wherever their record was: what a node has first
-    when it opens or replaces its log is compared with nothing.
+    when it opens or replaces its log is compared with nothing, nor is what it goes back to when it
+    gives up what came behind a snapshot that it has.
     """
 
     name = "voters-agree"
@@ -273,6 +274,8 @@ class VotersAgree(Invariant):
 
     def __init__(self, quorum: Quorum) -> None:
         super().__init__(quorum)
+        self._snapshots: set[tuple[str, int]] = set()
+        """Nodes, and the last offsets of snapshots that they have or had."""
         self._configured: dict[str, str] = {}
         self._proposed: dict[int, list[Mapping[str, str]]] = {}
         self._loading: set[str] = set()
@@ -289,6 +292,12 @@ class VotersAgree(Invariant):
         del fields
         self._loading.add(node)
 
+    def on_snapshot(self, node: str, fields: Fields) -> None:
+        """Note a snapshot."""
+        self._snapshots.add((node, fields["offset"] - 1))
+
+    on_load_snapshot = on_snapshot
+
     def on_voter_change(self, node: str, fields: Fields) -> None:
         """Note what a leader appends."""
         del node
@@ -300,7 +309,7 @@ class VotersAgree(Invariant):
         if node in self._loading:
             self._loading.remove(node)
             self._loaded[node] = offset
-        if offset == self._loaded.get(node) and offset >= 0:
+        if offset >= 0 and (offset == self._loaded.get(node) or (node, offset) in self._snapshots):
             return None
         known = self._proposed.get(offset, []) if offset >= 0 else [self._configured]
         if offset < 0 and not self._configured:

@@ -1,9 +1,11 @@
 """Decodes the logs of partitions that a node's disk holds, ours or Kafka's, as evidence.
 
 Each folder `<topic>-<partition>` with segments is a log; folders that are about to be deleted, or
-that hold a replica which is being moved, have other names. A log is stored as it is found. A torn
-tail, the first bytes of a batch at the end of the last segment, is what a kill or a power loss may
-leave, and ends the log. Everything else that is no log is `damage`, stored in place of the log.
+that hold a replica which is being moved, have other names. Of a move whose source is gone, such a
+folder is the log that the node goes on with, and keeps its name until the node gives it another
+(Kafka at its start). A log is stored as it is found. A torn tail, the first bytes of a batch at the
+end of the last segment, is what a kill or a power loss may leave, and ends the log. Everything else
+that is no log is `damage`, stored in place of the log.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from cluster.node.log.batch.records import (
     decode_batch,
     inflate_batch,
 )
+from cluster.node.log.data.partition_folder import parse_folder
 from cluster.node.log.storage.checkpoint import TopicPartition, decode_offsets, partition_of
 from cluster.node.log.storage.segment import segment_base_offset
 from extensions.plain_files import read_plain
@@ -48,30 +51,34 @@ def decode_partitions(node: str, folders: Iterable[Path]) -> list[PartitionLog]:
     A crash may leave a log in two of them. The node goes on with the longer one: the other is what
     a move has copied so far, or what is left of the log that was copied.
     """
-    found: dict[str, PartitionLog] = {}
+    current: dict[str, PartitionLog] = {}
+    future: dict[str, PartitionLog] = {}
     for folder in folders:
-        for log in _decode_folder(node, folder):
+        for log, is_future in _decode_folder(node, folder):
+            found = future if is_future else current
             other = found.get(log.partition)
             if other is None or log.end_offset > other.end_offset:
                 found[log.partition] = log
-    return [found[name] for name in sorted(found)]
+    return [log for _, log in sorted((future | current).items())]
 
 
-def _decode_folder(node: str, folder: Path) -> list[PartitionLog]:
+def _decode_folder(node: str, folder: Path) -> Iterator[tuple[PartitionLog, bool]]:
+    """Yield each log, and whether it is to replace another."""
     marks, starts = _offsets(folder / _HIGH_WATERMARKS), _offsets(folder / _LOG_STARTS)
-    logs = []
     for directory in sorted(folder.iterdir()) if folder.is_dir() else ():
-        partition = partition_in(directory)
-        if partition is None:
+        try:
+            partition, is_future = parse_folder(directory.name)
+        except ValueError:
+            continue
+        if partition.topic == METADATA_TOPIC or not segments_in(directory):
             continue
         try:
             start, end, batches = _decode(directory)
         except _DamageError as damage:
-            logs.append(PartitionLog(node, directory.name, 0, 0, None, (), str(damage)))
+            yield PartitionLog(node, str(partition), 0, 0, None, (), str(damage)), is_future
             continue
         mark, start = marks.get(partition), max(start, starts.get(partition, 0))
-        logs.append(PartitionLog(node, directory.name, start, end, mark, batches))
-    return logs
+        yield PartitionLog(node, str(partition), start, end, mark, batches), is_future
 
 
 def segments_in(folder: Path) -> list[tuple[int, Path]]:

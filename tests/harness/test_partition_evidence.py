@@ -52,6 +52,16 @@ def test_what_is_no_log_of_data_is_passed_over(tmp_path):
     assert decode_partitions("n1", [tmp_path / "missing"]) == []
 
 
+def test_a_log_that_was_to_replace_one_that_is_gone_is_the_log(tmp_path):
+    """A node goes on with it, under the name that it has, when the move's source was lost."""
+    segment(tmp_path / "b" / "d0-3.0123-future", 0, placed(0, "a", "b"))
+    (log,) = decode_partitions("n1", [tmp_path / "a", tmp_path / "b"])
+    assert (log.partition, log.end_offset) == ("d0-3", 2)
+    segment(tmp_path / "a" / "d0-3", 0, placed(0, "a"))
+    (log,) = decode_partitions("n1", [tmp_path / "a", tmp_path / "b"])
+    assert log.end_offset == 1
+
+
 def test_control_batches_have_no_values_and_long_ones_none_that_is_kept(tmp_path):
     control = encode_batch(0, 0, [Record(b"x", b"k")], 0, control=True)
     segment(tmp_path / "d0-3", 0, control, placed(1, "y" * 201, "z"))

@@ -72,6 +72,8 @@ TRUE = [
     [voters(1, 2, 3)],
     # Of a snapshot that ends there: the record is another epoch's, and was truncated.
     [CHANGE, RESTART, recovered(6), (*OTHER, 1), (*OTHER, 1)],
+    # The same, after it gave up what came behind the snapshot.
+    [CHANGE, ("load-snapshot", {"offset": 6, "epoch": 1}), OTHER],
     [("commit", {"last_offset": 5})],
     [append(6, 6), ("truncate", {"end_offset": 6, "epoch": 1}), RESTART, recovered(7, epoch=2)],
 ]
