@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from cluster.names import unknown
+from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
 from cluster.schemas import Schema
@@ -113,7 +114,7 @@ class KraftLayout(Layout):
 
     def log_folder(self, folder: PurePath) -> PurePath:
         """Locate the folder with segments and `quorum-state`."""
-        return self.data_folder(folder) / "__cluster_metadata-0"
+        return self.data_folder(folder) / METADATA_DIRECTORY
 
     def log_dirs(self, folder: PurePath) -> tuple[PurePath, ...]:
         """Locate what may be in `log.dirs`: the metadata's folder, and more if a plan wants."""

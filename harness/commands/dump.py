@@ -14,16 +14,17 @@ from typing import Any
 import click
 
 from cluster.node.log.batch.records import BatchHeader, CorruptBatchError, iter_batches
-from cluster.node.log.data.partition_folder import DELETE_SUFFIX, FUTURE_SUFFIX
+from cluster.node.log.data.partition_folder import DELETE_SUFFIX, parse_folder
 from cluster.node.log.metadata.snapshot import (
     CorruptSnapshotError,
     parse_snapshot,
     parse_snapshot_name,
 )
+from cluster.node.log.types import METADATA_TOPIC
 from harness.commands.options import Group, shown_options
 from harness.errors import EXIT_USAGE, UsageError
 from harness.evidence.node_disks import batch_records, camel_case
-from harness.evidence.partition_logs import data_records, partition_in, segments_in
+from harness.evidence.partition_logs import data_records, segments_in
 from harness.judge.run_targets import for_each
 from harness.terminal.answers import Shown
 
@@ -99,15 +100,21 @@ def _logs(folder: Path) -> list[Path]:
 def _dump_log(folder: Path, name: str, records: _Records) -> int:
     segments = segments_in(folder)
     next_offset = segments[0][0]
-    own = folder.resolve()
-    # Names of logs that are moved to another log directory, or about to be removed, say so.
-    of_data = partition_in(own) is not None or own.name.endswith((FUTURE_SUFFIX, DELETE_SUFFIX))
+    of_data = _is_of_data(folder.resolve().name)
     for base_offset, path in segments:
         if base_offset < next_offset or (base_offset > next_offset and not of_data):
             raise UsageError(f"{path}: begins at offset {base_offset}, not {next_offset}")
         where = {"log": str(folder)} if name else {}
         next_offset = _dump(path, base_offset, where, records, of_data=of_data)
     return 0
+
+
+def _is_of_data(name: str) -> bool:
+    try:
+        partition, _ = parse_folder(name)
+    except ValueError:
+        return name.endswith(DELETE_SUFFIX)
+    return partition.topic != METADATA_TOPIC
 
 
 @click.group(cls=Group)

@@ -26,11 +26,11 @@ from cluster.node.log.batch.records import (
     inflate_batch,
 )
 from cluster.node.log.data.partition_folder import parse_folder
-from cluster.node.log.storage.checkpoint import TopicPartition, decode_offsets, partition_of
+from cluster.node.log.storage.checkpoint import TopicPartition, decode_offsets
 from cluster.node.log.storage.segment import segment_base_offset
+from cluster.node.log.types import METADATA_TOPIC
 from extensions.plain_files import read_plain
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 SEGMENT_BYTES_MAX: Final = 1 << 31
 """A segment has at most log.segment.bytes, an int32."""
 _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
@@ -121,15 +121,6 @@ def _text(name: str, content: bytes | None) -> dict[str, str | None]:
         return {name: bytes(content).decode()}
     except UnicodeDecodeError:
         return {f"{name}_hex": bytes(content).hex()}
-
-
-def partition_in(directory: Path) -> TopicPartition | None:
-    """Return the partition of which a folder holds segments of data; None: of none."""
-    try:
-        partition = partition_of(directory.name)
-    except ValueError:
-        return None
-    return None if partition.topic == METADATA_TOPIC or not segments_in(directory) else partition
 
 
 def intact_batch_in(data: bytes) -> bool:

@@ -20,8 +20,6 @@ from cluster.node.ports import Endpoint
 from cluster.values import valueclass
 
 NO_DIRECTORY = uuid.UUID(int=0)
-METADATA_TOPIC_ID = uuid.UUID(int=1)
-METADATA_TOPIC = "__cluster_metadata"
 NO_NODE = -1
 MAX_OFFSET = 2**63 - 1
 MAX_EPOCH = 2**31 - 1

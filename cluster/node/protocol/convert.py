@@ -15,15 +15,13 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import typing
-import uuid
 from collections.abc import Callable, Container
 from typing import Any, Final
 
 from cluster.node.errors import ErrorCode
+from cluster.node.log.types import METADATA_TOPIC, METADATA_TOPIC_ID
 from cluster.node.wire.schema import element, is_array, is_optional
 
-METADATA_TOPIC: Final = "__cluster_metadata"
-METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
 CLIENT_METRICS: Final = 16
 """ConfigResource.Type"""
 UPGRADE: Final = 1

@@ -17,6 +17,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as m
 from cluster.node.kraft import voter_messages as v
 from cluster.node.log.batch.control import VoterListener
+from cluster.node.log.types import METADATA_TOPIC
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import SERVED, ApiKey
 from cluster.node.protocol.convert import ConversionError
@@ -152,7 +153,7 @@ def _read_quorum_request(found: Any) -> m.DescribeQuorumRequest:
     if topics is None or any(topic.partitions is None for topic in topics):
         raise ConversionError("DescribeQuorumRequest has a null array")
     asked = [(topic.topic_name, p.partition_index) for topic in topics for p in topic.partitions]
-    if asked == [(m.METADATA_TOPIC, 0)]:
+    if asked == [(METADATA_TOPIC, 0)]:
         return m.DescribeQuorumRequest()
     # Unlike the peers' requests, this one is refused for each partition that it names.
     answers = tuple(

@@ -21,8 +21,8 @@ from operator import attrgetter
 from typing import Any, Final
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import METADATA_TOPIC, METADATA_TOPIC_ID, NO_DIRECTORY
-from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.kraft.messages import NO_DIRECTORY
+from cluster.node.log.types import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.convert import ConversionError, schema_default

@@ -30,7 +30,7 @@ from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import ConfigRecord, PartitionRecord, TopicRecord
 from cluster.node.controller.topics.placement import UsableBroker, place_replicas
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.messages import METADATA_TOPIC
+from cluster.node.log.types import METADATA_TOPIC
 from cluster.node.ports import Random
 from cluster.node.protocol.messages import (
     NO_THROTTLE,

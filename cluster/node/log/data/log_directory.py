@@ -46,9 +46,9 @@ from cluster.node.log.data.partition_folder import (
 )
 from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, TopicPartition
 from cluster.node.log.storage.recovery import CorruptLogError
+from cluster.node.log.types import METADATA_TOPIC
 from cluster.node.ports import Clock, Completion, Disk, Random, Timer
 
-_METADATA_TOPIC = "__cluster_metadata"
 _HIGH_WATERMARKS_MS = 5_000
 _OFFSETS_MS = 60_000
 _EXPIRATION_MS = 600_000
@@ -297,7 +297,7 @@ class LogDirectory:
                 at, is_future = parse_folder(name)
             except ValueError:
                 continue
-            if at.topic == _METADATA_TOPIC:
+            if at.topic == METADATA_TOPIC:
                 continue
             directory = self._path(name)
             if at in self.topic_ids:

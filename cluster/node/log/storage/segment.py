@@ -12,7 +12,9 @@ from array import array
 from bisect import bisect_right
 from typing import Final
 
-METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+from cluster.node.log.types import METADATA_TOPIC
+
+METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 """The log of metadata, below a node's data."""
 INDEX_INTERVAL_BYTES = 4096
 _NAME = re.compile(r"(\d{20})\.log")

@@ -12,6 +12,7 @@ from kio.schema.metadata.v9.request import MetadataRequest as MetadataV9
 from kio.schema.vote.v1.request import VoteRequest as VoteV1
 from kio.schema.vote.v2 import request as vote_v2
 
+from cluster.node.log.types import METADATA_TOPIC, METADATA_TOPIC_ID
 from cluster.node.protocol import messages as m
 from cluster.node.protocol.apis import (
     SERVED,
@@ -21,12 +22,7 @@ from cluster.node.protocol.apis import (
     request_class,
     response_class,
 )
-from cluster.node.protocol.convert import (
-    METADATA_TOPIC,
-    METADATA_TOPIC_ID,
-    ConversionError,
-    convert,
-)
+from cluster.node.protocol.convert import ConversionError, convert
 from tests.cluster.node.protocol.entities import entities
 
 VERSIONS = [

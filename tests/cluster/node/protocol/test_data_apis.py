@@ -11,6 +11,7 @@ from kio.serial import entity_writer
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as raft
+from cluster.node.log.types import METADATA_TOPIC_ID
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol.apis import (
     DATA_APIS,
@@ -145,7 +146,7 @@ def test_a_fetch_is_of_data_for_brokers_and_of_metadata_for_controllers():
     (partition,) = of_data.partitions
     assert (of_data.replica_id, partition.topic, partition.fetch_offset) == (
         3,
-        raft.METADATA_TOPIC_ID,
+        METADATA_TOPIC_ID,
         5,
     )
 

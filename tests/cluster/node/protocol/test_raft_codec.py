@@ -19,7 +19,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as m
 from cluster.node.kraft import voter_messages as v
 from cluster.node.log.batch.control import VoterListener
-from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.log.types import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import (
     LISTENER_APIS,
@@ -38,7 +38,6 @@ from cluster.node.protocol.codec import (
     write_request,
     write_response,
 )
-from cluster.node.protocol.convert import METADATA_TOPIC_ID
 from cluster.node.wire.bounds import MalformedError
 from tests.cluster.node.protocol.kafka_python import MESSAGES
 
@@ -218,7 +217,7 @@ LOST = {
 @pytest.mark.parametrize("version", [12, 13, 14, 15, 16, 17])
 def test_an_older_fetch_of_the_metadata_partition_reaches_the_core(version):
     cls = request_class(1, version)
-    topic_field = {"topic": m.METADATA_TOPIC} if version == 12 else {"topic_id": METADATA_TOPIC_ID}
+    topic_field = {"topic": METADATA_TOPIC} if version == 12 else {"topic_id": METADATA_TOPIC_ID}
     nested = fetch_modules(version)
     partition = nested.FetchPartition(
         partition=0,
@@ -262,7 +261,7 @@ def vote(*topics):
     return vote_v2.VoteRequest(topics=topics)
 
 
-def vote_topic(name=m.METADATA_TOPIC, indices=(0,)):
+def vote_topic(name=METADATA_TOPIC, indices=(0,)):
     return vote_v2.TopicData(
         topic_name=name,
         partitions=tuple(
@@ -321,7 +320,7 @@ def fetch_snapshot(name, partition):
         fetch(METADATA_TOPIC_ID, 1),
         fetch_by_name("other"),
         fetch_snapshot("other", 0),
-        fetch_snapshot(m.METADATA_TOPIC, 1),
+        fetch_snapshot(METADATA_TOPIC, 1),
     ],
 )
 def test_a_request_about_another_partition_is_refused_at_the_top(request_):
@@ -362,7 +361,7 @@ def test_a_response_about_two_partitions_is_malformed():
     partition = vote_response.PartitionData(
         partition_index=0, error_code=ErrorCode.none, leader_id=1, leader_epoch=1, vote_granted=True
     )
-    topic = vote_response.TopicData(topic_name=m.METADATA_TOPIC, partitions=(partition, partition))
+    topic = vote_response.TopicData(topic_name=METADATA_TOPIC, partitions=(partition, partition))
     entity = vote_response.VoteResponse(error_code=ErrorCode.none, topics=(topic,))
     with pytest.raises(MalformedError, match="one partition"):
         read_response(write_response(received_any(ApiKey.VOTE, 2), entity)[4:], ApiKey.VOTE, 2)
