@@ -87,6 +87,7 @@ Of partitions' high watermarks and ISRs, on the replicas of a simulated world's 
 | enough-in-sync | no high watermark moves while the ISR is below min.insync.replicas |
 | lag-allowed | no replica leaves an ISR before replica.lag.time.max.ms |
 | joins-in-epoch | no replica joins an ISR before it has reached the start of its leader's epoch |
+| change-awaited | a leader waits for a change of its ISR until it is answered or overtaken |
 | newest-changed | no request of an earlier partition epoch changes an ISR |
 | counted-by-fetch | a leader counts for a follower what that fetched from in this leadership |
 | own-epoch-known | a leader's log knows the leader's epoch |

@@ -4,11 +4,12 @@ They read events that no node traces (`harness/sim/partition_sight.py`): `isr-an
 agrees to an AlterPartition, with the partition epoch that was asked for and the one that it knew to
 be committed when it was asked; `held`, a leader's high watermark and up to where all have the log
 that it waits for; `fetch-waits`, a follower's Fetch that waits, with log end and high watermark as
-its leader has them and as it names them; `remembered`, up to where a log goes, the last batch that
-it remembers of any idempotent producer, and its high watermark; `producer-answer`, the sequences of
-a batch and of those that its leader remembers when it answers; `directory-marked`, that a log
-directory in use has the mark of a clean shutdown; `replica-used`, that a broker leads or follows,
-up to where its metadata go, and where it is registered.
+its leader has them and as it names them; `voters-wait`, a Fetch of the metadata log that waits,
+with the high watermark when it came and as it is; `remembered`, up to where a log goes, the last
+batch that it remembers of any idempotent producer, and its high watermark; `producer-answer`, the
+sequences of a batch and of those that its leader remembers when it answers; `directory-marked`,
+that a log directory in use has the mark of a clean shutdown; `replica-used`, that a broker leads or
+follows, up to where its metadata go, and where it is registered.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class HeldCommitted(_OfPartitions):
 class FetchAnswered(_OfPartitions):
     """No Fetch of a follower waits when its leader has more, or has committed more, than it knows.
 
-    The high watermark that a Fetch names is what the follower made of the last answer.
+    The high watermark that a Fetch names is what the follower made of the last answer. In the
+    metadata quorum it names none: there whatever waits as more is committed is answered.
     """
 
     name = "fetch-answered"
@@ -77,6 +79,16 @@ class FetchAnswered(_OfPartitions):
             f"{node} leads {fields['name']} up to {has[0]}, committed up to {has[1]}, and lets "
             f"broker {fields['follower']} wait, which asks from {asked[0]} on and knows all below "
             f"{asked[1]} to be committed"
+        )
+
+    def on_voters_wait(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the Fetch that waits for the metadata quorum's leader for longest."""
+        if fields["known"] >= fields["high_watermark"]:
+            return None
+        return Broken(
+            f"{node} leads in epoch {fields['epoch']} and has committed all below "
+            f"{fields['high_watermark']}, and lets a Fetch wait on that came when it had "
+            f"committed all below {fields['known']}"
         )
 
 

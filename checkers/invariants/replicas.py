@@ -4,7 +4,8 @@ They read events that no node traces (`harness/sim/replica_sight.py`). `high-wat
 leader calls committed, beside the ends of all replicas' logs and what the newest committed metadata
 say of the partition, in a `Led`. `led`: what a leader knows of its followers, beside what the world
 saw arrive, in a `Lead`. `isr-proposal`: a leader's AlterPartition arrives at a controller, as a
-`Proposal`.
+`Proposal`. `isr-change`: a leader has no answer to a change that it asked for and does not wait for
+it, with the leader and partition epochs in which it asked and which it knows.
 
 A leader may know less than the metadata. Within its leader epoch nobody but itself asks to enlarge
 its ISR, one change at a time, and it counts a member from when it asks: so whatever the newest ISR
@@ -191,6 +192,28 @@ class JoinsInEpoch(_OfReplicas):
         return None
 
 
+class ChangeAwaited(_OfReplicas):
+    """A leader waits for a change of its ISR until it is answered, or the metadata have another.
+
+    The controller may have made it: whom it took in is waited for from when the leader asked. What
+    the metadata say of the partition as it was then decides nothing.
+    """
+
+    name = "change-awaited"
+    source = "KIP-497, maximal ISR"
+
+    def on_isr_change(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a change that its leader counts with no more."""
+        asked, known = fields["asked"], fields["known"]
+        if asked != known:
+            return None
+        return Broken(
+            f"{node} leads {fields['name']} in leader epoch {known[0]}, has no answer to the "
+            f"change of its ISR that it asked for in partition epoch {known[1]}, the newest that "
+            "it knows, and goes on as if it had not asked"
+        )
+
+
 class CountedByFetch(_OfReplicas):
     """A leader counts for a follower what that fetched from in this leadership, and agreed to.
 
@@ -235,6 +258,7 @@ REPLICATION: tuple[type[Invariant], ...] = (
     EnoughInSync,
     LagAllowed,
     JoinsInEpoch,
+    ChangeAwaited,
     CountedByFetch,
     OwnEpochKnown,
 )

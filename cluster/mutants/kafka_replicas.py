@@ -129,11 +129,9 @@ _ADD = ReplicaFetcher.add
 
 
 def _k18991_goes_on(self: ReplicaFetcher, key: Key, partition: FollowedPartition) -> None:
-    held = self._partitions.get(key)
     _ADD(self, key, partition)
-    if held is not None:
-        held.partition, held.is_stopped = partition, False
-        self._partitions[key] = held
+    if key in self._session:
+        self._session[key] = (self._partitions[key], self._session[key][1])
 
 
 def _m25f_as_the_leader(self: Partition, leader_high_watermark: int) -> None:

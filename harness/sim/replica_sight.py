@@ -3,7 +3,8 @@
 `ReplicaWatch(world, watcher)` looks at the partitions that a broker leads whenever a Fetch or a
 Produce is about to be served there, in the state that all before has left. It shows those whose
 high watermark has moved, those that another replica lags behind, and those whose leader counts a
-follower that has not fetched, or does not know its own epoch; the rest breaks nothing.
+follower that has not fetched, does not know its own epoch, or waits no more for a change of its ISR
+that it has asked for; the rest breaks nothing.
 
 For that it notes which followers fetch in a leader's epoch where logs agree, and which fetch at the
 end of their leader's log; beside the latter, and how far each has fetched in a leader epoch, it
@@ -41,6 +42,8 @@ _FOLLOWS = "replica-follower"
 
 Process = tuple[str, int]
 """A node and the number of its incarnation."""
+Changes = dict[PartitionKey, tuple[int, int]]
+"""Leader and partition epoch of the partitions whose ISR is to change."""
 
 
 class ReplicaWatch:
@@ -59,12 +62,30 @@ class ReplicaWatch:
         """By process, topic and index: followers that fetched where the logs agree."""
         self._named: dict[tuple[Process, int], dict[tuple[object, int], FetchPartition]] = {}
         """By process and follower: what that asked for last; its session goes on with it."""
+        self._asked: dict[Process, tuple[AlterPartitionRequest, Changes]] = {}
+        """What brokers have asked controllers for last, and have no answer to."""
         world.observers.append(self._observe)
+        world.mesh.on_ask.append(self._ask)
         world.mesh.on_serve.append(self._serve)
+        world.mesh.on_answer.append(self._answer)
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         if event == _FOLLOWS:
             self._heard.pop((_id(process), fields["topic"], fields["partition"]), None)
+
+    def _ask(self, name: str, message: object) -> None:
+        process = self._nodes[name].process
+        if process is not None and isinstance(message, AlterPartitionRequest):
+            self._asked[_id(process)] = message, _changes(message)
+
+    def _answer(self, name: str, request: object, response: object) -> None:
+        del response
+        process = self._nodes[name].process
+        if process is None or not isinstance(request, AlterPartitionRequest):
+            return
+        asked, _ = self._asked.get(_id(process), (None, {}))
+        if asked is request:
+            del self._asked[_id(process)]
 
     def _serve(self, name: str, message: object) -> None:
         if isinstance(message, AlterPartitionRequest):
@@ -76,7 +97,10 @@ class ReplicaWatch:
         if not isinstance(message, FetchRequest | ProduceRequest):
             return
         led = [each for each in process.node.replicas.replicas() if each.partition.leads]
+        _, changes = self._asked.get(_id(process), (None, {}))
         for replica in led:
+            if replica.key in changes:
+                self._look_at_change(process, replica, changes[replica.key])
             if len(replica.partition.replicas) > 1:
                 self._look_at(process, replica)
             self._look_at_followers(process, replica)
@@ -163,6 +187,19 @@ class ReplicaWatch:
             )
             self._watcher.take(name, "isr-proposal", {"proposal": proposal})
 
+    def _look_at_change(
+        self, process: Incarnation, replica: Replica, asked: tuple[int, int]
+    ) -> None:
+        """Show a change of an ISR that its leader asked for, unless it waits for it."""
+        partition = replica.partition
+        if not partition.change_in_flight:
+            shown = {
+                "name": str(replica.at),
+                "asked": asked,
+                "known": (partition.leader_epoch, partition.partition_epoch),
+            }
+            self._watcher.take(process.name, "isr-change", shown)
+
     def _look_at(self, process: Incarnation, replica: Replica) -> None:
         at, partition = (_id(process), replica.key), replica.partition
         mark = partition.high_watermark
@@ -236,6 +273,18 @@ class ReplicaWatch:
             if found is None or registration.partition_epoch > found[1].partition_epoch:
                 found = state, registration
         return found
+
+
+def _changes(request: AlterPartitionRequest) -> Changes:
+    return {
+        (topic.topic_id, int(item.partition_index)): (
+            int(item.leader_epoch),
+            int(item.partition_epoch),
+        )
+        for topic in request.topics
+        if topic.topic_id is not None
+        for item in topic.partitions
+    }
 
 
 def _id(process: Incarnation) -> Process:

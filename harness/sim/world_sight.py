@@ -55,6 +55,9 @@ def watch(
     world.mesh.on_answer.append(arrivals.on_answer)
     world.observers.append(observe)
     world.on_end.append(on_end)
+    waits = FetchWaits(world, take)
+    world.observers.append(waits.on_event)
+    world.mesh.on_serve.append(waits.on_serve)
     return watcher
 
 
@@ -103,6 +106,47 @@ class Arrivals:
     def _note_epoch(self, node: str, sender_id: int, epoch: int, asked: int | None) -> None:
         fields = {"sender": node_name(sender_id), "epoch": epoch, "asked_epoch": asked}
         self._take(node, "epoch-arrival", fields)
+
+
+class FetchWaits:
+    """Shows the Fetch that waits for longest at a quorum's leader.
+
+    It looks when the next Fetch is about to be served, in the state that all before has left.
+    """
+
+    def __init__(self, world: SimWorld, take: Callable[[str, str, Fields], None]) -> None:
+        self._nodes = world.nodes
+        self._take = take
+        self._commits: dict[tuple[str, int], tuple[int, int]] = {}
+        """By node and incarnation: number of the first that begins to wait after its last commit,
+        and what was committed before."""
+
+    def on_event(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        """Note who waits as the high watermark moves."""
+        core = _core(process)
+        if event == "hw" and fields["role"] == "leader" and core is not None:
+            at, first = (process.name, process.incarnation), core.fetch_purgatory._next
+            self._commits[at] = first, core.log.high_watermark
+
+    def on_serve(self, name: str, message: object) -> None:
+        """Show who waits still since before the last commit."""
+        process = self._nodes[name].process
+        if process is None or not isinstance(message, FetchRequest):
+            return
+        first, known = self._commits.get((name, process.incarnation), (0, 0))
+        core = _core(process)
+        if core is None or core.leader is None:
+            return
+        if next(iter(core.fetch_purgatory._waiters), first) < first:
+            committed = core.leader.high_watermark
+            shown = {"epoch": core.leader.epoch, "high_watermark": committed, "known": known}
+            self._take(name, "voters-wait", shown)
+
+
+def _core(process: Incarnation | None) -> RaftCore | None:
+    """Return a node's raft layer; None: it does not run, or is another program."""
+    own = None if process is None else process.node
+    return None if own is None else own.raft._core
 
 
 class WorldSight:
@@ -170,9 +214,7 @@ class WorldSight:
         return core is None or core.shutting_down or self._leaders[node].resign_requested
 
     def _core(self, node: str) -> RaftCore | None:
-        process = self._nodes[node].process
-        own = None if process is None else process.node
-        return None if own is None else own.raft._core
+        return _core(self._nodes[node].process)
 
     def _open(self, node: str) -> Replica:
         process = self._nodes[node].process

@@ -51,6 +51,15 @@ def test_a_fetch_waits_when_there_is_no_news(asked, found):
     assert broken("fetch-waits", follower=2, asked=asked, has=(9, 7)) == found
 
 
+@pytest.mark.parametrize(
+    ("known", "found"),
+    [(6, ["fetch-answered"]), (7, []), (9, [])],
+    ids=["more is committed since", "it came after the commit", "its leader is new"],
+)
+def test_a_voter_waits_until_more_is_committed(known, found):
+    assert broken("voters-wait", epoch=3, high_watermark=7, known=known) == found
+
+
 def test_a_log_directory_in_use_has_no_mark_of_a_clean_shutdown():
     assert broken("directory-marked", directory="/d") == ["mark-removed"]
 

@@ -119,6 +119,17 @@ def test_a_replica_joins_an_isr_that_has_reached_the_epoch(reached, found):
 
 
 @pytest.mark.parametrize(
+    ("known", "found"),
+    [((4, 7), ["change-awaited"]), ((4, 8), []), ((5, 7), [])],
+    ids=["nothing has changed", "the metadata have decided", "another leader epoch has begun"],
+)
+def test_a_leader_waits_for_what_becomes_of_a_change_of_its_isr(known, found):
+    watcher = Watcher(among=REPLICATION)
+    watcher.take("n1", "isr-change", {"name": "t-0", "asked": (4, 7), "known": known})
+    assert [violation.property for violation in watcher.violations] == found
+
+
+@pytest.mark.parametrize(
     ("looks", "found"),
     [
         ([LEAD], []),
