@@ -56,6 +56,7 @@ Of voters and snapshots, on what nodes of a simulated world have done by then (n
 |---|---|
 | voters-known | a node goes by voters as new as are committed below what it knows to be |
 | new-voter-holds-log | a replica becomes a voter once it has held all of the leader's log |
+| described | a leader's answer to DescribeQuorum leaves out nobody, and no end is beyond its own |
 | snapshot-made | a node snapshots its metadata when as much is new as calls for it |
 
 Of brokers and partitions, on the metadata images of a simulated world's nodes (no trace holds these):
@@ -98,12 +99,20 @@ Of partitions' high watermarks and ISRs, on the replicas of a simulated world's 
 | sequences | a producer's batches follow one another, and retries are known |
 | remembered-in-log | what a replica remembers of producers, and calls committed, is in its log |
 
+Of what a node does in its own time, on the disks of a simulated world's nodes (no trace holds these):
+
+| name | says |
+|---|---|
+| mark-checkpointed | a high watermark is in its checkpoint two intervals later |
+| snapshots-cleaned | what is more than metadata.max.retention.bytes goes, and files that nobody uses |
+| move-kept | a replica that begins to move has a folder where a start finds it |
+
 | file | what |
 |---|---|
 | `sight.py` | what is known of nodes: the fields of events, and logs and disks where they can be read |
 | `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
 | `fold.py` | what an invariant is |
-| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `sessions.py`, `replicas.py`, `partitions.py` | the invariants |
+| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `sessions.py`, `replicas.py`, `partitions.py`, `upkeep.py` | the invariants |
 | `traces.py` | what traces, logs and files of a stored run owe each other; for stored runs alone |
 | `watcher.py` | all of the others, and feeds each event to them |
 | `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |

@@ -305,7 +305,8 @@ class ReadByMajority(Invariant):
     """A linearizable read is answered once a majority has confirmed the leadership after it came.
 
     Reads are answered in the order of their numbers. So a majority, the leader included if it
-    votes, has confirmed for each that waits no more, or for a later one.
+    votes, has confirmed for each that waits no more, or for a later one. Who leads no longer
+    answers as many as waited no more when it lost the leadership: the rest was never confirmed.
     """
 
     name = "read-by-majority"
@@ -317,23 +318,48 @@ class ReadByMajority(Invariant):
         super().__init__(quorum)
         self._leads: set[str] = set()
         """Those that lead, with the voters that they began with."""
+        self._left: dict[str, tuple[int, int]] = {}
+        """By node that led others: its epoch, and how many confirmed reads it has yet to answer;
+        less than none while it leads, by those that were confirmed before or since."""
 
     def on_state(self, node: str, fields: Fields) -> None:
         """Take up who leads."""
-        self._leads.discard(node)
+        sight = self.quorum.sight
+        if sight is None:
+            return
         if fields["state"] == "Leader":
             self._leads.add(node)
+            others = self.quorum.electorate.members(node).directories.keys() - {node}
+            self._left.pop(node, None)
+            if others:
+                self._left[node] = fields["epoch"], -sight.latest_ready_read(node)
+        elif node in self._leads:
+            self._leads.remove(node)
+            if node in self._left:
+                epoch, left = self._left[node]
+                self._left[node] = epoch, left + sight.latest_ready_read(node)
 
     def on_voters(self, node: str, fields: Fields) -> None:
         """Leave out a leader of other voters, of which a majority has yet to be asked."""
         del fields
         self._leads.discard(node)
+        self._left.pop(node, None)
 
     def on_read(self, node: str, fields: Fields) -> Broken | None:
         """Count those that confirmed."""
+        if fields["confirmed"] is not True:
+            return None
+        epoch, left = self._left.get(node, (fields["epoch"], 0))
+        if node in self._left and epoch == fields["epoch"]:
+            self._left[node] = epoch, left - 1
+            if node not in self._leads and left <= 0:
+                return Broken(
+                    f"{node} answers a read of epoch {epoch}, which waited for a majority to "
+                    f"confirm its leadership when it lost that"
+                )
         sight = self.quorum.sight
         term = None if sight is None or node not in self._leads else sight.term(node)
-        if term is None or fields["confirmed"] is not True:
+        if term is None:
             return None
         voters = self.quorum.electorate.members(node)
         confirming = [v for v in voters.directories if term.confirmed.get(v, 0) >= term.released]

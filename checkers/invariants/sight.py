@@ -76,6 +76,9 @@ class Sight(Protocol):
     def term(self, node: str) -> Term | None:
         """What it knows as the leader; None: it does not lead, or does not show it."""
 
+    def latest_ready_read(self, node: str) -> int:
+        """The number of the latest read that waits no more for it to be confirmed as the leader."""
+
     def may_resign(self, node: str) -> bool:
         """Whether the node that `term` showed may have another reason to resign than no quorum."""
 

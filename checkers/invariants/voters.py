@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping
 
 from checkers.invariants.electorate import ANY, difference, voters_of
-from checkers.invariants.fold import Broken, Invariant
+from checkers.invariants.fold import Broken, Invariant, Order
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
@@ -214,3 +214,29 @@ class LeadsAsVoter(Invariant):
             f"{node} leads on in epoch {fields['epoch']}, though it knows that it is no voter: the "
             f"set {voters} of offset {voters.offset} is committed"
         )
+
+
+class Described(Invariant):
+    """A leader describes the quorum as it is: whoever follows it, and ends within its own log.
+
+    The end of a replica that has not fetched in its epoch is -1: it does not know any.
+    """
+
+    name = "described"
+    source = "KIP-595, DescribeQuorum; KIP-836"
+    order = Order.NONE
+    unstored = "no trace holds what a leader answers"
+
+    def on_description(self, node: str, fields: Fields) -> Broken | None:
+        """Judge an answer, as it is made."""
+        log_end = fields["log_end"]
+        says = f"{node} leads, its log ends at {log_end}, and it answers DescribeQuorum"
+        for name, end in fields["ends"].items():
+            if not -1 <= end <= log_end:
+                return Broken(f"{says} that the log of {name} ends at {end}")
+        if not -1 <= fields["high_watermark"] <= log_end:
+            return Broken(f"{says} that all below {fields['high_watermark']} is committed")
+        for name in fields["following"]:
+            if name not in fields["ends"]:
+                return Broken(f"{says} without {name}, which fetches from it")
+        return None

@@ -44,9 +44,11 @@ from checkers.invariants.snapshots import (
     SnapshotDurable,
     SnapshotMade,
 )
+from checkers.invariants.upkeep import UPKEEP
 from checkers.invariants.voters import (
     ChangeAfterCommit,
     CommittedVoters,
+    Described,
     LeadsAsVoter,
     NewVoterHoldsLog,
     OneVoterChange,
@@ -89,12 +91,14 @@ LIVE: tuple[type[Invariant], ...] = (
     PreElected,
     VotersKnown,
     NewVoterHoldsLog,
+    Described,
     SnapshotMade,
     *LEADING,
     *BROKER_INVARIANTS,
     *SESSIONS,
     *REPLICATION,
     *PARTITIONS,
+    *UPKEEP,
 )
 """Those by which a simulated world is judged as it runs."""
 VIOLATIONS_MAX = 20

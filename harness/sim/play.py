@@ -41,6 +41,7 @@ from harness.sim.partition_sight import PartitionWatch
 from harness.sim.placement import PLACEMENT, misplacements
 from harness.sim.replica_sight import ReplicaWatch
 from harness.sim.session_sight import SessionWatch
+from harness.sim.upkeep_sight import UpkeepWatch
 from harness.sim.world_sight import watch
 from nemeses.base import Injection
 from workloads.base import LeaderTracker
@@ -220,6 +221,7 @@ class _DrawnWorld:
         ReplicaWatch(world, watcher)
         PartitionWatch(world, watcher)
         SessionWatch(world, watcher)
+        UpkeepWatch(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(
             journal, lambda: self.timers.now_ms / 1000.0, WORLD_CLOCK, {"seed": plan.seed}

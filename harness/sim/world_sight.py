@@ -6,7 +6,7 @@ node starts. It reads the nodes' state and never changes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 from checkers.invariants.sight import Batch, Election, Fields, Term, node_name
 from checkers.invariants.watcher import LIVE, Violation, Watcher
@@ -17,6 +17,7 @@ from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    DescribeQuorumResponse,
     EndQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
@@ -24,6 +25,7 @@ from cluster.node.kraft.messages import (
     FetchSnapshotResponse,
 )
 from cluster.node.kraft.quorum.leader_state import Leader
+from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft.voter_messages import UpdateVoterRequest
 
 
@@ -53,6 +55,7 @@ def watch(
     world.mesh.on_ask.append(arrivals.on_ask)
     world.mesh.on_serve.append(arrivals.on_serve)
     world.mesh.on_answer.append(arrivals.on_answer)
+    world.mesh.on_reply.append(Descriptions(world, take).on_reply)
     world.observers.append(observe)
     world.on_end.append(on_end)
     waits = FetchWaits(world, take)
@@ -149,6 +152,45 @@ def _core(process: Incarnation | None) -> RaftCore | None:
     return None if own is None else own.raft._core
 
 
+class Descriptions:
+    """Shows what a leader answers to DescribeQuorum, and those that follow it as observers."""
+
+    def __init__(self, world: SimWorld, take: Callable[[str, str, Fields], None]) -> None:
+        self._nodes = world.nodes
+        self._take = take
+
+    def on_reply(self, name: str, request: object, response: object) -> None:
+        """Look at an answer of the leader itself."""
+        del request
+        if not isinstance(response, DescribeQuorumResponse):
+            return
+        core = _core(self._nodes[name].process)
+        if core is None or core.leader is None or response.leader_epoch != core.leader.epoch:
+            return
+        rows = (*response.voters, *response.observers)
+        shown = {
+            "log_end": core.log.end_offset,
+            "high_watermark": response.high_watermark,
+            "ends": {node_name(row.replica_id): row.log_end_offset for row in rows},
+            "following": list(self._observers(core, core.leader)),
+        }
+        self._take(name, "description", shown)
+
+    def _observers(self, core: RaftCore, leader: Leader) -> Iterator[str]:
+        """Yield those that fetch from a leader whose voters are those that it began with."""
+        control = core.log.control
+        if control.voters_offset >= leader.epoch_start_offset:
+            return
+        for name, host in self._nodes.items():
+            other = _core(host.process)
+            if other is None or control.voters.is_voter(other.config.replica_key):
+                continue
+            state = other.quorum.state
+            if isinstance(state, Follower) and state.epoch == leader.epoch:
+                if state.has_fetched_from_leader:
+                    yield name
+
+
 class WorldSight:
     """See `checkers.invariants.sight.Sight`."""
 
@@ -205,8 +247,15 @@ class WorldSight:
         return Term(
             {name: state.last_fetch_ms for name, state in others.items()},
             {name: state.confirmed_read for name, state in others.items()},
-            core.readers[0][0] - 1 if core.readers else core.latest_read,
+            self.latest_ready_read(node),
         )
+
+    def latest_ready_read(self, node: str) -> int:
+        """The number of the latest read that waits no more; 0 of another program."""
+        core = self._core(node)
+        if core is None:
+            return 0
+        return core.readers[0][0] - 1 if core.readers else core.latest_read
 
     def may_resign(self, node: str) -> bool:
         """Whether it shuts down, was asked to resign or removed, or is another program."""

@@ -7,7 +7,12 @@ from checkers.invariants.elections import PreElected
 from checkers.invariants.electorate import ANY
 from checkers.invariants.sight import Election
 from checkers.invariants.snapshots import SnapshotMade
-from checkers.invariants.voters import CommittedVoters, NewVoterHoldsLog, VotersKnown
+from checkers.invariants.voters import (
+    CommittedVoters,
+    Described,
+    NewVoterHoldsLog,
+    VotersKnown,
+)
 from checkers.invariants.watcher import INVARIANTS, LIVE, Watcher
 
 VOTERS = {"1": "a", "2": "b", "3": "c"}
@@ -391,6 +396,32 @@ def test_voters_are_known_that_are_committed(events, found):
     for node, event, fields in events:
         watcher.take(node, event, fields)
     assert {violation.property for violation in watcher.violations} == found
+
+
+@pytest.mark.parametrize(
+    ("says", "found"),
+    [
+        ({}, []),
+        ({"ends": {"n1": 9, "n2": -1, "n3": 4}, "high_watermark": -1}, []),
+        ({"ends": {"n1": 9, "n2": -2, "n3": 4}}, ["described"]),
+        ({"ends": {"n1": 9, "n2": 10, "n3": 4}}, ["described"]),
+        ({"high_watermark": 10}, ["described"]),
+        ({"following": ["n4"]}, ["described"]),
+    ],
+    ids=[
+        "as it is",
+        "nothing is known",
+        "no offset",
+        "beyond its log",
+        "its mark too",
+        "without n4",
+    ],
+)
+def test_a_leader_describes_what_it_may_know(says, found):
+    watcher = Watcher(among=[Described])
+    known = {"log_end": 9, "high_watermark": 9, "ends": {"n1": 9, "n2": 9, "n3": 4}}
+    watcher.take("n1", "description", {**known, "following": ["n3"], **says})
+    assert [violation.property for violation in watcher.violations] == found
 
 
 def test_a_wiped_voter_counts_with_what_it_had_fsynced_before():

@@ -43,6 +43,9 @@ class Host:
     def term(self, node):
         return self.known
 
+    def latest_ready_read(self, node):
+        return self.known.released
+
     def may_resign(self, node):
         return self.is_asked
 
@@ -231,6 +234,9 @@ def confirmed(released, **answers):
     return 5.0, Term({}, answers, released)
 
 
+LOST = (9.0, *state("n1", 3, "Unattached"))
+
+
 @pytest.mark.parametrize(
     ("events", "found"),
     [
@@ -242,10 +248,18 @@ def confirmed(released, **answers):
         ([*quorum_of("23"), confirmed(7, n2=7, n3=6), read()], ["read-by-majority"]),
         ([*OF_THREE, confirmed(7, n2=6, n3=6), read(confirmed=False)], []),
         ([*OF_THREE, (1.0, *voters("n1", "23")), confirmed(7, n2=7, n3=6), read()], []),
+        ([*OF_THREE, confirmed(1, n2=1), LOST, read()], []),
+        ([*OF_THREE, confirmed(1, n2=1), read(), LOST, read()], ["read-by-majority"]),
+        ([*OF_THREE, confirmed(1, n2=1), LOST, read(), read()], ["read-by-majority"]),
+        ([*OF_THREE, confirmed(1, n2=1), read(), LOST, read(confirmed=False)], []),
+        ([*quorum_of("1"), LOST, read()], []),
     ],
 )
 def test_a_read_is_answered_when_a_majority_has_confirmed_it(events, found):
-    """The leader counts if it votes; after a change of voters nothing is said."""
+    """The leader counts if it votes; after a change of voters nothing is said.
+
+    What was confirmed may be answered after the leadership is lost, and no read more.
+    """
     assert judged(*events) == found
 
 

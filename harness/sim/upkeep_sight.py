@@ -1,0 +1,177 @@
+"""Shows what simulated nodes do in their own time to the invariants of upkeep.
+
+`UpkeepWatch(world, watcher)` looks at each node that runs, every few seconds of the world: at its
+checkpoints of high watermarks, and at its metadata log and snapshots. It looks at nothing that
+waits for a disk. A node that was stopped does what is due right after: so what is late has to be so
+at two looks that both find it at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+from checkers.invariants.upkeep import CHECKPOINT_MS, SLACK_MS
+from checkers.invariants.watcher import Watcher
+from cluster.backends.sim.disk import MemoryDisk
+from cluster.backends.sim.incarnation import Incarnation, TraceFields
+from cluster.backends.sim.world import SimWorld
+from cluster.node.assembly import Node
+from cluster.node.broker.replication.replica_manager import ReplicaManager
+from cluster.node.kraft.snapshot_store import SnapshotStore
+from cluster.node.log.data.directory_checkpoints import HIGH_WATERMARK_FILE
+from cluster.node.log.data.log_directory import LogDirectory
+from cluster.node.log.metadata.snapshot import SUFFIX, parse_snapshot_name
+from cluster.node.log.storage.checkpoint import TopicPartition, decode_offsets
+
+_OFTEN_MS: Final = 1_000.0
+_SELDOM: Final = round((CHECKPOINT_MS + SLACK_MS) / _OFTEN_MS)
+"""At every so manieth look, also what takes longer to look at."""
+_GROWN_MAX_BYTES: Final = 16 << 20
+"""No world makes a log as large."""
+_SHORTER: Final = ("log-start", "truncate", "truncate-fully")
+_CUT: Final = ("replica-truncated", "replica-begun")
+_SEEN: Final = frozenset({*_SHORTER, *_CUT, "replica-moving"})
+
+Process = tuple[str, int]
+"""A node and the number of its incarnation."""
+
+
+class UpkeepWatch:
+    """See the module."""
+
+    def __init__(self, world: SimWorld, watcher: Watcher) -> None:
+        self._world = world
+        self._watcher = watcher
+        self._marks: dict[Process, dict[Hashable, tuple[float, int, int]]] = {}
+        """By process and replica in a directory: since when it has had at least this high
+        watermark, by its clock, and how many looks at its checkpoint lacked it since."""
+        self._large: dict[Process, tuple[float, int]] = {}
+        """By process: since when it has had too large a log, and how many looks."""
+        world.observers.append(self._observe)
+        world.scheduler.call_later(_OFTEN_MS, self._look)
+        self._looks = 0
+
+    def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        if event not in _SEEN:
+            return
+        if event in _SHORTER:
+            self._large.pop(_id(process), None)
+        elif event in _CUT:
+            self._marks.pop(_id(process), None)
+        else:
+            self._look_at_move(process, fields)
+
+    def _look(self) -> None:
+        self._looks += 1
+        for host in self._world.nodes.values():
+            process = host.process
+            if process is None or not process.runs or process.node is None:
+                continue
+            is_still = host.disk.is_idle and not host.disk.detached
+            if is_still and not process.node.raft._halted:
+                self._look_at_size(process, process.node)
+            if self._looks % _SELDOM:
+                continue
+            if is_still:
+                self._look_at_files(process, process.node)
+            if process.node.replicas is not None:
+                self._look_at_checkpoints(process, process.node.replicas)
+        self._world.scheduler.call_later(_OFTEN_MS, self._look)
+
+    def _look_at_checkpoints(self, process: Incarnation, manager: ReplicaManager) -> None:
+        if manager._is_stopped:
+            return
+        known, now_ms = self._marks.pop(_id(process), {}), process.monotonic_ms()
+        seen = self._marks[_id(process)] = {}
+        saved = {directory.path: _checkpoint(directory) for directory in manager.logs.online}
+        for replica in manager.replicas():
+            mark = replica.partition.high_watermark
+            directory = manager.logs.holder(replica.at) if mark else None
+            if directory is None:
+                continue
+            key = directory.path, replica.key
+            marks = saved.get(directory.path)
+            since_ms, before, looks = known.get(key, (now_ms, mark, 0))
+            if marks is None or key not in known:
+                seen[key] = now_ms, mark, 0
+                continue
+            has = marks.get(replica.at, 0)
+            if has >= min(before, mark):
+                seen[key] = now_ms, mark, 0
+                continue
+            seen[key] = since_ms, min(before, mark), looks + 1
+            if looks:
+                shown = {"name": str(replica.at), "mark": min(before, mark), "saved": has}
+                shown |= {"for_ms": now_ms - since_ms}
+                self._watcher.take(process.name, "checkpoint-seen", shown)
+
+    def _look_at_files(self, process: Incarnation, node: Node) -> None:
+        store, now_ms = node.raft._core.log.snapshots, process.monotonic_ms()
+        used = {file.path for file in store._writing.values()}
+        late_ms = now_ms - node.raft._cleaner._interval_ms - 2 * CHECKPOINT_MS
+        used |= {path for due_ms, path in store._deleted if due_ms >= late_ms}
+        for path in _strays(store):
+            if path not in used:
+                self._watcher.take(process.name, "file-left", {"path": path})
+
+    def _look_at_size(self, process: Incarnation, node: Node) -> None:
+        at, log, cleaner = _id(process), node.raft._core.log, node.raft._cleaner
+        ids = log.snapshots.ids
+        is_vast = cleaner._retention_bytes > _GROWN_MAX_BYTES
+        if is_vast or len(ids) < 2 or not log.start_offset < ids[1].offset <= log.high_watermark:
+            self._large.pop(at, None)
+            return
+        size_bytes = log.size_bytes + sum(map(log.snapshots.size_bytes, ids))
+        if size_bytes <= cleaner._retention_bytes:
+            self._large.pop(at, None)
+            return
+        now_ms = process.monotonic_ms()
+        since_ms, looks = self._large.get(at, (now_ms, 0))
+        self._large[at] = since_ms, looks + 1
+        if looks > 1:
+            shown = {
+                "for_ms": now_ms - since_ms,
+                "interval_ms": cleaner._interval_ms,
+                "size_bytes": size_bytes,
+                "kept_bytes": cleaner._retention_bytes,
+            }
+            self._watcher.take(process.name, "cleaning-seen", shown)
+
+    def _look_at_move(self, process: Incarnation, fields: TraceFields) -> None:
+        """Look for the folder of a move that begins, or for work of the disk that will make it."""
+        assert process.node is not None, "it traced"
+        assert process.node.replicas is not None, "it has replicas"
+        at = TopicPartition(fields["topic"], fields["partition"])
+        for directory in process.node.replicas.logs.online:
+            if directory.path != fields["to_dir"] or at not in directory.future_logs:
+                continue
+            disk = directory.disk
+            assert isinstance(disk, MemoryDisk), "a simulated node's"
+            is_there = not disk.is_idle or disk.exists(directory.future_logs[at].directory)
+            shown = {"name": str(at), "to_dir": directory.path, "is_there": is_there}
+            self._watcher.take(process.name, "move-seen", shown)
+
+
+def _id(process: Incarnation) -> Process:
+    return process.name, process.incarnation
+
+
+def _checkpoint(directory: LogDirectory) -> dict[TopicPartition, int] | None:
+    """Return the checkpoint of high watermarks; None while its disk, or a start, goes on."""
+    disk = directory.disk
+    assert isinstance(disk, MemoryDisk), "a simulated node's"
+    if not directory.is_open or not disk.is_idle or disk.detached:
+        return None
+    path = f"{directory.folder}/{HIGH_WATERMARK_FILE}" if directory.folder else HIGH_WATERMARK_FILE
+    return decode_offsets(disk.read(path)) if disk.exists(path) else {}
+
+
+def _strays(store: SnapshotStore) -> list[str]:
+    """Return the files of snapshots that are none yet, or none any more."""
+    found = []
+    for name in store._disk.list_directory(store._directory):
+        parsed = parse_snapshot_name(name)
+        if parsed is not None and parsed[1] != SUFFIX:
+            found.append(f"{store._directory}/{name}")
+    return found

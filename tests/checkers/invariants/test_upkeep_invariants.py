@@ -1,0 +1,109 @@
+"""What a node does in its own time: each invariant broken, and the closest right looks."""
+
+import pytest
+
+from checkers.invariants.upkeep import UPKEEP
+from checkers.invariants.watcher import Watcher
+from harness.plan.document import from_document
+from harness.sim.runner import run_plan
+
+
+def broken(event, **fields):
+    watcher = Watcher(among=UPKEEP)
+    watcher.take("n1", event, fields)
+    return [violation.property for violation in watcher.violations]
+
+
+@pytest.mark.parametrize(
+    ("saved", "for_ms", "found"),
+    [(8, 11_001.0, ["mark-checkpointed"]), (8, 11_000.0, []), (9, 60_000.0, []), (10, 1.0, [])],
+    ids=["an older one", "an older one that is not due", "it", "a later one"],
+)
+def test_a_high_watermark_is_in_its_checkpoint_two_intervals_later(saved, for_ms, found):
+    assert broken("checkpoint-seen", name="t-0", mark=9, saved=saved, for_ms=for_ms) == found
+
+
+@pytest.mark.parametrize(("for_ms", "found"), [(3_001.0, ["snapshots-cleaned"]), (3_000.0, [])])
+def test_a_log_is_too_large_until_the_next_cleaning(for_ms, found):
+    sizes = {"size_bytes": 5_000, "kept_bytes": 3_000}
+    assert broken("cleaning-seen", for_ms=for_ms, interval_ms=2_000.0, **sizes) == found
+
+
+def test_no_file_is_left_of_a_snapshot_that_is_none():
+    assert broken("file-left", path="/d/1-1.checkpoint.part") == ["snapshots-cleaned"]
+
+
+@pytest.mark.parametrize(("is_there", "found"), [(False, ["move-kept"]), (True, [])])
+def test_a_replica_moves_to_a_folder(is_there, found):
+    assert broken("move-seen", name="t-0", to_dir="/d", is_there=is_there) == found
+
+
+QUIET = {
+    "version": 1,
+    "backend": "sim",
+    "nodes": 3,
+    "seed": 1,
+    "concurrency": 2,
+    "faults": [],
+    "without_faults": True,
+}
+SENDS = {
+    **QUIET,
+    "duration_s": 25,
+    "rate_per_s": 2,
+    "workload": "log",
+    "node_settings": {"kraftprobe.registration": 1, "kraftprobe.log.dirs": 2},
+}
+SNAPSHOTS = {
+    **QUIET,
+    "duration_s": 8,
+    "rate_per_s": 15,
+    "workload": "register",
+    "node_settings": {
+        "metadata.log.max.record.bytes.between.snapshots": 500,
+        "metadata.max.retention.bytes": 0,
+        "metadata.log.segment.bytes": 1024,
+        "kraftprobe.log.clean.interval.ms": 1_000,
+    },
+}
+
+
+def with_steps(plan, at_ms, *steps):
+    return {**plan, "schedule": [{"at_ms": at_ms, "steps": list(steps)}]}
+
+
+KILLED = with_steps(
+    {**SNAPSHOTS, "duration_s": 14},
+    4_000,
+    {"kind": "kill", "targets": "node:n2", "for_ms": 500},
+)
+MOVED = with_steps(
+    {**SENDS, "duration_s": 3, "workload_options": {"partitions": 9, "send_fraction": 0.1}},
+    2_000,
+    {"kind": "log-dir-move", "targets": "node:n1"},
+)
+WATCHED = {**SNAPSHOTS, "duration_s": 2, "nodes": 5, "world": {"observers": 2}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("document", "mutant", "found"),
+    [
+        (SENDS, "X:log.data.log_directory:LogDirectory._every:left-out:0", "mark-checkpointed"),
+        (SNAPSHOTS, "X:kraft.log_cleaner:LogCleaner._is_too_large:sum:0", "snapshots-cleaned"),
+        (KILLED, "X:kraft.snapshot_store:SnapshotStore.__init__:left-out:4", "snapshots-cleaned"),
+        (
+            MOVED,
+            "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager.begin:left-out:0",
+            "move-kept",
+        ),
+        (WATCHED, "X:kraft.quorum.replica_state:Observers.live:negation:0", "described"),
+        (MOVED, "X:controller.metadata.replay:_register_controller:left-out:0", "placement"),
+        (SENDS, None, None),
+        (KILLED, None, None),
+        (MOVED, None, None),
+        (WATCHED, None, None),
+    ],
+)
+def test_worlds_find_what_is_not_done_and_accuse_no_correct_node(document, mutant, found):
+    assert run_plan(from_document({**document, "mutant": mutant})).property == found
