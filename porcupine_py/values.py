@@ -89,6 +89,8 @@ def render_decimal(number: Fraction) -> str:
 _SINGLE = (Keyword, Symbol, Character, Double, BigDecimal, Ratio)
 _NAMES = frozenset({"bool", *(kind.__name__ for kind in _SINGLE)})
 """How `freeze` marks single values that Python would take for others."""
+_BARE = frozenset({type(None), str, int})
+"""Values of these types, and of no subclass, are frozen as they are."""
 
 
 def freeze(value: Any) -> Hashable:
@@ -96,17 +98,18 @@ def freeze(value: Any) -> Hashable:
 
     Booleans are distinguished from the integers that Python holds equal to them.
     """
-    if value is None or type(value) is str or type(value) is int:
-        return value
+    kind = type(value)
+    if kind in _BARE:
+        return value  # type: ignore[no-any-return]
     if isinstance(value, bool):
         return ("bool", value)
-    kind = type(value)
     if kind in _SINGLE:
         return (kind.__name__, float(value) if isinstance(value, float) else str(value))
     if isinstance(value, EdnSet):
         return ("set", frozenset(map(freeze, value)))
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return ("list", tuple(freeze(item) for item in value))
+        bare = _BARE.issuperset(map(type, value))  # records come by the thousand
+        return ("list", tuple(value if bare else map(freeze, value)))
     if isinstance(value, dict):
         return ("dict", frozenset((freeze(name), freeze(item)) for name, item in value.items()))
     assert isinstance(value, Hashable)

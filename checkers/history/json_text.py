@@ -22,6 +22,9 @@ DEPTH_MAX = 100
 """Lists and objects nested deeper than this are no value of a history."""
 _SHOWN_MAX = 80
 _BLANK = " \t\n\r"
+_PLAIN = frozenset({type(None), bool, int, str, list, dict})
+_NAMES = frozenset({str})
+_INT64 = 1 << 63
 _NOT_WHOLE = "not whole JSON, or cut off"
 _TOO_DEEP = f"nested more than {DEPTH_MAX} deep"
 
@@ -86,13 +89,42 @@ def _value(text: str, begin: int) -> tuple[Any, int]:
 
 def is_json(value: object) -> bool:
     """Return whether `parse` reads the value again once it is written."""
-    if value is None or (type(value) is str and value.isascii()):
+    if _is_plain(value):
         return True
     try:
         parse(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         return False
     return True
+
+
+def _is_plain(value: object) -> bool:
+    """Whether it is JSON at sight: lists and objects of ASCII texts and integers of 64 bits.
+
+    Most answers are, and to write and read one of many records takes longer than it took to get it.
+    """
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        if not _PLAIN.issuperset(map(type, level)):
+            return False
+        if not "".join([item for item in level if type(item) is str]).isascii():
+            return False
+        numbers = [item for item in level if type(item) is int]
+        if numbers and not -_INT64 <= min(numbers) <= max(numbers) < _INT64:
+            return False
+        inner: list[object] = []
+        for item in level:
+            if type(item) is list:
+                inner += item
+            elif type(item) is dict:
+                if not _NAMES.issuperset(map(type, item)):
+                    return False
+                inner += item
+                inner += item.values()
+        if not inner:
+            return True
+        level = inner
+    return False
 
 
 def finite(text: str) -> float:

@@ -160,6 +160,9 @@ class Watcher:
             if event == "append":
                 batches = self._sight.batches(node, fields["base_offset"])
                 fields = {**fields, "batches": batches}
+            elif event == "snapshot":
+                held = self._sight.snapshot(node, fields["offset"], fields["epoch"])
+                fields = {**fields, "held": held}
         for name, hook in judging:
             broken = hook(node, fields)
             if broken is not None:

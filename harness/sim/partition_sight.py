@@ -48,8 +48,10 @@ class PartitionWatch:
         self._asked: dict[int, tuple[AlterPartitionRequest, dict[PartitionKey, int]]] = {}
         """By broker: its last request, and the partition epochs that were committed by then."""
         world.observers.append(self._observe)
-        world.mesh.on_serve.append(self._serve)
-        world.mesh.on_reply.append(self._judge_reply)
+        for kind in (AlterPartitionRequest, FetchRequest, ProduceRequest):
+            world.mesh.on_serve[kind].append(self._serve)
+        for kind in (AlterPartitionRequest, ProduceRequest):
+            world.mesh.on_reply[kind].append(self._judge_reply)
 
     # -- changes of ISRs -------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ from workloads.base import LeaderTracker
 
 _RESTART_MS = 100.0
 _LOOK_S = 0.1
-_COLLECT_AFTER = 100_000
+_COLLECT_AFTER = 5_000_000
 """New objects before the next garbage collection; Python's default of 700 costs 10 % of a run."""
 
 
@@ -100,13 +100,14 @@ def play(
     with contextlib.ExitStack() as stack:
         if plan.mutant is not None:
             stack.enter_context(mutants.apply_mutant(plan.mutant))
-        stack.enter_context(_few_collections())
+        stack.enter_context(few_collections())
+        gc.collect(1)  # the world before, if it is over: it is young still
         return _play(plan, journal, events, run_folder, brief=brief, wanted=wanted)
 
 
 @contextlib.contextmanager
-def _few_collections() -> Iterator[None]:
-    """Collect garbage less often: a world is a large cycle, but in use until its end."""
+def few_collections() -> Iterator[None]:
+    """Collect garbage less often: a world is a large cycle, but in use until it is judged."""
     before = gc.get_threshold()
     gc.set_threshold(_COLLECT_AFTER, *before[1:])
     try:

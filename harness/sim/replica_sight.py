@@ -65,9 +65,10 @@ class ReplicaWatch:
         self._asked: dict[Process, tuple[AlterPartitionRequest, Changes]] = {}
         """What brokers have asked controllers for last, and have no answer to."""
         world.observers.append(self._observe)
-        world.mesh.on_ask.append(self._ask)
-        world.mesh.on_serve.append(self._serve)
-        world.mesh.on_answer.append(self._answer)
+        world.mesh.on_ask[AlterPartitionRequest].append(self._ask)
+        world.mesh.on_answer[AlterPartitionRequest].append(self._answer)
+        for kind in (AlterPartitionRequest, FetchRequest, ProduceRequest):
+            world.mesh.on_serve[kind].append(self._serve)
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         if event == _FOLLOWS:

@@ -24,7 +24,7 @@ from harness.plan.step_verbs import is_fault
 from harness.plan.stored_document import plan_document
 from harness.run.strands.progress import coverage
 from harness.sim.findings import SimResult, of_check
-from harness.sim.play import MemoryJournal, Played, play
+from harness.sim.play import MemoryJournal, Played, few_collections, play
 from results.store.run_store import RunStore
 
 _EXERCISE = "exercise"
@@ -39,8 +39,9 @@ def run_plan(plan: Plan) -> SimResult:
 def run(plan: Plan, wanted: frozenset[str] | None = None) -> tuple[Played, SimResult]:
     """Run and judge in memory; `wanted` as of `harness.sim.play.play`."""
     journal = MemoryJournal()
-    played = play(plan, journal, journal.events, wanted=wanted)
-    return played, judge(played)
+    with few_collections():
+        played = play(plan, journal, journal.events, wanted=wanted)
+        return played, judge(played)
 
 
 def judge(played: Played) -> SimResult:

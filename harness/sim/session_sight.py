@@ -96,8 +96,9 @@ class SessionWatch:
         self._asked: dict[int, _Asked] = {}
         """The last request of each broker that may change who is registered."""
         world.observers.append(self._observe)
-        world.mesh.on_serve.append(self._hear)
-        world.mesh.on_answer.append(self._answer)
+        for kind in (EncodedRequest, BrokerRegistrationRequest, BrokerHeartbeatRequest):
+            world.mesh.on_serve[kind].append(self._hear)
+            world.mesh.on_answer[kind].append(self._answer)
 
     # -- requests --------------------------------------------------------------------------------
 

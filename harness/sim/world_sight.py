@@ -17,6 +17,7 @@ from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    DescribeQuorumRequest,
     DescribeQuorumResponse,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -52,20 +53,27 @@ def watch(
             watcher.note_end(process.name, process.replica.durable_end_offset)
 
     arrivals = Arrivals(take)
-    world.mesh.on_ask.append(arrivals.on_ask)
-    world.mesh.on_serve.append(arrivals.on_serve)
-    world.mesh.on_answer.append(arrivals.on_answer)
-    world.mesh.on_reply.append(Descriptions(world, take).on_reply)
+    world.mesh.on_ask[BeginQuorumEpochRequest].append(arrivals.on_ask)
+    for kind in Arrivals.SERVED:
+        world.mesh.on_serve[kind].append(arrivals.on_serve)
+    for kind in Arrivals.ANSWERED:
+        world.mesh.on_answer[kind].append(arrivals.on_answer)
+    world.mesh.on_reply[DescribeQuorumRequest].append(Descriptions(world, take).on_reply)
     world.observers.append(observe)
     world.on_end.append(on_end)
     waits = FetchWaits(world, take)
     world.observers.append(waits.on_event)
-    world.mesh.on_serve.append(waits.on_serve)
+    world.mesh.on_serve[FetchRequest].append(waits.on_serve)
     return watcher
 
 
 class Arrivals:
     """Tells what is handed to nodes, which they do not trace."""
+
+    ANSWERED = (BeginQuorumEpochRequest, FetchRequest, FetchSnapshotRequest)
+    """Requests of whose answers it tells."""
+    SERVED = (*ANSWERED, EndQuorumEpochRequest, UpdateVoterRequest)
+    """Requests of which it tells."""
 
     def __init__(self, take: Callable[[str, str, Fields], None]) -> None:
         self._take = take

@@ -16,6 +16,7 @@ duplication hit raft messages between nodes only: TCP neither repeats nor drops 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -36,6 +37,9 @@ from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol.data_messages import UNANSWERED, wants_response
 
 Reply = Callable[[Any], None]
+OnRequest = defaultdict[type, list[Callable[[str, object], None]]]
+OnResponse = defaultdict[type, list[Callable[[str, object, object], None]]]
+"""Hooks by the request's type: most messages are raft's, and few hooks are of those."""
 
 
 class Host(Owner, Protocol):
@@ -85,7 +89,7 @@ class Call:
         self._on_reply = on_reply
         self.done = False
         if sender is not None:
-            for observe in mesh.on_ask:
+            for observe in mesh.on_ask.get(type(message), ()):
                 observe(sender.name, message)
         self._timer = mesh.scheduler.call_later(timeout_ms, self._timed_out, sender)
         self._target: Host | None = mesh.hosts.get(there.target)
@@ -116,7 +120,7 @@ class Call:
     def _serve(self) -> None:
         target = self._target
         assert target is not None
-        for observe in self._mesh.on_serve:
+        for observe in self._mesh.on_serve.get(type(self._message), ()):
             observe(target.name, self._message)
         target.serve(self._port, self._message, partial(self.answer, target))
 
@@ -127,7 +131,7 @@ class Call:
         host.calls.pop(self, None)
         if not wants_response(self._message):
             return
-        for observe in self._mesh.on_reply:
+        for observe in self._mesh.on_reply.get(type(self._message), ()):
             observe(host.name, self._message, response)
         arrive, sender = partial(self._finish, response), self._sender
         self._mesh.carry(self._back, response, arrive, sender, arrive, sender)
@@ -138,7 +142,7 @@ class Call:
             self.done = True
             self._timer.cancel()
             if self._sender is not None:
-                for observe in self._mesh.on_answer:
+                for observe in self._mesh.on_answer.get(type(self._message), ()):
                     observe(self._sender.name, self._message, response)
         self._on_reply(response)
 
@@ -174,16 +178,18 @@ class Mesh:
         """The live incarnation of each node that has one."""
         self.rules: list[Rule] = []
         """First match acts."""
-        self.on_ask: list[Callable[[str, object], None]] = []
+        self.on_ask: OnRequest = defaultdict(list)
         """Called with a node and each request that it sends."""
-        self.on_serve: list[Callable[[str, object], None]] = []
+        self.on_serve: OnRequest = defaultdict(list)
         """Called with the target and each request that is handed to it, before it is."""
-        self.on_reply: list[Callable[[str, object, object], None]] = []
+        self.on_reply: OnResponse = defaultdict(list)
         """Called with a node, a request and its response, before that is on its way."""
-        self.on_answer: list[Callable[[str, object, object], None]] = []
+        self.on_answer: OnResponse = defaultdict(list)
         """Called with a node, its request and what ends that, before it is handed to the node."""
         self._seed = seed
         self._links: dict[tuple[str, str], LinkState] = {}
+        self._cuts: set[tuple[str, str]] = set()
+        """The ends of the links that are cut: among all links, those of clients above all, few."""
         self._clients = 0
 
     def link(self, source: str, target: str) -> LinkState:
@@ -289,6 +295,7 @@ class Mesh:
         link = self.link(source, target)
         if not link.cut:
             link.cut = True
+            self._cuts.add((source, target))
             link.passed = 0
 
     def restore(self, source: str, target: str) -> None:
@@ -296,6 +303,7 @@ class Mesh:
         link = self.link(source, target)
         if link.cut:
             link.cut = False
+            self._cuts.remove((source, target))
             link.passed = 0
             kept, link.kept = link.kept, []
             for transit in kept:
@@ -303,4 +311,4 @@ class Mesh:
 
     def cuts(self) -> frozenset[tuple[str, str]]:
         """Name the links that are cut."""
-        return frozenset(ends for ends, link in self._links.items() if link.cut)
+        return frozenset(self._cuts)

@@ -33,6 +33,7 @@ from cluster.backends.sim.settings import SimSettings
 from cluster.node.assembly import NodeSignal
 from cluster.node.config import NodeConfig, parse_config
 from cluster.node.controller.records import remember_records
+from cluster.node.log.batch.control import remember_control
 from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement
@@ -49,6 +50,7 @@ EXIT_BROKEN = 1
 
 _FIRST_PID = 1000
 _RECORDS_REMEMBERED = 65_536
+_CONTROL_REMEMBERED = 1024
 
 
 TraceLine = tuple[int, int, str, TraceFields, int]
@@ -246,6 +248,7 @@ class SimWorld:
         """
         assert node_count >= 1, "a cluster has a node"
         remember_records(_RECORDS_REMEMBERED)
+        remember_control(_CONTROL_REMEMBERED)
         self.settings = settings or SimSettings()
         self.seed = seed
         self.scheduler = scheduler or Scheduler()

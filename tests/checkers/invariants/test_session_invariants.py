@@ -2,6 +2,7 @@
 
 import math
 import uuid
+from collections import defaultdict
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -104,7 +105,7 @@ class Controller:
         )
         self.now_ms = 0.0
         self._process = SimpleNamespace(name="n1", node=node, monotonic_ms=lambda: self.now_ms)
-        mesh = SimpleNamespace(on_serve=[], on_answer=[])
+        mesh = SimpleNamespace(on_serve=defaultdict(list), on_answer=defaultdict(list))
         self.clock = SimpleNamespace(rate=1.0)
         nodes = {"n1": SimpleNamespace(process=self._process, clock=self.clock)}
         world = SimpleNamespace(nodes=nodes, observers=[], mesh=mesh)
@@ -133,9 +134,9 @@ class Controller:
 
     def answers(self, request, response):
         """Let it answer a broker."""
-        for hear in self._mesh.on_serve:
+        for hear in self._mesh.on_serve[type(request)]:
             hear("n1", request)
-        for answer in self._mesh.on_answer:
+        for answer in self._mesh.on_answer[type(request)]:
             answer(f"n{request.broker_id}", request, response)
 
     @property

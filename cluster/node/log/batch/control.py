@@ -12,7 +12,7 @@ import io
 import struct
 import uuid
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import kio.schema.leader_change_message.v0.data as leader_change_v0
@@ -109,6 +109,10 @@ ControlMessage = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion |
 
 def encode_control(message: ControlMessage) -> Record:
     """Encode a control record; batch it with `encode_batch(..., control=True)`."""
+    return _encoded(message)
+
+
+def _encode(message: ControlMessage) -> Record:
     record_type, entity = _to_entity(message)
     with io.BytesIO() as buffer:
         _writer(entity.__class__)(buffer, entity)
@@ -127,6 +131,10 @@ def decode_control(record: Record) -> ControlMessage | None:
 
     Raises CorruptBatchError when key or value are damaged or of an unknown version.
     """
+    return _decoded(record)
+
+
+def _decode(record: Record) -> ControlMessage | None:
     code = control_type(record)
     if code not in _KNOWN_TYPES:
         return None
@@ -145,6 +153,17 @@ def decode_control(record: Record) -> ControlMessage | None:
     if size != len(value):
         raise CorruptBatchError(f"control record of type {code}: {len(value) - size} bytes over")
     return _from_entity(entity)
+
+
+_encoded = _encode
+_decoded = _decode
+
+
+def remember_control(count: int) -> None:
+    """Keep so many control records, encoded and decoded: `controller.records.remember_records`."""
+    global _encoded, _decoded  # noqa: PLW0603  (what is kept is this module's own affair)
+    _encoded = lru_cache(maxsize=count)(_encode)
+    _decoded = lru_cache(maxsize=count)(_decode)
 
 
 _ENTITIES: dict[tuple[ControlRecordType, int], Any] = {

@@ -15,6 +15,7 @@ from cluster.node.log.batch.control import (
     control_type,
     decode_control,
     encode_control,
+    remember_control,
 )
 from cluster.node.log.batch.records import CorruptBatchError, Record, decode_records, encode_batch
 
@@ -33,6 +34,20 @@ def test_a_control_record_survives_a_batch(message, code):
     [record] = decode_records(data)
     assert control_type(record) == code == ControlRecordType(code)
     assert decode_control(record) == message
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_what_is_kept_is_what_is_written_and_read_and_errors_are_raised_each_time(count):
+    try:
+        before = [encode_control(message) for message, _ in MESSAGES]
+        remember_control(count)
+        for (message, _), record in zip(MESSAGES * 2, before * 2, strict=True):
+            assert encode_control(message) == record
+            assert decode_control(record) == message
+            with pytest.raises(CorruptBatchError, match="bytes over"):
+                decode_control(Record(record.value + b"x", record.key))
+    finally:
+        remember_control(0)
 
 
 def test_a_leader_change_has_kafkas_bytes():
