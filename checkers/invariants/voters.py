@@ -238,5 +238,5 @@ class Described(Invariant):
             return Broken(f"{says} that all below {fields['high_watermark']} is committed")
         for name in fields["following"]:
             if name not in fields["ends"]:
-                return Broken(f"{says} without {name}, which fetches from it")
+                return Broken(f"{says} without {name}, which has records of its epoch")
         return None

@@ -185,7 +185,11 @@ class Descriptions:
         self._take(name, "description", shown)
 
     def _observers(self, core: RaftCore, leader: Leader) -> Iterator[str]:
-        """Yield those that fetch from a leader whose voters are those that it began with."""
+        """Yield observers that have records of the epoch, if its voters are those of its begin.
+
+        Who follows may have sent no more than a Fetch from where the logs differ, which counts
+        for nothing, or for a snapshot, which leaves its log empty.
+        """
         control = core.log.control
         if control.voters_offset >= leader.epoch_start_offset:
             return
@@ -193,10 +197,10 @@ class Descriptions:
             other = _core(host.process)
             if other is None or control.voters.is_voter(other.config.replica_key):
                 continue
-            state = other.quorum.state
-            if isinstance(state, Follower) and state.epoch == leader.epoch:
-                if state.has_fetched_from_leader:
-                    yield name
+            state, log = other.quorum.state, other.log
+            has_records = log.end_offset > log.start_offset and log.end.epoch == leader.epoch
+            if has_records and isinstance(state, Follower) and state.epoch == leader.epoch:
+                yield name
 
 
 class WorldSight:
