@@ -47,5 +47,29 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:broker.serving.fetch:_error_result:always:0": (
         "no client or follower reads the offsets of an error"
     ),
+    "X:broker.replication.partition:Follower.on_fetch:relation:0": (
+        "`appends` notes the same Fetch before the log grows: all followers fetch in sessions"
+    ),
+    "X:log.data.data_files:DataFiles.go_offline:left-out:0": (
+        "who uses a log drops it as its folder goes offline, or looks whether it is in use"
+    ),
+    "X:log.data.data_log:DataLog.flush:left-out:0": (
+        "a log is flushed as it begins to move or takes over, which ends as its folder goes offline"
+    ),
+    "X:controller.partitions.alter_partition:_is_legal_recovery:relation:1": (
+        "no leader asks to go on recovering: each change of an ISR says that it has"
+    ),
+    "X:log.storage.recovery:_pairs:connector:0": (
+        "the text of an error, by which nothing is judged"
+    ),
+    "X:controller.topics.topic_creation:TopicError.__init__:left-out:0": (
+        "an answer has its text from `api_error`"
+    ),
+    "X:controller.core.appending:Appender.append:number:0": (
+        "where nothing was appended nobody looks at the offset of the last record"
+    ),
+    "X:broker.replication.leader_offsets:LeaderOffsets.ask:number:0": (
+        "no leader looks at the isolation: none has open transactions"
+    ),
 }
 """Id -> the argument."""

@@ -130,13 +130,10 @@ def section(document: Document) -> Iterator[str]:
         if names:
             yield ""
             yield f"Mechanical ones {what}: {', '.join(names)}."
-    equivalent = [row for row in trials if _is_equivalent(row)]
+    equivalent = [_name(row) for row in trials if _is_equivalent(row)]
     if equivalent:
         yield ""
-        yield "| equivalent | why |"
-        yield "|---|---|"
-    for row in equivalent:
-        yield f"| {_name(row)} | {EQUIVALENT[row['mutant']]} |"
+        yield f"Equivalent, as `cluster/mutants/equivalents.py` argues: {', '.join(equivalent)}."
 
 
 def _head(document: Document) -> Iterator[str]:
