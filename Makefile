@@ -12,7 +12,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 # Left out of `make check`: what starts nodes, a JVM or a browser, and what takes a third of a second of a core.
 QUICK := not cluster and not spark and not browser and not slow and not nightly
 # --use-pep517: the pip of Debian 12 would warn of how it installs PySpark.
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --use-pep517
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --use-pep517
 
 # Seeds of `make nightly`: another day, other runs. `make nightly SEED=...` repeats a night.
 SEED ?= $(shell date +%Y%m%d)

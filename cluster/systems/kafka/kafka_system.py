@@ -87,7 +87,7 @@ class KafkaSystem(KafkaLayout, System):
     mapped: tuple[str, ...] = (".index", ".timeindex")
     stop_timeout_s = 60.0
     stop_codes = frozenset({0, -signal.SIGTERM, 128 + signal.SIGTERM})  # the JVM's after its hooks
-    ready_timeout_s = 180.0
+    ready_timeout_s = 300.0  # a JVM took over 180 s beside a load of 38 on two cores
     # The other one opens once the broker has registered, which takes a quorum.
     ready_listeners: Listeners = ("CONTROLLER",)
 
