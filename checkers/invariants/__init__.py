@@ -68,6 +68,7 @@ Of brokers and partitions, on the metadata images of a simulated world's nodes (
 | broker-view | what a broker was published is what its image holds |
 | broker-epoch | a broker's epoch grows with each incarnation, and with nothing else |
 | partition-epochs | leader and partition epochs never decrease, and a change of leader is one of both |
+| bootstrap-first | what a controller commits first is what a cluster begins with |
 | published-new | a node that starts publishes nothing before it has what a leader calls committed |
 
 Of brokers' sessions, on the requests that a simulated world sees arrive (no trace holds these):
@@ -97,6 +98,8 @@ Of partitions' high watermarks and ISRs, on the replicas of a simulated world's 
 | caught-up-first | a broker opens its logs once its metadata contain its own registration |
 | mark-removed | no log directory in use has the mark of a clean shutdown |
 | sequences | a producer's batches follow one another, and retries are known |
+| deletes-asked | a leader deletes the records that it is asked to, and no others |
+| own-topic | a replica's log is of no earlier topic of the same name |
 | remembered-in-log | what a replica remembers of producers, and calls committed, is in its log |
 
 Of what a node does in its own time, on the disks of a simulated world's nodes (no trace holds these):

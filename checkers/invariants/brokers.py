@@ -1,8 +1,8 @@
 """Invariants of brokers and partitions, over the metadata images of nodes.
 
-They read one event, `image`: a node's committed metadata at an offset, read from a simulated world
-(`harness/sim/image_sight.py`); its field `image` is an `Image`. No trace has it, so these do not
-judge stored runs.
+They read events of `harness/sim/image_sight.py`, such as `image`: a node's committed metadata at an
+offset, read from a simulated world; its field `image` is an `Image`. No trace has it, so these do
+not judge stored runs.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class Image:
     """Equal for two images that hold the same."""
     view_difference: str | None
     """How the state published to the broker differs from the image; None: it does not."""
+    stray_configs: tuple[str, ...] = ()
+    """Topics that were deleted since, and have configurations still."""
 
 
 class _OfImages(Invariant):
@@ -84,6 +86,11 @@ class ValidBrokers(_OfImages):
         for partition in image.affected.values():
             for reason in faults(partition, has_elr=image.has_elr):
                 return Broken(f"{node} at offset {image.offset}: {reason}")
+        for topic in image.stray_configs:
+            return Broken(
+                f"{node} at offset {image.offset}: topic {topic} is deleted, and its "
+                "configurations are kept"
+            )
         return None
 
 
@@ -213,6 +220,29 @@ class PublishedNew(Invariant):
         return Broken(f"{node} published its first metadata, up to offset {offset}, {known}")
 
 
+class BootstrapFirst(Invariant):
+    """What a controller commits first, where there are no metadata, is what a cluster begins with.
+
+    Without a metadata.version it answers nothing. Who leads next has to write it again where the
+    one before could not commit it.
+    """
+
+    name = "bootstrap-first"
+    source = "KIP-868, recordsForEmptyLog; KAFKA-20839"
+    order = Order.NONE
+    unstored = _UNSTORED
+
+    def on_controller_image(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what an active controller has committed."""
+        claimed, offset = fields["claimed"], fields["offset"]
+        if offset <= claimed or fields["in_transaction"] or fields["has_version"]:
+            return None
+        return Broken(
+            f"{node} claimed to be the controller at offset {claimed}, where no metadata.version "
+            f"was, and has committed all up to {offset} without one"
+        )
+
+
 BROKER_INVARIANTS: tuple[type[Invariant], ...] = (
     ValidBrokers,
     ImageAgreement,
@@ -220,6 +250,7 @@ BROKER_INVARIANTS: tuple[type[Invariant], ...] = (
     BrokerEpoch,
     PartitionEpochs,
     PublishedNew,
+    BootstrapFirst,
 )
 
 

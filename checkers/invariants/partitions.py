@@ -6,10 +6,13 @@ be committed when it was asked; `held`, a leader's high watermark and up to wher
 that it waits for; `fetch-waits`, a follower's Fetch that waits, with log end and high watermark as
 its leader has them and as it names them; `voters-wait`, a Fetch of the metadata log that waits,
 with the high watermark when it came and as it is; `remembered`, up to where a log goes, the last
-batch that it remembers of any idempotent producer, and its high watermark; `producer-answer`, the
-sequences of a batch and of those that its leader remembers when it answers; `directory-marked`,
-that a log directory in use has the mark of a clean shutdown; `replica-used`, that a broker leads or
-follows, up to where its metadata go, and where it is registered.
+batch that it remembers of any idempotent producer, and its high watermark; `log-topic`, the topic
+that a replica is of and the one that its log was made for; `producer-answer`, the sequences of a
+batch and of those that its leader remembers when it answers; `producer-batches`, the sequences that
+a replica remembers of a producer; `deletion`, a DeleteRecords, its answer, and where the leader's
+log begins and is committed; `directory-marked`, that a log directory in use has the mark of a
+clean shutdown; `replica-used`, that a broker leads or follows, up to where its metadata go, and
+where it is registered.
 """
 
 from __future__ import annotations
@@ -18,9 +21,12 @@ from itertools import pairwise
 from typing import Final
 
 from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import Fields
 
 _SEQUENCE_MAX: Final = 2**31 - 1
+_COMMITTED: Final = -1
+"""The offset that a DeleteRecords names for the high watermark."""
 
 
 class _OfPartitions(Invariant):
@@ -147,30 +153,88 @@ class RememberedInLog(_OfPartitions):
         return None
 
 
+class OwnTopic(_OfPartitions):
+    """A replica's log is of its topic, and of no earlier topic of the same name."""
+
+    name = "own-topic"
+    source = "KIP-516, partition.metadata; KAFKA-14616"
+
+    def on_log_topic(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the log of a replica that is led or followed."""
+        if fields["held"] == fields["topic"]:
+            return None
+        return Broken(
+            f"{node} uses for {fields['name']} of topic {fields['topic']} a log that was made for "
+            f"topic {fields['held']}"
+        )
+
+
+class DeletesAsked(_OfPartitions):
+    """A leader deletes the records that it is asked to, up to its high watermark, and no others.
+
+    It answers once its own log and those of all replicas that are alive begin there or later.
+    """
+
+    name = "deletes-asked"
+    source = "KIP-107, DeleteRecords"
+
+    def on_deletion(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the answer to a DeleteRecords; there may be other reasons to refuse one."""
+        asked, answer, (start, high_watermark) = fields["asked"], fields["answer"], fields["log"]
+        says = f"{node} leads {fields['name']} from {start}, committed up to {high_watermark}, "
+        says += f"is asked to delete all below {asked} and answers"
+        may = _COMMITTED <= asked <= high_watermark
+        match answer:
+            case None:
+                return Broken(f"{says} nothing of it")
+            case "none", low_watermark if not may or not asked <= low_watermark <= start:
+                return Broken(f"{says} that all logs begin at {low_watermark} or later")
+            case ("offset_out_of_range" | "policy_violation") as error, _ if may:
+                return Broken(f"{says} {error}")
+        return None
+
+
 class Sequences(_OfPartitions):
     """A producer's batches follow one another in a log, and those remembered are not refused.
 
     Of a producer that a log does not know any sequence is taken; from there on the next one alone.
+    And what one replica remembers of a batch, others remember, also when they have loaded it.
     """
 
     name = "sequences"
     source = "KIP-98; KAFKA-5494"
 
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._first: dict[tuple[str, int, int, int, int], int] = {}
+        """By partition, producer, its epoch, last sequence and last offset of a batch: its first
+        sequence."""
+
     def on_producer_answer(self, node: str, fields: Fields) -> Broken | None:
         """Judge an answer to an idempotent producer."""
-        held = fields["held"]
-        at = f"{node} leads {fields['name']} and"
-        for (_, last), (first, _) in pairwise(held):
-            if first != (last + 1) & _SEQUENCE_MAX:
-                return Broken(
-                    f"{at} took sequence {first} of producer {fields['producer']} behind {last}"
-                )
-        if fields["error"] == "out_of_order_sequence_number" and fields["asked"] in held:
+        if fields["error"] == "out_of_order_sequence_number" and fields["asked"] in fields["held"]:
             first, last = fields["asked"]
             return Broken(
-                f"{at} refused sequences {first} to {last} of producer {fields['producer']}, "
-                "though it remembers that batch"
+                f"{node} leads {fields['name']} and refused sequences {first} to {last} of "
+                f"producer {fields['producer']}, though it remembers that batch"
             )
+        return None
+
+    def on_producer_batches(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a replica remembers of a producer: first and last sequences, last offsets."""
+        batches, of_producer = fields["batches"], (fields["name"], fields["producer"])
+        what = f"{node} holds {fields['name']} and remembers, of producer {fields['producer']},"
+        for (_, last, _), (first, _, _) in pairwise(batches):
+            if first != (last + 1) & _SEQUENCE_MAX:
+                return Broken(f"{what} sequence {first} behind {last}")
+        for first, last, offset in batches:
+            at = (*of_producer, fields["epoch"], last, offset)
+            known = self._first.setdefault(at, first)
+            if known != first:
+                return Broken(
+                    f"{what} sequences {first} to {last} up to offset {offset}, where others "
+                    f"remember {known} to {last}"
+                )
         return None
 
 
@@ -181,5 +245,7 @@ PARTITIONS: tuple[type[Invariant], ...] = (
     CaughtUpFirst,
     MarkRemoved,
     RememberedInLog,
+    OwnTopic,
+    DeletesAsked,
     Sequences,
 )

@@ -25,6 +25,7 @@ whole, and nothing may be lost any more. A replica may have any amount of record
 committed, or lack any amount of them; with acks=1 an acknowledged record that nobody read is owed
 by nobody.
 
+A topic that was deleted and made anew is left out: logs and traces do not say which one it was.
 Assumes no retention, no compaction and no unclean election, and that never more replicas of a
 partition lost what they had not synced than min.insync.replicas allows (power loss: less than that
 many between two times at which the ISR was whole): Kafka promises no more, as acks=all waits for no
@@ -48,7 +49,7 @@ from checkers.evidence.evidence_result import evidence_result
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.nodes.in_sync import Members, members_at_end
 from checkers.nodes.replica_traces import find_malformed, trace_anomalies
-from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
+from checkers.partition_logs.columns import POLL, POLL_ALL, RENEW, SEND
 from checkers.run_input import RunInput
 from checkers.runs.faults import active_between, fault_spans, named_faults, phases
 from checkers.verdict import Anomaly, CheckResult, anomaly
@@ -89,13 +90,16 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     evidence = run.required_evidence
     replicas: dict[str, list[_Replica]] = defaultdict(list)
     missing = [f"{node} (logs)" for node in evidence.nodes if node not in evidence.partition_logs]
+    renewed = {_topic(str(operation.key)) for operation in run.operations if operation.f == RENEW}
     for logs in evidence.partition_logs.values():
         for log in logs:
+            if _topic(log.partition) in renewed:
+                continue
             if log.damage is None:
                 replicas[log.partition].append(_Replica(log))
             else:
                 missing.append(f"{log.node} ({log.partition} is damaged: {log.damage})")
-    anomalies: list[Anomaly] = list(trace_anomalies(evidence))
+    anomalies: list[Anomaly] = list(trace_anomalies(evidence, renewed))
     missing += find_malformed(evidence)
     for partition in sorted(replicas):
         for replica in replicas[partition]:
@@ -132,6 +136,10 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             "records_missing": lacking,
         },
     )
+
+
+def _topic(partition: str) -> str:
+    return partition.rpartition("-")[0]
 
 
 def _form_anomalies(log: PartitionLog) -> Iterator[Anomaly]:

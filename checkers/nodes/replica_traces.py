@@ -10,14 +10,14 @@ when a follower cuts its log. From these alone:
 - `truncated-committed`: no follower cuts below its own high watermark.
 
 A high watermark that a broker knows is a lower bound of what is committed, so each is real; times
-are not compared. Assumes what `nodes.replica_logs` does, and that no topic is deleted and made
-again, as epochs begin anew then. Complexity: O(events x epochs of a partition).
+are not compared. Assumes what `nodes.replica_logs` does. A topic that was deleted and made anew is
+left out, as its epochs begin anew. Complexity: O(events x epochs of a partition).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 
 from checkers.evidence import Evidence, TraceEvent
@@ -43,12 +43,17 @@ def find_malformed(evidence: Evidence) -> list[str]:
     ][:1]
 
 
-def trace_anomalies(evidence: Evidence) -> Iterator[Anomaly]:
-    """Find what the traces of all partitions contradict; events that are malformed are left out."""
+def trace_anomalies(evidence: Evidence, renewed: Collection[str] = ()) -> Iterator[Anomaly]:
+    """Find what the traces of all partitions contradict; events that are malformed are left out.
+
+    `renewed`: topics that were made anew.
+    """
     by_partition: dict[str, list[TraceEvent]] = defaultdict(list)
     for trace in evidence.traces.values():
         for event in trace:
-            if event.event in _NUMBERS and _is_whole(event):
+            if event.event not in _NUMBERS or event.fields.get("topic") in renewed:
+                continue
+            if _is_whole(event):
                 by_partition[f"{event.fields['topic']}-{event.fields['partition']}"].append(event)
     for partition in sorted(by_partition):
         for kind, contradictions in _RULES.items():

@@ -17,6 +17,8 @@ from checkers.history import EventType, HistoryError, Operation, Value
 from porcupine_py.columns import Bools, Int64s
 
 SEND, POLL, POLL_ALL = "send", "poll", "poll-all"
+RENEW = "renew-topic"
+"""Deletes a topic and makes it anew."""
 OUT_OF_RANGE = "offset_out_of_range"
 """Error of a poll from an offset that the node's log does not reach."""
 OFFSET_BITS = 40

@@ -224,6 +224,23 @@ class DataClient:
 
         return await self._client.attempt(endpoint, request, read, timeout_ms)
 
+    async def delete_records(
+        self, endpoint: Endpoint, of: TopicPartition, offset: int, timeout_ms: float
+    ) -> Outcome:
+        """Delete what lies below an offset; -1: the high watermark. The value is the low watermark.
+
+        That is the smallest log start of all replicas that are alive.
+        """
+        partition = d.DeleteRecordsPartition(partition_index=i32(of.index), offset=i64(offset))
+        topic = d.DeleteRecordsTopic(name=TopicName(of.topic), partitions=(partition,))
+        request = d.DeleteRecordsRequest(topics=(topic,), timeout=milliseconds(timeout_ms))
+
+        def read(response: Any) -> Outcome:
+            topic = _only(response.topics, name=of.topic)
+            return _offset(_only(topic.partitions, partition_index=of.index), "low_watermark")
+
+        return await self._client.attempt(endpoint, request, read, timeout_ms)
+
     async def init_producer_id(self, endpoint: Endpoint, timeout_ms: float) -> Outcome:
         """Get an id of an idempotent producer. The value is (producer id, producer epoch)."""
         request = d.InitProducerIdRequest(

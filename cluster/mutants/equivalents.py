@@ -1,10 +1,14 @@
-"""Mechanical mutants that no world of the simulation can tell from the true node, each with why."""
+"""Mutants that no world of the simulation can tell from the true node, each with why."""
 
 from __future__ import annotations
 
 from typing import Final
 
 EQUIVALENT: Final[dict[str, str]] = {
+    "M36E": (
+        "a leader that is deposed and elected again at once has cut nothing: what it appended lies "
+        "there still, and is acknowledged when all in sync have it"
+    ),
     "X:controller.apis.write_apis:WriteApis._handler:number:0": (
         "a request waits one per mille longer, which nothing bounds so closely"
     ),

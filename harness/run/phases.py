@@ -116,7 +116,7 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
     """Go through the phases."""
     plan, world, note = run.plan, cast.world, run.recorder.note
     try:
-        if plan.kind.is_led:
+        if plan.kind.is_led and plan.world.waits_for_leader:
             await _wait_for_leader(world)
         if setup := plan.make_workload().setup_operations():
             await cast.interpreter.run(_until_ok(setup, world.bound_s))

@@ -1,8 +1,9 @@
 """Shows committed metadata images of simulated nodes to the invariants of brokers.
 
 `ImageWatch(world, watcher)` shows a node's image at its trace events `hw` (so in the state before
-the high watermark moved), `ack` and `load-snapshot`, what it published first, and that a snapshot
-is due. Worlds without registered brokers have no such images.
+the high watermark moved), `ack` and `load-snapshot`, what it published first, that a snapshot is
+due, and that an active controller's image has no metadata.version. Worlds without registered
+brokers have no such images.
 
 Images are large and most offsets change a single partition, so reading a whole image at every
 offset would dominate the simulation. Registrations are immutable and replaced when they change: an
@@ -22,7 +23,7 @@ from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import Node
-from cluster.node.controller.metadata.feature_levels import is_elr_enabled
+from cluster.node.controller.metadata.feature_levels import METADATA_VERSION, is_elr_enabled
 from cluster.node.controller.metadata.registrations import (
     has_online_replica,
     is_active,
@@ -31,6 +32,7 @@ from cluster.node.controller.metadata.registrations import (
 )
 from cluster.node.controller.metadata.state import (
     UNASSIGNED_DIRECTORY,
+    ConfigResource,
     MetadataState,
     PartitionKey,
     PartitionRegistration,
@@ -68,6 +70,8 @@ class ImageWatch:
         """Node -> sight of its latest incarnation."""
         self._heard: dict[tuple[str, int], int | None] = {}
         """By node and incarnation: the high watermark that it had heard of, before it published."""
+        self._claims: dict[tuple[str, int], int] = {}
+        """By node and incarnation: where its image ended as it claimed to be the controller."""
         world.observers.append(self._observe)
 
     def _look_at_publication(self, process: Incarnation, node: Node) -> None:
@@ -93,12 +97,26 @@ class ImageWatch:
         self._due[at] += 1
         self._watcher.take(process.name, "snapshot-due", {"commits": self._due[at]})
 
+    def _look_at_controller(self, process: Incarnation, node: Node) -> None:
+        """Show what an active controller has committed, if there is no metadata.version in it."""
+        image = node.controller.image
+        if node.controller.is_active and image.state.features.get(METADATA_VERSION) is None:
+            shown = {
+                "claimed": self._claims[process.name, process.incarnation],
+                "offset": image.offset,
+                "in_transaction": image.in_transaction,
+                "has_version": False,
+            }
+            self._watcher.take(process.name, "controller-image", shown)
+
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
-        del fields
+        if event == "claim":
+            self._claims[process.name, process.incarnation] = fields["offset"]
         if process.node is not None:
             self._look_at_publication(process, process.node)
             if event == "hw":
                 self._look_at_snapshots(process, process.node)
+                self._look_at_controller(process, process.node)
         if event not in _EVENTS or process.node is None:
             return
         image = process.node.controller.image
@@ -137,7 +155,13 @@ def image_of(
         affected,
         digest,
         view,
+        tuple(name for name in changes.deleted if _is_stray(state, name)),
     )
+
+
+def _is_stray(state: MetadataState, topic: str) -> bool:
+    has_configs = bool(state.resource_configs(ConfigResource(ResourceType.TOPIC, topic)))
+    return has_configs and state.topic_by_name(topic) is None
 
 
 def partitions_of(
@@ -191,6 +215,8 @@ class Changes:
     """New or changed partitions."""
     affected: dict[PartitionKey, PartitionRegistration]
     """Those, and the partitions whose topic, configuration or brokers changed."""
+    deleted: tuple[str, ...]
+    """Names of topics that were deleted."""
 
 
 class ImageSight:
@@ -221,7 +247,12 @@ class ImageSight:
                         self.digest = (self.digest + term) & _HASH_MASK
         partitions: dict[PartitionKey, PartitionRegistration] = self._maps["partitions"]
         moved = {key: partitions[key] for key in changed["partitions"] if key in partitions}
-        return Changes(moved, self._affected_partitions(state, moved, before, changed))
+        deleted = tuple(
+            before["topics"][topic].name
+            for topic in changed["topics"]
+            if topic not in self._maps["topics"]
+        )
+        return Changes(moved, self._affected_partitions(state, moved, before, changed), deleted)
 
     def _affected_partitions(
         self,

@@ -2,13 +2,15 @@
 
 `PartitionWatch(world, watcher)` looks at what a broker leads, and at the Fetches that wait there,
 whenever a Fetch or a Produce is about to be served, in the state that all before has left: what is
-wrong there is shown. It shows a replica's log when that is led, followed or cut, what a leader
-remembers of a producer when it answers that, what a controller agrees to of ISRs, a log
-directory that is in use and has the mark of a clean shutdown, and whether a broker that uses a
-replica has the metadata of its own registration.
+wrong there is shown. It shows a replica's log and the topic that it was made for when that is led,
+followed or cut, what a leader remembers of a producer when it answers that, what a controller
+agrees to of ISRs, a log directory that is in use and has the mark of a clean shutdown, and whether
+a broker that uses a replica has the metadata of its own registration.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from checkers.invariants.sight import node_name
 from checkers.invariants.watcher import Watcher
@@ -23,8 +25,14 @@ from cluster.node.controller.metadata.state import PartitionKey
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import parse_header
 from cluster.node.log.data.clean_shutdown import mark_path
+from cluster.node.log.data.producer_state import ProducerEntry
 from cluster.node.log.storage.checkpoint import TopicPartition
-from cluster.node.protocol.data_messages import FetchRequest, ProduceRequest, ProduceResponse
+from cluster.node.protocol.data_messages import (
+    DeleteRecordsRequest,
+    FetchRequest,
+    ProduceRequest,
+    ProduceResponse,
+)
 from cluster.node.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 
 _FOLLOWS = "replica-follower"
@@ -50,8 +58,8 @@ class PartitionWatch:
         world.observers.append(self._observe)
         for kind in (AlterPartitionRequest, FetchRequest, ProduceRequest):
             world.mesh.on_serve[kind].append(self._serve)
-        for kind in (AlterPartitionRequest, ProduceRequest):
-            world.mesh.on_reply[kind].append(self._judge_reply)
+        for judged in (AlterPartitionRequest, DeleteRecordsRequest, ProduceRequest):
+            world.mesh.on_reply[judged].append(self._judge_reply)
 
     # -- changes of ISRs -------------------------------------------------------------------------
 
@@ -69,6 +77,8 @@ class PartitionWatch:
         """Show what a leader remembers of who sent a batch, and what a controller agrees to."""
         if isinstance(request, ProduceRequest) and isinstance(response, ProduceResponse):
             self._look_at_producer(name, request, response)
+        if isinstance(request, DeleteRecordsRequest):
+            self._look_at_deletion(name, request, response)
         if not isinstance(request, AlterPartitionRequest):
             return
         if not isinstance(response, AlterPartitionResponse):
@@ -147,6 +157,13 @@ class PartitionWatch:
                 "remembered_end": max((batch.last_offset + 1 for batch in batches), default=0),
             }
             self._watcher.take(process.name, "remembered", shown)
+            for number, entry in replica.log.producers.producers.items():
+                self._show_batches(process.name, at, number, entry)
+            holder = process.node.replicas.logs.holder(at)
+            held = None if holder is None else holder.topic_ids.get(at)
+            shown = {"name": str(at), "topic": str(replica.key[0]), "held": str(held)}
+            if held is not None:
+                self._watcher.take(process.name, "log-topic", shown)
 
     def _look_at_producer(
         self, name: str, request: ProduceRequest, response: ProduceResponse
@@ -169,7 +186,37 @@ class PartitionWatch:
                 "error": row.error.name,
                 "held": [[batch.first_sequence, batch.last_sequence] for batch in entry.batches],
             }
+            self._show_batches(name, replica.at, header.producer_id, entry)
             self._watcher.take(name, "producer-answer", shown)
+
+    def _look_at_deletion(self, name: str, request: DeleteRecordsRequest, response: Any) -> None:
+        """Show what a leader makes of a DeleteRecords of one partition."""
+        process = self._nodes[name].process
+        if process is None or process.node is None or process.node.replicas is None:
+            return
+        ((topic, (asked,)),) = ((each.name, each.partitions) for each in request.topics)
+        replica = process.node.replicas.find_leader(topic, int(asked.partition_index))
+        if not isinstance(replica, Replica):
+            return
+        rows = [row for each in response.topics for row in each.partitions]
+        shown = {
+            "name": str(replica.at),
+            "asked": int(asked.offset),
+            "answer": next(((row.error_code.name, int(row.low_watermark)) for row in rows), None),
+            "log": (replica.log.start_offset, replica.partition.high_watermark),
+        }
+        self._watcher.take(name, "deletion", shown)
+
+    def _show_batches(
+        self, name: str, at: TopicPartition, producer: int, entry: ProducerEntry
+    ) -> None:
+        shown = {
+            "name": str(at),
+            "producer": producer,
+            "epoch": entry.epoch,
+            "batches": [(b.first_sequence, b.last_sequence, b.last_offset) for b in entry.batches],
+        }
+        self._watcher.take(name, "producer-batches", shown)
 
     # -- leaders ---------------------------------------------------------------------------------
 

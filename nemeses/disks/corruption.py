@@ -35,10 +35,10 @@ class BitFlip(DataDamage):
 
     Parameters: targets (default random), file ("log", the default, "quorum-state", "partition", the
     log of one, or "index", its offset index), at (0 to 1, default drawn): where in the log. There
-    it is a byte under the checksum of a batch that has an intact one behind it; of quorum-state the
-    first byte, after which it is no JSON; of an index the offset of the entry that then leads the
-    most offsets astray, after the node was stopped in order. With "partition" and "index" the node
-    lives on, and nothing is brought back.
+    it is a byte under the checksum of a batch that has an intact one behind it, of a partition's
+    above its recovery point; of quorum-state the first byte, after which it is no JSON; of an index
+    the offset of the entry that then leads the most offsets astray, after the node was stopped in
+    order. With "partition" and "index" the node lives on, and nothing is brought back.
     """
 
     name = "bit-flip"
@@ -57,7 +57,8 @@ class BitFlip(DataDamage):
                 path, position, bit = await _in_index(disks, files, node)
             case "partition":
                 path = longest_of_partitions(files, node)
-                position = _in_log(await disks.read(node, path), node, chosen["at"])
+                durable = await _recovery_point(disks, files, node, path)
+                position = _in_log(await disks.read(node, path), node, chosen["at"], durable)
             case _:
                 path = metadata_segments(files, node)[0]
                 position = _in_log(await disks.read(node, path), node, chosen["at"])
@@ -143,9 +144,16 @@ def _quorum_state(files: Mapping[str, int], node: str) -> str:
     return path
 
 
-def _in_log(data: bytes, node: str, at: float) -> int:
-    """Find a byte under the checksum of a batch that has an intact one behind it."""
-    batches = intact_batches(data)[:-1]
+def _in_log(data: bytes, node: str, at: float, durable: int = 0) -> int:
+    """Find a byte under the checksum of a batch that has an intact one behind it.
+
+    At or above the offset `durable`: what was fsynced of a partition is not read at a start.
+    """
+    batches = [
+        (begin, header)
+        for begin, header in intact_batches(data)[:-1]
+        if header.base_offset >= durable
+    ]
     if not batches:
         raise BackendError(f"{node} has too short a log to damage")
     begin, header = batches[min(int(at * len(batches)), len(batches) - 1)]

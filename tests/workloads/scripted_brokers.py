@@ -214,5 +214,34 @@ class Brokers:
             throttle_time=m.NO_THROTTLE, error_code=NONE, replica_election_results=(answer,)
         )
 
+    def _DeleteTopicsRequest(self, broker, message):  # noqa: N802
+        del broker
+        self.topic_exists = False
+        (topic,) = message.topics
+        result = m.DeletableTopicResult(
+            name=topic.name, topic_id=None, error_code=NONE, error_message=None
+        )
+        return m.DeleteTopicsResponse(throttle_time=m.NO_THROTTLE, responses=(result,))
+
+    def _IncrementalAlterConfigsRequest(self, broker, message):  # noqa: N802
+        del broker
+        (resource,) = message.resources
+        result = m.AlterConfigsResourceResponse(
+            error_code=NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        return m.IncrementalAlterConfigsResponse(throttle_time=m.NO_THROTTLE, responses=(result,))
+
+    def _DeleteRecordsRequest(self, broker, message):  # noqa: N802
+        del broker
+        ((topic, (row,)),) = ((each.name, each.partitions) for each in message.topics)
+        result = d.DeleteRecordsPartitionResult(
+            partition_index=row.partition_index, low_watermark=row.offset, error_code=NONE
+        )
+        named = d.DeleteRecordsTopicResult(name=topic, partitions=(result,))
+        return d.DeleteRecordsResponse(throttle_time=m.NO_THROTTLE, topics=(named,))
+
 
 LOST = Failure.TIMED_OUT

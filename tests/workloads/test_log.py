@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from checkers.history import EventType, Operation
+from checkers.partition_logs.columns import RENEW
 from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
 from cluster.client.admin_client import Client
@@ -21,7 +22,7 @@ from cluster.systems import kraft
 from tests.cluster.client.test_certainty import ImpatientClock
 from tests.workloads.scripted_brokers import LOST, Brokers
 from workloads.base import ClientContext, LeaderTracker, Op, Role
-from workloads.data.log_client import MOVE, AtReplica, Producer
+from workloads.data.log_client import CONFIGURE, DELETE, MOVE, AtReplica, Producer
 from workloads.registry import WorkloadError, workload_named
 
 NODES = ("n1", "n2", "n3")
@@ -395,6 +396,35 @@ def test_a_move_makes_another_replica_the_preferred_one_and_has_it_elected():
     assert asked.topics[0].partitions[0].replicas == (2, 3, 1)
     assert len(brokers.sent(m.ElectLeadersRequest)) == 1
     assert (done.type, done.error) == (FAIL, "election_not_needed")
+
+
+def test_a_topic_gets_a_configuration():
+    brokers = Brokers()
+    set_to = {"name": "segment.ms", "value": "9"}
+    (done,) = perform(brokers, Op(CONFIGURE, KEY, set_to))
+    ((resource,),) = (each.resources for each in brokers.sent(m.IncrementalAlterConfigsRequest))
+    (config,) = resource.configs
+    assert (resource.resource_name, config.name, config.value) == ("d0", "segment.ms", "9")
+    assert (done.type, done.value) == (OK, set_to)
+
+
+def test_a_topic_that_is_renewed_is_deleted_made_and_sent_to():
+    brokers = Brokers()
+    (done,) = perform(brokers, Op(RENEW, KEY), timeout_ms=1_000.0)
+    kinds = [name for _, name in brokers.asked]
+    order = ("DeleteTopicsRequest", "CreateTopicsRequest", "ProduceRequest")
+    assert [kind for kind in kinds if kind in order] == list(order)
+    assert done.type is OK
+
+
+@pytest.mark.parametrize(("offset", "kind"), [(1, OK), (-1, FAIL)])
+def test_records_are_deleted_where_the_partition_is_led(offset, kind):
+    brokers = Brokers()
+    brokers.lead(2, 1, epoch=5)
+    (done,) = perform(brokers, Op(DELETE, KEY, offset))
+    ((topic,),) = (request.topics for request in brokers.sent(d.DeleteRecordsRequest))
+    assert (topic.name, topic.partitions[0].offset) == ("d0", offset)
+    assert (done.type, done.node, done.value) == (kind, "n2", offset)
 
 
 def test_streams_send_each_record_once_over_all_workers():

@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from checkers.history import EventType, Value
-from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
+from checkers.partition_logs.columns import POLL, POLL_ALL, RENEW, SEND
+from cluster.client.admin_client import TOPIC_RESOURCE
 from cluster.client.batches import batch_of
 from cluster.client.caller import Outcome
 from cluster.client.data_client import ANY_EPOCH, LATEST, Acks, DataClient, Fetched, TopicPartition
@@ -28,6 +29,10 @@ from workloads.base import ClientContext, Completion, Op, completion
 from workloads.data.leads import Budget, Lead, Leads, Stopped, Topics, node_name
 
 MOVE: Final = "move-leader"
+CONFIGURE: Final = "configure-topic"
+"""Sets one configuration of a partition's topic, whose `name` and `value` are given."""
+DELETE: Final = "delete-records"
+"""Deletes what lies below an offset, of a topic that is renewed: of others nothing may be lost."""
 _POLL_BYTES: Final = 16 * 1024
 _WHOLE_BYTES: Final = 1024 * 1024
 _PIECE_BYTES: Final = 256
@@ -121,7 +126,15 @@ class LogClient:
         topic, _, index = op.key.rpartition("-")
         partition = TopicPartition(topic, int(index))
         budget = Budget(self._context.timeout_ms)
-        perform = {SEND: self._send, POLL: self._poll, POLL_ALL: self._poll_all, MOVE: self._move}
+        perform = {
+            SEND: self._send,
+            POLL: self._poll,
+            POLL_ALL: self._poll_all,
+            MOVE: self._move,
+            CONFIGURE: self._configure,
+            RENEW: self._renew,
+            DELETE: self._delete,
+        }
         try:
             return await perform[op.f](op, partition, budget)
         except Stopped as stopped:
@@ -303,6 +316,46 @@ class LogClient:
         self._leads.controllers.learn(node, outcome)
         self._leads.forget(of)
         return completion(outcome, node, op.value)
+
+    # --- topics ---
+
+    async def _configure(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
+        assert isinstance(op.value, dict), "a configuration has a name and a value"
+        node = self._leads.controllers.choose("CONTROLLER")
+        outcome = await self._context.client.alter_config(
+            self._context.endpoint(node, "CONTROLLER"),
+            (TOPIC_RESOURCE, of.topic),
+            op.value["name"],
+            "set",
+            op.value["value"],
+            timeout_ms=budget.left_ms,
+        )
+        self._leads.controllers.learn(node, outcome)
+        return completion(replace(outcome, value=None), node, op.value)
+
+    async def _delete(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
+        assert isinstance(op.value, int), "offsets are numbers"
+        lead = await self._leads.lead(of, budget)
+        endpoint = self._leads.client_of(lead.node)
+        outcome = await self._data.delete_records(endpoint, of, op.value, budget.left_ms)
+        self._leads.forget(of)
+        return completion(replace(outcome, value=None), lead.node, op.value)
+
+    async def _renew(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
+        """Delete a topic that nothing else uses, make it anew, and send a record to it."""
+        self._leads.forget(of)
+        node = self._leads.controllers.choose("CONTROLLER")
+        outcome = await self._context.client.delete_topic(
+            self._context.endpoint(node, "CONTROLLER"), of.topic, timeout_ms=budget.left_ms
+        )
+        self._leads.controllers.learn(node, outcome)
+        lead = await self._next_lead(of, budget)  # makes the topic
+        if lead is None:
+            raise Stopped("no-leader-in-time", node)
+        batch = batch_of(["renewed"], self._context.client.wall_ms(), NOBODY)
+        endpoint = self._leads.client_of(lead.node)
+        outcome = await self._data.produce(endpoint, of, batch, self._acks, budget.left_ms)
+        return completion(replace(outcome, value=None), lead.node, op.value)
 
 
 def _answer(fetched: Fetched, records: Sequence[tuple[int, str]]) -> Value:

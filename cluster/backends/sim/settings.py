@@ -51,6 +51,8 @@ class SimSettings:
     observers: Annotated[int, Field(strict=True, ge=0, le=1_000)] = 0
     """How many nodes, the last ones, are not among the voters at first. They, and a node
     that lost its disk, are configured with `controller.quorum.bootstrap.servers` (KIP-853)."""
+    waits_for_leader: Flag = True
+    """Whether the fault phase begins when a leader is established, or as the nodes start."""
     wire: Flag = False
     """Encode and decode every message with `cluster.node.protocol`, as real nodes do."""
     trace_in_memory: Flag = True

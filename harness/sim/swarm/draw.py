@@ -28,6 +28,8 @@ from harness.sim.swarm.disks import with_damage
 from harness.sim.swarm.fragments import FRAGMENTS, Draw, kill_parameters, strand
 from harness.sim.swarm.kafka import of_kafka, settings_of
 from harness.sim.swarm.logs import with_logs
+from harness.sim.swarm.starts import with_starts
+from harness.sim.swarm.topics import with_topics
 from harness.sim.swarm.voters import (
     with_cut_changes,
     with_one_voter,
@@ -146,7 +148,8 @@ def _draw(
         removed = with_own_removals(with_one_voter(changed), unit_ms)
         cut = with_cut_changes(with_pieces(removed, unit_ms), unit_ms)
         damaged = with_damage(cut, unit_ms)
-        drawn = _with_operations(_with_clients(damaged, unit_ms))
+        begun = with_starts(with_topics(_with_clients(damaged, unit_ms), unit_ms), unit_ms)
+        drawn = _with_operations(begun)
     else:
         drawn = _with_operations(of_kafka(changed, raft, unit_ms))
     return replace(drawn, expectations=expectations_of(drawn), bounds=_bounds(drawn))

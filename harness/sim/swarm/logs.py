@@ -7,9 +7,10 @@ the plan's others, so that its faults shrink an ISR and move a leader.
 
 A kill spares what was written to a disk, and no disk is wiped: Kafka's logs are not fsynced before
 an acknowledgement, and what all replicas in sync lose at one time is lost. For the same reason a
-log is torn in such plans only as have other replicas in sync and in which nothing else ends a
-process: each of these ends is unclean, and where all replicas had one, the last leader is elected
-with what it has left. An index is a hint, and may be damaged anywhere.
+log is torn, or damaged where it was not fsynced, in such plans only as have other replicas in sync
+and in which nothing else ends a process: each of these ends is unclean, and where all replicas had
+one, the last leader is elected with what it has left. An index is a hint, and may be damaged
+anywhere.
 """
 
 from __future__ import annotations
@@ -232,10 +233,11 @@ _LIVES_ON: Final = ("stop", "pause", "partition", "resign", "voters")
 
 
 def _tear(random: Random, plan: Plan, unit_ms: float) -> Strand:
-    """A node dies, and the end of its longest log of a partition is torn."""
+    """A node dies, and the end of its longest log of a partition is torn, or a bit is flipped."""
     at_ms = plan.duration_ms * random.uniform(0.3, 0.8)
+    is_flip = Random(f"swarm/{plan.seed}/flip").random() < _FLIP_SHARE
     step = Step(
-        "truncate-file",
+        "bit-flip" if is_flip else "truncate-file",
         targets=f"node:n{random.randint(1, plan.nodes)}",
         for_ms=round(unit_ms * random.uniform(0.5, 2.0), 1),
         options={"file": "partition"},
@@ -291,6 +293,7 @@ def _patience(plan: Plan, unit_ms: float) -> dict[str, int]:
     return {"controller.socket.timeout.ms": max(1, round(unit_ms * random.choice((0.2, 0.5, 2.0))))}
 
 
+_FLIP_SHARE: Final = 0.5
 _IMPATIENT_SHARE: Final = 0.6
 _DIRECTORIES_SHARE: Final = 0.4
 _LOSS_SHARE: Final = 0.25

@@ -112,7 +112,30 @@ def test_without_elr_the_last_member_of_an_isr_may_be_fenced_and_lead_nothing():
 
 def test_every_invariant_of_brokers_has_a_case():
     names = [invariant.name for invariant in BROKER_INVARIANTS]
-    assert sorted(names) == sorted((*CASES, "published-new"))
+    assert sorted(names) == sorted((*CASES, "published-new", "bootstrap-first"))
+
+
+@pytest.mark.parametrize(
+    ("now", "found"),
+    [
+        ({}, ["bootstrap-first"]),
+        ({"offset": 7}, []),
+        ({"in_transaction": True}, []),
+        ({"has_version": True}, []),
+    ],
+    ids=["nothing", "its claim alone is committed", "a part of it", "a metadata.version"],
+)
+def test_what_a_controller_commits_first_is_what_a_cluster_begins_with(now, found):
+    watcher = Watcher(among=BROKER_INVARIANTS)
+    looked = {"claimed": 7, "offset": 8, "in_transaction": False, "has_version": False}
+    watcher.take("n1", "controller-image", looked | now)
+    assert [violation.property for violation in watcher.violations] == found
+
+
+def test_configurations_go_with_their_topic():
+    watcher = Watcher(among=BROKER_INVARIANTS)
+    watcher.take("n1", "image", {"image": replace(image(1), stray_configs=("t",))})
+    assert [violation.property for violation in watcher.violations] == ["valid-brokers"]
 
 
 @pytest.mark.parametrize(

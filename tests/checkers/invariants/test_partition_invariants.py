@@ -90,25 +90,73 @@ def test_a_replica_remembers_what_is_in_its_log(remembered_end, high_watermark, 
 
 
 @pytest.mark.parametrize(
-    ("held", "asked", "error", "found"),
+    ("asked", "error", "found"),
     [
-        ([[0, 2], [4, 4]], [4, 4], "none", ["sequences"]),
-        ([[4, 4], [0, 2]], [0, 2], "none", ["sequences"]),
-        ([[0, 2], [3, 3]], [0, 2], "out_of_order_sequence_number", ["sequences"]),
-        ([[0, 2], [3, 3]], [0, 2], "none", []),
-        ([[7, 8]], [5, 6], "out_of_order_sequence_number", []),
-        ([[0, 2], [3, 3]], [3, 4], "out_of_order_sequence_number", []),
-        ([[2**31 - 2, 2**31 - 1], [0, 0]], [0, 0], "none", []),
+        ([0, 2], "out_of_order_sequence_number", ["sequences"]),
+        ([0, 2], "none", []),
+        ([5, 6], "out_of_order_sequence_number", []),
+        ([3, 4], "out_of_order_sequence_number", []),
     ],
     ids=[
-        "a gap",
-        "an earlier one behind",
         "a retry that is refused",
         "a retry that is known",
         "the producer was not known, and its second batch came first",
         "other records in one of the same sequence",
-        "they begin again",
     ],
 )
-def test_sequences_of_a_producer_follow_one_another(held, asked, error, found):
+def test_what_is_remembered_of_a_producer_is_not_refused(asked, error, found):
+    held = [[0, 2], [3, 3]]
     assert broken("producer-answer", producer=7, asked=asked, error=error, held=held) == found
+
+
+@pytest.mark.parametrize(
+    ("batches", "found"),
+    [
+        ([(0, 2, 9), (4, 4, 10)], ["sequences"]),
+        ([(4, 4, 9), (0, 2, 12)], ["sequences"]),
+        ([(0, 2, 9), (3, 3, 10)], []),
+        ([(2**31 - 2, 2**31 - 1, 9), (0, 0, 10)], []),
+        ([(3, 3, 8), (4, 6, 11)], ["sequences"]),
+        ([(3, 3, 8), (4, 6, 12)], []),
+    ],
+    ids=[
+        "a gap",
+        "an earlier one behind",
+        "one behind the other",
+        "they begin again",
+        "another replica remembers more of a batch",
+        "another batch that ends with the same sequence",
+    ],
+)
+def test_sequences_of_a_producer_follow_one_another(batches, found):
+    watcher = Watcher(among=PARTITIONS)
+    looked = {"name": "t-0", "producer": 7, "epoch": 0}
+    watcher.take("n1", "producer-batches", looked | {"batches": [(3, 6, 11)]})
+    watcher.take("n2", "producer-batches", looked | {"batches": batches})
+    assert [violation.property for violation in watcher.violations] == found
+
+
+@pytest.mark.parametrize(("held", "found"), [("a", ["own-topic"]), ("b", [])])
+def test_a_replica_uses_the_log_of_its_own_topic(held, found):
+    assert broken("log-topic", topic="b", held=held) == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "found"),
+    [
+        (4, ("none", 4), []),
+        (-1, ("none", 5), []),
+        (3, ("none", 2), ["deletes-asked"]),
+        (4, ("none", 6), ["deletes-asked"]),
+        (8, ("none", 5), ["deletes-asked"]),
+        (-2, ("none", 5), ["deletes-asked"]),
+        (8, ("offset_out_of_range", -1), []),
+        (-2, ("offset_out_of_range", -1), []),
+        (7, ("offset_out_of_range", -1), ["deletes-asked"]),
+        (0, ("policy_violation", -1), ["deletes-asked"]),
+        (7, ("request_timed_out", -1), []),
+        (7, None, ["deletes-asked"]),
+    ],
+)
+def test_what_is_committed_is_deleted_when_that_is_asked(asked, answer, found):
+    assert broken("deletion", asked=asked, answer=answer, log=(5, 7)) == found

@@ -7,6 +7,7 @@ import pytest
 from checkers import Status
 from checkers.evidence import DataBatch, FinalRead, PartitionLog
 from checkers.history import NEMESIS, Event, EventType, pair
+from checkers.partition_logs.columns import RENEW
 from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
 from tests.checkers.evidence.run_evidence import NODES, good_run, high_watermark, record, trace
@@ -268,6 +269,17 @@ def cuts(epoch, from_offset, to_offset, mark):
 )
 def test_what_brokers_traced_of_a_partition_does_not_contradict_itself(traces, kind):
     assert kinds(run_of(SAME, traces=traces)) == ({} if kind is None else {kind: 1})
+
+
+def test_a_topic_that_was_made_anew_is_not_judged_by_its_name():
+    logs = [log_of("n1", batch(0, "a"), mark=0), log_of("n2", batch(0, "b"), mark=0)]
+    traces = {"n1": [leads(2)], "n2": [leads(2)]}
+    renewed = history((RENEW, 1, None, None, None, "n1"))
+    assert kinds(run_of(logs, records=(TOPIC, isr_of(1)), traces=traces)) == {
+        "log-mismatch": 1, "two-leaders": 1,
+    }  # fmt: skip
+    run = run_of(logs, renewed, records=(TOPIC, isr_of(1)), traces=traces)
+    assert judged(run).statistics["anomalies_by_kind"] == {}
 
 
 def test_a_trace_that_says_too_little_leaves_the_verdict_open():

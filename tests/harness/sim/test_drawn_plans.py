@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from checkers.partition_logs.columns import RENEW
 from cluster.systems.kraft import LOG_DIRS
 from harness.errors import PlanError
 from harness.plan.document import from_document
@@ -13,7 +14,7 @@ from harness.sim.runner import run_plan
 from harness.sim.swarm.coverage import cell, empty, steer_for, universe
 from harness.sim.swarm.draw import Steer, draw
 from tests.harness.sim.plans import read_plan
-from workloads.data.log_client import MOVE
+from workloads.data.log_client import CONFIGURE, DELETE, MOVE
 
 LOGS = (1178, 94, 111, 5019)
 """Short worlds, one of them with a single replica; in the last an idle leader moves."""
@@ -65,8 +66,9 @@ def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own()
     plans = [draw(seed) for seed in range(60)]
     known = {"register": {"write"}, "log": {"send"}, "topics": {"create", "delete"}}
     for plan in plans:
+        beside = (MOVE, CONFIGURE, RENEW, DELETE)
         scripted = [
-            step for step in steps_of(plan) if step.kind == "op" and step.options["f"] != MOVE
+            step for step in steps_of(plan) if step.kind == "op" and step.options["f"] not in beside
         ]
         functions = {step.options["f"] for step in scripted}
         assert functions <= known.get(plan.workload, functions)
@@ -108,13 +110,15 @@ def test_metadata_logs_are_damaged_and_logs_of_partitions_only_where_another_rep
         }
         of_metadata |= {kind for kind, file in damage if file == "log"}
         of_partitions |= {one for one in damage if one[1] in ("partition", "index")}
-        if ("truncate-file", "partition") in damage:
+        if any(file == "partition" for _, file in damage):
             assert plan.workload_options["min_insync_replicas"] > 1
             kinds = [step.kind for step in steps_of(plan)]
-            assert kinds.count("truncate-file") == 1
+            files = [step.options.get("file") for step in steps_of(plan)]
+            assert files.count("partition") == 1
             assert {"kill", "disk-error"}.isdisjoint(kinds)
     assert of_metadata == {"bit-flip", "truncate-file"}
-    assert of_partitions == {("truncate-file", "partition"), ("bit-flip", "index")}
+    torn = {("truncate-file", "partition"), ("bit-flip", "partition")}
+    assert of_partitions == {*torn, ("bit-flip", "index")}
 
 
 def test_replicas_move_between_the_log_directories_of_brokers_that_have_several():
@@ -127,6 +131,38 @@ def test_replicas_move_between_the_log_directories_of_brokers_that_have_several(
     assert not any(
         "log-dir-move" in {s.kind for s in steps_of(p)} for p in plans if p not in several
     )
+
+
+def test_some_clusters_begin_evenly_and_some_lose_their_first_leaders():
+    plans = [draw(seed) for seed in range(120)]
+    even = [p for p in plans if p.world.latency_ms[0] == p.world.latency_ms[1]]
+    assert 2 < len(even) < 20
+    assert {(p.world.loss, p.world.drift_ppm, p.world.slow_probability) for p in even} == {
+        (0, 0, 0)
+    }
+    lost = [p for p in plans if not p.world.waits_for_leader]
+    assert 2 < len(lost) < 20
+    for plan in lost:
+        claims = [s for s in plan.strands[0].steps if s.until and s.until.event == "claim"]
+        assert len(claims) >= plan.nodes - plan.world.observers > 2
+
+
+def test_topics_change_beside_the_workload():
+    plans = [plan for seed in range(240) if (plan := draw(seed)).workload == "log"]
+    steps = [(plan, step) for plan in plans for step in steps_of(plan) if step.kind == "op"]
+    by_f = {
+        f: [(p, s) for p, s in steps if s.options["f"] == f] for f in (RENEW, DELETE, CONFIGURE)
+    }
+    assert all(len(found) > 20 for found in by_f.values())
+    assert {s.options["key"] for _, s in by_f[RENEW] + by_f[DELETE]} == {"e0-0"}
+    names = set()
+    for plan, step in by_f[CONFIGURE]:
+        set_to = step.options["value"]
+        names.add(set_to["name"])
+        if set_to["name"] == "min.insync.replicas":
+            assert 1 <= int(set_to["value"]) <= plan.workload_options["replication_factor"]
+            assert not any(s.options.get("file") == "partition" for s in steps_of(plan))
+    assert names == {"min.insync.replicas", "segment.ms"}
 
 
 def test_a_leader_that_is_to_be_lost_is_made_the_leader_first():
@@ -182,6 +218,9 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("K7128", 12, "joins-in-epoch"),
         ("M26I", 20, "image-agreement"),
         ("M25F", 12, "remembered-in-log"),
+        ("K14616", 15, "own-topic"),
+        pytest.param("M34B", 11, "sequences", marks=pytest.mark.nightly),
+        ("V02", 21, "change-awaited"),
         ("M40C", 6, "mark-removed"),
         ("M41F", 11, "caught-up-first"),
         ("M34G", 11, "sequences"),
@@ -205,10 +244,15 @@ def test_drawn_worlds_with_logs_find_faulty_brokers(mutant, seed, expected):
 @pytest.mark.parametrize(
     ("mutant", "seed", "expected"),
     [
+        ("K14145", 0, "fetch-answered"),
+        ("K18345", 34, "liveness"),
+        ("K20839", 37, "bootstrap-first"),
+        ("M26C", 9, "valid-brokers"),
+        ("X:broker.serving.offsets:_delete_records:always:1", 29, "deletes-asked"),
         ("L06", 0, "leaves-leader"),
         ("L10", 19, "silent-fenced"),
         ("M10C", 0, "pre-elected"),
-        ("M29V", 13, "voters-known"),
+        ("M29V", 22, "voters-known"),
         ("M30U", 0, "committed-voters"),
         ("M39F", 1, "isr"),
     ],

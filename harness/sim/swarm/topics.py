@@ -1,0 +1,77 @@
+"""The swarm's draws of topics that change beside the workload `log` (see `harness.sim.swarm.draw`).
+
+They use a stream of their own. A topic that nothing else uses is deleted and made anew, while a
+broker is down that comes back with the old one's logs; and what it holds is deleted. Topics of the
+workload get another min.insync.replicas, also while their ISR is small: who was eligible to lead by
+the one before is so no more (KIP-966). Or their logs get a segment every now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from checkers.partition_logs.columns import RENEW
+from harness.plan.plan import Plan
+from harness.plan.strands import Step, Strand
+from workloads.data import log
+from workloads.data.log_client import CONFIGURE, DELETE
+
+_SHARE: Final = 0.25
+RENEWED: Final = "e0-0"
+"""A partition of the topic that is made anew."""
+
+
+def with_topics(plan: Plan, unit_ms: float) -> Plan:
+    """Draw whether topics change, once the first ones are there."""
+    random = Random(f"swarm/{plan.seed}/topics")
+    if plan.workload != log.KIND.name or random.random() >= _SHARE:
+        return plan
+    session_ms = plan.node_settings["broker.session.timeout.ms"]
+    return replace(plan, strands=(*plan.strands, *_strands(random, plan, unit_ms, session_ms)))
+
+
+def _strands(random: Random, plan: Plan, unit_ms: float, session_ms: float) -> Iterator[Strand]:
+    # Where a log is damaged, all that was acknowledged has to be in several.
+    is_damaged = any(
+        step.options.get("file") == "partition" for strand in plan.strands for step in strand.steps
+    )
+    at_ms = unit_ms * random.uniform(1.0, 4.0)
+    while at_ms < plan.duration_ms - unit_ms:
+        node = f"node:n{random.randint(1, plan.nodes)}"
+        away_ms = round(session_ms + unit_ms * random.uniform(0.5, 3.0), 1)
+        away = Step("stop", targets=node, for_ms=away_ms)
+        wait_ms = round(unit_ms * random.uniform(0.2, 1.0), 1)
+        shape = random.random()
+        if shape < 0.2 or (is_damaged and shape < 0.5):
+            roll_ms = round(unit_ms * random.choice((0.3, 1.0, 4.0)))
+            steps = [_configure(random, plan, "segment.ms", max(1, roll_ms))]
+        elif shape < 0.5:
+            least = random.randint(1, plan.workload_options["replication_factor"])
+            steps = [_configure(random, plan, "min.insync.replicas", least)]
+            if random.random() < 0.7:
+                late_ms = round(session_ms + wait_ms, 1)
+                steps = [away, replace(steps[0], after_ms=late_ms)]
+        else:
+            renew = Step("op", options={"f": RENEW, "key": RENEWED})
+            wait = Step("wait", after_ms=wait_ms)
+            steps = [renew, wait, away, replace(renew, after_ms=wait_ms)]
+            steps += _deletions(random, unit_ms)
+        yield Strand(round(at_ms, 1), tuple(steps))
+        at_ms += away_ms + unit_ms * (2.0 + random.expovariate(0.3))
+
+
+def _deletions(random: Random, unit_ms: float) -> Iterator[Step]:
+    """Draw what is deleted of the new topic, which has one record or none."""
+    for _ in range(random.randint(0, 3)):
+        wait_ms = round(unit_ms * random.uniform(0.1, 1.0), 1)
+        options = {"f": DELETE, "key": RENEWED, "value": random.choice((-2, -1, 0, 1, 1, 2))}
+        yield Step("op", after_ms=wait_ms, options=options)
+
+
+def _configure(random: Random, plan: Plan, name: str, value: int) -> Step:
+    key = f"d{random.randrange(plan.workload_options['topics'])}-0"
+    set_to = {"name": name, "value": str(value)}
+    return Step("op", options={"f": CONFIGURE, "key": key, "value": set_to})
