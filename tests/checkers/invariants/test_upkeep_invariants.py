@@ -1,11 +1,19 @@
 """What a node does in its own time: each invariant broken, and the closest right looks."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from checkers.invariants.upkeep import UPKEEP
 from checkers.invariants.watcher import Watcher
+from cluster.node.errors import ErrorCode
+from cluster.node.kraft.messages import DescribeQuorumResponse
+from cluster.node.kraft.quorum.states import Follower
+from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.ports import Endpoint
 from harness.plan.document import from_document
 from harness.sim.runner import run_plan
+from harness.sim.world_sight import Descriptions
 
 
 def broken(event, **fields):
@@ -36,6 +44,47 @@ def test_no_file_is_left_of_a_snapshot_that_is_none():
 @pytest.mark.parametrize(("is_there", "found"), [(False, ["move-kept"]), (True, [])])
 def test_a_replica_moves_to_a_folder(is_there, found):
     assert broken("move-seen", name="t-0", to_dir="/d", is_there=is_there) == found
+
+
+def host(**core):
+    raft = SimpleNamespace(_core=SimpleNamespace(config=SimpleNamespace(replica_key=None), **core))
+    return SimpleNamespace(process=SimpleNamespace(node=SimpleNamespace(raft=raft)))
+
+
+def described(start, end, epoch, *, follows=3, voters_offset=0):
+    """Those whom a leader of epoch 3, from offset 5 on, must know, if one node has such a log."""
+    voters = SimpleNamespace(is_voter=lambda _: False)
+    control = SimpleNamespace(voters=voters, voters_offset=voters_offset)
+    leader = host(
+        leader=SimpleNamespace(epoch=3, epoch_start_offset=5),
+        log=SimpleNamespace(
+            start_offset=0, end_offset=8, end=OffsetAndEpoch(8, 3), control=control
+        ),
+        quorum=SimpleNamespace(state=None),
+    )
+    log = SimpleNamespace(start_offset=start, end_offset=end, end=OffsetAndEpoch(end, epoch))
+    state = Follower(follows, 1, Endpoint(1, "n1", 9093), 0.0)
+    other = host(log=log, quorum=SimpleNamespace(state=state))
+    shown = []
+    world = SimpleNamespace(nodes={"n1": leader, "n2": other})
+    answer = DescribeQuorumResponse(ErrorCode.none, 1, 3, 8)
+    Descriptions(world, lambda *seen: shown.append(seen)).on_reply("n1", None, answer)
+    ((_, _, fields),) = shown
+    return fields["following"]
+
+
+@pytest.mark.parametrize(
+    ("log", "following"),
+    [((0, 6, 3), ["n2"]), ((0, 5, 2), []), ((6, 6, 3), [])],
+    ids=["it has records of the epoch", "its first Fetch diverged", "it has a snapshot alone"],
+)
+def test_a_leader_knows_an_observer_that_has_records_of_its_epoch(log, following):
+    assert described(*log) == following
+
+
+@pytest.mark.parametrize("at", [{"voters_offset": 5}, {"follows": 2}])
+def test_an_observer_that_was_a_voter_or_is_behind_may_not_be_known(at):
+    assert described(0, 6, 3, **at) == []
 
 
 QUIET = {
