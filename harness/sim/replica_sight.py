@@ -42,6 +42,8 @@ _FOLLOWS = "replica-follower"
 
 Process = tuple[str, int]
 """A node and the number of its incarnation."""
+Holding = list[tuple[Replica, int]]
+"""Replicas of a partition, each with its broker's epoch."""
 Changes = dict[PartitionKey, tuple[int, int]]
 """Leader and partition epoch of the partitions whose ISR is to change."""
 
@@ -99,11 +101,13 @@ class ReplicaWatch:
             return
         led = [each for each in process.node.replicas.replicas() if each.partition.leads]
         _, changes = self._asked.get(_id(process), (None, {}))
+        shared = [each for each in led if len(each.partition.replicas) > 1]
+        held = self._holdings() if shared else {}
         for replica in led:
             if replica.key in changes:
                 self._look_at_change(process, replica, changes[replica.key])
             if len(replica.partition.replicas) > 1:
-                self._look_at(process, replica)
+                self._look_at(process, replica, held.get(replica.key, []))
             self._look_at_followers(process, replica)
         if isinstance(message, FetchRequest) and message.replica_id >= 0:
             self._note_fetch(process, led, message)
@@ -201,10 +205,14 @@ class ReplicaWatch:
             }
             self._watcher.take(process.name, "isr-change", shown)
 
-    def _look_at(self, process: Incarnation, replica: Replica) -> None:
+    def _look_at(self, process: Incarnation, replica: Replica, held: Holding) -> None:
         at, partition = (_id(process), replica.key), replica.partition
         mark = partition.high_watermark
-        others = dict(self._others(replica))
+        others = {
+            other.partition.broker_id: (epoch, other.log.end_offset)
+            for other, epoch in held
+            if other is not replica
+        }
         lags = any(log_end < mark for _, log_end in others.values())
         if mark == self._marks.get(at, 0) and not lags:
             return
@@ -234,34 +242,38 @@ class ReplicaWatch:
 
     def _look_at_followers(self, process: Incarnation, replica: Replica) -> None:
         partition, at = replica.partition, (_id(process), replica.topic, replica.index)
+        counted = {
+            follower.broker_id
+            for follower in partition.followers.values()
+            if follower.end_offset != UNKNOWN
+        }
+        heard = self._heard.get(at, set())
+        has_epoch = _knows_epoch(replica, partition.leader_epoch)
+        if counted <= heard and has_epoch:
+            return
         lead = Lead(
             name=f"{replica.topic}-{replica.index}",
             leader_epoch=partition.leader_epoch,
-            counted=frozenset(
-                follower.broker_id
-                for follower in partition.followers.values()
-                if follower.end_offset != UNKNOWN
-            ),
-            heard=frozenset(self._heard.get(at, ())),
-            has_epoch=_knows_epoch(replica, partition.leader_epoch),
+            counted=frozenset(counted),
+            heard=frozenset(heard),
+            has_epoch=has_epoch,
         )
-        if not lead.counted <= lead.heard or not lead.has_epoch:
-            self._watcher.take(process.name, "led", {"lead": lead})
+        self._watcher.take(process.name, "led", {"lead": lead})
 
     def _running(self) -> Iterator[Node]:
         for host in self._nodes.values():
             if host.process is not None and host.process.alive and host.process.node is not None:
                 yield host.process.node
 
-    def _others(self, replica: Replica) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Yield the epochs of other brokers that have a replica, and its log end, by id."""
+    def _holdings(self) -> dict[PartitionKey, Holding]:
+        """Return what brokers that run hold of each partition."""
+        held: dict[PartitionKey, Holding] = {}
         for node in self._running():
-            if node.replicas is None or node.lifecycle is None:
-                continue
-            for other in node.replicas.replicas():
-                if other.key == replica.key and other is not replica:
-                    number = other.partition.broker_id
-                    yield number, (node.lifecycle.broker_epoch, other.log.end_offset)
+            if node.replicas is not None and node.lifecycle is not None:
+                epoch = node.lifecycle.broker_epoch
+                for replica in node.replicas.replicas():
+                    held.setdefault(replica.key, []).append((replica, epoch))
+        return held
 
     def _newest(self, key: PartitionKey) -> tuple[MetadataState, PartitionRegistration] | None:
         """Return the newest committed metadata of a partition that any node has."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
@@ -44,6 +45,7 @@ OPERATIONS_NOT_ASKED_FOR: Final = i32(-(2**31))
 """MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED"""
 
 
+_PARTITIONS_REMEMBERED = 4096
 ENDPOINTS_OF_BROKERS = 1
 ENDPOINTS_OF_CONTROLLERS = 2
 
@@ -132,18 +134,37 @@ def _partition_metadata(
 ) -> MetadataResponsePartition:
     partition = state.partition(topic.id, index)
     error = ErrorCode.none if partition.leader >= 0 else ErrorCode.leader_not_available
+    offline = (each for each in partition.replicas if is_offline(state, partition, each))
+    return _partition_response(
+        error,
+        index,
+        partition.leader,
+        partition.leader_epoch,
+        partition.replicas,
+        partition.isr,
+        tuple(offline),
+    )
+
+
+@lru_cache(_PARTITIONS_REMEMBERED)
+def _partition_response(
+    error: ErrorCode,
+    index: int,
+    leader: int,
+    leader_epoch: int,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    offline: tuple[int, ...],
+) -> MetadataResponsePartition:
+    """Describe a partition; clients ask far more often than it changes."""
     return MetadataResponsePartition(
         error_code=error,
         partition_index=i32(index),
-        leader_id=BrokerId(partition.leader),
-        leader_epoch=i32(partition.leader_epoch),
-        replica_nodes=tuple(map(BrokerId, partition.replicas)),
-        isr_nodes=tuple(map(BrokerId, partition.isr)),
-        offline_replicas=tuple(
-            BrokerId(replica)
-            for replica in partition.replicas
-            if is_offline(state, partition, replica)
-        ),
+        leader_id=BrokerId(leader),
+        leader_epoch=i32(leader_epoch),
+        replica_nodes=tuple(map(BrokerId, replicas)),
+        isr_nodes=tuple(map(BrokerId, isr)),
+        offline_replicas=tuple(map(BrokerId, offline)),
     )
 
 

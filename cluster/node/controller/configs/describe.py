@@ -66,6 +66,12 @@ Described = tuple[
     Callable[[], Iterable[str]], Callable[[str], DescribeConfigsResourceResult | None]
 ]
 """Names all keys of a resource; and shows one, None where the resource does not have it."""
+Known = dict[
+    tuple[int, str | None, tuple[str, ...], tuple[tuple[str, str], ...]],
+    tuple[DescribeConfigsResourceResult, ...],
+]
+"""By type, name of a node, keys asked for and what is set on the resource: all that decides what is
+shown of it in one state. Most topics have nothing set on them and look alike."""
 
 MAX_DESCRIBED: Final = 3_000
 """How many configurations an answer holds before the next resource is refused.
@@ -82,17 +88,16 @@ _TOO_MANY: Final = (
 def describe_configs(
     request: DescribeConfigsRequest, state: MetadataState, cluster: ClusterInfo
 ) -> DescribeConfigsResponse:
-    """Return all that each resource has, or what was asked for of it; equal ones are read once.
+    """Return all that each resource has, or what was asked for of it; equal ones are made once.
 
     Those beyond `MAX_DESCRIBED` configurations are refused, each by itself.
     """
     results = []
     described = 0
-    known: dict[DescribeConfigsResource, DescribeConfigsResult] = {}
+    known: Known = {}
     for item in request.resources:
         if described < MAX_DESCRIBED:
-            result = known.get(item) or _describe(item, request, state, cluster)
-            known[item] = result
+            result = _describe(item, request, state, cluster, known)
         else:
             result = _refusal(item, ErrorCode.policy_violation, _TOO_MANY)
         described += len(result.configs)
@@ -105,20 +110,27 @@ def _describe(
     request: DescribeConfigsRequest,
     state: MetadataState,
     cluster: ClusterInfo,
+    known: Known,
 ) -> DescribeConfigsResult:
     try:
         resource = ConfigResource(item.resource_type, item.resource_name)
         names, entry = _OF_TYPE.get(resource.type, _describe_unsupported)(resource, state, cluster)
     except ConfigError as refusal:
         return _refusal(item, refusal.api_error.error, refusal.api_error.message or "")
-    wanted = dict.fromkeys(item.configuration_keys or names())
-    shown = (entry(name) for name in wanted)
+    wanted = item.configuration_keys or ()
+    node = resource.name if resource.type in _OF_NODES else None
+    alike = resource.type, node, wanted, tuple(state.resource_configs(resource).items())
+    configs = known.get(alike)
+    if configs is None:
+        shown = map(entry, dict.fromkeys(wanted or names()))
+        configs = tuple(_as_asked(each, request) for each in shown if each is not None)
+        known[alike] = configs
     return DescribeConfigsResult(
         error_code=ErrorCode.none,
         error_message="",
         resource_type=item.resource_type,
         resource_name=item.resource_name,
-        configs=tuple(_as_asked(each, request) for each in shown if each is not None),
+        configs=configs,
     )
 
 
@@ -271,6 +283,7 @@ _MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the "
     "message was sent to an incompatible broker. See the broker logs for more details."
 )
+_OF_NODES: Final = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER})
 _OF_TYPE: Final[Mapping[int, Callable[[ConfigResource, MetadataState, ClusterInfo], Described]]] = {
     ResourceType.TOPIC: _topic,
     ResourceType.BROKER: _broker,

@@ -359,10 +359,9 @@ class DataFiles:
                     return b""
 
     def _read_segment(self, segment: DataSegment, offset: int, max_bytes: int, limit: int) -> bytes:
-        data = read_batches(self._disk, segment, offset, max_bytes, limit)
+        data, headers = read_batches(self._disk, segment, offset, max_bytes, limit)
         position, expected = 0, None
-        while position < len(data):
-            header = parse_header(data, position)
+        for header in headers:
             if header.base_offset != expected is not None and not segment.gaps:
                 reason = f"batch begins at {header.base_offset}, not {expected}"
                 raise CorruptLogError(segment.path, position, offset, reason)

@@ -195,7 +195,8 @@ class Log:
         if offset >= self._tail.start_offset:
             return self._tail.read(offset, max_bytes, limit)
         limit = min(limit, self._tail.start_offset)
-        return read_batches(self._disk, self._segment_of(offset), offset, max_bytes, limit)
+        data, _ = read_batches(self._disk, self._segment_of(offset), offset, max_bytes, limit)
+        return data
 
     def flush(self, done: Callable[[], None]) -> None:
         """Make durable all that was appended, then call `done`.

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from cluster.node.log.batch.records import (
     PREFIX_BYTES,
+    BatchHeader,
     CorruptBatchError,
     batch_size_bytes,
     check_batch,
@@ -57,12 +58,13 @@ def locate_batch(disk: Disk, segment: Readable, offset: int) -> tuple[int, int]:
 
 def read_batches(
     disk: Disk, segment: Readable, offset: int, max_bytes: int, end_offset: int
-) -> bytes:
-    """Read whole batches of one segment from the one that holds `offset` on.
+) -> tuple[bytes, list[BatchHeader]]:
+    """Read whole batches of one segment from the one that holds `offset` on, and their headers.
 
     At most `max_bytes`, but at least one batch; none with a record at or after `end_offset`.
     Raises CorruptLogError, OSError.
     """
+    headers: list[BatchHeader] = []
     _, start = locate_batch(disk, segment, offset)
     data = disk.read(segment.path, start, max(max_bytes, PREFIX_BYTES))
     position = 0
@@ -77,8 +79,9 @@ def read_batches(
             header = check_batch(data, position, gaps=segment.gaps)
             if header.next_offset > end_offset:
                 break
+            headers.append(header)
             position += header.size_bytes
-    return data[:position]
+    return data[:position], headers
 
 
 @contextmanager

@@ -63,6 +63,22 @@ def test_a_resource_that_is_named_twice_is_answered_twice_within_the_bound():
     assert len(many) == 1_000
 
 
+def test_resources_that_are_described_together_are_as_each_by_itself():
+    node = active()
+    node.call(create(*(creatable(name) for name in ("t", "u", "v", "w"))))
+    for topic, value in (("u", "1"), ("v", "2"), ("w", "1")):
+        assert code_of(node.call(alter("flush.ms", value, SET, (2, topic)))) == ErrorCode.none
+    asked = [
+        dataclasses.replace(describe(resource, keys=keys), include_synonyms=True)
+        for resource in ((2, "t"), (2, "u"), (2, "v"), (2, "w"), (4, "1"), (4, ""), (2, "x"))
+        for keys in (None, ("flush.ms", "retention.ms"))
+    ]
+    alone = [result for request in asked for result in node.call(request).results]
+    together = tuple(item for request in asked for item in request.resources)
+
+    assert list(node.call(dataclasses.replace(asked[0], resources=together)).results) == alone
+
+
 def test_an_answer_is_bounded_and_names_each_resource_that_it_leaves_out():
     node = active()
     names = [f"t{i}" for i in range(300)]
