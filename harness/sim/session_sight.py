@@ -157,7 +157,9 @@ class SessionWatch:
         lost = claim.silence_ms(session, process.monotonic_ms()) >= _session_ms(process)
         if lost or request.offline_log_dirs or session not in self._not_ending:
             return
-        self._asked[number] = _Asked(message, process.name, claim, active=_active(state))
+        # One that is about to be fenced may be active again before this is answered.
+        active = _active(state) & _active(_newest(process))
+        self._asked[number] = _Asked(message, process.name, claim, active=active)
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -258,14 +260,12 @@ class SessionWatch:
         if self._nodes[process.name].clock.rate != claim.rate:
             claim.rate = math.nan  # a timer that it set before may come much later
         else:
-            self._look_for_silent(process, node, claim, now_ms)
+            self._look_for_silent(process, claim, now_ms)
 
-    def _look_for_silent(
-        self, process: Incarnation, node: Node, claim: _Claim, now_ms: float
-    ) -> None:
+    def _look_for_silent(self, process: Incarnation, claim: _Claim, now_ms: float) -> None:
         session_ms, before = _session_ms(process), claim.overdue_ms
         claim.overdue_ms = {}
-        for broker in registered_brokers(node.controller.speculative.state):
+        for broker in registered_brokers(_newest(process)):
             session = broker.id, broker.epoch
             silent_ms = now_ms - claim.heard_ms.get(session, claim.since_ms)
             if broker.fenced or silent_ms < 2 * session_ms or node_name(broker.id) == process.name:
@@ -279,6 +279,12 @@ class SessionWatch:
 def _image(process: Incarnation) -> MetadataState:
     assert process.node is not None, "it is asked before"
     return process.node.controller.image.state
+
+
+def _newest(process: Incarnation) -> MetadataState:
+    """What an active controller goes by: with what it has appended and not committed yet."""
+    assert process.node is not None, "it is asked before"
+    return process.node.controller.speculative.state
 
 
 def _session_ms(process: Incarnation) -> float:

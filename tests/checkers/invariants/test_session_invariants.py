@@ -121,11 +121,20 @@ class Controller:
         """Commit a registration, unfenced unless `changes` say otherwise."""
         self._offset += 1
         self.image.offset = self._offset
+        self._replay(self.image.state, broker, changes)
+
+    def append(self, broker, **changes):
+        """Append a change of what is committed of one broker, and of the other not."""
+        ahead = self._process.node.controller.speculative = SimpleNamespace(state=committed_state())
+        for other in (OWN, OTHER):
+            self._replay(ahead.state, other, changes if other == broker else {})
+
+    def _replay(self, state, broker, changes):
         known = {"fenced": False, "incarnation_id": uuid.UUID(int=broker), **changes}
         record = RegisterBrokerRecord(
             broker_id=broker, broker_epoch=broker, end_points=(), features=(), **known
         )
-        replay_record(self.image.state, record)
+        replay_record(state, record)
 
     def sees(self, event):
         """Let the controller trace an event."""
@@ -179,6 +188,17 @@ def test_a_broker_that_shuts_down_waits_for_others_unless_it_is_fenced(fenced, f
     controller.sees("hw")
     controller.answers(heartbeat(OWN, 13, shuts_down=True), released(may_end=True))
     assert controller.found == found
+
+
+def test_a_broker_that_shuts_down_waits_for_nobody_who_is_about_to_be_fenced():
+    """Seed 32000024 of 40 s: it is active again by the time of the answer."""
+    controller = Controller()
+    controller.answers(heartbeat(OTHER, 11), released(may_end=False))
+    controller.register(OWN, in_controlled_shutdown=True)
+    controller.sees("hw")
+    controller.append(OTHER, fenced=True)
+    controller.answers(heartbeat(OWN, 13, shuts_down=True), released(may_end=True))
+    assert controller.found == set()
 
 
 @pytest.mark.parametrize(
