@@ -101,12 +101,12 @@ class ReplicaWatch:
             return
         led = [each for each in process.node.replicas.replicas() if each.partition.leads]
         _, changes = self._asked.get(_id(process), (None, {}))
-        shared = [each for each in led if len(each.partition.replicas) > 1]
+        shared = [each for each in led if each.partition.followers]
         held = self._holdings() if shared else {}
         for replica in led:
             if replica.key in changes:
                 self._look_at_change(process, replica, changes[replica.key])
-            if len(replica.partition.replicas) > 1:
+            if replica.partition.followers:
                 self._look_at(process, replica, held.get(replica.key, []))
             self._look_at_followers(process, replica)
         if isinstance(message, FetchRequest) and message.replica_id >= 0:

@@ -209,6 +209,7 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("M36A", 25, "log"),
         ("M36B", 72, "held-in-sync"),
         ("M36C", 17, "enough-in-sync"),
+        ("X:broker.replication.partition:Partition._adopt:left-out:3", 9, "enough-in-sync"),
         ("M37", 15, "log"),
         ("M39A", 0, "isr"),
         ("M40I", 122, "log"),
