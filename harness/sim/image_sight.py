@@ -14,7 +14,7 @@ it may be wrong.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import fields as fields_of
 from typing import Any, Final, TypeVar
 
@@ -146,7 +146,10 @@ def image_of(
 ) -> Image:
     """Describe a state in the terms of the invariants."""
     brokers = tuple(registered_brokers(state))
-    affected = partitions_of(state, changes.affected)
+    affected: dict[Hashable, Partition] = {
+        key: _partition(state, key, registration, changes)
+        for key, registration in changes.affected.items()
+    }
     return Image(
         offset,
         is_elr_enabled(state),
@@ -164,15 +167,8 @@ def _is_stray(state: MetadataState, topic: str) -> bool:
     return has_configs and state.topic_by_name(topic) is None
 
 
-def partitions_of(
-    state: MetadataState, among: Mapping[PartitionKey, PartitionRegistration]
-) -> dict[Hashable, Partition]:
-    """Describe some partitions of a state."""
-    return {key: _partition(state, key, registration) for key, registration in among.items()}
-
-
 def _partition(
-    state: MetadataState, key: PartitionKey, registration: PartitionRegistration
+    state: MetadataState, key: PartitionKey, registration: PartitionRegistration, changes: Changes
 ) -> Partition:
     topic = state.topics.get(key[0])
     brokers = _brokers_of(registration)
@@ -191,7 +187,9 @@ def _partition(
         online=frozenset(
             broker for broker in brokers if has_online_replica(state, registration, broker)
         ),
-        unplaced=frozenset(_without_directory(state, registration)),
+        unplaced=frozenset(_without_directory(state, registration)) - changes.brokers
+        if key in changes.partitions
+        else frozenset(),
     )
 
 
@@ -217,6 +215,8 @@ class Changes:
     """Those, and the partitions whose topic, configuration or brokers changed."""
     deleted: tuple[str, ...]
     """Names of topics that were deleted."""
+    brokers: frozenset[int]
+    """Those whose registration changed: by an earlier one a broker had other directories."""
 
 
 class ImageSight:
@@ -252,7 +252,8 @@ class ImageSight:
             for topic in changed["topics"]
             if topic not in self._maps["topics"]
         )
-        return Changes(moved, self._affected_partitions(state, moved, before, changed), deleted)
+        affected = self._affected_partitions(state, moved, before, changed)
+        return Changes(moved, affected, deleted, frozenset(changed["brokers"]))
 
     def _affected_partitions(
         self,

@@ -1,6 +1,7 @@
 """Brokers in simulated worlds: they register, are fenced and come back, and are watched."""
 
 import dataclasses
+import uuid
 
 import pytest
 
@@ -9,11 +10,16 @@ from cluster.node.broker.replication.fetcher_manager import ReplicaFetcherManage
 from cluster.node.controller.brokers import broker_lifecycle
 from cluster.node.controller.core import periodic
 from cluster.node.controller.metadata.registrations import registered_brokers
+from cluster.node.controller.metadata.state import (
+    UNASSIGNED_DIRECTORY,
+    PartitionRegistration,
+    TopicImage,
+)
 from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
 from cluster.node.log.data.clean_shutdown import read_clean_shutdown
 from cluster.node.protocol.messages import CreatableReplicaAssignment
 from cluster.systems.kraft import REGISTRATION
-from harness.sim.image_sight import ImageWatch
+from harness.sim.image_sight import ImageSight, ImageWatch, image_of
 from harness.sim.runner import run_plan
 from harness.sim.swarm.draw import draw
 from tests.cluster.node.controller.fakes import alter, creatable, create, describe
@@ -200,6 +206,39 @@ def test_images_that_differ_and_epochs_that_do_not_grow_are_found():
     found = {violation.property for violation in quorum.monitor.violations}
     assert {"image-agreement", "broker-epoch"} <= found
     assert images.images_checked > 3
+
+
+def test_a_new_replica_is_placed_by_the_registration_that_its_broker_had_then():
+    """Seed 31000071 of 120 s: one came back with a directory less, and the topic was not new."""
+    quorum, _, leader = unfenced()
+    state = quorum.node(leader).controller.image.state
+    broker = state.brokers.get(1)
+    one, topic = broker.log_dirs[0], uuid.uuid4()
+    state.brokers.put(1, dataclasses.replace(broker, log_dirs=(one, uuid.uuid4())))
+    state.topics.put(topic, TopicImage("t", topic, 1))
+    sight = ImageSight(1)
+    sight.look(1, state)
+
+    def unplaced(index):
+        """By the next image, of a partition on brokers 1 and 2, of which 2 has one directory."""
+        changes = sight.look(sight.offset + 1, state)
+        image = image_of(sight.offset, state, changes, sight.digest)
+        return image.affected[topic, index].unplaced
+
+    def add(index):
+        nowhere = (UNASSIGNED_DIRECTORY,) * 2
+        new = PartitionRegistration((1, 2), (1, 2), 1, 0, 0, directories=nowhere)
+        state.partitions.put((topic, index), new)
+
+    add(0)
+    assert unplaced(0) == {2}
+    add(1)
+    state.brokers.put(1, dataclasses.replace(broker, log_dirs=(one,)))
+    assert unplaced(1) == {2}, "when it was made, 1 had two directories"
+    state.brokers.put(1, dataclasses.replace(broker, fenced=True))
+    assert unplaced(1) == frozenset(), "it is not new"
+    add(2)
+    assert unplaced(2) == {1, 2}
 
 
 def registering(seeds):
