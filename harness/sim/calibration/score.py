@@ -119,12 +119,12 @@ def section(document: Document) -> Iterator[str]:
         yield f"| {name} | {', '.join(mutants)} |"
     alone = [_name(row) for row in trials if row["alone"] is not None]
     yield f"| clients alone | {', '.join(alone) or '-'} |"
-    missed = [row for row in trials if row["found"] is None]
+    missed = [row for row in trials if row["found"] is None and not _is_equivalent(row)]
     catalogue = [f"{_name(row)} {row['seeds']}" for row in missed if not _is_mechanical(row)]
     if catalogue:
         yield ""
         yield f"Missed of the catalogue, with the worlds that were tried: {', '.join(catalogue)}."
-    mechanical = [row for row in missed if _is_mechanical(row) and not _is_equivalent(row)]
+    mechanical = [row for row in missed if _is_mechanical(row)]
     for what, is_reached in (("missed though reached", True), ("never reached", False)):
         names = [_name(row) for row in mechanical if row["is_reached"] is is_reached]
         if names:
