@@ -52,15 +52,19 @@ def shown_names(keys: Mapping[str, ConfigKey]) -> tuple[str, ...]:
 
 
 def broker_sources(state: MetadataState, cluster: ClusterInfo) -> Sources:
-    """Return where values of this node's broker come from, the deciding source first."""
+    """Return where values of this node's broker come from, the deciding source first.
+
+    Of the state as it is now: what a topic takes asks for each of its keys, and few are set.
+    """
     own = ConfigResource(ResourceType.BROKER, str(cluster.node_id))
+    on_this, on_all = state.resource_configs(own), state.resource_configs(ALL_BROKERS)
 
     def of_this(name: str) -> str | None:
-        value = state.resource_config(own, name)
+        value = on_this.get(name)
         return value if value is not None and _is_used(name, value) else None
 
     def of_all(name: str) -> str | None:
-        value = state.resource_config(ALL_BROKERS, name)
+        value = on_all.get(name)
         used = value is not None and _is_used(name, value) and not is_of_one_broker(name)
         return value if used else None
 
@@ -125,8 +129,9 @@ def topic_setting(
     """Return a topic's value in force and its source. `sources`: of brokers, without defaults."""
     if name in own:
         return own[name], SOURCE_TOPIC
+    synonyms = TOPIC_SYNONYMS.get(name, ())
     for source, lookup in sources:
-        for synonym, factor in TOPIC_SYNONYMS.get(name, ()):
+        for synonym, factor in synonyms:
             value = lookup(synonym)
             if value is not None:
                 return value if factor == 1 else str(int(value) * factor), source
