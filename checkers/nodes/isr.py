@@ -50,6 +50,7 @@ from checkers.evidence.evidence_result import evidence_result, without
 from checkers.nodes.in_sync import longest_log, replay_beginning
 from checkers.nodes.isr_heard import find_malformed, not_decided
 from checkers.nodes.snapshots import Image, Key, Value
+from checkers.partition_logs.columns import RENEW
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -77,8 +78,11 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     node = longest_log(evidence)
     del options
     replay = _Replay()
+    apart: set[str] = set()
     if node is not None:
         log = evidence.logs[node]
+        if log[0].offset > 0:
+            apart = {str(each.key).rpartition("-")[0] for each in run.operations if each.f == RENEW}
         if not replay_beginning(replay.image, evidence, node, log[0].offset):
             missing.append(f"{node} (the snapshot at offset {log[0].offset}, where its log begins)")
         else:
@@ -93,7 +97,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         NAME,
         [
             *({**anomaly, "node": node} for anomaly in replay.anomalies),
-            *not_decided(evidence, replay.isrs),
+            *not_decided(evidence, replay.isrs, apart),
         ],
         missing=missing,
         cancelled=cancelled(),

@@ -10,7 +10,8 @@ epoch fences.
 - `isr-not-decided`: a broker takes another ISR than the log has at that partition epoch.
 
 Partition epochs that the log does not show, as it begins behind them, are not judged; of a topic
-that was deleted and made again, either life's decision will do. Complexity: O(events).
+that was deleted and made again, either life's decision will do, and where the log may lack those of
+an earlier life, none is judged. Complexity: O(events).
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ def find_malformed(evidence: Evidence) -> list[str]:
     ][:1]
 
 
-def not_decided(evidence: Evidence, decided: Decided) -> Iterator[Anomaly]:
-    """Find the first such event of every node; malformed ones are left out."""
+def not_decided(
+    evidence: Evidence, decided: Decided, apart: Collection[str] = ()
+) -> Iterator[Anomaly]:
+    """Find the first such event of every node; malformed ones and topics `apart` are left out."""
     for node, trace in evidence.traces.items():
         for event in trace:
             if event.event not in _HEARS or not _is_whole(event):
@@ -45,6 +48,8 @@ def not_decided(evidence: Evidence, decided: Decided) -> Iterator[Anomaly]:
             fields = event.fields
             name, epoch = f"{fields['topic']}-{fields['partition']}", fields["partition_epoch"]
             isrs = decided.get((fields["topic"], fields["partition"], epoch))
+            if fields["topic"] in apart:
+                continue
             if isrs is None or frozenset(fields["isr"]) in isrs:
                 continue
             made = " or ".join(str(sorted(isr)) for isr in isrs)

@@ -1,9 +1,10 @@
 """The swarm's draws of topics that change beside the workload `log` (see `harness.sim.swarm.draw`).
 
 They use a stream of their own. A topic that nothing else uses is deleted and made anew, while a
-broker is down that comes back with the old one's logs; and what it holds is deleted. Topics of the
-workload get another min.insync.replicas, also while their ISR is small: who was eligible to lead by
-the one before is so no more (KIP-966). Or their logs get a segment every now and then.
+broker is down that comes back with the old one's logs; and what it holds is deleted. It gets
+another min.insync.replicas, also while its ISR is small: who was eligible to lead by the one before
+is so no more (KIP-966). Where the ISR is empty then, nobody is left who may lead: so it is no topic
+of the workload, which must be read in the end. The logs of these get a segment now and then.
 """
 
 from __future__ import annotations
@@ -34,10 +35,6 @@ def with_topics(plan: Plan, unit_ms: float) -> Plan:
 
 
 def _strands(random: Random, plan: Plan, unit_ms: float, session_ms: float) -> Iterator[Strand]:
-    # Where a log is damaged, all that was acknowledged has to be in several.
-    is_damaged = any(
-        step.options.get("file") == "partition" for strand in plan.strands for step in strand.steps
-    )
     at_ms = unit_ms * random.uniform(1.0, 4.0)
     while at_ms < plan.duration_ms - unit_ms:
         node = f"node:n{random.randint(1, plan.nodes)}"
@@ -45,12 +42,14 @@ def _strands(random: Random, plan: Plan, unit_ms: float, session_ms: float) -> I
         away = Step("stop", targets=node, for_ms=away_ms)
         wait_ms = round(unit_ms * random.uniform(0.2, 1.0), 1)
         shape = random.random()
-        if shape < 0.2 or (is_damaged and shape < 0.5):
-            roll_ms = round(unit_ms * random.choice((0.3, 1.0, 4.0)))
-            steps = [_configure(random, plan, "segment.ms", max(1, roll_ms))]
+        if shape < 0.15:
+            # A read ends with its segment: with too many the whole log cannot be read in time.
+            roll_ms = round(plan.duration_ms / random.choice((3, 10, 30)))
+            key = f"d{random.randrange(plan.workload_options['topics'])}-0"
+            steps = [_configure(key, "segment.ms", max(1, roll_ms))]
         elif shape < 0.5:
             least = random.randint(1, plan.workload_options["replication_factor"])
-            steps = [_configure(random, plan, "min.insync.replicas", least)]
+            steps = [_configure(RENEWED, "min.insync.replicas", least)]
             if random.random() < 0.7:
                 late_ms = round(session_ms + wait_ms, 1)
                 steps = [away, replace(steps[0], after_ms=late_ms)]
@@ -71,7 +70,6 @@ def _deletions(random: Random, unit_ms: float) -> Iterator[Step]:
         yield Step("op", after_ms=wait_ms, options=options)
 
 
-def _configure(random: Random, plan: Plan, name: str, value: int) -> Step:
-    key = f"d{random.randrange(plan.workload_options['topics'])}-0"
+def _configure(key: str, name: str, value: int) -> Step:
     set_to = {"name": name, "value": str(value)}
     return Step("op", options={"f": CONFIGURE, "key": key, "value": set_to})

@@ -2,11 +2,13 @@
 
 import uuid
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from checkers import Status
 from checkers.evidence import Snapshot
+from checkers.partition_logs.columns import RENEW
 from checkers.registry import CheckSpec, run_check
 from cluster.node.controller.metadata.replay import replay
 from cluster.node.controller.metadata.state import committed_state
@@ -312,3 +314,17 @@ def test_what_the_builder_decides_passes():
                 registration = state.partitions.get((topic, 0))
         result = run_check(CheckSpec("isr"), good_run(logs=logs(found)))
         assert result.status is Status.PASS, (seed, result.summary)
+
+
+@pytest.mark.parametrize(("key", "kinds"), [("t0-0", []), ("t1-0", ["isr-not-decided"])])
+def test_of_a_topic_that_was_made_anew_a_log_may_lack_what_was_decided(key, kinds):
+    """Seed 31000034: an earlier life had this partition epoch, and only a snapshot was left."""
+    held = {node: [Snapshot(node, 40, 1, START)] for node in NODES}
+    run = good_run(
+        logs=logs([SHRUNK], start=40),
+        snapshots=held,
+        traces={"n1": trace("n1", heard([2, 3], 1))},
+        operations=[SimpleNamespace(f=RENEW, key=key)],
+    )
+    result = run_check(CheckSpec("isr"), run)
+    assert [anomaly["kind"] for anomaly in result.anomalies] == kinds
