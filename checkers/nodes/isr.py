@@ -57,6 +57,7 @@ from porcupine_py.search.outcome import Cancelled, never
 
 NAME = "isr"
 PARTITION, CHANGE = "PartitionRecord", "PartitionChangeRecord"
+_CLEAR_ELR: Final = "ClearElrRecord"
 _NOBODY: Final = -1
 _RECOVERING: Final = 1
 _TOPIC, _BROKER = "2", "4"
@@ -170,6 +171,10 @@ class _Replay:
                 self._decide(record)
             else:
                 self.image.add(record.kind, record.value)
+            if record.kind == _CLEAR_ELR:  # the ISRs are the same, in later partition epochs
+                for key, partition in self.image.keys.items():
+                    if key[0] == "partition":
+                        self._note_isr(key, partition)
         for key, broker, record in self._joined:
             after = self.image.keys.get(key, {})
             registration = self.image.keys.get(("broker", str(broker)), {})
@@ -190,9 +195,7 @@ class _Replay:
                 self._wrong("change-of-nothing", record, key, {}, "was never created")
             return
         isr, elr = _members(after, "isr"), _members(after, _ELR)
-        name = str(self.image.keys.get(("topic", key[1]), {}).get("name"))
-        epoch = int(after["partitionEpoch"])
-        self.isrs.setdefault((name, int(key[2]), epoch), set()).add(frozenset(isr))
+        self._note_isr(key, after)
         replicas, leader = set(_members(after, "replicas")), after["leader"]
         doubled = len({*isr}) < len(isr) or len({*elr}) < len(elr)
         # Kafka leaves in the ELR whom a reassignment removed, until the ISR is large enough.
@@ -209,6 +212,11 @@ class _Replay:
             self._check_election(record, key, before, after)
             self._check_reassignment(record, key, before, after)
             self._check_memory(record, key, before, after)
+
+    def _note_isr(self, key: Key, partition: Value) -> None:
+        name = str(self.image.keys.get(("topic", key[1]), {}).get("name"))
+        at = name, int(key[2]), int(partition["partitionEpoch"])
+        self.isrs.setdefault(at, set()).add(frozenset(_members(partition, "isr")))
 
     def _check_election(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
         leader, isr = after["leader"], _members(after, "isr")

@@ -328,3 +328,18 @@ def test_of_a_topic_that_was_made_anew_a_log_may_lack_what_was_decided(key, kind
     )
     result = run_check(CheckSpec("isr"), run)
     assert [anomaly["kind"] for anomaly in result.anomalies] == kinds
+
+
+def test_an_elr_that_is_cleared_leaves_the_isr_in_a_later_partition_epoch():
+    cleared = ("ClearElrRecord", {"topicName": "t0"})
+    elr = change(isr=[1], eligibleLeaderReplicas=[2, 3])
+    run = good_run(
+        logs=logs([*START, elr, cleared]), traces={"n1": trace("n1", heard([1], 2), heard([1], 1))}
+    )
+    assert "isr-not-decided" not in kinds_of(run)
+    wrong = good_run(logs=logs([*START, elr, cleared]), traces={"n1": trace("n1", heard([2], 2))})
+    assert "isr-not-decided" in kinds_of(wrong)
+
+
+def kinds_of(run):
+    return {anomaly["kind"] for anomaly in run_check(CheckSpec("isr", {}), run).anomalies}
