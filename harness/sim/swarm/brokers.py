@@ -16,7 +16,7 @@ from cluster.systems.kraft import REGISTRATION
 from harness.plan.plan import Plan
 
 _SHARE = 0.4
-_GROWING = ("partitions", "set")
+GROWING = ("partitions", "set")
 """Workloads that add a partition with every write and never remove one."""
 _GROWTH_MAX_PER_S = 8.0
 """Rate of those: every broker that is fenced rewrites all partitions, on every node."""
@@ -36,7 +36,7 @@ def with_brokers(plan: Plan, unit_ms: float) -> Plan:
     }
     workload, options = _workload(random)
     rate_per_s = plan.rate_per_s
-    if workload in _GROWING:
+    if workload in GROWING:
         rate_per_s = min(rate_per_s, _GROWTH_MAX_PER_S)
     return replace(
         plan,

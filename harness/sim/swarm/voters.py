@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import ceil
 from random import Random
 
 from cluster.systems.kraft import NODE_SETTINGS
 from harness.plan.plan import Plan
 from harness.plan.strands import Condition, Step, Strand
+from harness.sim.swarm.brokers import GROWING
 from harness.sim.swarm.fragments import kill_parameters
 
 VOTER_CHANGE = "voter-change"
@@ -24,6 +26,10 @@ _OWN_REMOVAL_SHARE = 0.5
 _PIECES_SHARE = 0.4
 _CUT_SHARE = 0.7
 _SNAPSHOT_BYTES = "metadata.log.max.record.bytes.between.snapshots"
+_IDLE_BYTES = 80
+"""Of a NoOpRecord with its batch."""
+_OPERATION_BYTES = 64
+"""What an operation of a growing workload adds to a snapshot, at most."""
 
 
 def with_voters(plan: Plan, unit_ms: float) -> Plan:
@@ -178,14 +184,17 @@ def _snapshots_often(plan: Plan) -> bool:
 def with_pieces(plan: Plan, unit_ms: float) -> Plan:
     """Draw whether a plan's snapshots go in many small pieces, which faults delay and lose.
 
-    A newer snapshot may overtake a download, and another leader may have none of its id.
+    A newer snapshot may overtake a download, and another leader may have none of its id. Once all
+    is quiet, no more of them may come than one node can load: else it never has one.
     """
     random = Random(f"swarm/{plan.seed}/pieces")
     if not _snapshots_often(plan) or random.random() >= _PIECES_SHARE:
         return plan
     settings = {
         **plan.node_settings,
-        "controller.quorum.fetch.snapshot.max.bytes": random.choice((300, 500)),
+        "controller.quorum.fetch.snapshot.max.bytes": max(
+            random.choice((300, 500)), _least_piece(plan)
+        ),
         "kraftprobe.log.clean.interval.ms": round(10 * unit_ms),
     }
     strands = list(plan.strands)
@@ -203,6 +212,16 @@ def with_pieces(plan: Plan, unit_ms: float) -> Plan:
         strands.append(Strand(round(at_ms, 1), steps))
         at_ms += unit_ms * (2.0 + random.expovariate(0.2))
     return replace(plan, node_settings=settings, strands=tuple(strands))
+
+
+def _least_piece(plan: Plan) -> int:
+    """Bytes of a piece with which a snapshot is loaded before idle records make the next one."""
+    idle_ms = plan.node_settings["metadata.max.idle.interval.ms"]
+    if plan.workload not in GROWING or not idle_ms:
+        return 0
+    quiet_ms: float = plan.node_settings[_SNAPSHOT_BYTES] / _IDLE_BYTES * idle_ms
+    grown = plan.rate_per_s * plan.duration_s * _OPERATION_BYTES
+    return ceil(grown * 2 * plan.world.latency_ms[1] / quiet_ms)
 
 
 _WORDS = ("leader", "follower", "follower", "random", "random")

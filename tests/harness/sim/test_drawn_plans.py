@@ -100,6 +100,16 @@ def test_snapshots_in_small_pieces_are_held_up_while_newer_ones_are_made():
     assert {"deliver", "drop"} <= {step.options.get("then") for step in held}
 
 
+def test_a_large_snapshot_is_loaded_before_the_next_one_is_made():
+    plan = draw(29000009, duration_ms=120_000)
+    settings = plan.node_settings
+    piece_bytes = settings["controller.quorum.fetch.snapshot.max.bytes"]
+    load_ms = 250_000 / piece_bytes * 2 * plan.world.latency_ms[1]  # as large as it was in the end
+    idle_records = settings["metadata.log.max.record.bytes.between.snapshots"] / 80
+    assert plan.workload == "set"
+    assert load_ms < idle_records * settings["metadata.max.idle.interval.ms"]
+
+
 def test_metadata_logs_are_damaged_and_logs_of_partitions_only_where_another_replica_has_all():
     of_metadata, of_partitions = set(), set()
     for plan in map(draw, range(120)):
