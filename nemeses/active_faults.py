@@ -28,6 +28,8 @@ HOLDS_DOWN = DAMAGES | {"kill", "stop", "container-kill", "power-loss", "torn-wr
 
 _applying: WeakKeyDictionary[Backend, Counter[tuple[str, str]]] = WeakKeyDictionary()
 """How often each (fault, node) is being applied."""
+_left: WeakKeyDictionary[Backend, set[tuple[object, str]]] = WeakKeyDictionary()
+"""Key of each injection whose heal left a node to another one's, and that node."""
 
 
 @contextmanager
@@ -60,7 +62,20 @@ async def keeper(view: View, node: str, injection: Injection) -> str:
     """
     while _comes_down(view, node):  # noqa: ASYNC110  (whoever applies it knows of no waiters)
         await asyncio.sleep(POLL_S)
-    return _first(view, node, HOLDS_DOWN, others(view, injection))
+    left = _left.get(view.backend, set())
+    holds = [other for other in others(view, injection) if (other.key, node) not in left]
+    return _first(view, node, HOLDS_DOWN, holds)
+
+
+async def leave_to_keeper(view: View, node: str, injection: Injection) -> str:
+    """Leave the node down if another fault keeps it so, and name that; empty where none does.
+
+    Of two that are healed at one time one leaves it, and the other one starts it.
+    """
+    other = await keeper(view, node, injection)
+    if other:
+        _left.setdefault(view.backend, set()).add((injection.key, node))
+    return other
 
 
 def held_down(view: View, node: str) -> bool:

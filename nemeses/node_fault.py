@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from cluster.backends.base import Backend, BackendError, NodeState
 from cluster.values import valueclass
-from nemeses.active_faults import applying, hit, keeper
+from nemeses.active_faults import applying, hit, keeper, leave_to_keeper
 from nemeses.at_once import at_once
 from nemeses.base import Injection, Parameters, View, application, before_acting, refusal
 from nemeses.fault_kind import FaultKind
@@ -192,7 +192,7 @@ async def start_if_dead(view: View, node: str, injection: Injection) -> None:
 
     Raises BackendError when it does not come up.
     """
-    if await keeper(view, node, injection):
+    if await leave_to_keeper(view, node, injection):
         return
     if await view.backend.state(node) is NodeState.DEAD:
         await view.backend.start(node)

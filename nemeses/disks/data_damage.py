@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.backends.abilities import Disks
-from nemeses.base import Injection, View, disks_of
+from cluster.backends.base import NodeState
+from nemeses.base import Injection, View, disks_of, others
 from nemeses.disks.damage import DamageFault
 from nemeses.disks.log_files import is_damaged
 from nemeses.node_fault import Seen, start_if_dead
@@ -66,7 +67,10 @@ class DataDamage(DamageFault):
             await super().undo(view, node, injection)
 
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
-        """See that it lives, and that no damaged batch is left in a partition."""
+        """See that it lives, and that no damaged batch is left in a partition.
+
+        One that is dead, or that another fault hinders, has not had the time to repair it.
+        """
         lives = await super().check_gone(view, node, injection)
         damage = injection.detail["nodes"].get(node, {}).get("damage")
         if injection.parameters.get("file", LOG) != PARTITION or damage is None or lives.wrong:
@@ -75,11 +79,18 @@ class DataDamage(DamageFault):
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + REPAIRED_S
         while loop.time() < deadline_s:
+            runs = await view.backend.state(node) is NodeState.RUNNING
+            if not runs or _is_hindered(view, node, injection):
+                return lives
             if not await _keeps(disks_of(view), node, path, byte):
                 return lives
             await asyncio.sleep(_LOOK_EVERY_S)
         why = f"{node} runs with {path}, whose batch at byte {byte} is not intact"
         return replace(lives, violation={"kind": "damage-accepted", "explanation": why})
+
+
+def _is_hindered(view: View, node: str, injection: Injection) -> bool:
+    return any(node in other.targets and not other.links for other in others(view, injection))
 
 
 async def _keeps(disks: Disks, node: str, path: str, byte: int) -> bool:

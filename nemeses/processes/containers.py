@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cluster.backends.abilities import HostLoss
 from cluster.backends.base import Backend, BackendError, NodeState, Probe
-from nemeses.active_faults import keeper
+from nemeses.active_faults import leave_to_keeper
 from nemeses.base import Injection, Parameters, View, add_measurement
 from nemeses.processes.signals import ProcessFault
 
@@ -44,7 +44,7 @@ class ContainerKill(ProcessFault):
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Bring the container back if it is away, then the node."""
-        if not await keeper(view, node, injection):
+        if not await leave_to_keeper(view, node, injection):
             await _hosts(view.backend).bring_back(node)
             await super().undo(view, node, injection)
 

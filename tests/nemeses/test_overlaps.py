@@ -8,10 +8,13 @@ import random
 import pytest
 from simulated import WorldView, in_world
 
+from cluster.backends.abilities import Damage
 from cluster.backends.base import NodeState
 from cluster.backends.sim.settings import SimSettings
-from nemeses.active_faults import applying
+from nemeses.active_faults import applying, leave_to_keeper
 from nemeses.base import application
+from nemeses.disks.corruption import CHECKED_FROM, BitFlip
+from nemeses.disks.log_files import metadata_segments
 from nemeses.drive import heal, heal_all, inject
 from nemeses.queries import leading, until
 from nemeses.registry import FAULTS
@@ -145,3 +148,29 @@ async def test_a_heal_starts_no_node_whose_disk_is_being_taken(view: WorldView, 
             view.active.append(application("disk-wipe", {}, ("n2",), {}))
     assert (await healing).verified
     assert (await view.backend.state("n2") is NodeState.DEAD) is is_applied
+
+
+def test_of_two_heals_at_one_time_that_held_a_node_down_one_starts_it():
+    async def body(view):
+        killed = await inject(view, "kill", {"targets": "node:n2"})
+        stopped = application("stop", {"targets": "node:n2"}, ("n2",), {})
+        view.active.append(stopped)
+        assert await leave_to_keeper(view, "n2", killed) == "stop"
+        assert await leave_to_keeper(view, "n2", stopped) == ""
+        await view.backend.start("n2")
+
+    in_world(body)
+
+
+def test_a_node_that_another_fault_ended_is_not_blamed_for_damage_that_it_has_still():
+    async def body(view):
+        await inject(view, "kill", {"targets": "node:n2"})
+        disks = view.backend.abilities().disks
+        path = metadata_segments(await disks.files("n2"), "n2")[0]
+        await disks.damage("n2", Damage.BIT_FLIP, path, CHECKED_FROM, 0)
+        damage = {"n2": {"damage": {"file": path, "byte": CHECKED_FROM}}}
+        flipped = application("bit-flip", {"file": "partition"}, ("n2",), {"nodes": damage})
+        seen = await BitFlip().check_gone(view, "n2", flipped)
+        assert (seen.wrong, seen.violation, seen.detail["left_to"]) == ("", None, "kill")
+
+    in_world(body)
