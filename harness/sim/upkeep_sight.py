@@ -8,7 +8,6 @@ at two looks that both find it at work.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Final
 
 from checkers.invariants.upkeep import CHECKPOINT_MS, SLACK_MS
@@ -19,6 +18,7 @@ from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import Node
 from cluster.node.broker.replication.replica_manager import ReplicaManager
 from cluster.node.kraft.snapshot_store import SnapshotStore
+from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.directory_checkpoints import HIGH_WATERMARK_FILE
 from cluster.node.log.data.log_directory import LogDirectory
 from cluster.node.log.metadata.snapshot import SUFFIX, parse_snapshot_name
@@ -43,8 +43,8 @@ class UpkeepWatch:
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
         self._world = world
         self._watcher = watcher
-        self._marks: dict[Process, dict[Hashable, tuple[float, int, int]]] = {}
-        """By process and replica in a directory: since when it has had at least this high
+        self._marks: dict[Process, dict[DataLog, tuple[float, int, int]]] = {}
+        """By process and log of a replica: since when it has had at least this high
         watermark, by its clock, and how many looks at its checkpoint lacked it since."""
         self._large: dict[Process, tuple[float, int]] = {}
         """By process: since when it has had too large a log, and how many looks."""
@@ -90,7 +90,7 @@ class UpkeepWatch:
             directory = manager.logs.holder(replica.at) if mark else None
             if directory is None:
                 continue
-            key = directory.path, replica.key
+            key = directory.logs[replica.at]  # another one, once it was removed and came back
             marks = saved.get(directory.path)
             since_ms, before, looks = known.get(key, (now_ms, mark, 0))
             if marks is None or key not in known:

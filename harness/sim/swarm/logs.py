@@ -69,12 +69,13 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
     if random.random() < _SHAPED_SHARE:
         strands += _behind(random, plan, settings, unit_ms, (topics, partitions))
     damage = random.choice(("torn", "index", "", ""))
-    if damage == "torn" and least > 1:
+    is_torn = damage == "torn" and least > 1
+    if is_torn:
         strands = [strand for strand in strands if not _ends_process(strand)]
         strands.append(_tear(random, plan, unit_ms))
     elif damage == "index" and settings["log.index.interval.bytes"] < _INDEX_BYTES_MAX:
         strands += _index_flips(random, plan, settings, unit_ms, (topics, partitions))
-    strands += _directories(plan, settings, unit_ms)
+    strands += _directories(plan, settings, unit_ms, 0.0 if is_torn else _LOSS_SHARE)
     settings |= _patience(plan, unit_ms)
     timeout_ms = plan.operation_timeout_ms
     if options["retries"]:
@@ -268,8 +269,13 @@ def _index_flips(
         at_ms += back_ms + 6 * unit_ms
 
 
-def _directories(plan: Plan, settings: dict[str, int], unit_ms: float) -> Iterator[Strand]:
-    """Draw whether brokers have several log directories: replicas move, and one goes for a time."""
+def _directories(
+    plan: Plan, settings: dict[str, int], unit_ms: float, loss_share: float
+) -> Iterator[Strand]:
+    """Draw whether brokers have several log directories: replicas move, and one goes for a time.
+
+    A broker that lost one has no mark of a clean shutdown there, so its next end is unclean.
+    """
     random = Random(f"swarm/{plan.seed}/data-dirs")
     if random.random() >= _DIRECTORIES_SHARE:
         return
@@ -278,7 +284,7 @@ def _directories(plan: Plan, settings: dict[str, int], unit_ms: float) -> Iterat
     while at_ms < plan.duration_ms - unit_ms:
         target = random.choice(("leader", "follower", "random"))
         step = Step("log-dir-move", targets=target)
-        if random.random() < _LOSS_SHARE:
+        if random.random() < loss_share:
             gone_ms = round(unit_ms * random.uniform(1.0, 6.0), 1)
             step = Step("log-dir-loss", targets=target, for_ms=gone_ms)
         yield Strand(round(at_ms, 1), (step,))

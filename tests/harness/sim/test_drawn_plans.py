@@ -125,7 +125,7 @@ def test_metadata_logs_are_damaged_and_logs_of_partitions_only_where_another_rep
             kinds = [step.kind for step in steps_of(plan)]
             files = [step.options.get("file") for step in steps_of(plan)]
             assert files.count("partition") == 1
-            assert {"kill", "disk-error"}.isdisjoint(kinds)
+            assert {"kill", "disk-error", "log-dir-loss"}.isdisjoint(kinds)
     assert of_metadata == {"bit-flip", "truncate-file"}
     torn = {("truncate-file", "partition"), ("bit-flip", "partition")}
     assert of_partitions == {*torn, ("bit-flip", "index")}
@@ -242,7 +242,7 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ),
         ("X:broker.serving.fetch:_Delayed.wake:truth:0", 0, "fetch-answered"),
         (f"{_SNAPSHOTS}.is_due:connector:1", 0, "snapshot-made"),
-        pytest.param("M39C", 192, "newest-changed", marks=pytest.mark.nightly),
+        ("M39C", 11, "newest-changed"),
         ("X:broker.replication.partition:Follower.is_caught_up:connector:0", 3, "lag-allowed"),
     ],
 )
