@@ -48,6 +48,8 @@ class UpkeepWatch:
         watermark, by its clock, and how many looks at its checkpoint lacked it since."""
         self._large: dict[Process, tuple[float, int]] = {}
         """By process: since when it has had too large a log, and how many looks."""
+        self._left: dict[Process, set[str]] = {}
+        """By process: files of snapshots that nobody used at the last look."""
         world.observers.append(self._observe)
         world.scheduler.call_later(_OFTEN_MS, self._look)
         self._looks = 0
@@ -111,9 +113,10 @@ class UpkeepWatch:
         used = {file.path for file in store._writing.values()}
         late_ms = now_ms - node.raft._cleaner._interval_ms - 2 * CHECKPOINT_MS
         used |= {path for due_ms, path in store._deleted if due_ms >= late_ms}
-        for path in _strays(store):
-            if path not in used:
-                self._watcher.take(process.name, "file-left", {"path": path})
+        left = {path for path in _strays(store) if path not in used}
+        for path in sorted(left & self._left.get(_id(process), set())):
+            self._watcher.take(process.name, "file-left", {"path": path})
+        self._left[_id(process)] = left
 
     def _look_at_size(self, process: Incarnation, node: Node) -> None:
         at, log, cleaner = _id(process), node.raft._core.log, node.raft._cleaner
