@@ -58,6 +58,8 @@ def test_a_node_says_which_settings_have_no_effect_and_when_it_leads(tmp_path):
         f"{config}: without effect on this node: log.retention.hours, num.io.threads"
     ]
     kinds = [line.removeprefix("node 1: ").split(" with ")[0] for line in nodes.said(1)]
+    # Whether its controller resigns before the broker has been let go is a matter of time.
+    kinds = [kind for kind in kinds if kind != "is no longer the active controller of epoch 1"]
     where = ", ".join(
         f"{name}://127.0.0.1:{ports[1]}"
         for name, ports in (("CLIENT", nodes.client_ports), ("CONTROLLER", nodes.controller_ports))

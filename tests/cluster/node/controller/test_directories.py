@@ -15,7 +15,7 @@ from cluster.node.controller.metadata.registrations import (
 from cluster.node.controller.metadata.state import UNASSIGNED_DIRECTORY
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages as m
-from harness.sim.image_sight import partitions_of
+from harness.sim.image_sight import Changes, image_of
 from tests.cluster.node.controller.brokers import ELR, Brokers, assign, heartbeat
 from tests.cluster.node.controller.fakes import metadata
 
@@ -40,9 +40,10 @@ def assigned(cluster, broker, directory, topic, index=0):
 
 
 def sound(cluster):
-    found = partitions_of(cluster.state, dict(partitions(cluster.state)))
+    found = dict(partitions(cluster.state))
+    image = image_of(0, cluster.state, Changes(found, found, (), frozenset()), 0)
     has_elr = is_elr_enabled(cluster.state)
-    return [fault for entry in found.values() for fault in faults(entry, has_elr=has_elr)] == []
+    return [f for each in image.affected.values() for f in faults(each, has_elr=has_elr)] == []
 
 
 def test_a_replica_of_a_broker_with_several_directories_is_unassigned_until_it_reports():
