@@ -64,8 +64,10 @@ class Rung:
     def _plan(self) -> dict[str, Any]:
         if self.plan in campaign_names():
             return load(self.plan)
-        folder = _FOLDER if self.plan.startswith("plans/") else _CHECKOUT
-        return read_document(folder / self.plan)
+        file = (_FOLDER if self.plan.startswith("plans/") else _CHECKOUT) / self.plan
+        if not file.exists():
+            raise PlanError(f"{self.plan} lies in a clone of Kraftprobe alone: run this rung there")
+        return read_document(file)
 
 
 def label(side: Mapping[str, Any]) -> str:

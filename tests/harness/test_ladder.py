@@ -133,7 +133,7 @@ def test_a_rung_that_cannot_be_run_here_is_named_and_proves_nothing(monkeypatch,
     asked = CliRunner().invoke(main, [*arguments, "--rung", "example"])
 
     assert (done.exit_code, asked.exit_code) == (3, 2)
-    assert "not run: example: " in done.stdout
+    assert "not run: example: packages/none.toml lies in a clone " in done.stdout
 
 
 def test_rows_are_written_into_a_page_and_others_stay(outcomes, tmp_path):
