@@ -8,7 +8,14 @@ placed almost in order of invocation, it is kept as the count of the leading pla
 short integer of the rest.
 
 Indeterminate operations have no completion: nothing waits for them, and the search ends when all
-others are placed. Three rules keep them and reads from multiplying the work; none loses an order:
+others are placed. Four rules keep them and reads from multiplying the work; none loses an order:
+
+- A configuration is not entered where one was that differs in having spent fewer of them: that one
+  can do whatever this one can. (Of all entered ones from which an order can be completed take the
+  one that lacks fewest operations. If the next step of its order was refused, it was for a
+  configuration that lacks no more: it would have been the one to take.) So that those with few are
+  entered first, operations are spent in breadth between two determinate ones. Depth first would
+  enter the sets of n lost registrations of different brokers one by one, 2^n of them.
 
 - Only the first unplaced one of several that would do the same is tried: it was invoked first, so
   it may stand wherever a later one stands, and nothing has to follow either.
@@ -29,7 +36,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from porcupine_py.models.base import Model, State
 from porcupine_py.operations import INFINITY_NS, EventType, Operation
@@ -74,15 +81,27 @@ def search(
 
 
 @dataclass(slots=True)
-class _Frame:
-    """One placed operation: what to restore, and what else to try in its place."""
+class _Level:
+    """A set of placed determinate operations: what may come next."""
 
-    placed: int
+    lifted: tuple[int, ...]
+    """What was placed since the level before: indeterminate ones, then a determinate one."""
     low: int
     bits: int
-    indeterminate: int
+    spent: int
+    """Indeterminate operations that are placed, as a set of bits."""
     state: int
+    ready: list[int]
+    """Determinate operations, the best one last."""
+    spare: list[int]
+    """Indeterminate operations."""
     alternatives: list[int]
+    """Those of `ready` that were not tried from this state yet."""
+    is_forced: bool
+    chosen: tuple[int, ...] = ()
+    """Indeterminate operations that are placed on this level."""
+    waiting: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
+    """(spent, state, chosen) to go on from, those with the fewest chosen ones first."""
 
 
 class _Search:
@@ -106,7 +125,7 @@ class _Search:
         self._state_ids: dict[State, int] = {}
         self._own_equal = type(model).equal is not Model.equal
         self._steps: list[dict[int, int]] = [{} for _ in operations]
-        self._memo: set[tuple[int, int, int, int]] = set()
+        self._memo: dict[tuple[int, int, int], tuple[int, ...]] = {}
         self._used_bytes = 0
         self._lay_out()
 
@@ -153,32 +172,28 @@ class _Search:
 
     def from_state(self, state: State) -> bool:
         """Walk from one initial state; True when every determinate operation was placed."""
-        frames: list[_Frame] = []
-        low = bits = indeterminate = 0
-        at = self._intern(state)
-        alternatives = self._candidates(at, indeterminate)
+        level = self._enter((), 0, 0, 0, self._intern(state))
+        levels: list[_Level] = []
         went_on = False
-        while alternatives is not None:
-            step = self._first_new(alternatives, low, bits, indeterminate, at)
+        while level is not None:
+            step = self._first_new(level)
             if step is not None:
-                placed, key = step
-                frames.append(_Frame(placed, low, bits, indeterminate, at, alternatives))
-                self._lift(placed)
-                self.path.append(placed)
-                low, bits, indeterminate, at = key
-                alternatives = self._candidates(at, indeterminate)
+                levels.append(level)
+                for placed in step[0]:
+                    self._lift(placed)
+                self.path.extend(step[0])
+                level = self._enter(*step)
                 went_on = True
-            elif not frames:
+            elif not levels:
                 return False
             else:
                 if went_on:
                     self.note_dead_end()
                     went_on = False
-                frame = frames.pop()
-                self.path.pop()
-                self._unlift(frame.placed)
-                low, bits, indeterminate = frame.low, frame.bits, frame.indeterminate
-                at, alternatives = frame.state, frame.alternatives
+                for placed in reversed(level.lifted):
+                    self._unlift(placed)
+                    self.path.pop()
+                level = levels.pop()
         return True
 
     def note_dead_end(self) -> None:
@@ -186,34 +201,34 @@ class _Search:
         if self.on_dead_end is not None:
             self.on_dead_end([self.operations[i].index for i in self.path])
 
-    def _candidates(self, state: int, indeterminate: int) -> list[int] | None:
-        """List the operations that may come next, the best one last; most are never tried.
-
-        None when no determinate operation is left.
-        """
-        # The innermost loop of the search: names are looked up once, and only operations without
-        # effect are stepped here.
-        count, following, steps = len(self.operations), self._next, self._steps
-        open_ended, pure = self._indeterminate, self._pure
+    def _enter(
+        self, lifted: tuple[int, ...], low: int, bits: int, spent: int, state: int
+    ) -> _Level | None:
+        """List what may come next; None when no determinate operation is left."""
+        count, following, open_ended = len(self.operations), self._next, self._indeterminate
         entry = following[self._head]
-        found: list[int] = []
+        ready: list[int] = []
+        spare: list[int] = []
         while entry < count:
-            if pure[entry] and not open_ended[entry]:
-                after = steps[entry].get(state)
-                if after is None:
-                    after = self._step(entry, state)
-                if after == state:
-                    return [entry]
-            if not open_ended[entry] or self._is_first(entry, indeterminate):
-                found.append(entry)
+            (spare if open_ended[entry] else ready).append(entry)
             entry = following[entry]
         if entry == self._end:
             return None
         if self._rank[entry] > self.furthest:
             self._note_furthest(entry, state)
-        if len(found) > 1:
-            found.sort(key=self._return_rank.__getitem__, reverse=True)
-        return found
+        if len(ready) > 1:
+            ready.sort(key=self._return_rank.__getitem__, reverse=True)
+        level = _Level(lifted, low, bits, spent, state, ready, spare, [], is_forced=False)
+        self._begin(level)
+        return level
+
+    def _begin(self, level: _Level) -> None:
+        """List what to try from the level's state."""
+        for entry in level.ready:
+            if self._pure[entry] and self._after(entry, level.state) == level.state:
+                level.alternatives, level.is_forced = [entry], True
+                return
+        level.alternatives, level.is_forced = list(level.ready), False
 
     def _is_first(self, entry: int, indeterminate: int) -> bool:
         """Return whether no unplaced indeterminate operation before it would do the same."""
@@ -225,41 +240,64 @@ class _Search:
         self.blocked = entry - len(self.operations)
         self.blocked_state = state
 
-    def _first_new(
-        self, alternatives: list[int], low: int, bits: int, indeterminate: int, state: int
-    ) -> tuple[int, tuple[int, int, int, int]] | None:
-        """Take alternatives until one is legal and leads to a configuration not seen before."""
-        while alternatives:
-            placed = alternatives.pop()
-            after = self._steps[placed].get(state)
-            if after is None:
-                after = self._step(placed, state)
-            if after < 0:
-                continue
-            key_low, key_bits, key_indeterminate = low, bits, indeterminate
-            if self._indeterminate[placed]:
-                if after == state:
-                    continue
-                key_indeterminate |= 1 << self._bit[placed]
-            else:
-                key_bits |= 1 << (self._bit[placed] - low)
-                ones = (~key_bits & (key_bits + 1)).bit_length() - 1
-                key_bits >>= ones
-                key_low += ones
-            key = (key_low, key_bits, key_indeterminate, after)
-            if key not in self._memo:
-                self._remember(key)
-                return placed, key
-        return None
+    def _first_new(self, level: _Level) -> tuple[tuple[int, ...], int, int, int, int] | None:
+        """Take alternatives until one is legal and leads to a configuration that is new.
 
-    def _remember(self, key: tuple[int, int, int, int]) -> None:
-        self._memo.add(key)
+        Returns what `_enter` takes. Indeterminate operations come in breadth: what fewer of them
+        can do is known before more are tried, which then are dropped where they lead no further.
+        """
+        while True:
+            while level.alternatives:
+                placed = level.alternatives.pop()
+                after = self._after(placed, level.state)
+                if after < 0:
+                    continue
+                bits = level.bits | 1 << (self._bit[placed] - level.low)
+                ones = (~bits & (bits + 1)).bit_length() - 1
+                low, bits = level.low + ones, bits >> ones
+                if self._is_new(low, bits, level.spent, after):
+                    return (*level.chosen, placed), low, bits, level.spent, after
+            if not level.is_forced:
+                self._spend(level)
+            if not level.waiting:
+                return None
+            level.spent, level.state, level.chosen = level.waiting.pop(0)
+            self._begin(level)
+
+    def _spend(self, level: _Level) -> None:
+        """Add each indeterminate operation to those that are placed on the level."""
+        for i in level.spare:
+            bit = 1 << self._bit[i]
+            if level.spent & bit or not self._is_first(i, level.spent):
+                continue
+            after = self._after(i, level.state)
+            if after < 0 or after == level.state:
+                continue
+            if self._is_new(level.low, level.bits, level.spent | bit, after):
+                level.waiting.append((level.spent | bit, after, (*level.chosen, i)))
+
+    def _is_new(self, low: int, bits: int, spent: int, state: int) -> bool:
+        """Remember a configuration, unless one was entered that spent no other operations."""
+        key = low, bits, state
+        entered = self._memo.get(key, ())
+        for less in entered:
+            if not less & ~spent:
+                return False
+        if entered:
+            entered = tuple(more for more in entered if spent & ~more)
+        self._memo[key] = (*entered, spent)
         self.explored += 1
-        self._used_bytes += _MEMO_ENTRY_BYTES + (key[1].bit_length() + key[2].bit_length()) // 8
+        self._used_bytes += _MEMO_ENTRY_BYTES + (bits.bit_length() + spent.bit_length()) // 8
         if self.explored_max is not None and self.explored > self.explored_max:
             raise BudgetExceededError(f"limit of {self.explored_max} configurations")
         if self.explored % _SPEND_EVERY == 0:
             self.budget.spend(self._used_bytes)
+        return True
+
+    def _after(self, i: int, state: int) -> int:
+        """Return the state after operation i, -1 when the model refuses."""
+        known = self._steps[i].get(state)
+        return self._step(i, state) if known is None else known
 
     def _step(self, i: int, state: int) -> int:
         """Return the state after operation i, -1 when the model refuses, and remember it."""

@@ -16,7 +16,7 @@ Step = Callable[[Any, Operation], tuple[bool, Any]]
 
 def is_linearizable(operations: Iterable[Operation], kind: str) -> bool:
     return any(
-        _some_order(chosen, (), initial, step)
+        some_order(chosen, (), initial, step)
         for initial, step in SPECIFICATIONS[kind](list(operations))
         for chosen in _choices(list(operations), kind)
     )
@@ -48,7 +48,7 @@ def _shows(operation: Operation, kind: str) -> bool:
     }
 
 
-def _some_order(left: list[Operation], done: tuple[Any, ...], state: Any, step: Step) -> bool:
+def some_order(left: list[Operation], done: tuple[Any, ...], state: Any, step: Step) -> bool:
     if not left:
         return True
     first_end_ns = min(operation.complete_ns for operation in left)
@@ -57,7 +57,7 @@ def _some_order(left: list[Operation], done: tuple[Any, ...], state: Any, step: 
             continue  # something that is left had ended before it began
         legal, after = step(state, operation)
         rest = [other for other in left if other is not operation]
-        if legal and _some_order(rest, done, after, step):
+        if legal and some_order(rest, done, after, step):
             return True
     return False
 

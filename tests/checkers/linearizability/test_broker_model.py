@@ -1,6 +1,8 @@
 """The model `broker`: what a right registration can look like, and what it cannot."""
 
 import random
+from dataclasses import replace
+from itertools import chain, combinations
 
 import pytest
 
@@ -9,6 +11,7 @@ from checkers.verdict import Status
 from porcupine_py.models import Broker, model_named
 from porcupine_py.search.dispatch import dispatch
 from porcupine_py.search.outcome import Budget
+from tests.checkers.linearizability.oracle import some_order
 
 
 def operation(index, f, input_=None, output=None, kind=EventType.OK, at=None):
@@ -129,6 +132,43 @@ def test_a_lost_heartbeat_may_have_unfenced_and_one_behind_cannot():
         assert Broker().has_effect(lost) is not behind
         outcome = dispatch([*before, lost, shown], Broker(), None, Budget())[1]
         assert outcome.status is verdict
+
+
+def test_many_lost_registrations_are_not_tried_in_every_combination():
+    lost = [
+        operation(i, "register", {"incarnation": f"w{i}"}, None, EventType.INFO) for i in range(40)
+    ]
+    for epoch, verdict in ((9, Status.PASS), (5, Status.FAIL)):
+        history = [operation(50, *register("a", 5)), *(replace(o, invoke_ns=600) for o in lost)]
+        history += [operation(70, *register("a", epoch)), operation(80, *read(alive=epoch == 5))]
+        outcome = dispatch(history, Broker(), None, Budget())[1]
+        assert (outcome.status, outcome.explored < 400) == (verdict, True)
+
+
+def lossy_history(draw):
+    """A few answers of a right controller, some lost and some too early or late to be right."""
+    registry, history = Registry(), []
+    for index in range(draw.randrange(3, 9)):
+        f, value, output = registry.perform(draw) or read(alive=draw.random() < 0.3)
+        is_lost = f != "read" and draw.random() < 0.5
+        kind, output = (EventType.INFO, None) if is_lost else (EventType.OK, output)
+        at = 10 * index - draw.randrange(25), 10 * index + draw.randrange(25)
+        history.append(operation(index, f, value, output, kind, at))
+    return history
+
+
+def test_the_verdict_on_lost_answers_is_that_of_brute_force():
+    verdicts = []
+    for seed in range(300):
+        history = lossy_history(random.Random(seed))
+        lost = [o for o in history if o.type is EventType.INFO]
+        answered = [o for o in history if o.type is EventType.OK]
+        subsets = chain.from_iterable(combinations(lost, n) for n in range(len(lost) + 1))
+        model = Broker()
+        truth = any(some_order([*answered, *few], (), model.init(), model.step) for few in subsets)
+        verdicts.append(dispatch(history, model, "wgl", Budget())[1].status)
+        assert verdicts[-1] is (Status.PASS if truth else Status.FAIL)
+    assert 30 < verdicts.count(Status.FAIL) < 270
 
 
 def test_malformed_values_are_refused():
