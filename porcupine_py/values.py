@@ -67,6 +67,10 @@ class Ratio(float):
     __slots__ = ()
 
 
+RATIO_MAX = 1 << 25
+"""Two ratios of numbers up to this differ by more than the distance of two floats."""
+
+
 def is_list(value: Any) -> TypeGuard[list[Any] | tuple[Any, ...]]:
     """Whether a value is a list: its elements have an order, as those of an EDN set have not."""
     return isinstance(value, list | tuple) and not isinstance(value, EdnSet)
@@ -75,9 +79,11 @@ def is_list(value: Any) -> TypeGuard[list[Any] | tuple[Any, ...]]:
 def decimal(value: float | Fraction) -> Fraction:
     """Return a number as it is written, so that 0.1 and 0.2 add up to 0.3.
 
-    `float` of a subclass, since those show themselves. Raises ValueError for what is no number or
-    beyond all numbers.
+    So is a ratio: 1/3 and 2/3 add up to 1. `float` of a subclass, since those show themselves.
+    Raises ValueError for what is no number or beyond all numbers.
     """
+    if isinstance(value, Ratio):
+        return Fraction(value).limit_denominator(RATIO_MAX)
     return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(float(value)))
 
 

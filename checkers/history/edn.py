@@ -17,13 +17,20 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 from checkers.history import HistoryError
-from checkers.history.edn_numbers import RATIO_MAX
 from checkers.history.edn_numbers import number as read_number
-from porcupine_py.values import BigDecimal, Character, EdnSet, Keyword, Ratio, Symbol, freeze
+from porcupine_py.values import (
+    BigDecimal,
+    Character,
+    EdnSet,
+    Keyword,
+    Ratio,
+    Symbol,
+    decimal,
+    freeze,
+)
 
 __all__ = ["EdnSet", "IndependentTuple", "Keyword", "Symbol", "key_text", "read_all", "write"]
 
@@ -336,7 +343,7 @@ def _written_number(number: float) -> str:
     if isinstance(number, int):
         return repr(number)
     if isinstance(number, Ratio):
-        exactly = Fraction(number).limit_denominator(RATIO_MAX)
+        exactly = decimal(number)
         return f"{exactly.numerator}/{exactly.denominator}"
     return f"{float(number)!r}M" if isinstance(number, BigDecimal) else repr(float(number))
 

@@ -8,14 +8,12 @@ from decimal import Decimal
 from fractions import Fraction
 
 from checkers.history.json_text import too_long
-from porcupine_py.values import BigDecimal, Double, Ratio, Symbol
+from porcupine_py.values import RATIO_MAX, BigDecimal, Double, Ratio, Symbol
 
 _INTEGER = re.compile(r"[+-]?\d+N?")
 _BASED = re.compile(r"([+-]?)(?:0[xX]([0-9a-fA-F]+)|(\d{1,2})[rR]([0-9a-zA-Z]+))N?")
 _FLOAT = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
 _RATIO = re.compile(r"([+-]?\d+)/(\d+)")
-RATIO_MAX = 1 << 25
-"""Two ratios of numbers up to this differ by more than the distance of two floats."""
 
 
 def number(text: str) -> int | float | Symbol | None:

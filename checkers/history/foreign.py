@@ -198,7 +198,7 @@ def _event(row: _Row, *, tuples: bool, vectors: bool) -> Event:
     value, key = fields.get("value"), fields.get("key")
     process = NEMESIS if row.process is None else row.process
     try:
-        if tuples and process != NEMESIS and value is not None:
+        if tuples and row.process != NEMESIS and value is not None:
             pair = vectors and isinstance(value, list) and len(value) == 2
             if isinstance(value, IndependentTuple) or pair:
                 key, value = value

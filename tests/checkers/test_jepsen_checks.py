@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from checkers import Status, check, check_by
 from checkers.history import INFINITY_NS
+from checkers.history.edn import read_all
 from harness.cli import main
 from tests.checkers.histories import FAIL, INFO, OK, op
 from tests.checkers.linearizability import oracle
@@ -73,6 +74,8 @@ def test_accounts_that_there_are_not_and_balances_that_are_none_are_wrong():
 
 def test_decimals_add_up_as_they_are_written():
     assert judged(in_a_row(read_of(a=0.1, b=0.2), read_of(a=0.3, b=0)), "bank")[0] is PASS
+    third, rest = read_all("1/3 2/3")
+    assert judged(in_a_row(read_of(a=third, b=rest), read_of(a=1, b=0)), "bank")[0] is PASS
 
 
 def test_banks_are_those_of_brute_force():

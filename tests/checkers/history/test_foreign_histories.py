@@ -140,6 +140,14 @@ def test_independent_keys_are_recognised_by_their_tag(written):
     assert {o.key for o in load(written(events(*rows))).operations} == {"8", "9"}
 
 
+@pytest.mark.parametrize("tag", ["#jepsen.independent/tuple ", ""])
+def test_an_event_without_a_process_has_a_key_as_well(written, tag):
+    rows = [(0, kind, "write", f"{tag}[9 1]") for kind in ("invoke", "ok")]
+    path = written(events(*rows, ("nil", "ok", "read", f"{tag}[9 1]")))
+    result = check(path, "register", independent=not tag)
+    assert (result.status, result.key) == (Status.PASS, "9")
+
+
 def test_a_plain_pair_is_a_key_and_a_value_only_if_the_caller_says_so(written):
     path = written(events((0, "invoke", "write", "[9 1]"), (0, "ok", "write", "[9 1]")))
     (whole,), (split,) = (load(path, independent=i).operations for i in (False, True))
