@@ -176,7 +176,7 @@ def _attempt(
 
 def _read_log(path: Path, node: str) -> list[LogRecord]:
     records: list[LogRecord] = []
-    for number, fields in _objects(path):
+    for number, fields in _objects(path, node):
         try:
             record = LogRecord(
                 node=node,
@@ -196,7 +196,7 @@ def _read_log(path: Path, node: str) -> list[LogRecord]:
 
 def _read_snapshots(path: Path, node: str) -> list[Snapshot]:
     snapshots = []
-    for number, fields in _objects(path):
+    for number, fields in _objects(path, node):
         try:
             offset, epoch = _integer(fields, "offset"), _integer(fields, "epoch")
             snapshots.append(Snapshot(node, offset, epoch, _pairs(fields.get("records"))))
@@ -233,7 +233,7 @@ def _row_of_log(log: PartitionLog) -> dict[str, Any]:
 
 def _read_partition_logs(path: Path, node: str) -> list[PartitionLog]:
     logs = []
-    for number, fields in _objects(path):
+    for number, fields in _objects(path, node):
         try:
             mark, damage = fields.get("high_watermark"), fields.get("damage")
             log = PartitionLog(
@@ -267,8 +267,7 @@ def _batch(row: object) -> DataBatch:
 
 
 def _read_quorum_state(path: Path, node: str) -> dict[str, Any]:
-    del node
-    objects = [fields for _, fields in _objects(path)]
+    objects = [fields for _, fields in _objects(path, node)]
     if len(objects) != 1:
         raise StoreError(f"{path}: it holds {len(objects)} JSON objects, not one")
     return objects[0]
@@ -277,7 +276,7 @@ def _read_quorum_state(path: Path, node: str) -> dict[str, Any]:
 def _read_final_read(path: Path, node: str) -> FinalRead | None:
     """Take the last line: a node may have been read again until it had caught up."""
     last: FinalRead | None = None
-    for number, fields in _objects(path):
+    for number, fields in _objects(path, node):
         try:
             topics = _mapping(fields, "topics")
             configs = _mapping(fields, "configs")
@@ -336,7 +335,8 @@ def _trace_event(path: Path, node: str, number: int, fields: dict[str, Any]) -> 
         raise StoreError(f"{path}, line {number}: {error}") from error
 
 
-def _objects(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
+def _objects(path: Path, node: str) -> Iterable[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a file's lines, with their numbers; one that names a node names this."""
     lines = read_lines(path, line_bytes_max=_EVIDENCE_LINE_BYTES_MAX)
     for number, ended_line in enumerate(lines, start=1):
         line = ended_line.removesuffix(b"\n")
@@ -345,6 +345,8 @@ def _objects(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
         fields = _parse(line)
         if fields is None:
             raise StoreError(f"{path}, line {number}: it is no JSON object, or was changed")
+        if fields.get("node", node) != node:
+            raise StoreError(f"{path}, line {number}: it is of node {fields['node']!r}")
         yield number, fields
 
 

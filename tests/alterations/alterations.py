@@ -165,6 +165,7 @@ READS = (
         (R,),
     ),
     _doubts("a final read gone", files.gone("nodes/n3/evidence/state.jsonl"), DURABILITY),
+    _doubts("one node's final read for another's", files.read_of_another, DURABILITY),
 )
 
 QUORUM_STATES = (
