@@ -150,27 +150,23 @@ async def test_a_heal_starts_no_node_whose_disk_is_being_taken(view: WorldView, 
     assert (await view.backend.state("n2") is NodeState.DEAD) is is_applied
 
 
-def test_of_two_heals_at_one_time_that_held_a_node_down_one_starts_it():
-    async def body(view):
-        killed = await inject(view, "kill", {"targets": "node:n2"})
-        stopped = application("stop", {"targets": "node:n2"}, ("n2",), {})
-        view.active.append(stopped)
-        assert await leave_to_keeper(view, "n2", killed) == "stop"
-        assert await leave_to_keeper(view, "n2", stopped) == ""
-        await view.backend.start("n2")
-
-    in_world(body)
+@play(in_world)
+async def test_of_two_heals_at_one_time_that_held_a_node_down_one_starts_it(view):
+    killed = await inject(view, "kill", {"targets": "node:n2"})
+    stopped = application("stop", {"targets": "node:n2"}, ("n2",), {})
+    view.active.append(stopped)
+    assert await leave_to_keeper(view, "n2", killed) == "stop"
+    assert await leave_to_keeper(view, "n2", stopped) == ""
+    await view.backend.start("n2")
 
 
-def test_a_node_that_another_fault_ended_is_not_blamed_for_damage_that_it_has_still():
-    async def body(view):
-        await inject(view, "kill", {"targets": "node:n2"})
-        disks = view.backend.abilities().disks
-        path = metadata_segments(await disks.files("n2"), "n2")[0]
-        await disks.damage("n2", Damage.BIT_FLIP, path, CHECKED_FROM, 0)
-        damage = {"n2": {"damage": {"file": path, "byte": CHECKED_FROM}}}
-        flipped = application("bit-flip", {"file": "partition"}, ("n2",), {"nodes": damage})
-        seen = await BitFlip().check_gone(view, "n2", flipped)
-        assert (seen.wrong, seen.violation, seen.detail["left_to"]) == ("", None, "kill")
-
-    in_world(body)
+@play(in_world)
+async def test_a_node_that_another_fault_ended_is_not_blamed_for_damage_that_it_has_still(view):
+    await inject(view, "kill", {"targets": "node:n2"})
+    disks = view.backend.abilities().disks
+    path = metadata_segments(await disks.files("n2"), "n2")[0]
+    await disks.damage("n2", Damage.BIT_FLIP, path, CHECKED_FROM, 0)
+    damage = {"n2": {"damage": {"file": path, "byte": CHECKED_FROM}}}
+    flipped = application("bit-flip", {"file": "partition"}, ("n2",), {"nodes": damage})
+    seen = await BitFlip().check_gone(view, "n2", flipped)
+    assert (seen.wrong, seen.violation, seen.detail["left_to"]) == ("", None, "kill")

@@ -195,7 +195,10 @@ async def test_an_upgrade_lets_the_voters_be_in_the_log_and_leaves_nothing_to_he
     assert is_dynamic(found[1])
 
 
-def test_kraft_version_is_asked_for_until_it_is_known_to_be_in_force(monkeypatch):
+@play(simulated)
+async def test_kraft_version_is_asked_for_until_it_is_known_to_be_in_force(
+    view: View, *, monkeypatch
+):
     """A leader that is cut off answers no such request, and a removal must reach it."""
     asked = []
     upgrade = voters._upgrade
@@ -205,14 +208,10 @@ def test_kraft_version_is_asked_for_until_it_is_known_to_be_in_force(monkeypatch
         return await upgrade(view)
 
     monkeypatch.setattr(voters, "_upgrade", count)
-
-    async def body(view: View) -> None:
-        await inject(view, "voters", {"change": "upgrade"})
-        before = len(asked)
-        removed = await inject(view, "voters", {"targets": "node:n2"})
-        assert (removed.verified, before > 0, len(asked)) == (True, True, before)
-
-    simulated(body)
+    await inject(view, "voters", {"change": "upgrade"})
+    before = len(asked)
+    removed = await inject(view, "voters", {"targets": "node:n2"})
+    assert (removed.verified, before > 0, len(asked)) == (True, True, before)
 
 
 @play(with_observer)

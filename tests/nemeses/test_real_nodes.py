@@ -12,6 +12,7 @@ from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.processes.records import identify, read_recorded
 from cluster.systems.kraft import KraftSystem
 from nemeses.drive import heal, heal_all, inject
+from tests.play import play
 from tests.views import StubView
 
 
@@ -56,7 +57,10 @@ def states_of(folder: Path, node: str) -> list[str]:
 
 
 @pytest.mark.cluster
-def test_held_messages_keep_real_nodes_apart_and_come_when_they_are_released(tmp_path: Path):
+@play(asyncio.run)
+async def test_held_messages_keep_real_nodes_apart_and_come_when_they_are_released(
+    *, tmp_path: Path
+):
     nodes = ("n1", "n2", "n3")
 
     async def until(condition) -> None:
@@ -64,24 +68,21 @@ def test_held_messages_keep_real_nodes_apart_and_come_when_they_are_released(tmp
             while not condition([state for n in nodes for state in states_of(tmp_path, n)[-1:]]):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
-    async def body() -> None:
-        backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
-        try:
-            await backend.up()
-            view = StubView(backend)
-            await until(lambda states: sorted(states) == ["Follower", "Follower", "Leader"])
-            held = await inject(view, "hold", {"types": "VoteRequest,FetchRequest"})
-            assert held.verified, held.detail
-            await until(lambda states: "Leader" not in states and "Follower" not in states)
-            cut = await inject(view, "partition", {"shape": "links", "links": "n1>n2"})
-            assert cut.verified, "a connection can be made and measured under a hold"
-            assert (await heal(view, cut)).verified
-            healed = await heal(view, held)
-            assert healed.verified, healed.detail
-            assert healed.detail["delivered"] > 0
-            await until(lambda states: sorted(states) == ["Follower", "Follower", "Leader"])
-        finally:
-            await backend.down()
-        assert backend.unexpected_deaths() == ()
-
-    asyncio.run(body())
+    backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
+    try:
+        await backend.up()
+        view = StubView(backend)
+        await until(lambda states: sorted(states) == ["Follower", "Follower", "Leader"])
+        held = await inject(view, "hold", {"types": "VoteRequest,FetchRequest"})
+        assert held.verified, held.detail
+        await until(lambda states: "Leader" not in states and "Follower" not in states)
+        cut = await inject(view, "partition", {"shape": "links", "links": "n1>n2"})
+        assert cut.verified, "a connection can be made and measured under a hold"
+        assert (await heal(view, cut)).verified
+        healed = await heal(view, held)
+        assert healed.verified, healed.detail
+        assert healed.detail["delivered"] > 0
+        await until(lambda states: sorted(states) == ["Follower", "Follower", "Leader"])
+    finally:
+        await backend.down()
+    assert backend.unexpected_deaths() == ()

@@ -96,27 +96,25 @@ async def test_a_node_becomes_the_next_release_and_the_one_before(view):
     assert await printed(view) == [NAMES[0]] * 3
 
 
-def test_nodes_follow_each_other_and_go_as_far_as_there_are_releases(on_nodes):
+@play("on_nodes")
+async def test_nodes_follow_each_other_and_go_as_far_as_there_are_releases(view):
     async def down(view) -> int:
         states = [await view.backend.state(node) for node in view.backend.nodes]
         return states.count(NodeState.DEAD)
 
-    async def body(view) -> None:
-        for name in NAMES[1:]:
-            injecting = asyncio.ensure_future(inject(view, "upgrade", {"targets": "all"}))
-            at_once = 0
-            while not injecting.done():
-                at_once = max(at_once, await down(view))
-                await asyncio.sleep(0.005)
-            assert injecting.result().verified
-            assert at_once <= 1
-            assert await printed(view) == [name] * 3
-        refused = await inject(view, "upgrade", {"targets": "all"})
-        assert (refused.applied, "no further release" in refused.detail["reason"]) == (False, True)
-        refused = await inject(view, "upgrade", {"targets": "node:n1"})
-        assert not refused.applied
-
-    on_nodes(body)
+    for name in NAMES[1:]:
+        injecting = asyncio.ensure_future(inject(view, "upgrade", {"targets": "all"}))
+        at_once = 0
+        while not injecting.done():
+            at_once = max(at_once, await down(view))
+            await asyncio.sleep(0.005)
+        assert injecting.result().verified
+        assert at_once <= 1
+        assert await printed(view) == [name] * 3
+    refused = await inject(view, "upgrade", {"targets": "all"})
+    assert (refused.applied, "no further release" in refused.detail["reason"]) == (False, True)
+    refused = await inject(view, "upgrade", {"targets": "node:n1"})
+    assert not refused.applied
 
 
 @play("on_nodes")
@@ -129,18 +127,15 @@ async def test_a_killed_node_stays_what_it_became(view):
     assert await printed(view) == [NAMES[1], NAMES[0], NAMES[0]]
 
 
-def test_an_upgrade_waits_until_its_node_runs(on_nodes, monkeypatch):
+@play("on_nodes")
+async def test_an_upgrade_waits_until_its_node_runs(view, *, monkeypatch):
     monkeypatch.setattr(upgrade, "LEGAL_WITHIN_S", 60.0)
-
-    async def body(view) -> None:
-        paused = await inject(view, "pause", {"targets": "node:n1"})
-        waiting = asyncio.ensure_future(inject(view, "upgrade", {"targets": "node:n1"}))
-        await asyncio.sleep(0.3)
-        assert not waiting.done()
-        await heal(view, paused)
-        assert (await waiting).verified
-
-    on_nodes(body)
+    paused = await inject(view, "pause", {"targets": "node:n1"})
+    waiting = asyncio.ensure_future(inject(view, "upgrade", {"targets": "node:n1"}))
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    await heal(view, paused)
+    assert (await waiting).verified
 
 
 @play("on_nodes", Printing(stuck="n3"))

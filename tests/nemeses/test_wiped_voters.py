@@ -151,7 +151,10 @@ async def test_a_voter_is_not_given_up_while_the_voters_change(view: View):
     assert await voters(view) == before
 
 
-def test_a_node_does_not_become_a_voter_while_its_disk_is_about_to_be_lost(monkeypatch):
+@play(simulated, 5)
+async def test_a_node_does_not_become_a_voter_while_its_disk_is_about_to_be_lost(
+    view: View, *, monkeypatch
+):
     """Found by 2,000 long seeds: added between the look at the voters and the loss of its disk."""
     all_know = wipe._all_know_directories
 
@@ -160,33 +163,25 @@ def test_a_node_does_not_become_a_voter_while_its_disk_is_about_to_be_lost(monke
         return await all_know(*arguments)
 
     monkeypatch.setattr(wipe, "_all_know_directories", slowly)
-
-    async def body(view: View) -> None:
-        await upgrade(view)
-        removed = await inject(view, "voters", {"change": "remove", "targets": "node:n1"})
-        assert removed.verified, removed.detail
-        wiping = asyncio.ensure_future(
-            inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 0})
-        )
-        await asyncio.sleep(0.3)  # it has decided, and has not acted
-        adding = asyncio.ensure_future(
-            inject(view, "voters", {"change": "add", "targets": "node:n1"})
-        )
-        leaving = asyncio.ensure_future(
-            inject(view, "voters", {"change": "remove", "targets": "leader"})
-        )
-        wiped, added, left = await wiping, await adding, await leaving
-        assert (wiped.applied, left.applied) == (True, False), left.detail
-        lost = {UUID(was) for was in wiped.detail["nodes"]["n1"]["damage"]["was"]}
-        assert len(lost) == 1
-        assert (await voters(view)).get(1) not in lost
-        results = await heal_all(view)
-        assert all(injection.verified for injection in results), (added.detail, results)
-        after = await voters(view)
-        assert after.keys() == {1, 2, 3, 4, 5}
-        assert after[1] not in lost
-
-    simulated(body, 5)
+    await upgrade(view)
+    removed = await inject(view, "voters", {"change": "remove", "targets": "node:n1"})
+    assert removed.verified, removed.detail
+    wiping = asyncio.ensure_future(inject(view, "disk-wipe", {"targets": "node:n1", "back_ms": 0}))
+    await asyncio.sleep(0.3)  # it has decided, and has not acted
+    adding = asyncio.ensure_future(inject(view, "voters", {"change": "add", "targets": "node:n1"}))
+    leaving = asyncio.ensure_future(
+        inject(view, "voters", {"change": "remove", "targets": "leader"})
+    )
+    wiped, added, left = await wiping, await adding, await leaving
+    assert (wiped.applied, left.applied) == (True, False), left.detail
+    lost = {UUID(was) for was in wiped.detail["nodes"]["n1"]["damage"]["was"]}
+    assert len(lost) == 1
+    assert (await voters(view)).get(1) not in lost
+    results = await heal_all(view)
+    assert all(injection.verified for injection in results), (added.detail, results)
+    after = await voters(view)
+    assert after.keys() == {1, 2, 3, 4, 5}
+    assert after[1] not in lost
 
 
 @pytest.mark.slow
@@ -301,7 +296,8 @@ async def test_a_node_that_is_healed_before_its_return_is_replaced_once(view: Vi
     assert (view.backend.incarnation("n1"), await voters(view)) == (incarnation, after)
 
 
-def test_a_heal_that_is_repeated_wipes_no_voter_again(monkeypatch):
+@play(simulated, 5)
+async def test_a_heal_that_is_repeated_wipes_no_voter_again(view: View, *, monkeypatch):
     """The node was a voter again, and was stopped before its heal saw it alive."""
     joined: list[str] = []
     join_anew = SimBackend.join_anew
@@ -311,20 +307,16 @@ def test_a_heal_that_is_repeated_wipes_no_voter_again(monkeypatch):
         await join_anew(backend, node)
 
     monkeypatch.setattr(SimBackend, "join_anew", counted)
-
-    async def body(view: View) -> None:
-        await upgrade(view)
-        wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
-        assert (await heal(view, wiped)).verified
-        after = await voters(view)
-        await view.backend.kill("n1")
-        view.active.append(wiped)
-        again = await heal(view, wiped)
-        assert again.verified, again.detail
-        assert await voters(view) == after
-        assert joined == ["n1"]
-
-    simulated(body, 5)
+    await upgrade(view)
+    wiped = await inject(view, "disk-wipe", {"targets": "node:n1"})
+    assert (await heal(view, wiped)).verified
+    after = await voters(view)
+    await view.backend.kill("n1")
+    view.active.append(wiped)
+    again = await heal(view, wiped)
+    assert again.verified, again.detail
+    assert await voters(view) == after
+    assert joined == ["n1"]
 
 
 @play(simulated)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.node.ports import Endpoint
+from tests.play import play
 from workloads.local_address import LocalAddress
 
 BIG = b"x" * 1_000_000
@@ -87,23 +88,22 @@ def test_a_node_that_refuses_closes_the_connection():
         asyncio.run(body())
 
 
-def test_closing_the_address_ends_a_call_that_blocks():
-    async def body():
-        context = await place()
-        address = await LocalAddress.open(context, "n2")
-        asking = asyncio.ensure_future(asyncio.to_thread(ask, address, "HANG", b"x"))
-        await context.hanging.wait()
-        address.close()
-        with pytest.raises((ConnectionError, http.client.BadStatusLine)):
-            await asking
-        await asyncio.gather(*context.tasks)
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((address.host, address.port))
-
-    asyncio.run(body())
+@play(asyncio.run)
+async def test_closing_the_address_ends_a_call_that_blocks():
+    context = await place()
+    address = await LocalAddress.open(context, "n2")
+    asking = asyncio.ensure_future(asyncio.to_thread(ask, address, "HANG", b"x"))
+    await context.hanging.wait()
+    address.close()
+    with pytest.raises((ConnectionError, http.client.BadStatusLine)):
+        await asking
+    await asyncio.gather(*context.tasks)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((address.host, address.port))
 
 
-def test_a_connection_that_is_being_accepted_ends_with_the_address():
+@play(asyncio.run)
+async def test_a_connection_that_is_being_accepted_ends_with_the_address():
     async def body(steps):
         context = await place()
         address = await LocalAddress.open(context, "n2")
@@ -116,8 +116,5 @@ def test_a_connection_that_is_being_accepted_ends_with_the_address():
                 assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
         await asyncio.gather(*context.tasks)
 
-    async def bodies():
-        for steps in range(8):
-            await asyncio.wait_for(body(steps), 5)
-
-    asyncio.run(bodies())
+    for steps in range(8):
+        await asyncio.wait_for(body(steps), 5)

@@ -168,14 +168,13 @@ async def test_an_agent_waits_for_the_port_of_one_that_is_being_killed(agent: Ch
     await agent.call("listen", **place)
 
 
-def test_a_port_that_stays_taken_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@play(with_agent, given="tmp_path")
+async def test_a_port_that_stays_taken_is_reported(
+    agent: Channel, *, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(probes, "_TAKEN_S", 0.1)
-
-    async def body(agent: Channel) -> None:
-        with taken_port() as held, pytest.raises(BackendError, match=str(errno.EADDRINUSE)):
-            await agent.call("listen", address="127.0.0.1", port=held.getsockname()[1])
-
-    with_agent(body, tmp_path)
+    with taken_port() as held, pytest.raises(BackendError, match=str(errno.EADDRINUSE)):
+        await agent.call("listen", address="127.0.0.1", port=held.getsockname()[1])
 
 
 @play(with_agent, given="tmp_path")

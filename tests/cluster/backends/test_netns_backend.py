@@ -252,31 +252,25 @@ def test_a_machine_that_forbids_namespaces_is_one_clear_line_with_the_remedy(
     )
 
 
-def test_a_missing_tool_is_one_clear_line_with_its_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@play(asyncio.run)
+async def test_a_missing_tool_is_one_clear_line_with_its_package(
+    *, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
-
-    async def body() -> None:
-        with pytest.raises(BackendError, match=r"nft not found: (sudo )?apt install"):
-            await NetnsProvider(tmp_path, "run-1").create(("n1",))
-
-    asyncio.run(body())
+    with pytest.raises(BackendError, match=r"nft not found: (sudo )?apt install"):
+        await NetnsProvider(tmp_path, "run-1").create(("n1",))
 
 
-def test_an_agent_that_is_silent_is_no_refusal_of_namespaces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@play(asyncio.run)
+async def test_an_agent_that_is_silent_is_no_refusal_of_namespaces(
+    *, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async def silent(*_: object) -> None:
         raise BackendError("netns: its agent: not within 60 s")
 
     monkeypatch.setattr(NetnsProvider, "_start_agent", silent)
-
-    async def body() -> None:
-        with pytest.raises(BackendError, match=r"^netns: its agent: not within 60 s$"):
-            await NetnsProvider(tmp_path, "run-1").create(("n1",))
-
-    asyncio.run(body())
+    with pytest.raises(BackendError, match=r"^netns: its agent: not within 60 s$"):
+        await NetnsProvider(tmp_path, "run-1").create(("n1",))
 
 
 @play("with_hosts", node_count=2)

@@ -118,7 +118,8 @@ async def test_syncs_without_a_change_between_cost_one_fsync(disk: FileDisk, *, 
     assert len(syncs) == 2
 
 
-def test_the_loop_goes_on_while_an_fsync_stalls(tmp_path, monkeypatch):
+@play(run, given="tmp_path")
+async def test_the_loop_goes_on_while_an_fsync_stalls(disk: FileDisk, *, monkeypatch):
     stalled, let_go = threading.Event(), threading.Event()
 
     def stall(descriptor: int) -> None:
@@ -127,24 +128,20 @@ def test_the_loop_goes_on_while_an_fsync_stalls(tmp_path, monkeypatch):
         assert let_go.wait(30)
 
     monkeypatch.setattr(os, "fdatasync", stall)
-
-    async def body(disk: FileDisk) -> None:
-        loop = asyncio.get_running_loop()
-        completions: list[tuple[OSError | None, str]] = []
-        disk.append("f", b"a")
-        disk.sync("f", lambda e: completions.append((e, threading.current_thread().name)))
-        assert await asyncio.to_thread(stalled.wait, 30)
-        turns = 0
-        for _ in range(1000):
-            disk.append("f", b"b")
-            turns += await asyncio.sleep(0, 1)
-        assert (turns, completions) == (1000, [])
-        let_go.set()
-        assert await synced(disk, "f") is None
-        assert completions == [(None, threading.main_thread().name)]
-        assert loop.is_running()
-
-    run(body, tmp_path)
+    loop = asyncio.get_running_loop()
+    completions: list[tuple[OSError | None, str]] = []
+    disk.append("f", b"a")
+    disk.sync("f", lambda e: completions.append((e, threading.current_thread().name)))
+    assert await asyncio.to_thread(stalled.wait, 30)
+    turns = 0
+    for _ in range(1000):
+        disk.append("f", b"b")
+        turns += await asyncio.sleep(0, 1)
+    assert (turns, completions) == (1000, [])
+    let_go.set()
+    assert await synced(disk, "f") is None
+    assert completions == [(None, threading.main_thread().name)]
+    assert loop.is_running()
 
 
 @play(run, given="tmp_path")
@@ -490,51 +487,47 @@ def barrier(disk: FileDisk) -> asyncio.Future[OSError | None]:
     return future
 
 
-def test_the_queue_goes_on_while_a_sync_aside_takes_its_time(tmp_path, monkeypatch):
+@play(run, given="tmp_path")
+async def test_the_queue_goes_on_while_a_sync_aside_takes_its_time(disk: FileDisk, *, monkeypatch):
     held = Held(monkeypatch)
-
-    async def body(disk: FileDisk) -> None:
-        done: list[object] = []
-        disk.append("f", b"full", at_once=True)
-        disk.sync("f", lambda error: done.append(("file", error)), aside=True)
-        disk.sync_directory("", lambda error: done.append(("folder", error)), aside=True)
-        disk.append("g", b"more", at_once=True)
-        assert await barrier(disk) is None
-        assert await synced(disk, "g") is None
-        assert await asyncio.to_thread(held.begun.wait, 30)
-        disk.rename("f", "h")
-        disk.remove("h")
-        assert await barrier(disk) is None
-        assert (done, disk.read("g"), disk.exists("f")) == ([], b"more", False)
-        held.let_go.set()
-        drained = asyncio.get_running_loop().create_future()
-        disk.drain(drained.set_result)
-        assert await asyncio.wait_for(drained, 300) is None
-        assert done == [("file", None), ("folder", None)]
-        assert held.sizes == [4]
-
-    run(body, tmp_path)
+    done: list[object] = []
+    disk.append("f", b"full", at_once=True)
+    disk.sync("f", lambda error: done.append(("file", error)), aside=True)
+    disk.sync_directory("", lambda error: done.append(("folder", error)), aside=True)
+    disk.append("g", b"more", at_once=True)
+    assert await barrier(disk) is None
+    assert await synced(disk, "g") is None
+    assert await asyncio.to_thread(held.begun.wait, 30)
+    disk.rename("f", "h")
+    disk.remove("h")
+    assert await barrier(disk) is None
+    assert (done, disk.read("g"), disk.exists("f")) == ([], b"more", False)
+    held.let_go.set()
+    drained = asyncio.get_running_loop().create_future()
+    disk.drain(drained.set_result)
+    assert await asyncio.wait_for(drained, 300) is None
+    assert done == [("file", None), ("folder", None)]
+    assert held.sizes == [4]
 
 
-def test_a_sync_aside_that_fails_is_the_last_thing_that_happens(tmp_path, monkeypatch):
+@play(run, given="tmp_path")
+async def test_a_sync_aside_that_fails_is_the_last_thing_that_happens(
+    disk: FileDisk, *, monkeypatch
+):
     held = Held(monkeypatch, OSError(5, "Input/output error"))
-
-    async def body(disk: FileDisk) -> None:
-        loop = asyncio.get_running_loop()
-        done = [loop.create_future(), loop.create_future()]
-        disk.append("f", b"full", at_once=True)
-        for each in done:
-            disk.sync("f", each.set_result, aside=True)
-        assert await asyncio.to_thread(held.begun.wait, 30)
-        held.let_go.set()
-        assert await asyncio.wait_for(asyncio.gather(*done), 300) == [held.error] * 2
-        disk.append("g", b"never", at_once=True)
-        assert await barrier(disk) is held.error
-        assert await synced(disk, "f") is held.error
-        assert not disk.exists("g")
-        assert held.sizes == [4]
-
-    run(body, tmp_path)
+    loop = asyncio.get_running_loop()
+    done = [loop.create_future(), loop.create_future()]
+    disk.append("f", b"full", at_once=True)
+    for each in done:
+        disk.sync("f", each.set_result, aside=True)
+    assert await asyncio.to_thread(held.begun.wait, 30)
+    held.let_go.set()
+    assert await asyncio.wait_for(asyncio.gather(*done), 300) == [held.error] * 2
+    disk.append("g", b"never", at_once=True)
+    assert await barrier(disk) is held.error
+    assert await synced(disk, "f") is held.error
+    assert not disk.exists("g")
+    assert held.sizes == [4]
 
 
 @play(run, given="tmp_path")
@@ -546,24 +539,21 @@ async def test_a_sync_aside_of_what_is_missing_is_an_error(disk: FileDisk):
     assert await barrier(disk) is error
 
 
-def test_a_close_waits_for_the_sync_aside_that_is_under_way_and_calls_no_completion(
-    tmp_path, monkeypatch
+@play(asyncio.run)
+async def test_a_close_waits_for_the_sync_aside_that_is_under_way_and_calls_no_completion(
+    *, tmp_path, monkeypatch
 ):
     held = Held(monkeypatch)
-
-    async def main() -> None:
-        disk = FileDisk(tmp_path, asyncio.get_running_loop())
-        done: list[OSError | None] = []
-        disk.append("f", b"full", at_once=True)
-        disk.sync("f", done.append, aside=True)
-        disk.sync("f", done.append, aside=True)
-        assert await asyncio.to_thread(held.begun.wait, 30)
-        closing = asyncio.create_task(asyncio.to_thread(disk.close))
-        await asyncio.sleep(0)
-        held.let_go.set()
-        await asyncio.wait_for(closing, 300)
-        await asyncio.sleep(0)
-        assert done == []
-        assert held.sizes == [4], "the second was dropped"
-
-    asyncio.run(main())
+    disk = FileDisk(tmp_path, asyncio.get_running_loop())
+    done: list[OSError | None] = []
+    disk.append("f", b"full", at_once=True)
+    disk.sync("f", done.append, aside=True)
+    disk.sync("f", done.append, aside=True)
+    assert await asyncio.to_thread(held.begun.wait, 30)
+    closing = asyncio.create_task(asyncio.to_thread(disk.close))
+    await asyncio.sleep(0)
+    held.let_go.set()
+    await asyncio.wait_for(closing, 300)
+    await asyncio.sleep(0)
+    assert done == []
+    assert held.sizes == [4], "the second was dropped"

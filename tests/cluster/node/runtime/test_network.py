@@ -73,7 +73,8 @@ async def test_a_request_gets_its_answer():
         assert await ask(network, endpoint) == ANSWER
 
 
-def test_requests_to_one_destination_share_a_connection_and_keep_their_order():
+@play(asyncio.run)
+async def test_requests_to_one_destination_share_a_connection_and_keep_their_order():
     async def count(p: Peer):
         await p.name_versions()
         for position in range(20):
@@ -82,13 +83,10 @@ def test_requests_to_one_destination_share_a_connection_and_keep_their_order():
                 write_response(request, dataclasses.replace(ANSWER, high_watermark=position))
             )
 
-    async def body():
-        async with peer(count) as (endpoint, connections), a_network() as network:
-            replies = await asyncio.gather(*(ask(network, endpoint) for _ in range(20)))
-            assert [r.high_watermark for r in replies] == list(range(20))
-            assert len(connections) == 1
-
-    asyncio.run(body())
+    async with peer(count) as (endpoint, connections), a_network() as network:
+        replies = await asyncio.gather(*(ask(network, endpoint) for _ in range(20)))
+        assert [r.high_watermark for r in replies] == list(range(20))
+        assert len(connections) == 1
 
 
 @play(asyncio.run)
@@ -114,15 +112,13 @@ async def test_an_unknown_host_is_not_sent():
             assert await ask(network, Endpoint(1, host, 9)) is Failure.NOT_SENT
 
 
-def test_a_peer_that_hangs_up_before_it_names_its_versions_was_sent_nothing():
+@play(asyncio.run)
+async def test_a_peer_that_hangs_up_before_it_names_its_versions_was_sent_nothing():
     async def hang_up(p: Peer):
         await p.frame()
 
-    async def body():
-        async with peer(hang_up) as (endpoint, _), a_network() as network:
-            assert await ask(network, endpoint) is Failure.NOT_SENT
-
-    asyncio.run(body())
+    async with peer(hang_up) as (endpoint, _), a_network() as network:
+        assert await ask(network, endpoint) is Failure.NOT_SENT
 
 
 @play(asyncio.run)
@@ -135,35 +131,32 @@ async def test_a_peer_that_never_names_its_versions_was_sent_nothing():
             await asyncio.wait_for(connection.frame(), 0.1)
 
 
-def test_a_peer_that_hangs_up_on_a_request_is_disconnected():
+@play(asyncio.run)
+async def test_a_peer_that_hangs_up_on_a_request_is_disconnected():
     async def hang_up(p: Peer):
         await p.name_versions()
         await p.frame()
 
-    async def body():
-        async with peer(hang_up) as (endpoint, _), a_network() as network:
-            assert await ask(network, endpoint) is Failure.DISCONNECTED
-
-    asyncio.run(body())
+    async with peer(hang_up) as (endpoint, _), a_network() as network:
+        assert await ask(network, endpoint) is Failure.DISCONNECTED
 
 
-def test_silence_is_timed_out_and_ends_the_connection_for_all():
+@play(asyncio.run)
+async def test_silence_is_timed_out_and_ends_the_connection_for_all():
     async def mute(p: Peer):
         await p.name_versions()
         await silence(p)
 
-    async def body():
-        async with peer(mute) as (endpoint, connections), a_network() as network:
-            first = asyncio.create_task(ask(network, endpoint, 150))
-            second = asyncio.create_task(ask(network, endpoint, 5000))
-            assert await first is Failure.TIMED_OUT
-            assert await second is Failure.DISCONNECTED
-            assert len(connections) == 1
-
-    asyncio.run(body())
+    async with peer(mute) as (endpoint, connections), a_network() as network:
+        first = asyncio.create_task(ask(network, endpoint, 150))
+        second = asyncio.create_task(ask(network, endpoint, 5000))
+        assert await first is Failure.TIMED_OUT
+        assert await second is Failure.DISCONNECTED
+        assert len(connections) == 1
 
 
-def test_a_late_answer_is_not_taken_for_another_requests():
+@play(asyncio.run)
+async def test_a_late_answer_is_not_taken_for_another_requests():
     async def late(p: Peer):
         await p.name_versions()
         request = await p.request()
@@ -173,53 +166,47 @@ def test_a_late_answer_is_not_taken_for_another_requests():
             request = await p.request()
             p.writer.write(write_response(request, ANSWER))
 
-    async def body():
-        first = True
+    first = True
 
-        async def behaviour(p: Peer):
-            nonlocal first
-            was_first, first = first, False
-            await (late if was_first else answers())(p)
+    async def behaviour(p: Peer):
+        nonlocal first
+        was_first, first = first, False
+        await (late if was_first else answers())(p)
 
-        async with peer(behaviour) as (endpoint, _), a_network() as network:
-            assert await ask(network, endpoint, 1000) is Failure.TIMED_OUT
-            assert await ask(network, endpoint) == ANSWER
-
-    asyncio.run(body())
+    async with peer(behaviour) as (endpoint, _), a_network() as network:
+        assert await ask(network, endpoint, 1000) is Failure.TIMED_OUT
+        assert await ask(network, endpoint) == ANSWER
 
 
-def test_an_answer_with_a_foreign_correlation_id_is_a_wrong_answer():
+@play(asyncio.run)
+async def test_an_answer_with_a_foreign_correlation_id_is_a_wrong_answer():
     async def confuse(p: Peer):
         await p.name_versions()
         request = dataclasses.replace(await p.request(), correlation_id=4711)
         p.writer.write(write_response(request, ANSWER))
         await silence(p)
 
-    async def body():
-        async with peer(confuse) as (endpoint, _), a_network() as network:
-            assert await ask(network, endpoint) is Failure.WRONG_ANSWER
-
-    asyncio.run(body())
+    async with peer(confuse) as (endpoint, _), a_network() as network:
+        assert await ask(network, endpoint) is Failure.WRONG_ANSWER
 
 
 @pytest.mark.parametrize(
     "garbage", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\x06\0\0\0\x01\0\0", b"\0\0\0\0"]
 )
-def test_garbage_for_an_answer_is_a_wrong_answer(garbage):
+@play(asyncio.run)
+async def test_garbage_for_an_answer_is_a_wrong_answer(*, garbage):
     async def babble(p: Peer):
         await p.name_versions()
         await p.frame()
         p.writer.write(garbage)
         await silence(p)
 
-    async def body():
-        async with peer(babble) as (endpoint, _), a_network() as network:
-            assert await ask(network, endpoint) is Failure.WRONG_ANSWER
-
-    asyncio.run(body())
+    async with peer(babble) as (endpoint, _), a_network() as network:
+        assert await ask(network, endpoint) is Failure.WRONG_ANSWER
 
 
-def test_only_the_oldest_of_several_requests_got_the_garbage():
+@play(asyncio.run)
+async def test_only_the_oldest_of_several_requests_got_the_garbage():
     async def babble(p: Peer):
         await p.name_versions()
         await p.frame()
@@ -227,30 +214,25 @@ def test_only_the_oldest_of_several_requests_got_the_garbage():
         p.writer.write(b"\xff\xff\xff\xff")
         await silence(p)
 
-    async def body():
-        async with peer(babble) as (endpoint, _), a_network() as network:
-            asked = await asyncio.gather(ask(network, endpoint), ask(network, endpoint))
-            assert asked == [Failure.WRONG_ANSWER, Failure.DISCONNECTED]
-
-    asyncio.run(body())
+    async with peer(babble) as (endpoint, _), a_network() as network:
+        asked = await asyncio.gather(ask(network, endpoint), ask(network, endpoint))
+        assert asked == [Failure.WRONG_ANSWER, Failure.DISCONNECTED]
 
 
-def test_an_api_that_the_peer_does_not_serve_is_an_unsupported_version():
+@play(asyncio.run)
+async def test_an_api_that_the_peer_does_not_serve_is_an_unsupported_version():
     async def broker(p: Peer):
         await p.name_versions(ListenerType.BROKER)
         await silence(p)
 
     vote = VoteRequest("c", 1, 1, NO_DIRECTORY, 2, NO_DIRECTORY, 0, 0, pre_vote=False)
-
-    async def body():
-        async with peer(broker) as (endpoint, _), a_network() as network:
-            assert await ask(network, endpoint, 5000, vote) is Failure.UNSUPPORTED_VERSION
-
-    asyncio.run(body())
+    async with peer(broker) as (endpoint, _), a_network() as network:
+        assert await ask(network, endpoint, 5000, vote) is Failure.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize(("pre_vote", "sent"), [(False, True), (True, False)])
-def test_a_pre_vote_is_not_sent_to_a_peer_that_would_take_it_for_a_vote(pre_vote, sent):
+@play(asyncio.run)
+async def test_a_pre_vote_is_not_sent_to_a_peer_that_would_take_it_for_a_vote(*, pre_vote, sent):
     vote = VoteRequest("c", 1, 1, NO_DIRECTORY, 2, NO_DIRECTORY, 0, 0, pre_vote=pre_vote)
 
     async def old(p: Peer):
@@ -263,15 +245,13 @@ def test_a_pre_vote_is_not_sent_to_a_peer_that_would_take_it_for_a_vote(pre_vote
         p.writer.write(write_response(request, versions))
         await p.frame()
 
-    async def body():
-        async with peer(old) as (endpoint, _), a_network() as network:
-            expected = Failure.DISCONNECTED if sent else Failure.UNSUPPORTED_VERSION
-            assert await ask(network, endpoint, 5000, vote) is expected
-
-    asyncio.run(body())
+    async with peer(old) as (endpoint, _), a_network() as network:
+        expected = Failure.DISCONNECTED if sent else Failure.UNSUPPORTED_VERSION
+        assert await ask(network, endpoint, 5000, vote) is expected
 
 
-def test_a_peer_that_knows_only_old_api_versions_is_asked_again_in_version_0():
+@play(asyncio.run)
+async def test_a_peer_that_knows_only_old_api_versions_is_asked_again_in_version_0():
     async def ancient(p: Peer):
         request = dataclasses.replace(await p.request(), version=0)
         refusal = m.ApiVersionsResponse(
@@ -280,33 +260,29 @@ def test_a_peer_that_knows_only_old_api_versions_is_asked_again_in_version_0():
         p.writer.write(write_response(request, refusal))
         await answers()(p)
 
-    async def body():
-        async with peer(ancient) as (endpoint, _), a_network() as network:
-            assert await ask(network, endpoint) == ANSWER
-
-    asyncio.run(body())
+    async with peer(ancient) as (endpoint, _), a_network() as network:
+        assert await ask(network, endpoint) == ANSWER
 
 
-def test_after_a_disconnect_the_next_request_reconnects():
+@play(asyncio.run)
+async def test_after_a_disconnect_the_next_request_reconnects():
     async def once(p: Peer):
         await p.name_versions()
         request = await p.request()
         p.writer.write(write_response(request, ANSWER))
         await p.writer.drain()
 
-    async def body():
-        async with peer(once) as (endpoint, connections), a_network() as network:
-            for _ in range(3):
+    async with peer(once) as (endpoint, connections), a_network() as network:
+        for _ in range(3):
+            reply = await ask(network, endpoint)
+            while reply is Failure.DISCONNECTED:  # it was sent before the end was noticed
                 reply = await ask(network, endpoint)
-                while reply is Failure.DISCONNECTED:  # it was sent before the end was noticed
-                    reply = await ask(network, endpoint)
-                assert reply == ANSWER
-            assert len(connections) >= 3
-
-    asyncio.run(body())
+            assert reply == ANSWER
+        assert len(connections) >= 3
 
 
-def test_what_waits_behind_a_full_socket_was_not_sent():
+@play(asyncio.run)
+async def test_what_waits_behind_a_full_socket_was_not_sent():
     async def deaf(p: Peer):
         await p.name_versions()
         p.writer.transport.pause_reading()
@@ -315,48 +291,39 @@ def test_what_waits_behind_a_full_socket_was_not_sent():
     long_name = m.ApiVersionsRequest(
         client_software_name="x" * 8_000_000, client_software_version="1"
     )
-
-    async def body():
-        async with peer(deaf) as (endpoint, _), a_network() as network:
-            first = asyncio.create_task(ask(network, endpoint, 300, long_name))
-            second = asyncio.create_task(ask(network, endpoint, 200, long_name))
-            assert await second is Failure.NOT_SENT
-            assert await first is Failure.TIMED_OUT
-
-    asyncio.run(body())
+    async with peer(deaf) as (endpoint, _), a_network() as network:
+        first = asyncio.create_task(ask(network, endpoint, 300, long_name))
+        second = asyncio.create_task(ask(network, endpoint, 200, long_name))
+        assert await second is Failure.NOT_SENT
+        assert await first is Failure.TIMED_OUT
 
 
-def test_the_queue_for_one_destination_is_bounded(monkeypatch):
+@play(asyncio.run)
+async def test_the_queue_for_one_destination_is_bounded(*, monkeypatch):
     monkeypatch.setattr(network_module, "MAX_WAITING", 3)
-
-    async def body():
-        async with peer(silence) as (endpoint, _), a_network() as network:
-            tasks = [asyncio.create_task(ask(network, endpoint, 60_000)) for _ in range(5)]
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            assert {t.result() for t in done} == {Failure.NOT_SENT}
-            network.close()
-            assert await asyncio.gather(*tasks) == [Failure.NOT_SENT] * 5
-
-    asyncio.run(body())
+    async with peer(silence) as (endpoint, _), a_network() as network:
+        tasks = [asyncio.create_task(ask(network, endpoint, 60_000)) for _ in range(5)]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        assert {t.result() for t in done} == {Failure.NOT_SENT}
+        network.close()
+        assert await asyncio.gather(*tasks) == [Failure.NOT_SENT] * 5
 
 
-def test_closing_answers_every_caller():
+@play(asyncio.run)
+async def test_closing_answers_every_caller():
     async def mute(p: Peer):
         await p.name_versions()
         await p.frame()
         await silence(p)
 
-    async def body():
-        async with peer(mute) as (endpoint, _), peer(silence) as (other, _), a_network() as network:
-            sent = asyncio.create_task(ask(network, endpoint))
-            unsent = asyncio.create_task(ask(network, Endpoint(2, other.host, other.port)))
-            await asyncio.sleep(0.1)
-            network.close()
-            assert await sent is Failure.DISCONNECTED
-            assert await unsent is Failure.NOT_SENT
-            assert await ask(network, endpoint) is Failure.NOT_SENT
-
-    asyncio.run(body())
+    async with peer(mute) as (endpoint, _), peer(silence) as (other, _), a_network() as network:
+        sent = asyncio.create_task(ask(network, endpoint))
+        unsent = asyncio.create_task(ask(network, Endpoint(2, other.host, other.port)))
+        await asyncio.sleep(0.1)
+        network.close()
+        assert await sent is Failure.DISCONNECTED
+        assert await unsent is Failure.NOT_SENT
+        assert await ask(network, endpoint) is Failure.NOT_SENT
 
 
 @play(asyncio.run)

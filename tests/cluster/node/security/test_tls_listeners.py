@@ -200,25 +200,24 @@ async def is_hung_up(reader):
 
 
 @pytest.mark.parametrize("sent", ["nothing", "half a hello", "garbage"])
-def test_a_peer_that_stops_mid_handshake_is_disconnected_and_stalls_no_other(authority, sent):
+@play(run)
+async def test_a_peer_that_stops_mid_handshake_is_disconnected_and_stalls_no_other(
+    *, authority, sent
+):
     security = security_of("SSL", authority)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     hello = client_context(security.tls).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
     with pytest.raises(ssl.SSLWantReadError):
         hello.do_handshake()
     start = {"nothing": b"", "half a hello": outgoing.read(100), "garbage": os.urandom(3000)}[sent]
-
-    async def body():
-        async with a_server(security, handshake_timeout_ms=300) as (server, port):
-            reader, writer = await plain_socket(port)
-            writer.write(start)
-            assert await ask(client_security(security), port) == ANSWER
-            assert await is_hung_up(reader)
-            writer.transport.abort()
-            await until(lambda: server.connection_count == 0)
-            assert server.authentication_failures == 1
-
-    run(body)
+    async with a_server(security, handshake_timeout_ms=300) as (server, port):
+        reader, writer = await plain_socket(port)
+        writer.write(start)
+        assert await ask(client_security(security), port) == ANSWER
+        assert await is_hung_up(reader)
+        writer.transport.abort()
+        await until(lambda: server.connection_count == 0)
+        assert server.authentication_failures == 1
 
 
 @play(run)
@@ -309,7 +308,8 @@ async def test_hundreds_of_connections_take_no_peers_place(*, authority):
     server.close()
 
 
-def test_a_peer_that_trickles_is_hung_up_on_though_it_is_never_silent(authority):
+@play(run)
+async def test_a_peer_that_trickles_is_hung_up_on_though_it_is_never_silent(*, authority):
     security = security_of("SASL_PLAINTEXT", authority)
     trickled = 0
 
@@ -321,13 +321,10 @@ def test_a_peer_that_trickles_is_hung_up_on_though_it_is_never_silent(authority)
             trickled += 1
             await asyncio.sleep(0.02)
 
-    async def body():
-        async with a_server(replace(security, sasl=None), max_idle_ms=300) as (_, port):
-            reader, writer = await plain_socket(port)
-            trickling = asyncio.create_task(trickle(writer))
-            assert await is_hung_up(reader)
-            assert 0 < trickled < 1_000
-            writer.transport.abort()
-            await trickling
-
-    run(body)
+    async with a_server(replace(security, sasl=None), max_idle_ms=300) as (_, port):
+        reader, writer = await plain_socket(port)
+        trickling = asyncio.create_task(trickle(writer))
+        assert await is_hung_up(reader)
+        assert 0 < trickled < 1_000
+        writer.transport.abort()
+        await trickling
