@@ -1,4 +1,4 @@
-"""A simulated network: messages as objects, latency, loss, cuts, and messages held back.
+"""A simulated network: messages as objects, latency, cuts, and messages held back.
 
 A request is two messages, there and back, each carried over its directed link. A cut link loses
 what is sent over it; a held link keeps it, in order, until it is released or dropped. A request to
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.backends.sim.scheduler import Scheduler
-from cluster.node.ports import Endpoint, Failure, Random
+from cluster.node.ports import Endpoint, Failure
 from cluster.values import valueclass
 
 Reply = Callable[[Any], None]
@@ -36,13 +36,10 @@ class SimNetwork:
     """All links of one world. Node ids name the ends; clients have ids of their own."""
 
     scheduler: Scheduler
-    random: Random
     latency_ms: Callable[[], float]
     cut: set[tuple[int, int]] = field(default_factory=set)
     held_links: set[tuple[int, int]] = field(default_factory=set)
     held: list[HeldMessage] = field(default_factory=list)
-    loss: float = 0.0
-    duplication: float = 0.0
     handlers: dict[int, Handler] = field(default_factory=dict)
 
     def isolate(self, node_id: int, others: tuple[int, ...]) -> None:
@@ -103,10 +100,8 @@ class SimNetwork:
         if link in self.held_links:
             self.held.append(HeldMessage(source, target, message, deliver))
             return
-        copies = 2 if self.duplication and self.random.random() < self.duplication else 1
-        for _ in range(copies):
-            if link not in self.cut and not (self.loss and self.random.random() < self.loss):
-                self.scheduler.call_later(self.latency_ms(), deliver)
+        if link not in self.cut:
+            self.scheduler.call_later(self.latency_ms(), deliver)
 
 
 @valueclass

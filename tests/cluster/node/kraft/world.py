@@ -77,9 +77,8 @@ class Listener:
 
 
 class NodeClock:
-    def __init__(self, node: Node, is_alive):
-        self._node = node
-        self._scheduler = node.world.scheduler
+    def __init__(self, scheduler: Scheduler, is_alive):
+        self._scheduler = scheduler
         self._is_alive = is_alive
 
     def monotonic_ms(self) -> float:
@@ -91,7 +90,7 @@ class NodeClock:
     def call_later(self, delay_ms, callback):
         def due():
             if self._is_alive():
-                self._node.gate(callback)
+                callback()
 
         return self._scheduler.call_later(delay_ms, due)
 
@@ -107,34 +106,13 @@ class Node:
     listener: Listener | None = None
     trace: list[tuple[float, int, str, dict]] = field(default_factory=list)
     fatal: BaseException | None = None
-    paused: bool = False
-    backlog: list = field(default_factory=list)
     directory_id: uuid.UUID = field(init=False)
     versions: object = field(default_factory=lambda: versions_of(0, 1))
     """What it answers ApiVersions with."""
 
     def __post_init__(self):
         self.directory_id = uuid.UUID(int=1000 + self.node_id)
-        call_later = self.world.scheduler.call_later
-        self.disk = MemoryDisk(
-            lambda delay_ms, done: call_later(delay_ms, lambda: self.gate(done)), self.sync_ms
-        )
-
-    def gate(self, callback) -> None:
-        """Run now, or after `resume` when the process is stopped (SIGSTOP)."""
-        if self.paused:
-            self.backlog.append(callback)
-        else:
-            callback()
-
-    def pause(self) -> None:
-        self.paused = True
-
-    def resume(self) -> None:
-        self.paused = False
-        backlog, self.backlog = self.backlog, []
-        for callback in backlog:
-            callback()
+        self.disk = MemoryDisk(self.world.scheduler.call_later, self.sync_ms)
 
     def start(self, **settings) -> None:
         assert self.client is None
@@ -149,8 +127,6 @@ class Node:
 
         def trace(event, /, **fields):
             self.trace.append((world.scheduler.now_ms, mine, event, fields))
-            if world.observe is not None:
-                world.observe(self, event, fields)
 
         def on_fatal(error):
             self.fatal = error
@@ -169,8 +145,8 @@ class Node:
         )
         self.client = RaftClient(
             config,
-            NodeClock(self, is_alive),
-            NodeNetwork(GatedNetwork(self), self.node_id, is_alive),
+            NodeClock(world.scheduler, is_alive),
+            NodeNetwork(world.network, self.node_id, is_alive),
             self.disk,
             random.Random(f"{world.seed}/{self.node_id}/{mine}"),
             trace,
@@ -184,9 +160,9 @@ class Node:
 
         def handle(request, reply):
             if isinstance(request, ApiVersionsRequest):
-                self.gate(lambda: is_alive() and reply(self.versions))
-                return
-            self.gate(lambda: is_alive() and client.handle(request, reply))
+                reply(self.versions)
+            elif is_alive():
+                client.handle(request, reply)
 
         world.network.handlers[self.node_id] = handle
         client.start()
@@ -195,18 +171,11 @@ class Node:
         """Lose the disk: what starts next is another replica with the same id."""
         self.crash()
         self.directory_id = uuid.UUID(int=self.directory_id.int + 1000)
-        self.__dict__["disk"] = MemoryDisk(
-            lambda delay_ms, done: self.world.scheduler.call_later(
-                delay_ms, lambda: self.gate(done)
-            ),
-            self.sync_ms,
-        )
+        self.disk = MemoryDisk(self.world.scheduler.call_later, self.sync_ms)
 
     def crash(self, keep="any") -> None:
         """Kill -9 and power loss in one."""
         self.client = None
-        self.paused = False
-        self.backlog = []
         self.world.network.handlers.pop(self.node_id, None)
         self.disk.crash(self.world.random, keep)
 
@@ -232,21 +201,6 @@ class Node:
         return [fields for _, _, event, fields in self.trace if event == name]
 
 
-class GatedNetwork:
-    """The world's network as a process sees it that may be stopped."""
-
-    def __init__(self, node):
-        self._node = node
-
-    def request(self, source, destination, message, timeout_ms, on_reply, is_alive):
-        def replied(result):
-            self._node.gate(lambda: is_alive() and on_reply(result))
-
-        self._node.world.network.request(
-            source, destination, message, timeout_ms, replied, is_alive
-        )
-
-
 class World:
     def __init__(
         self, count=3, seed=0, segment_bytes=1 << 20, sync_ms=0.5, observers=0, **settings
@@ -259,10 +213,7 @@ class World:
         self.dynamic = False
         """Nodes report where they listen, as voters in the log need (KIP-853)."""
         self.fatal_is_error = True
-        self.observe = None
-        self.network = SimNetwork(
-            self.scheduler, self.random, lambda: 0.2 + self.random.random() * 0.6
-        )
+        self.network = SimNetwork(self.scheduler, lambda: 0.2 + self.random.random() * 0.6)
         ids = range(1, count + 1)
         self.ids = tuple(ids)
         self.voters = VoterSet.of(Endpoint(i, "n", 9000 + i) for i in ids)
