@@ -460,31 +460,6 @@ def test_power_may_fail_at_every_operation_of_a_download(keep):
 # -- mutants --------------------------------------------------------------------------------------
 
 
-def load_what_another_made():
-    """A burst, a snapshot at its end, and a follower without anything."""
-    world, leader, (follower, _) = quorum()
-    world.fatal_is_error = False
-    world.commit(leader, "a", "b", "c")
-    follower.crash("nothing")
-    wipe(follower)
-    writer = leader.client.create_snapshot(leader.log.end, 1_700_000_000_000)
-    for at, value in leader.listener.values:
-        writer.append([b"%d:%s" % (at, value)])
-    writer.freeze()
-    world.settle(100)
-    assert leader.log.delete_before_snapshot(leader.log.latest_snapshot_id, 0.0)
-    follower.start()
-    world.commit(leader, "later")
-    return agrees(world, follower, leader)
-
-
-@pytest.mark.slow
-def test_an_id_that_includes_the_last_record_stops_a_replica_that_loads_it():
-    assert load_what_another_made()
-    with mutants.apply_mutant("M26"), pytest.raises(AssertionError):
-        assert load_what_another_made()
-
-
 def make_a_snapshot(world, node, _):
     def prepare():
         writer = node.client.create_snapshot(

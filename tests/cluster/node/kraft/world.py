@@ -130,8 +130,7 @@ class Node:
 
         def on_fatal(error):
             self.fatal = error
-            if world.fatal_is_error:
-                raise AssertionError(f"node {self.node_id} died") from error
+            raise AssertionError(f"node {self.node_id} died") from error
 
         log = Log.open(self.disk, DIRECTORY, LogConfig(segment_bytes=world.segment_bytes), on_fatal)
         if world.dynamic:
@@ -212,7 +211,6 @@ class World:
         self.segment_bytes = segment_bytes
         self.dynamic = False
         """Nodes report where they listen, as voters in the log need (KIP-853)."""
-        self.fatal_is_error = True
         self.network = SimNetwork(self.scheduler, lambda: 0.2 + self.random.random() * 0.6)
         ids = range(1, count + 1)
         self.ids = tuple(ids)
