@@ -1,4 +1,4 @@
-"""Small faults put into chains, frontier, encoding and race: brute force or a verifier notices each.
+"""Small faults put into chains, encoding and race: brute force or a verifier notices each.
 
 A fault counts as noticed when a verdict is wrong, when a proof is refused (UNKNOWN), or when the
 checker dies. What no fault may do is go unnoticed, and the battery finds nothing in a sound checker.
@@ -20,8 +20,7 @@ from porcupine_py.search import chains, clusters, encoding, race, refused
 from porcupine_py.search.outcome import Budget
 from tests.checkers.histories import FAIL, op, random_history, repeated_strings, write
 from tests.checkers.linearizability.oracle import is_linearizable
-from tests.checkers.linearizability.oracles import frontier
-from tests.checkers.linearizability.test_searches import crowd
+from tests.checkers.linearizability.test_searches import SEARCHES, crowd
 
 MUTANTS = {}
 
@@ -53,12 +52,6 @@ def battery() -> Iterator[str]:
             for result in judge_columns(from_operations(operations), model):
                 if result.status is not truth[result.key]:
                     yield f"{kind} {seed}: {result.summary}"
-            if name == "kv":
-                continue
-            of_key = [o for o in operations if o.key == "k0"]
-            outcome = frontier.search(relevant(of_key, model), model)
-            if outcome.status is not truth["k0"]:
-                yield f"frontier {kind} {seed}: {outcome.explanation}"
     yield from _narrow()
 
 
@@ -80,7 +73,7 @@ def _narrow() -> Iterator[str]:
         model = model_named("cas-register")
         encoded = encoding.encode(from_operations(operations), model)
         status = race.race(load(), encoded, [encoded.initial], Budget(), ["frontier"]).status
-        if status is not frontier.search(relevant(operations, model), model).status:
+        if status is not SEARCHES["compiled wgl"](relevant(operations, model), model).status:
             yield f"race {seed}"
 
 
@@ -155,38 +148,6 @@ def helps_with_a_value_that_is_refused_itself(patch):
         layout.refused_cluster = kept
 
     patch.setattr(refused.Helpers, "__init__", careless)
-
-
-@mutant
-def lets_an_open_write_expire_unplaced(patch):
-    sort_in = frontier._Frontier._sort_in
-
-    def forgetful(self, c, i, done, waiting, *, resource):
-        sort_in(self, c, i, done, waiting, resource=False)
-
-    patch.setattr(frontier._Frontier, "_sort_in", forgetful)
-
-
-@mutant
-def dominates_whatever_owes_less(patch):
-    patch.setattr(
-        frontier._Configuration,
-        "dominates",
-        lambda self, other: self.state == other.state and self.owed <= other.owed,
-    )
-
-
-@mutant
-def hides_every_open_operation_behind_a_write(patch):
-    at = frontier._Frontier._at
-
-    def hiding(self, c, state, i, event):
-        following = at(self, c, state, i, event)
-        if self.operations[i].f == "write":
-            return replace(following, owed=frozenset())
-        return following
-
-    patch.setattr(frontier._Frontier, "_at", hiding)
 
 
 @mutant
