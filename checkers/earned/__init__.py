@@ -21,7 +21,7 @@ from typing import Any
 
 from checkers.earned.base import Floor, Judged, Outcome
 from checkers.earned.observed import checks_ran, exercise, observations, service_share, whole_input
-from checkers.earned.outages import writes_served
+from checkers.earned.outages import nodes_answered, writes_served
 from checkers.earned.phases import faults_healed, faults_wanted, final_reads, last_phase, load_phase
 from checkers.earned.processes import deaths_meant, restarts_meant
 from checkers.earned.releases import releases_run
@@ -77,6 +77,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(load_phase),
     Condition(service_share),
     Condition(writes_served),
+    Condition(nodes_answered),
     Condition(last_phase),
     Condition(final_reads),
     Condition(observations),

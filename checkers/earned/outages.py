@@ -1,4 +1,4 @@
-"""Condition of a PASS: clients were served while a majority of the nodes was hurt by nothing."""
+"""Conditions of a PASS: clients were served while most nodes were whole, and by nodes alone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from checkers import groups
 from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
 from checkers.earned.observed import BLIND
+from checkers.evidence import PHASE
 from checkers.groups.facts import COMMIT, CONSUME
-from checkers.history import INFINITY_NS, seconds
+from checkers.history import INFINITY_NS, Event, EventType, seconds
 from checkers.runs.exercised import DEPOSING, OUTAGE
-from checkers.runs.faults import HEAL, FaultSpan, fault_spans
+from checkers.runs.faults import HEAL, NO_FAULT, FaultSpan, fault_spans
 from checkers.runs.statistics import READS
 from porcupine_py.columns import OK, Columns, Int64s
+from porcupine_py.search.wording import title
 
 OUTAGE_MAX_S = 15.0
 """Of a plan that states no bound. Kafka fences a broker 9 s after its last heartbeat, and elects a
@@ -29,6 +31,12 @@ _SPARES_OTHERS = DEPOSING - {"log-dir-loss"} | {
 }
 """Faults that hurt their targets alone. What slows a leader down (links, disks, limits, timers)
 leaves it in office, and all clients wait for it."""
+_DOWN = frozenset({"kill", "stop", "container-kill", "power-loss", "torn-write", "pause"})
+"""Faults whose targets are dead, or stopped, from when that was measured until the heal begins."""
+_SEEN = NO_FAULT - {PHASE}
+"""Notes of what was observed: nothing was done."""
+_ANSWERS_OF_NODES = (BLIND | {"read", "get"}) - {"send"}
+"""Functions whose ok comes from a node: acks=0 waits for none, and a consumer may have a buffer."""
 Span = tuple[int, int]
 Rows = NDArray[np.bool_]
 """Of all operations, those that are so."""
@@ -73,6 +81,52 @@ def writes_served(judged: Judged) -> Outcome:
                     f"the plan allows {bound_s:g} s ({OUTAGE})"
                 )
     return HOLDS
+
+
+def nodes_answered(judged: Judged) -> Outcome:
+    """No write or read was ok that began and ended while all nodes were dead, or stopped.
+
+    What answers then is a client's own memory, or another cluster: of the nodes it shows nothing.
+    No true run breaks it: one injection was measured to have all of them down, faults act one after
+    another, and what starts a node again comes behind the next line that the nemesis journals.
+    """
+    if judged.plan is None:
+        return OF_A_RUN
+    if judged.plan.get("strands"):
+        return not_applicable("faults of strands may overlap")
+    operations = judged.tried
+    asked = _of(operations, _ANSWERS_OF_NODES) & (operations.type == OK)
+    for fault, begin_ns, end_ns in _all_down(judged.notes, judged.plan.get("nodes")):
+        begun = operations.invoke_ns > begin_ns
+        rows = np.flatnonzero(asked & begun & (operations.complete_ns < end_ns))
+        if len(rows):
+            operation = operations.operation(int(rows[0]))
+            return unknown(
+                f"{title(operation)} was ok at {seconds(operation.complete_ns)}, though {fault} "
+                f"had all nodes down from {seconds(begin_ns)} to {seconds(end_ns)}: no node "
+                "answered it"
+            )
+    return HOLDS
+
+
+def _all_down(notes: Sequence[Event], nodes: Any) -> Iterator[tuple[str, int, int]]:
+    """Yield a fault, from when it was measured to have all nodes down, until the next act."""
+    down: Event | None = None
+    for note in notes:
+        if note.f in _SEEN:
+            continue
+        if down is not None:
+            yield down.f, down.time_ns, note.time_ns
+        is_down = (
+            note.f in _DOWN
+            and note.type is EventType.OK
+            and isinstance(note.value, dict)
+            and note.value.get("phase") == "inject"
+            and note.value.get("verified") is True
+            and isinstance(note.value.get("targets"), list)
+            and len(note.value["targets"]) == nodes
+        )
+        down = note if is_down else None
 
 
 def _services(judged: Judged) -> Iterator[tuple[str, Rows, Rows]]:

@@ -182,7 +182,7 @@ def event_from_json(fields: Mapping[str, Any]) -> Event:
     if unknown:
         raise HistoryError(f"unknown field {render(unknown[0])}")
     process = fields.get("process")
-    if not isinstance(process, str) and not (_whole(process) and process >= 0):
+    if not isinstance(process, str) and not (is_whole(process) and process >= 0):
         raise HistoryError(f"process is {render(process)}, not a number from 0 on or a name")
     for name in ("f", "key", "error", "node"):
         value = fields.get(name)
@@ -191,7 +191,7 @@ def event_from_json(fields: Mapping[str, Any]) -> Event:
     for name in ("index", "time_ns", "offset", "epoch"):
         value = fields.get(name)
         needed = name in ("index", "time_ns")
-        if (value is not None or needed) and not _whole(value):
+        if (value is not None or needed) and not is_whole(value):
             raise HistoryError(f"{name} is {render(value)}, not a whole number of 64 bits")
     try:
         kind = EventType(str(fields.get("type")))
@@ -200,7 +200,7 @@ def event_from_json(fields: Mapping[str, Any]) -> Event:
     return Event(**{**fields, "type": kind})
 
 
-def _whole(value: object) -> TypeGuard[int]:
+def is_whole(value: object) -> TypeGuard[int]:
     """Whether it is a whole number that a column holds; the last one stands for "never"."""
     if not isinstance(value, int) or isinstance(value, bool):
         return False

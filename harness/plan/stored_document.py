@@ -19,7 +19,7 @@ from cluster.node.kraft.quorum.config import CHECK_QUORUM_FETCH_TIMEOUTS
 from cluster.systems.kafka.kafka_system import SESSION_TIMEOUT
 from cluster.systems.kafka.kafka_system import SETTINGS as KAFKA_SETTINGS
 from cluster.systems.kraft import NODE_SETTINGS
-from harness.errors import is_expected, one_line
+from harness.errors import WrongAnswerError, is_expected, one_line
 from harness.plan.document import from_document
 from harness.plan.plan import Plan, parameters_in
 from harness.source_digest import source_digest
@@ -37,7 +37,7 @@ An engine of containers may run on another kernel (a virtual machine), and hosts
 
 
 def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
-    """List the checks of a run of this plan. Raises CheckError."""
+    """List the checks of a run of this plan. Raises CheckError and WrongAnswerError."""
     traced, whole = plan.kind.traced, list(plan.whole_traces)
     of_traces = {} if traced is None else {"traced": sorted(traced)}
     of_starts = {"starts": _starts(plan), "pids": plan.backend in _ONE_CLOCK - {SIM.name}}
@@ -59,7 +59,10 @@ def checks_for(plan: Plan) -> tuple[CheckSpec, ...]:
     )
     # Of what is no metadata quorum no file is stored, but its trace, where it has events of raft.
     of_traces_alone = [CheckSpec("invariants", {**of_traces, "files": False})] if traced else []
-    of_workload = plan.make_workload().checks(reads_lag=plan.kind.reads_lag)
+    workload = plan.make_workload()
+    of_workload = workload.checks(reads_lag=plan.kind.reads_lag)
+    if not all(isinstance(spec, CheckSpec) for spec in of_workload):
+        raise WrongAnswerError(workload, of_workload)
     specs = (
         *(CheckSpec(s.name, {**s.options, **served.get(s.name, {})}) for s in of_workload),
         *([CheckSpec("monitor")] if plan.strands else []),

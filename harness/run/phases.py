@@ -30,7 +30,7 @@ from harness.run.generators.routing import Clients, Nemesis, Together
 from harness.run.generators.timing import At, Spaced, TimeLimit, Until
 from harness.run.interpreter import HarnessError, Interpreter
 from harness.run.nemesis import NemesisClient
-from harness.run.process_clients import ProcessClient, client_stream
+from harness.run.process_clients import ProcessClient, client_stream, operations_of
 from harness.run.recorder import Recorder
 from harness.run.scripted_clients import STRAND_WORKERS, ScriptedClient, ScriptedClients
 from harness.run.strands.player import Player
@@ -118,7 +118,8 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
     try:
         if plan.kind.is_led and plan.world.waits_for_leader:
             await _wait_for_leader(world)
-        if setup := plan.make_workload().setup_operations():
+        workload = plan.make_workload()
+        if setup := [*operations_of(workload, workload.setup_operations())]:
             await cast.interpreter.run(_until_ok(setup, world.bound_s))
         note("phase", {"name": "faults"})
         await _fault_phase(run, cast)
@@ -205,9 +206,10 @@ def later_phase(plan: Plan, nemesis: NemesisClient, clients: Generator) -> Gener
 def final_phase(plan: Plan, bound_s: float) -> Generator:
     """Make the final phase: the workload's last operations, each until it is ok, within a bound."""
     every = plan.nodes_at("CLIENT")
+    workload = plan.make_workload()
     ops = [
         replace(op, node=node)
-        for op in plan.make_workload().final_operations()
+        for op in operations_of(workload, workload.final_operations())
         for node in (every if op.node == EVERY_NODE else (op.node,))
     ]
     return _until_ok(ops, bound_s)

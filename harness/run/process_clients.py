@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from checkers.history import EventType
+from checkers.history.formats import is_whole
 from checkers.history.json_text import is_json
 from cluster.backends.base import Backend
 from cluster.client.admin_client import Client
@@ -36,12 +37,20 @@ def client_stream(
         role = role_of(worker)
         delay_s = BACK_OFF_S if role is Role.MIXED else PINNED_BACK_OFF_S
         workload = make_workload()
-        operations = workload.operations(worker, random, role)
-        if not isinstance(operations, Iterable):
-            raise WrongAnswerError(workload, operations)
+        operations = operations_of(workload, workload.operations(worker, random, role))
         return BackOff(delay_s, LEADS_NOT, Of(operations))
 
     return Rate(plan.rate_per_s, EachWorker(of_worker), Random(f"{plan.seed}/rate"))
+
+
+def operations_of(workload: Workload, operations: object) -> Iterator[Op]:
+    """Yield what a workload gives for operations. Raises WrongAnswerError for what is none."""
+    if not isinstance(operations, Iterable):
+        raise WrongAnswerError(workload, operations)
+    for op in operations:
+        if not _is_operation(op):
+            raise WrongAnswerError(workload, op)
+        yield op
 
 
 class ProcessClient:
@@ -96,11 +105,20 @@ class ProcessClient:
             self._network.close()
 
 
+def _is_operation(op: object) -> bool:
+    return (
+        isinstance(op, Op)
+        and isinstance(op.f, str)
+        and all(isinstance(text, str | None) for text in (op.key, op.node))
+        and all(map(is_json, (op.f, op.key, op.node, op.value)))
+    )
+
+
 def _has_place_in_a_journal(completion: object) -> bool:
     return (
         isinstance(completion, Completion)
         and isinstance(completion.type, EventType)
         and all(isinstance(text, str | None) for text in (completion.error, completion.node))
-        and all(isinstance(number, int | None) for number in (completion.offset, completion.epoch))
+        and all(n is None or is_whole(n) for n in (completion.offset, completion.epoch))
         and all(map(is_json, (completion.value, completion.error, completion.node)))
     )

@@ -1,13 +1,15 @@
 """What a workload of a package has to give, and how it is said that it does not."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
+from checkers.history import EventType
 from harness.errors import WrongAnswerError
 from harness.run.generators.base import Context
-from harness.run.process_clients import ProcessClient, client_stream
-from workloads.base import Role
+from harness.run.process_clients import ProcessClient, client_stream, operations_of
+from workloads.base import Completion, Op, Role
 
 GIVES_NOTHING = SimpleNamespace(client=lambda _: None, operations=lambda *_: None)
 PLAN = SimpleNamespace(
@@ -29,3 +31,35 @@ def test_a_workload_without_operations_is_refused():
     stream = client_stream(PLAN, lambda: GIVES_NOTHING, lambda _: Role.MIXED)
     with pytest.raises(WrongAnswerError, match="answered None, which is none of its answers"):
         stream.op(Context(0, 0, (0,), lambda: None))
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        "write",
+        Op("write", "k", {1, 2}),
+        Op("write", "k", float("nan")),
+        Op("write", 5, 1),
+        Op(7, "k", 1),
+        Op("read", "k", node=3),
+        Op("read", "\ud800"),
+    ],
+)
+def test_what_no_journal_holds_is_no_operation(op):
+    with pytest.raises(WrongAnswerError, match="which is none of its answers"):
+        list(operations_of(GIVES_NOTHING, [Op("read", "k"), op]))
+
+
+@pytest.mark.parametrize("number", [1 << 63, True, "7", 1.0])
+def test_what_no_journal_holds_is_no_completion(number):
+    async def invoke(op):
+        return Completion(EventType.OK, op.value, offset=number)
+
+    async def close():
+        pass
+
+    inner = SimpleNamespace(invoke=invoke, close=close)
+    workload = SimpleNamespace(client=lambda _: inner)
+    client = ProcessClient(PLAN, workload, BACKEND, None, None, 0, 0, None)
+    with pytest.raises(WrongAnswerError, match="which is none of its answers"):
+        asyncio.run(client.invoke(Op("write", "k", 1)))

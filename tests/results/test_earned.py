@@ -8,6 +8,7 @@ import pytest
 
 from checkers.earned import CONDITIONS, EARNED, Judged, earn, verdict
 from checkers.earned.observed import checks_ran, observations
+from checkers.earned.outages import nodes_answered
 from checkers.earned.phases import last_phase
 from checkers.earned.processes import KEEPS_PROCESS, STARTS_AT_ONCE
 from checkers.evidence import FINAL_READS, TraceEvent
@@ -112,6 +113,18 @@ def other_release(judged: Judged) -> Judged:
     return replace(judged, run=run, plan=stored)
 
 
+def killed_for_long(event):
+    """The heal of the kill begins in the moment in which it is done."""
+    begins = event.f == "kill" and event.type is EventType.INVOKE and event.value["phase"] == "heal"
+    return None if begins else event
+
+
+def all_killed(event):
+    """The kill is one of all nodes, and clients go on."""
+    hit = event.f == "kill" and event.value["phase"] == "inject"
+    return with_value(event, targets=["n1", "n2", "n3"]) if hit else killed_for_long(event)
+
+
 def lone(judged: Judged) -> Judged:
     """A file of its writes alone."""
     kept = [op for op in judged.run.operations if op.f == "write"]
@@ -145,6 +158,7 @@ TAKEN: dict[str, tuple[Change, Status]] = {
         Status.UNDER_EXERCISED,
     ),
     "writes-served": (plan(expectations={"write_outage_max_s": 1e-6}), Status.UNKNOWN),
+    "nodes-answered": (events(all_killed), Status.UNKNOWN),
     "last-phase": (operations(lambda op, after: failed(op) if after else op), Status.UNKNOWN),
     "final-reads": (events(no_final_reads), Status.UNKNOWN),
     "observations": (lone, Status.UNDER_EXERCISED),
@@ -230,6 +244,24 @@ def test_the_last_operation_that_was_never_served_is_named_with_its_error(sound)
     outcome = last_phase(replace(sound, run=replace(sound.run, operations=operations)))
     assert outcome.status is Status.UNKNOWN
     assert "no join-all was ok; the last ended in not_coordinator" in outcome.sentence
+
+
+def test_while_a_node_is_left_it_may_have_answered(sound):
+    assert nodes_answered(events(killed_for_long)(sound)).status is Status.PASS
+    strands = plan(strands=[{}])(events(all_killed)(sound))
+    assert nodes_answered(strands).status is None, "a heal may be under way"
+
+
+def test_what_was_under_way_when_all_were_killed_may_have_been_answered(sound):
+    killed = events(all_killed)(sound)
+    (hit_ns,) = (
+        n.time_ns
+        for n in killed.notes
+        if n.f == "kill" and n.type is EventType.OK and n.value["phase"] == "inject"
+    )
+    early = [replace(o, invoke_ns=min(o.invoke_ns, hit_ns)) for o in killed.run.operations]
+    run = replace(killed.run, operations=early)
+    assert nodes_answered(replace(killed, run=run)).status is Status.PASS
 
 
 def test_without_the_conditions_there_is_no_pass(sound):
