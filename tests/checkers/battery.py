@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 
 from checkers import Status, check, transactions
 from checkers.evidence.assisted import resolve
@@ -9,14 +10,17 @@ from checkers.guarantees import growth, sessions
 from checkers.history import EventType
 from checkers.linearizability.certificates import certificate_lines, verify_lines
 from checkers.registry import CheckSpec, RunInput, check_keys, find_check, run_check
-from porcupine_py.models import model_named
-from porcupine_py.search import certificate
-from porcupine_py.search.outcome import Window
+from porcupine_py.columns import from_operations
+from porcupine_py.kernels import load
+from porcupine_py.models import model_named, relevant
+from porcupine_py.search import certificate, encoding, race
+from porcupine_py.search.outcome import Budget, Window
 from tests.checkers.evidence.run_evidence import good_log, record, with_log
 from tests.checkers.evidence.test_assisted import LOST, logs_of
 from tests.checkers.guarantees.test_sessions import script
 from tests.checkers.histories import op, read, repeated_strings, sequence, write
 from tests.checkers.linearizability import differential
+from tests.checkers.linearizability.test_searches import SEARCHES, crowd
 from tests.checkers.transactions.test_cycles import LISTS, REGISTERS
 
 PASS, FAIL = Status.PASS, Status.FAIL
@@ -26,7 +30,7 @@ CASES = 25
 
 def battery() -> Iterator[str]:
     """Yield a complaint for everything that a right checker would have judged otherwise."""
-    for part in (_known, _proofs, _whole_runs, _random):
+    for part in (_known, _proofs, _whole_runs, _narrow, _random):
         try:
             yield from part()
         except Exception as error:  # noqa: BLE001  (a checker that dies is noticed as well)
@@ -66,6 +70,23 @@ KNOWN = {
     "initial": ([read(0, 7, 0, 1)], "cas-register", FAIL),
     "refused cas": (
         [write(0, 1, 0, 1), _cas(1, [1, 2], 5, 6, type=EventType.FAIL)],
+        "cas-register",
+        FAIL,
+    ),
+    "helped by what another must not meet": (
+        [
+            _cas(0, [0, 1], 2, 6, type=EventType.FAIL),
+            write(1, 1, 5, None),
+            _cas(2, [None, 1], 5, 7, type=EventType.FAIL),
+            _cas(4, [None, 0], 7, 13, type=EventType.FAIL),
+            write(3, 0, 9, 11),
+            _cas(5, [1, 0], 11, 15, type=EventType.FAIL),
+        ],
+        "cas-register",
+        PASS,
+    ),
+    "what an unknown cas did is read": (
+        [_cas(0, [1, 0], 5, None), read(1, 0, 7, 8)],
         "cas-register",
         FAIL,
     ),
@@ -230,6 +251,17 @@ def _whole_runs() -> Iterator[str]:
     kinds = {a["kind"] for a in run_check(CheckSpec("invariants"), divergent).anomalies}
     if "committed-prefix" not in kinds:
         yield "logs of different epochs agree"
+
+
+def _narrow() -> Iterator[str]:
+    """The race may begin with a frontier that is far too narrow."""
+    for seed in range(60):
+        operations = crowd(Random(seed), 25, 5, 3)
+        model = model_named("cas-register")
+        encoded = encoding.encode(from_operations(operations), model)
+        status = race.race(load(), encoded, [encoded.initial], Budget(), ["frontier"]).status
+        if status is not SEARCHES["compiled wgl"](relevant(operations, model), model).status:
+            yield f"race {seed}"
 
 
 def _random() -> Iterator[str]:
