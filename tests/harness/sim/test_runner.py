@@ -26,33 +26,33 @@ from tests.night import drawn
 pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(harness.sim.__file__).parent / "scripts"
-FINGERPRINT = """
-import hashlib
-from harness.sim.swarm.draw import draw
-from harness.sim.play import MemoryJournal, play
-journal = MemoryJournal()
-played = play(draw(SEED), journal, journal.events)
-text = repr(journal.events) + repr(played.watch.noted) + repr(played.acts)
-print(hashlib.sha256(text.encode()).hexdigest())
-"""
+ROOT = Path(__file__).parents[3]
+ELSEWHERE = (
+    "from tests.harness.sim.test_runner import fingerprint; print(*map(fingerprint, (6, 7)))"
+)
 
 
 def fingerprint(seed):
+    """Digest a run's journal and acts, and every node's trace and disk."""
     journal = MemoryJournal()
     played = play(draw(seed), journal, journal.events)
-    text = repr(journal.events) + repr(played.watch.noted) + repr(played.acts)
-    return hashlib.sha256(text.encode()).hexdigest()
+    nodes = played.backend.world.nodes.values()
+    seen = (journal.events, played.acts, [(node.trace, node.disk.files()) for node in nodes])
+    return hashlib.sha256(repr(seen).encode()).hexdigest()
 
 
 def test_a_drawn_seed_runs_the_same_twice_in_one_process_and_in_another_with_other_hashes():
     done = subprocess.run(
-        [sys.executable, "-c", FINGERPRINT.replace("SEED", "6")],
-        env={**os.environ, "PYTHONHASHSEED": "2"},
+        [sys.executable, "-c", ELSEWHERE],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "2", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         check=True,
         text=True,
     )
-    assert done.stdout.strip() == fingerprint(6) == fingerprint(6)
+    with_logs, with_losses = done.stdout.split()
+    assert with_logs == fingerprint(6) == fingerprint(6) != with_losses
+    assert with_losses == fingerprint(7)
 
 
 @drawn(few=2, many=60)
