@@ -152,15 +152,6 @@ def test_an_ack_is_traced_with_its_offset_below_the_high_watermark():
     assert ack == {"epoch": 1, "offset": end, "high_watermark": end + 1}
 
 
-def test_a_patched_commit_comparison_lets_the_response_out_early():
-    """The seam that a mutant uses works: without it the alarm could not be tested."""
-    node = active()
-    node.controller.is_committed = lambda last_offset: True
-    replies = node.send(create("a"))
-    assert error_of(replies[0]) == ErrorCode.none
-    assert node.traced("ack")[0]["high_watermark"] <= node.traced("ack")[0]["offset"]
-
-
 def test_losing_leadership_leaves_appended_writes_indeterminate():
     node = active()
     replies = node.send(create("a"))

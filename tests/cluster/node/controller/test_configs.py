@@ -23,7 +23,6 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 LIST = "ssl.cipher.suites"
 """A key of brokers of type LIST, empty by default; the controller takes any value of it."""
 T = (2, "t")
-WRONG = "Invalid value"
 
 
 def code_of(reply):
@@ -144,16 +143,6 @@ def test_append_and_subtract_begin_with_the_default(op, value, after):
     assert values(node, T) == {"cleanup.policy": after}
 
 
-@pytest.mark.parametrize("resource", [T, (4, ""), (16, "s"), (32, "g")])
-@pytest.mark.parametrize("name", ["retention.ms", "metrics", "nonsense"])
-def test_only_lists_of_topics_and_brokers_are_appended_to(resource, name):
-    node = active()
-    node.call(create("t"))
-    reply = node.call(alter(name, "1", APPEND, resource))
-    assert code_of(reply) == ErrorCode.invalid_config
-    assert message_of(reply) == f"Can't APPEND to key {name} because its type is not LIST."
-
-
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
@@ -211,28 +200,6 @@ def test_values_must_fit_those_that_are_set_already():
     assert message_of(reply) == (
         "conflict topic config setting min.compaction.lag.ms (11) > max.compaction.lag.ms (10)"
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("nonsense", "1", "Unknown topic config name: nonsense"),
-        (
-            "retention.ms",
-            "abc",
-            f"{WRONG} abc for configuration retention.ms: Not a number of type LONG",
-        ),
-        (
-            "cleanup.policy",
-            "foo",
-            f"{WRONG} foo for configuration cleanup.policy: String must be one of: compact, delete",
-        ),
-    ],
-)
-def test_a_topic_is_not_created_with_what_it_cannot_have(name, value, message):
-    node = active()
-    (result,) = node.call(create(creatable("t", configs={name: value}))).topics
-    assert (result.error_code, result.error_message) == (ErrorCode.invalid_config, message)
 
 
 def several(*resources, validate_only=False):
@@ -354,25 +321,6 @@ def test_documentation_is_shown_on_request():
     (config,) = node.call(asked).results[0].configs
     assert "fsync" in config.documentation
     assert shown(node, T, "flush.ms")["flush.ms"].documentation is None
-
-
-@pytest.mark.parametrize(
-    ("resource", "error"),
-    [
-        ((2, "nope"), ErrorCode.unknown_topic_or_partition),
-        ((2, "a b"), ErrorCode.invalid_topic_exception),
-        ((4, "2"), ErrorCode.invalid_request),
-        ((4, "x"), ErrorCode.invalid_request),
-        ((8, ""), ErrorCode.invalid_request),
-        ((8, "2"), ErrorCode.invalid_request),
-        ((8, "1"), ErrorCode.none),
-        ((16, ""), ErrorCode.invalid_request),
-        ((32, ""), ErrorCode.invalid_request),
-        ((3, "x"), ErrorCode.invalid_request),
-    ],
-)
-def test_what_cannot_be_described_is_refused(resource, error):
-    assert code_of(active().call(describe(resource))) == error
 
 
 def test_a_node_that_does_not_lead_describes_itself_and_nothing_else():

@@ -114,16 +114,6 @@ def test_a_node_that_is_not_active_refuses_reads_on_the_controller_listener():
     assert node.send(metadata("a"))[0].error_code == ErrorCode.not_controller
 
 
-def test_a_patched_rule_answers_without_confirmation():
-    """The seam that a mutant uses works, and the trace shows it."""
-    node = active()
-    node.call(alter("k", "1"))
-    node.controller.must_confirm = lambda: False
-    replies = node.send(describe())
-    assert value_of(replies[0]) == {"k": "1"}
-    assert node.traced("read")[-1]["confirmed"] is False
-
-
 def test_that_a_topic_exists_already_is_answered_only_when_committed_and_confirmed():
     node = active()
     node.send(create("a"))

@@ -11,7 +11,6 @@ from cluster.node.protocol import messages as m
 from tests.cluster.node.controller.fakes import (
     CLIENT,
     active,
-    alter,
     creatable,
     create,
     delete,
@@ -211,7 +210,9 @@ def test_a_deleted_topic_comes_back_with_another_id_and_no_configs():
     node.call(delete("a"))
     (second,) = node.call(create("a")).topics
     assert first.topic_id != second.topic_id
-    assert list(node.controller.image.state.config_names.keys()) == [ALL_BROKERS]
+    state = node.controller.image.state
+    assert list(state.config_names.keys()) == [ALL_BROKERS]
+    assert list(state.configs.keys()) == [(ALL_BROKERS, "min.insync.replicas")]
     assert codes(node.call(delete(ids=(first.topic_id,)))) == [ErrorCode.unknown_topic_id]
 
 
@@ -322,13 +323,3 @@ def test_what_a_client_may_do_is_said_when_it_asks():
     assert node.call(cluster, CLIENT).cluster_authorized_operations == 8096
     quiet = dataclasses.replace(cluster, include_cluster_authorized_operations=False)
     assert node.call(quiet, CLIENT).cluster_authorized_operations == -(2**31)
-
-
-def test_the_configs_of_a_topic_die_with_it():
-    node = active()
-    node.call(create("a"))
-    node.call(alter("x", "1", resource=(2, "a")))
-    node.call(delete("a"))
-    assert list(node.controller.image.state.configs.keys()) == [
-        (ALL_BROKERS, "min.insync.replicas")
-    ]
