@@ -55,9 +55,10 @@ class CommittedPrefix(Invariant):
         offset, quorum = fields["offset"], self.quorum
         log, committed = quorum.logs[node], quorum.committed
         first, batches = quorum.announce(node, offset)
-        for batch, known in zip(batches, committed[first : first + len(batches)], strict=False):
-            if known != batch:
-                return self._describe_change(node, batch, known)
+        known = committed[first : first + len(batches)]
+        if batches[: len(known)] != known:  # at once: a node that starts announces its whole log
+            pairs = zip(batches, known, strict=False)
+            return next(self._describe_change(node, *pair) for pair in pairs if pair[0] != pair[1])
         if offset < quorum.mark(node):
             return Broken(
                 f"{node} takes back commits: high watermark {offset} after {quorum.mark(node)}"

@@ -156,10 +156,7 @@ class Quorum:
         The first of these is at the position that comes before them.
         """
         batches, first = self.logs[node].batches, self._checked.get(node, 0)
-        end = first
-        while end < len(batches) and batches[end][0] < offset:
-            end += 1
-        return first, batches[first:end]
+        return first, batches[first : bisect_left(batches, (offset,), first)]
 
     def held_durably(self, leader: str, voter: str, offset: int) -> bool:
         """Whether a voter of the leader's voter set has all below durable, or had before a wipe.

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import BackendError
+from cluster.node.log.data.partition_folder import parse_folder
 from cluster.node.log.storage.checkpoint import (
     RECOVERY_POINT_FILE,
     decode_offsets,
     decode_recovery_point,
-    partition_of,
 )
 from nemeses.base import View
 from nemeses.disks.data_damage import INDEX, LOG, PARTITION, DataDamage
@@ -132,7 +132,7 @@ async def _recovery_point(disks: Disks, files: Mapping[str, int], node: str, pat
     if point not in files:
         return 0
     try:
-        return decode_offsets(await disks.read(node, point)).get(partition_of(name), 0)
+        return decode_offsets(await disks.read(node, point)).get(parse_folder(name)[0], 0)
     except ValueError as error:
         raise BackendError(f"{node}: {point}: {error}") from error
 

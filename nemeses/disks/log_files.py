@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from cluster.backends.base import BackendError
 from cluster.node.log.batch.records import BatchHeader, CorruptBatchError, iter_batches
+from cluster.node.log.data.partition_folder import DELETE_SUFFIX
 from cluster.node.log.storage.index import INDEX_SUFFIX, CorruptIndexError, OffsetIndex
 from cluster.node.log.storage.segment import METADATA_DIRECTORY, segment_base_offset
 
@@ -30,8 +31,15 @@ def metadata_segments(files: Mapping[str, int], node: str) -> list[str]:
 
 
 def longest_of_partitions(files: Mapping[str, int], node: str) -> str:
-    """Find the longest segment of a partition's log. Raises BackendError for none."""
-    found = [path for path in files if _is_segment(path) and not _is_metadata(path)]
+    """Find the longest segment of a partition's log. Raises BackendError for none.
+
+    Not of one that is about to be removed, which nobody reads.
+    """
+    found = [
+        path
+        for path in files
+        if _is_segment(path) and not _is_metadata(path) and f"{DELETE_SUFFIX}/" not in path
+    ]
     if not found:
         raise BackendError(f"{node} has no log of a partition yet")
     return max(found, key=lambda path: files[path])

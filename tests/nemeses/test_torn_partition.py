@@ -50,3 +50,11 @@ def test_what_was_fsynced_is_not_torn():
     with pytest.raises(BackendError, match="its recovery point 4"):
         tear(disks)
     assert disks.damaged == []
+
+
+@pytest.mark.parametrize(("suffix", "torn"), [("-future", "d0-2"), ("-delete", "d0-1")])
+def test_a_log_that_is_about_to_be_removed_is_not_torn(suffix, torn):
+    disks = Disks(0)
+    longer = f"d0-2.{32 * 'a'}{suffix}/00000000000000000000.log"
+    disks.content[longer] = LOG + with_base_offset(BATCH, 4)
+    assert tear(disks)["file"].startswith(torn)
