@@ -31,13 +31,26 @@ class Symbol(str):
         return str(self)
 
 
+CHARACTERS = {
+    "newline": "\n",
+    "space": " ",
+    "tab": "\t",
+    "return": "\r",
+    "backspace": "\b",
+    "formfeed": "\f",
+}
+"""Names of characters of EDN that are not written as themselves."""
+_NAMES_OF_CHARACTERS = {character: name for name, character in CHARACTERS.items()}
+
+
 class Character(str):
     """A character of EDN."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"\\{self}"
+        shown = str(self) if self.isprintable() else f"u{ord(self):04x}"
+        return "\\" + _NAMES_OF_CHARACTERS.get(self, shown)
 
 
 class EdnSet(tuple[Any, ...]):
@@ -135,4 +148,6 @@ def show(frozen: Hashable) -> str:
         return "{" + ", ".join(sorted(f"{show(name)}: {show(item)}" for name, item in inner)) + "}"
     if kind not in _NAMES:
         return repr(frozen)
-    return {Keyword.__name__: ":", Character.__name__: "\\"}.get(kind, "") + str(inner)
+    if kind == Character.__name__:
+        return repr(Character(inner))
+    return (":" if kind == Keyword.__name__ else "") + str(inner)

@@ -22,6 +22,7 @@ from typing import Any
 from checkers.history import HistoryError
 from checkers.history.edn_numbers import number as read_number
 from porcupine_py.values import (
+    CHARACTERS,
     BigDecimal,
     Character,
     EdnSet,
@@ -62,14 +63,6 @@ _TOKEN = re.compile(
 )
 _CLOSE = {"[": "]", "(": ")", "{": "}", "#{": "}"}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\"}
-_CHARACTERS = {
-    "newline": "\n",
-    "space": " ",
-    "tab": "\t",
-    "return": "\r",
-    "backspace": "\b",
-    "formfeed": "\f",
-}
 _KEYWORD = re.compile(r"[^\s,()\[\]{}\";\\\uFEFF]+")
 _SYMBOL = re.compile(r"[^\s\d:@`~][^\s@`~]*")
 _ATOMS_MAX = 1 << 16
@@ -265,7 +258,7 @@ def _character(name: str) -> str:
         return Character(chr(code)) if not 0xD800 <= code < 0xE000 else Symbol("\\" + name)
     if re.fullmatch(r"o[0-7]{1,3}", name):
         return Character(chr(int(name[1:], 8)))
-    return Character(_CHARACTERS.get(name, name))
+    return Character(CHARACTERS.get(name, name))
 
 
 def _hashable(key: Any) -> Any:
@@ -330,8 +323,7 @@ def _written_text(text: str) -> str:
     if isinstance(text, Symbol):
         return str(text)
     if isinstance(text, Character):
-        names = {character: name for name, character in _CHARACTERS.items()}
-        return "\\" + names.get(text, str(text) if text.isprintable() else f"u{ord(text):04x}")
+        return repr(text)
     if not isinstance(text, Keyword):
         return _quote(text)
     if not _KEYWORD.fullmatch(text):

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers import HistoryError, Status, check, load_history
-from checkers.history.edn import read_all
+from checkers.history.edn import read_all, write
 from checkers.history.files import load_columns
 from checkers.history.formats import load
+from porcupine_py.values import freeze, show
 from tests.mutations import HUGE, mutated
 
 
@@ -285,3 +286,9 @@ def test_the_limit_of_digits_is_the_interpreters_own(tmp_path):
     limit = sys.get_int_max_str_digits()
     path = history(tmp_path, "9" * (limit + 1), "edn")
     assert f"more than {limit} digits" in str(refusal(load_history, path))
+
+
+@pytest.mark.parametrize("text", ["\\newline", "\\tab", "\\space", "\\u0007", "\\a", "\\("])
+def test_a_character_is_shown_as_it_is_written(text):
+    (character,) = read_all(text)
+    assert [repr(character), show(freeze(character)), write(character)] == [text] * 3
