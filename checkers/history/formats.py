@@ -89,7 +89,8 @@ def _history(text: str, *, independent: bool, paired: bool) -> History:
         _refuse_others(values)
         return history_of(values, independent=independent, notes=notes)
     if are_text_lines(start):
-        return history_of(operations_of(text, notes), independent=independent, notes=notes)
+        lines = operations_of(text.removeprefix("\ufeff"), notes)
+        return history_of(lines, independent=independent, notes=notes)
     if start[0] in "{[(#;^'":
         return history_of(_unwrap(list(read_all(text))), independent=independent, notes=notes)
     raise HistoryError("not a history: neither JSON, EDN nor lines of process, type, f and value")

@@ -237,6 +237,7 @@ ONE = "{:process 0, :type :invoke, :f :read, :value nil}"
         "[[0 :invoke :read nil]]",
         "[0 :invoke :read nil]",
         "0\t:invoke\t:read\tnil\n",
+        "\ufeff0\t:invoke\t:read\tnil\n",
         "0\tinvoke\tread\tnil\n",
         '[{"process": 0, "type": "invoke", "f": "read", "value": null}]',
         ONE.replace("}", ', :error #error {:via [#object[Foo 0x1f "x"]]}}'),
