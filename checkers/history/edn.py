@@ -44,7 +44,7 @@ _TUPLE_TAGS = frozenset({"jepsen.independent/tuple", "jepsen.independent.Tuple"}
 
 _TOKEN = re.compile(
     r"""(?:[\s,\uFEFF]|;[^\r\n]*)*+ (?:
-        (?P<atom>[^\s,()\[\]{}";\\\#^'][^\s,()\[\]{}";\\]*)
+        (?P<atom>[^\s,()\[\]{}";\\\#^'\0][^\s,()\[\]{}";\\\0]*)
       | (?P<open>\#\{|[\[({])
       | (?P<close>[\])}])
       | (?P<string>"(?:[^"\\]|\\.)*+")

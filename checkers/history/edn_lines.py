@@ -98,6 +98,8 @@ def _blocks(file: BinaryIO) -> Iterator[pa.Array]:
 
 
 def _lines(data: bytes) -> Iterator[pa.Array]:
+    if b"\0" in data:
+        raise NotPlainError("a NUL byte")
     text = _strings([data.decode("utf-8")])
     lines = pc.utf8_trim(pc.split_pattern(text, "\n").flatten(), " \r\t,")
     lines = lines.filter(pc.match_substring_regex(lines, "."))

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from checkers.history import edn_lines
+from checkers.history import HistoryError, edn_lines
 from checkers.history.edn_lines import NotPlainError, read_table
 from checkers.history.files import load_columns, load_judged
 from checkers.history.foreign import Reading
@@ -107,3 +107,12 @@ def test_anything_else_is_left_to_the_plain_reader(tmp_path, text):
     with path.open("rb") as file, pytest.raises(NotPlainError):
         read_table(file, independent=False)
     assert load_columns(path).operations() == load(path).operations
+
+
+@pytest.mark.parametrize("read", [load, load_columns])
+def test_a_nul_byte_is_no_part_of_a_value_wherever_it_stands(tmp_path, read):
+    begin = "{:process 0, :type :invoke, :f :write, :value 1}\n"
+    path = tmp_path / "history.edn"
+    path.write_text((begin + begin.replace("invoke", "ok")) * 99 + begin.replace("1}", "n\0}"))
+    with pytest.raises(HistoryError, match="line 199: EDN cannot be read at"):
+        read(path)
