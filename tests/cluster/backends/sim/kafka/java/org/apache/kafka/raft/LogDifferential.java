@@ -30,10 +30,16 @@ import java.util.function.Function;
  * cut down to the operations that it takes, and printed; how often each operation had which outcome follows.
  */
 public final class LogDifferential {
-    private static final Map<String, String> CONFIG = Map.of(
-        "internal.metadata.log.segment.bytes", "600",
-        "metadata.max.retention.bytes", "1500",
-        "metadata.max.retention.ms", "50000");
+    private static Map<String, String> config;
+
+    /** Every third seed cleans by size alone. */
+    private static Map<String, String> config(long seed) {
+        return Map.of(
+            "internal.metadata.log.segment.bytes", "600",
+            "metadata.max.retention.bytes", "1500",
+            "metadata.max.retention.ms", seed % 3 == 0 ? "-1" : "50000");
+    }
+
     /** Exceptions by which Kafka's log refuses, from modules that SimLog cannot see: their classes do not matter to the raft client. */
     private static final List<String> REFUSALS = List.of("UnexpectedAppendOffsetException", "OffsetsOutOfOrderException",
         "RecordBatchTooLargeException");
@@ -52,8 +58,8 @@ public final class LogDifferential {
     private LogDifferential(Path folder) throws IOException {
         clock.now = 1_000_000;
         Files.createDirectories(folder);
-        real = new RealLog(folder, clock, CONFIG);
-        disk.open(new Effects(), clock, CONFIG);
+        real = new RealLog(folder, clock, config);
+        disk.open(new Effects(), clock, config);
     }
 
     // --- Arguments ---
@@ -281,7 +287,7 @@ public final class LogDifferential {
     private String reopen() {
         String[] outcomes = new String[2];
         outcomes[0] = outcome(() -> {
-            disk.open(new Effects(), clock, CONFIG);
+            disk.open(new Effects(), clock, config);
             return "open";
         });
         outcomes[1] = outcome(() -> {
@@ -422,6 +428,7 @@ public final class LogDifferential {
         int operations = 0;
         int differences = 0;
         for (long seed = Long.parseLong(args[1]); seed <= Long.parseLong(args[2]); seed++) {
+            config = config(seed);
             List<Operation> drawn = draw(seed, Integer.parseInt(args[3]));
             Result result = play(Path.of(args[0]), drawn);
             operations += result.played;
