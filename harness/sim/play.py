@@ -48,7 +48,7 @@ from workloads.base import LeaderTracker
 
 _RESTART_MS = 100.0
 _LOOK_S = 0.1
-_COLLECT_AFTER = 5_000_000
+_COLLECT_AFTER = 300_000
 """New objects before the next garbage collection; Python's default of 700 costs 10 % of a run."""
 
 
