@@ -256,7 +256,7 @@ class Node:
             seams.random,
             seams.trace,
             self._ask_controller,
-            lambda: self.controller.image.offset,
+            lambda: self.controller.loader.published_offset,
             self.raft.fail,
             on_caught_up=self._on_caught_up,
             on_unregistered=self.forwarding.release,

@@ -96,7 +96,7 @@ class BrokerLifecycleManager:
         on_caught_up: Callable[[], None] | None = None,
         on_unregistered: Callable[[], None] | None = None,
     ) -> None:
-        """`metadata_offset`: of the last record that this broker's image contains.
+        """`metadata_offset`: of the last record that was published to this broker.
 
         `on_caught_up`: called once, when the broker has replayed its own registration
         (initialCatchUpFuture). `on_unregistered`: called once, when the controller no longer knows

@@ -47,6 +47,8 @@ class MetadataLoader:
         self.image = image
         self.is_published = False
         """Whether anything was."""
+        self.published_offset = -1
+        """Of the last record in the last publication, which is all that publishers know of."""
         self.has_caught_up = False
         """Whether the image has once been as new as the quorum's."""
         self._clock = clock
@@ -102,6 +104,7 @@ class MetadataLoader:
             return
         is_whole, self._is_whole, self._has_news = self._is_whole, False, False
         self.is_published = True
+        self.published_offset = self.image.offset
         delta = self._changes.take()
         for publisher in self._publishers:
             publisher.on_metadata_update(delta, self.image, is_whole=is_whole)

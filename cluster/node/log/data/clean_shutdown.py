@@ -52,12 +52,11 @@ def write_clean_shutdown(disk: Disk, folder: str, broker_epoch: int, done: Compl
 def remove_clean_shutdown(disk: Disk, folder: str, done: Completion) -> None:
     """Remove the mark durably, before anything that is queued from now on.
 
-    `done` is called at once where there is none.
+    Where there is none, a start that was killed may have removed it: until the folder is synced, a
+    power loss brings it back.
     """
-    if not disk.exists(mark_path(folder)):
-        done(None)
-        return
-    disk.remove(mark_path(folder))
+    if disk.exists(mark_path(folder)):
+        disk.remove(mark_path(folder))
     disk.sync_directory(folder, done)
 
 

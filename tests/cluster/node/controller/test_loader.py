@@ -111,7 +111,9 @@ def test_nothing_is_published_before_the_image_is_that_far():
     loading.commit([config("v", "a")])
     loading.commit([config("v", "b")])
     assert (loading.wholes, loading.loader.is_published) == ([], False)
+    assert loading.loader.published_offset < loading.loader.image.offset == 1
     loading.commit([config("v", "c")])
+    assert loading.loader.published_offset == 2
     assert len(loading.publisher.deltas[0]) == 3, "all at once"
     loading.reported = 10
     loading.commit([config("v")])

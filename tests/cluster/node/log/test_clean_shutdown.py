@@ -59,11 +59,17 @@ def test_what_cannot_be_understood_is_no_clean_shutdown(content, epoch):
     assert read_clean_shutdown(disk, "") == epoch
 
 
-def test_there_is_nothing_to_wait_for_without_a_file():
-    steps = Steps()
+def test_a_file_that_a_killed_start_removed_does_not_come_back():
+    disk, steps = stopped_in_order()
+    disk.remove(CLEAN_SHUTDOWN_FILE)
     done = []
-    remove_clean_shutdown(MemoryDisk(steps.call_later), "", done.append)
+    remove_clean_shutdown(disk, "", done.append)
+    assert done == []
+    steps.run()
     assert done == [None]
+    disk.power_off(random.Random(0), "nothing")
+    disk.power_on()
+    assert read_clean_shutdown(disk, "") is None
 
 
 @KEEPS
