@@ -1,10 +1,10 @@
 """Invariants of how long a node leads, over messages that a simulated world sees arrive.
 
-They read three events that no node traces: `fetch-arrival`, a Fetch, FetchSnapshot or
+They read four events that no node traces: `fetch-arrival`, a Fetch, FetchSnapshot or
 UpdateRaftVoter of a voter or observer is handed to a node, `epoch-arrival`, a BeginQuorumEpoch or
-the answer to one is, and `leader-answer`, an answer of a leader to a Fetch or FetchSnapshot is, or
-its EndQuorumEpoch. What arrives depends on links and faults, so a world is asked and not the node,
-which may be wrong.
+the answer to one is, `leader-answer`, an answer of a leader to a Fetch or FetchSnapshot is, and
+`epoch-end`, its EndQuorumEpoch is. What arrives depends on links and faults, so a world is asked
+and not the node, which may be wrong.
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ class LeavesLeader(Invariant):
 
     Before it asks anybody for records it looks whether its fetch time-out is over: two thirds of
     the check-quorum time-out that it traces. Judged after one and a half of that, since it last
-    had an answer with records or none, heard that its leader resigns, or changed its state or its
-    voters. One that was stopped takes up what waited for it before it looks at its clock.
+    had an answer with records or none, or changed its state or its voters; not in an epoch that its
+    leader ended, as it then stands for election after the back-off of its place among the
+    successors. One that was stopped takes up what waited for it before it looks at its clock.
     """
 
     name = "leaves-leader"
@@ -119,6 +120,8 @@ class LeavesLeader(Invariant):
         """By the nodes that follow: since when their leader has been silent, by their clocks."""
         self._seen_ms: dict[str, float] = {}
         """When a node was last seen to ask."""
+        self._ended: dict[str, int] = {}
+        """Newest epoch that a node heard the end of."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         """Take up a process."""
@@ -140,6 +143,10 @@ class LeavesLeader(Invariant):
 
     on_voters = on_leader_answer
 
+    def on_epoch_end(self, node: str, fields: Fields) -> None:
+        """Take up that a node heard that its leader resigns."""
+        self._ended[node] = max(fields["epoch"], self._ended.get(node, 0))  # an old one comes late
+
     def on_fetch(self, node: str, fields: Fields) -> Broken | None:
         """Judge a voter that asks for records."""
         heard_ms, sight = self._heard_ms.get(node), self.quorum.sight
@@ -155,6 +162,8 @@ class LeavesLeader(Invariant):
         votes = directory in (ANY, electorate.directories.get(node))
         silent_ms = now_ms - heard_ms
         if was_stopped or not votes or silent_ms <= 1.5 * timeout_ms:
+            return None
+        if fields["epoch"] == self._ended.get(node):
             return None
         return Broken(
             f"{node} follows n{fields['leader_id']} in epoch {fields['epoch']} still, which has "

@@ -95,7 +95,7 @@ class Arrivals:
             case BeginQuorumEpochRequest():
                 self._note_epoch(node, message.leader_id, message.leader_epoch, None)
             case EndQuorumEpochRequest():
-                self._take(node, "leader-answer", {})
+                self._take(node, "epoch-end", {"epoch": message.leader_epoch})
 
     def on_answer(self, node: str, request: object, response: object) -> None:
         """Tell of an answer, unless the node has asked again and waits for that one no more.

@@ -144,6 +144,10 @@ def _time_of(event):
 ANSWER = (20.0, "n1", "leader-answer", {})
 
 
+def ended(epoch):
+    return 20.0, "n1", "epoch-end", {"epoch": epoch}
+
+
 @pytest.mark.parametrize(
     ("events", "found"),
     [
@@ -151,6 +155,8 @@ ANSWER = (20.0, "n1", "leader-answer", {})
         (following("123", until_ms=210), []),
         (following("123", others=[ANSWER]), []),
         (following("123", until_ms=270, others=[ANSWER]), ["leaves-leader"]),
+        (following("123", others=[ended(2), ended(1)]), []),
+        (following("123", others=[ended(1)]), ["leaves-leader"]),
         (following("123", others=[(100.0, *state("n1", 2, "Prospective", leader=2))]), []),
         (following("123", others=[(100.0, *voters("n1", "1234"))]), []),
         (following("123", every_ms=40), []),
@@ -161,6 +167,8 @@ ANSWER = (20.0, "n1", "leader-answer", {})
         "its time is not over for certain",
         "its leader has answered once",
         "that is too long ago",
+        "its leader resigned, and its turn to be elected comes later",
+        "another epoch was ended",
         "it has asked for votes",
         "its voters are others since",
         "it may be stopped between two looks",
