@@ -17,6 +17,8 @@ from nemeses.registry import FAULTS
 from tests.play import play
 
 NODES = ("n1", "n2", "n3")
+LONGER_THAN_A_FETCH_S = 0.8
+"""A leader answers a Fetch after half a second: by then each follower has sent another."""
 
 
 async def states(view: WorldView) -> list[NodeState]:
@@ -115,7 +117,7 @@ async def test_held_messages_are_delivered_at_the_heal_and_not_before(view: Worl
     held = await inject(view, "hold", {"links": f"{follower}>{leader}", "types": "FetchRequest"})
     assert held.verified
     assert held.links == ((follower, leader),)
-    await asyncio.sleep(0.4)
+    await asyncio.sleep(LONGER_THAN_A_FETCH_S)
     passed = link.passed
     messages = view.backend.abilities().messages
     count = await messages.count_held(held.detail["hold"])
@@ -142,7 +144,7 @@ async def test_only_messages_of_the_types_are_held(view: WorldView):
 @play(in_world)
 async def test_held_messages_may_be_dropped(view: WorldView):
     held = await inject(view, "hold", {"types": "FetchRequest", "then": "drop"})
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(LONGER_THAN_A_FETCH_S)
     passed = sum(link.passed for link in view.backend.world.mesh._links.values())
     healed = await heal(view, held)
     assert healed.detail["dropped"] > 0
@@ -156,7 +158,7 @@ async def test_a_hold_may_end_on_some_links_first_and_two_holds_are_distinguishe
     second = await inject(view, "hold", {"types": "FetchRequest"})
     leader = await view.leader()
     one, _ = (node for node in NODES if node != leader)
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(LONGER_THAN_A_FETCH_S)
     messages = view.backend.abilities().messages
     count = await messages.count_held(first.detail["hold"])
     out = await Hold.release(view, first, [(one, leader)])
