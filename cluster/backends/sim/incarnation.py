@@ -129,7 +129,7 @@ class Incarnation:
         self.incarnation = node.incarnation
         self.alive = True
         self.runs = True
-        self.backlog: list[Callable[[], None]] = []
+        self.backlog: list[list[Any]] = []
         self.calls: dict[Call, None] = {}
         self.monotonic_ms = node.clock.monotonic_ms
         self._scheduler = world.scheduler
@@ -181,8 +181,8 @@ class Incarnation:
         """SIGCONT: the callbacks that waited run now, in the order in which they became due."""
         self.runs = True
         backlog, self.backlog = self.backlog, []
-        for callback in backlog:
-            self._scheduler.call_later(0, callback, self)
+        for entry in backlog:
+            self._scheduler.requeue(entry)
 
     def trace(self, event: str, /, **fields: Any) -> None:
         """Record an event: the node's Trace seam."""

@@ -40,8 +40,8 @@ class Owner(Protocol):
     runs: bool
     """Neither stopped nor dead."""
     alive: bool
-    backlog: list[Callable[[], None]]
-    """What became due while it was stopped."""
+    backlog: list[list[Any]]
+    """Entries of the queue that became due while it was stopped."""
 
     def die(self, error: BaseException) -> None:
         """End for an error that one of its callbacks raised."""
@@ -123,6 +123,12 @@ class Scheduler:
         heappush(self._queue, entry)
         return entry
 
+    def requeue(self, entry: list[Any]) -> None:
+        """Run now what waited in a backlog, unless it is cancelled before its turn."""
+        self._sequence += 1
+        entry[:] = (self.now_ms, self._sequence, *entry[2:4], None)
+        heappush(self._queue, entry)
+
     def raise_next(self, error: BaseException) -> None:
         """Raise an error out of `run` before any other callback; for handlers of signals."""
 
@@ -154,14 +160,15 @@ class Scheduler:
         while not until:
             if not queue or queue[0][0] > end_ms:
                 return False
-            due_ms, _, callback, owner, delay_ms = heappop(queue)
+            entry = heappop(queue)
+            due_ms, _, callback, owner, delay_ms = entry
             if delay_ms is not None:
                 self._advance(delay_ms)
             if callback is None:
                 continue
             if owner is not None and not owner.runs:
                 if owner.alive:
-                    owner.backlog.append(callback)
+                    owner.backlog.append(entry)
                 continue
             if due_ms > self.now_ms:
                 self.now_ms = due_ms

@@ -355,3 +355,18 @@ def test_time_ends_at_its_bound_although_the_next_callback_belongs_to_a_stopped_
     assert ran == []
     assert len(stopped.backlog) == 1
     assert scheduler.now_ms < 1e9
+
+
+@pytest.mark.parametrize("delay_ms", [20.0, 600.0], ids=["short", "in a line"])
+def test_a_timer_that_was_due_while_its_process_was_stopped_can_still_be_cancelled(delay_ms):
+    scheduler, ran = Scheduler(), []
+    stopped = SimpleNamespace(runs=False, alive=True, backlog=[], die=None)
+    scheduler.call_later(10.0, lambda: (ran.append("first"), timer.cancel()), stopped)
+    timer = scheduler.call_later(delay_ms, lambda: ran.append("cancelled"), stopped)
+    scheduler.call_later(delay_ms, lambda: ran.append("last"), stopped)
+    scheduler.run_for(1_000.0)
+    stopped.runs = True
+    for entry in stopped.backlog:
+        scheduler.requeue(entry)
+    scheduler.run_for(1.0)
+    assert ran == ["first", "last"]
