@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 KRAFTPROBE = (str(Path(sys.executable).with_name("kraftprobe")),)
 
 
-PYTHON_STARTS = "Fatal Python error: init_"
+PYTHON_STARTS = ("Fatal Python error: init_", "KeyboardInterrupt")
 """What an interpreter says that is interrupted before it has run anything of ours."""
 
 
