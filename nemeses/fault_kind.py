@@ -43,7 +43,6 @@ class FaultKind:
     """What of that ability is probed; None: it has no parts."""
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
         targets = () if self.target is None else ("targets",)
         check_keys(self.name, parameters, (*targets, *self.numbers, *self.choices, *self.keys))
         if len(nodes) < self.nodes_min:
@@ -71,7 +70,6 @@ class FaultKind:
         return float(chosen.get(name, self.numbers[name][0]))
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
-        """See `Fault.options`."""
         if len(nodes) < self.nodes_min:
             return ()
         if not self.favourites:
@@ -80,7 +78,6 @@ class FaultKind:
         return tuple({"targets": t, **variant} for t in targets for variant in self.variants)
 
     async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
         if not self.needs:
             return Probe(possible=True)
         ability = getattr(view.backend.abilities(), self.needs)

@@ -60,7 +60,6 @@ class NodeFault(FaultKind):
             _families[cls.name] = cls.family or cls.name
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
-        """See `Fault.inject`."""
         self.check(parameters, view.backend.nodes)
         with before_acting():
             unable = {**await refusals(self.name, view.backend), **self._taken_nodes(view)}
@@ -84,7 +83,6 @@ class NodeFault(FaultKind):
         return _judge(application(self.name, parameters, nodes, {}), detail, seen)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.verify`."""
         seen = await on_each(injection.targets, lambda node: self.bites(view, node, injection))
         before, now = injection.detail["nodes"], _details(seen)
         nodes = {node: {**before.get(node, {}), **detail} for node, detail in now.items()}
@@ -92,8 +90,6 @@ class NodeFault(FaultKind):
         return _judge(injection, detail, seen, injection.detail.get("reason"))
 
     async def heal(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.heal`."""
-
         async def undo(node: str) -> Seen:
             await self.undo(view, node, injection)
             return await self.check_gone(view, node, injection)
@@ -152,13 +148,11 @@ class SlowNodeFault(NodeFault):
     """`SINCE_MS` where it goes on until the heal."""
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
-        """See `Fault.inject`."""
         begun_s = asyncio.get_running_loop().time()
         injection = await super().inject(view, parameters)
         return self._add_duration(injection, begun_s) if injection.applied else injection
 
     async def verify(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.verify`."""
         begun_s = asyncio.get_running_loop().time()
         return self._add_duration(await super().verify(view, injection), begun_s)
 

@@ -154,7 +154,6 @@ class DrivenClient:
         self._node = ""
 
     async def invoke(self, op: Op) -> Completion:
-        """See `workloads.base.WorkloadClient`."""
         node = op.node or self._context.pinned_to or self._nodes[self._turn % len(self._nodes)]
         given, timeout_s = False, self._context.timeout_ms / 1000
         if (op.f, op.key) == ("read", None):

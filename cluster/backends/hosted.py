@@ -86,7 +86,6 @@ class HostedBackend(ProcessBackend):
         return await probe_links(self.rules, self.prober, *self.nodes[:2])
 
     async def up(self) -> None:
-        """See `Backend.up`."""
         try:
             self._make_run_folder()
             self.hosts = await self.provider.create(self.nodes)
@@ -113,15 +112,12 @@ class HostedBackend(ProcessBackend):
             raise
 
     async def cut_links(self, links: Iterable[Link]) -> None:
-        """See `Backend.cut_links`."""
         await self.rules.cut(links)
 
     async def restore_links(self, links: Iterable[Link]) -> None:
-        """See `Backend.restore_links`."""
         await self.rules.restore(links)
 
     def links_cut(self) -> frozenset[Link]:
-        """See `Backend.links_cut`."""
         return frozenset() if self._rules is None else self._rules.links_cut()
 
     async def measure_link(self, link: Link, timeout_s: float = 0.5) -> LinkMeasure:
@@ -179,7 +175,6 @@ class HostedBackend(ProcessBackend):
         )
 
     async def connect(self, endpoint: Endpoint) -> socket.socket:
-        """See `Backend.connect`."""
         return await self.provider.connect(endpoint.host, endpoint.port)
 
     async def _before_goodbye(self) -> None:

@@ -38,7 +38,6 @@ class LocalHost:
     async def run(
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
     ) -> Completed:
-        """See `Host.run`."""
         environment = {**os.environ, **self._environment}
         try:
             return Completed(*await run(command, environment, stdin, timeout_s))
@@ -46,7 +45,6 @@ class LocalHost:
             raise BackendError(f"cannot run {command[0]}: {error}") from error
 
     async def pid(self) -> int | None:
-        """See `Host.pid`."""
         found = await self._process(self.node)
         return None if found is None else found.pid
 

@@ -33,11 +33,9 @@ class PlainLayout(Layout):
         return folder / "data"
 
     def log_folder(self, folder: PurePath) -> PurePath:
-        """See `data_folder`."""
         return self.data_folder(folder)
 
     def log_dirs(self, folder: PurePath) -> tuple[PurePath, ...]:
-        """See `data_folder`."""
         return (self.data_folder(folder),)
 
 

@@ -78,7 +78,6 @@ class RunView:
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """See `nemeses.base.View`."""
         return self._observer.nodes
 
     async def leader(self) -> str | None:

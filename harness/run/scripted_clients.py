@@ -58,7 +58,6 @@ class ScriptedClients:
             self._wake()
 
     def op(self, context: Context) -> Answer:
-        """See `Generator.op`."""
         self._wake = context.wake
         if self._origin_ns is None:
             self._origin_ns = context.now_ns
@@ -81,7 +80,6 @@ class ScriptedClients:
         return Done() if self._stream is None else self._stream.op(context)
 
     def update(self, context: Context, event: Event) -> None:
-        """See `Generator.update`."""
         if self._stream is not None and context.worker != NEMESIS:
             self._stream.update(context, event)
 

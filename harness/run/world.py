@@ -135,11 +135,9 @@ class RealWorld:
         self.observer = Observer(backend, ask, recorder, self.tracker, plan.kind.leader_at)
 
     def view(self, random: Random) -> RunView:
-        """See `World.view`."""
         return RunView(self.backend, self.observer, self._client, random, self._active)
 
     def standings(self) -> Followed:
-        """See `World.standings`."""
         if self._standings is not None:
             return self._standings()
         return TraceTail(self.backend, self._plan.kind.layout)
@@ -148,7 +146,6 @@ class RealWorld:
         """Do nothing: the observer journals deaths, and the checks judge them."""
 
     def note_violation(self, name: str, explanation: str, place: str) -> None:
-        """See `World.note_violation`."""
         value = {"property": name, "explanation": explanation, "causes": [place]}
         self._recorder.note("violation", value, EventType.INFO)
 
@@ -160,7 +157,6 @@ class RealWorld:
         return self.bound_s
 
     async def up(self) -> None:
-        """See `World.up`."""
         await self.backend.up()
 
     async def is_led(self) -> bool:

@@ -237,11 +237,9 @@ class _DrawnWorld:
         self._active: list[Injection] = []
 
     def view(self, random: Random) -> SimView:
-        """See `World.view`."""
         return SimView(self.backend, self.watch, self._active, random)
 
     def standings(self) -> Watch:
-        """See `World.standings`."""
         return self.watch
 
     def attach(self, player: Player) -> None:
@@ -251,7 +249,6 @@ class _DrawnWorld:
         self.backend.world.on_end.append(self._judge_end)
 
     def note_violation(self, name: str, explanation: str, *causes: str) -> None:
-        """See `World.note_violation`."""
         self.violations.add(Violation(name, explanation, causes))
 
     def not_live(self, what: str) -> None:

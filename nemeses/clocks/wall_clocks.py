@@ -64,7 +64,6 @@ class ClockJump(ClockFault):
     variants = tuple({"jump_ms": ms} for ms in (-3_600_000, -2_000, 2_000, 60_000, 3_600_000))
 
     def setting(self, chosen: Mapping[str, Any]) -> ClockSetting:
-        """See `ClockFault.setting`."""
         return ClockSetting(offset_ms=self.number(chosen, "jump_ms"))
 
 
@@ -89,7 +88,6 @@ class ClockSkew(ClockFault):
         }
 
     def setting(self, chosen: Mapping[str, Any]) -> ClockSetting:
-        """See `ClockFault.setting`."""
         return ClockSetting(offset_ms=float(chosen["offset_ms"]))
 
 
@@ -104,7 +102,6 @@ class ClockDrift(ClockFault):
     variants = tuple({"rate": rate} for rate in (0.5, 0.99, 1.01, 2.0))
 
     def setting(self, chosen: Mapping[str, Any]) -> ClockSetting:
-        """See `ClockFault.setting`."""
         return ClockSetting(rate=self.number(chosen, "rate"))
 
     async def bites(self, view: View, node: str, injection: Injection) -> Seen:
@@ -143,7 +140,6 @@ class ClockStrobe(ClockFault):
     variants = ({"offset_ms": 200, "period_ms": 50}, {"offset_ms": 60_000, "period_ms": 200})
 
     def setting(self, chosen: Mapping[str, Any]) -> ClockSetting:
-        """See `ClockFault.setting`."""
         period_ms = self.number(chosen, "period_ms")
         return ClockSetting(self.number(chosen, "offset_ms"), period_ms=period_ms)
 

@@ -48,7 +48,6 @@ class BitFlip(DataDamage):
     variants = ({"file": LOG}, {"file": QUORUM_STATE})
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-        """See `DamageFault.hurt`."""
         files, bit = await disks.files(node), 0
         match chosen.get("file", LOG):
             case "quorum-state":
@@ -89,7 +88,6 @@ class TruncateFile(DataDamage):
         await end(view.backend, node)
 
     async def hurt(self, disks: Disks, node: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-        """See `DamageFault.hurt`."""
         files = await disks.files(node)
         if chosen.get("file") == PARTITION:
             return await self._tear(disks, files, node)

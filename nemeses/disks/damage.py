@@ -55,7 +55,6 @@ class DamageFault(NodeFault):
             raise ParameterError(f"{self.name} of {target} could be more than a minority")
 
     def too_much(self, view: View, nodes: tuple[str, ...]) -> str:
-        """See `NodeFault.too_much`."""
         may_vote = view.controllers
         damaged = {node for fault, node in hit(view) if fault in DAMAGES} | set(nodes)
         damaged |= _damaged_still.get(view.backend, set())

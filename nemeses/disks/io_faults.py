@@ -94,7 +94,6 @@ class DiskStall(DiskFaultOf):
     part = DiskFault.STALL
 
     def complaint(self, measure: DiskMeasure, chosen: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """See `DiskFaultOf.complaint`."""
         return "" if measure.fsync_ms is None and measure.error is None else "it does not stall"
 
 
@@ -110,15 +109,12 @@ class DiskSlow(DiskFaultOf):
     variants = tuple({"delay_ms": ms} for ms in (20, 100, 500))
 
     def parameters(self, chosen: Mapping[str, Any]) -> dict[str, float]:
-        """See `DiskFaultOf.parameters`."""
         return {"delay_ms": self.number(chosen, "delay_ms")}
 
     def patience_s(self, chosen: Mapping[str, Any]) -> float:
-        """See `DiskFaultOf.patience_s`."""
         return (self.parameters(chosen)["delay_ms"] + WELL_MS) / 1000
 
     def complaint(self, measure: DiskMeasure, chosen: Mapping[str, Any]) -> str:
-        """See `DiskFaultOf.complaint`."""
         least_ms = 0.9 * self.parameters(chosen)["delay_ms"]
         slow = measure.fsync_ms is not None and measure.fsync_ms >= least_ms
         return "" if slow else "it is not slow"
@@ -136,7 +132,6 @@ class DiskFull(DiskFaultOf):
     restarts = True
 
     def complaint(self, measure: DiskMeasure, chosen: Mapping[str, Any]) -> str:  # noqa: ARG002
-        """See `DiskFaultOf.complaint`."""
         return "" if measure.error == "ENOSPC" else "it is not full"
 
 
@@ -158,12 +153,10 @@ class DiskError(DiskFaultOf):
     restarts = True
 
     def kind(self, chosen: Mapping[str, Any]) -> DiskFault:
-        """See `DiskFaultOf.kind`."""
         on_write = chosen.get("on", "fsync") == "write"
         return DiskFault.WRITE_ERROR if on_write else DiskFault.FSYNC_ERROR
 
     def parameters(self, chosen: Mapping[str, Any]) -> dict[str, float]:
-        """See `DiskFaultOf.parameters`."""
         return {"count": int(self.number(chosen, "count"))}
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:

@@ -74,7 +74,6 @@ class DiskWipe(DamageFault):
     choices: ClassVar = {"empty": (False, True)}
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
         super().check(parameters, nodes)
         if parameters.get("empty") and "back_ms" in parameters:
             raise ParameterError(f"{self.name} takes one of back_ms and empty")
@@ -101,7 +100,6 @@ class DiskWipe(DamageFault):
         return details
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
-        """See `DamageFault.apply`."""
         seen = await super().apply(view, node, chosen)
         if chosen.get("empty"):
             return seen

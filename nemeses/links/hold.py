@@ -60,7 +60,6 @@ class Hold(FaultKind):
     needs = "messages"
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
         super().check(parameters, nodes)
         links_of(self.name, parameters.get("links", ""), nodes)
         types = parameters.get("types", "")
@@ -71,7 +70,6 @@ class Hold(FaultKind):
                 raise ParameterError(unknown("type of message", kind, MESSAGE_TYPES))
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
-        """See `Fault.inject`."""
         nodes = view.backend.nodes
         self.check(parameters, nodes)
         messages = view.backend.abilities().messages
@@ -91,7 +89,6 @@ class Hold(FaultKind):
         return add_measurement(injection, {}, ["nothing is held"] if held is None else [])
 
     async def heal(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.heal`."""
         deliver = injection.parameters.get("then", THEN[0]) == THEN[0]
         messages, hold = messages_of(view), injection.detail["hold"]
         count = await messages.release(hold, deliver=deliver)

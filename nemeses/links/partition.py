@@ -81,7 +81,6 @@ class Partition:
     name = "partition"
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
         known = dict.fromkeys(key for keys in _KEYS.values() for key in keys)
         check_keys(self.name, parameters, ("shape", *known))
         shape = parameters.get("shape", "isolate")
@@ -104,7 +103,6 @@ class Partition:
             raise ParameterError("partition of all nodes leaves none to cut them off from")
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
-        """See `Fault.options`."""
         leader, one_way = {"shape": "isolate", "targets": "leader"}, {"shape": "one-way"}
         every: tuple[dict[str, Any], ...] = (
             leader,
@@ -118,13 +116,11 @@ class Partition:
         )
 
     async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
         if len(view.backend.nodes) < 2:
             return Probe(possible=False, reason="one node has no links", remedy="--nodes 3")
         return await view.backend.probe(Ability.LINKS)
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
-        """See `Fault.inject`."""
         nodes = view.backend.nodes
         self.check(parameters, nodes)
         with before_acting():

@@ -66,7 +66,6 @@ class LinkFault(FaultKind):
         return tuple({**place, **defaults} for place in places)
 
     async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
         if len(view.backend.nodes) < 2:
             return Probe(possible=False, reason="one node has no links", remedy="--nodes 3")
         shaping = view.backend.abilities().shaping
@@ -142,7 +141,6 @@ class Loss(LinkFault):
     numbers: ClassVar = {"percent": (20.0, ABOVE_ZERO, 100.0)}
 
     def shape(self, parameters: Parameters) -> LinkShape:
-        """See `LinkFault.shape`."""
         return LinkShape(loss=self.number(parameters, "percent") / 100)
 
 
@@ -159,12 +157,10 @@ class Delay(LinkFault):
     }
 
     def shape(self, parameters: Parameters) -> LinkShape:
-        """See `LinkFault.shape`."""
         delay_ms = self.number(parameters, "delay_ms")
         return LinkShape(delay_ms=delay_ms, jitter_ms=self.number(parameters, "jitter_ms"))
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
         super().check(parameters, nodes)
         if self.number(parameters, "jitter_ms") > self.number(parameters, "delay_ms"):
             raise ParameterError("jitter_ms of delay must not be above delay_ms")
@@ -180,7 +176,6 @@ class Reorder(LinkFault):
     numbers: ClassVar = {"percent": (25.0, 1.0, 50.0)}
 
     def shape(self, parameters: Parameters) -> LinkShape:
-        """See `LinkFault.shape`."""
         return LinkShape(reorder=self.number(parameters, "percent") / 100)
 
 
@@ -194,7 +189,6 @@ class Duplicate(LinkFault):
     numbers: ClassVar = {"percent": (20.0, ABOVE_ZERO, 100.0)}
 
     def shape(self, parameters: Parameters) -> LinkShape:
-        """See `LinkFault.shape`."""
         return LinkShape(duplicate=self.number(parameters, "percent") / 100)
 
 
@@ -208,7 +202,6 @@ class Bandwidth(LinkFault):
     numbers: ClassVar = {"kbit_s": (256.0, 16.0, 100_000.0)}
 
     def shape(self, parameters: Parameters) -> LinkShape:
-        """See `LinkFault.shape`."""
         return LinkShape(rate_kbit_s=self.number(parameters, "kbit_s"))
 
 

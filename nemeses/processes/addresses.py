@@ -39,7 +39,6 @@ class AddressChange(SlowNodeFault):
     favourites = ("random", "leader", "follower")
 
     async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
         if view.backend.abilities().addresses is None:
             return absence(view, "addresses")
         return await view.backend.probe(Ability.PROCESSES)

@@ -31,7 +31,6 @@ class ContainerKill(ProcessFault):
     leftover = NodeState.DEAD
 
     async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
         abilities = view.backend.abilities()
         if abilities.hosts is not None:
             return await abilities.hosts.probe()

@@ -36,7 +36,6 @@ class Limit(NodeFault):
     may_end_node = True
 
     async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
         limits = view.backend.abilities().limits
         if limits is None:
             return absence(view, "limits")

@@ -30,7 +30,6 @@ class RoleChange(SlowNodeFault):
     favourites = ("random", "follower")
 
     async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
         return await view.backend.probe(Ability.PROCESSES)
 
     async def choose_details(

@@ -39,11 +39,9 @@ class ProcessFault(FaultKind):
     """What it shows of a target that is not healed."""
 
     async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
         return await view.backend.probe(self.ability)
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
-        """See `Fault.inject`."""
         self.check(parameters, view.backend.nodes)
         if reason := self.lacking(view, parameters):
             return refusal(self.name, parameters, reason)
@@ -64,7 +62,6 @@ class ProcessFault(FaultKind):
         return application(self.name, parameters, choice.nodes, detail)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.verify`."""
         states = {node: await view.backend.state(node) for node in injection.targets}
         after = {node: _name(await view.backend.process(node)) for node in injection.targets}
         wrong = [
@@ -74,7 +71,6 @@ class ProcessFault(FaultKind):
         return _measure(replace(injection, detail=detail), states, wrong)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.heal`."""
         errors = await _for_each(injection.targets, lambda node: self.undo(view, node, injection))
         states = {node: await view.backend.state(node) for node in injection.targets}
         dead = self.leftover is NodeState.DEAD
@@ -143,7 +139,6 @@ class Kill(ProcessFault):
         return f"a kill on backend {view.backend.name} cannot keep {keep} of unsynced writes{way}"
 
     def extra_detail(self, backend: Backend, parameters: Parameters) -> dict[str, Any]:
-        """See `ProcessFault.extra_detail`."""
         crashes = backend.abilities().crashes
         by_itself = EVERYTHING if crashes is None else crashes.keeps
         return {"keeps": parameters.get("keep", by_itself)}

@@ -46,7 +46,6 @@ class Upgrade(ProcessFault):
     favourites = ("random", "leader", "follower")
 
     async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
         if view.backend.abilities().releases is None:
             return absence(view, "releases")
         return await super().probe(view)

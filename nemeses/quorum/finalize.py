@@ -57,7 +57,6 @@ class Finalize(FaultKind):
     variants = ({}, {"level": "lower", "refused": True})
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
         super().check(parameters, nodes)
         level = parameters.get("level", "latest")
         is_number = type(level) is int and 0 <= level <= LEVEL_MAX

@@ -34,12 +34,10 @@ class _Request(FaultKind):
     target: ClassVar[str] = "random"
 
     async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
         present = view.backend.abilities().requests is not None
         return Probe(possible=True) if present else absence(view, "requests")
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
-        """See `Fault.inject`."""
         self.check(parameters, view.backend.nodes)
         requests = view.backend.abilities().requests
         if requests is None:
@@ -73,7 +71,6 @@ class Resign(_Request):
     async def send(
         self, view: View, requests: Requests, parameters: Parameters, nodes: tuple[str, ...]
     ) -> Injection:
-        """See `_Request.send`."""
         asked = {node: await describe(view, node) for node in nodes}
         epochs = {node: quorum.leader_epoch for node, quorum in asked.items() if quorum is not None}
         if not epochs:
@@ -85,7 +82,6 @@ class Resign(_Request):
         return application(self.name, parameters, tuple(epochs), before)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.verify`."""
         before = injection.detail["epoch_before"]
 
         async def later() -> int | None:
@@ -129,7 +125,6 @@ class Snapshot(_Request):
         parameters: Parameters,
         nodes: tuple[str, ...],
     ) -> Injection:
-        """See `_Request.send`."""
         with before_acting():  # as of `Resign.send`
             before = {node: await requests.latest_snapshot(node) for node in nodes}
             for node in nodes:
@@ -137,7 +132,6 @@ class Snapshot(_Request):
         return application(self.name, parameters, nodes, {"snapshots_before": before})
 
     async def verify(self, view: View, injection: Injection) -> Injection:
-        """See `Fault.verify`."""
         requests = view.backend.abilities().requests
         assert requests is not None, "it was injected"
         before = injection.detail["snapshots_before"]

@@ -69,7 +69,6 @@ class Voters(FaultKind):
     choices: ClassVar = {"change": CHANGES}
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
-        """See `Fault.check`."""
         super().check(parameters, nodes)
         change, targets = parameters.get("change", "remove"), parameters.get("targets", "random")
         if targets not in _SINGLE and targets not in [f"{NODE}{node}" for node in nodes]:
@@ -78,7 +77,6 @@ class Voters(FaultKind):
             raise ParameterError("voters has no targets where change is upgrade")
 
     def options(self, nodes: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
-        """See `Fault.options`."""
         if len(nodes) <= LEAST_VOTERS:
             return ()
         return tuple(
@@ -88,7 +86,6 @@ class Voters(FaultKind):
         )
 
     async def probe(self, view: View) -> Probe:
-        """See `Fault.probe`."""
         if len(view.controllers) <= LEAST_VOTERS:
             return Probe(
                 possible=False, reason=f"{LEAST_VOTERS} voters must stay", remedy="--nodes 3"
@@ -96,7 +93,6 @@ class Voters(FaultKind):
         return Probe(possible=True)
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
-        """See `Fault.inject`."""
         self.check(parameters, view.backend.nodes)
         change = parameters.get("change", "remove")
         with changing(view):

@@ -63,7 +63,6 @@ class Channel:
     async def call(
         self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
     ) -> Message:
-        """See `Caller.call`."""
         number = next(self._numbers)
         # Nothing is sent twice over a channel: no answer has to be kept for another request.
         request = Message({**fields, "do": do, "id": number, "seen": number}, payload)

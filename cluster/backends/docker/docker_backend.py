@@ -56,7 +56,6 @@ class ContainerLoss:
         return Probe(possible=False, reason="a killed container does not come back as a new one")
 
     async def lose(self, node: str) -> None:
-        """See `HostLoss.lose`."""
         if not await self.is_there(node):
             return
         if await self._backend.state(node) is not NodeState.DEAD:
@@ -66,13 +65,11 @@ class ContainerLoss:
             raise BackendError(f"{node} outlived its container")
 
     async def bring_back(self, node: str) -> None:
-        """See `HostLoss.bring_back`."""
         if not await self.is_there(node):
             await self._provider.bring_back(node)
         await self._backend.host_returned(node)
 
     async def is_there(self, node: str) -> bool:
-        """See `HostLoss.is_there`."""
         return await self._provider.is_there(node)
 
     async def ensure(self, node: str) -> Mapping[str, str]:
@@ -130,7 +127,6 @@ class DockerBackend(HostedBackend):
             self.surround(self._disks)
 
     async def wait_until_lost(self) -> str:
-        """See `Backend.wait_until_lost`."""
         return await self._containers.wait_until_lost()
 
     def _outside(self) -> Mapping[str, Machine]:

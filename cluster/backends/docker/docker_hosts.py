@@ -116,7 +116,6 @@ class DockerHost:
     async def call(
         self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
     ) -> Message:
-        """See `Caller.call`."""
         if self.provider.is_away(self.node):
             raise HostAwayError(f"{self.node}: its container is away")
         return await self.channel.call(do, payload, timeout_s=timeout_s, **fields)
@@ -188,17 +187,14 @@ class DockerProvider:
             raise NoPlaceError(str(error)) from error
 
     def ports(self, node: str) -> HostPorts:  # noqa: ARG002  (contract)
-        """See `HostProvider.ports`."""
         return HostPorts()
 
     async def put(self, node: str, files: Mapping[str, bytes]) -> None:
-        """See `HostProvider.put`."""
         write_files(node, Path(self.hosts[node].folder), files)
 
     async def start(
         self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
     ) -> ExecProcess:
-        """See `HostProvider.start`."""
         host = self.hosts[node]
         words = ["sh", "-c", _INTO_FOLDER, "sh", str(host.folder), output, *command]
         user = self._user
@@ -222,7 +218,6 @@ class DockerProvider:
         return await plain_connect(host, port)
 
     async def tear_down(self) -> None:
-        """See `HostProvider.tear_down`."""
         for host in self.hosts.values():
             await host.hang_up()
         if self._client is not None:
@@ -249,7 +244,6 @@ class DockerProvider:
         return f"{why}; {things} may be left: once it runs again, {cleanup}{check}"
 
     def abandon(self) -> None:
-        """See `HostProvider.abandon`."""
         if self._client is not None:
             client, self._client = self._client, None
             with contextlib.suppress(*EngineErrors):

@@ -83,11 +83,9 @@ class HostShaping:
         self._shapes = {link: shape for link, shape in self._shapes.items() if shape != PERFECT}
 
     def shapes(self) -> Mapping[Link, LinkShape]:
-        """See `Shaping.shapes`."""
         return dict(self._shapes)
 
     async def measure(self, link: Link) -> ShapeMeasure:
-        """See `Shaping.measure`."""
         source, target = link
         back = self._shapes.get((target, source), PERFECT)
         return await self._prober.shape(link, self._shapes.get(link, PERFECT), back)

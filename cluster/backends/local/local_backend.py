@@ -95,19 +95,15 @@ class LocalBackend(ProcessBackend):
             raise
 
     async def cut_links(self, links: Iterable[Link]) -> None:
-        """See `Backend.cut_links`."""
         self._proxies.cut(links)
 
     async def restore_links(self, links: Iterable[Link]) -> None:
-        """See `Backend.restore_links`."""
         self._proxies.restore(links)
 
     def links_cut(self) -> frozenset[Link]:
-        """See `Backend.links_cut`."""
         return self._proxies.links_cut()
 
     async def measure_link(self, link: Link, timeout_s: float = 0.5) -> LinkMeasure:
-        """See `Backend.measure_link`."""
         return await self._proxies.measure(link, self.system.ping, timeout_s)
 
     def route(self, source: str, target: str, listener: Listener = "CONTROLLER") -> Endpoint:
@@ -115,7 +111,6 @@ class LocalBackend(ProcessBackend):
         return Endpoint(int(target[1:]), HOST, self._proxies.port(source, target, listener))
 
     def abilities(self) -> Abilities:
-        """See `Backend.abilities`."""
         return self._abilities
 
     async def _launch(self, node: str, environment: Mapping[str, str]) -> StartedProcess:
@@ -131,7 +126,6 @@ class LocalBackend(ProcessBackend):
         return process
 
     async def connect(self, endpoint: Endpoint) -> socket.socket:
-        """See `Backend.connect`."""
         return await plain_connect(endpoint.host, endpoint.port)
 
     async def _before_goodbye(self) -> None:

@@ -29,7 +29,6 @@ class LocalMessages:
         return await probe_messages()
 
     async def hold(self, links: Sequence[Link], types: Sequence[str]) -> str:
-        """See `Messages.hold`."""
         hold = Hold(set(links), frozenset(KINDS[name] for name in types))
         for link in links:
             for listener in hold.listeners:

@@ -32,7 +32,6 @@ class LocalShaping:
         self._shapes: dict[Link, LinkShape] = {}
 
     async def probe(self, shape: LinkShape) -> Probe:
-        """See `Shaping.probe`."""
         if not _is_delay(shape):
             return Probe(possible=False, reason=_NO_PACKETS, remedy="--backend netns")
         if len(self._nodes) < 2 or not self._proxies.are_open:
@@ -47,7 +46,6 @@ class LocalShaping:
         return Probe(possible=not missing, reason=missing)
 
     async def shape(self, links: Mapping[Link, LinkShape]) -> None:
-        """See `Shaping.shape`."""
         if not all(_is_delay(shape) for shape in links.values()):
             raise BackendError(f"{_NO_PACKETS}: try --backend netns")
         for link, shape in links.items():
@@ -56,7 +54,6 @@ class LocalShaping:
         self._shapes = {link: shape for link, shape in self._shapes.items() if shape != PERFECT}
 
     def shapes(self) -> Mapping[Link, LinkShape]:
-        """See `Shaping.shapes`."""
         return dict(self._shapes)
 
     async def measure(self, link: Link) -> ShapeMeasure:

@@ -70,7 +70,6 @@ class FakedClocks:
         """See `Surroundings.relax`. Nothing: no node needs a true clock to stop."""
 
     async def release(self) -> None:
-        """See `Surroundings.release`."""
         for node in self._hosts:
             try:
                 await self._end_helper(node)
@@ -102,7 +101,6 @@ class FakedClocks:
         return Probe(possible=True)
 
     async def set(self, node: str, setting: ClockSetting) -> None:
-        """See `Clocks.set`."""
         if node not in self._prepared:
             raise BackendError(f"{node} was not started with a clock that can be set")
         async with self._locks[node]:

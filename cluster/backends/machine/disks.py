@@ -82,7 +82,6 @@ class FuseDisks:
     # -- Surroundings ----------------------------------------------------------------------------
 
     async def prepare(self, node: str) -> Mapping[str, str]:
-        """See `Surroundings.prepare`."""
         if node not in self._mounted:
             host, folder = self._hosts[node], self._folders[node]
             await self._mount(host, folder, node)
@@ -91,13 +90,11 @@ class FuseDisks:
         return {}
 
     async def relax(self) -> None:
-        """See `Surroundings.relax`."""
         for node in sorted(self._mounted):
             with contextlib.suppress(BackendError):  # a filesystem that is gone stalls nobody
                 await self._request(node, {"verb": "clear"})
 
     async def release(self) -> None:
-        """See `Surroundings.release`."""
         try:
             for node in sorted(self._mounted):
                 with contextlib.suppress(BackendError):
@@ -166,21 +163,17 @@ class FuseDisks:
         return Probe(possible=True)
 
     async def set(self, node: str, fault: DiskFault, parameters: Mapping[str, float]) -> None:
-        """See `Disks.set`."""
         assert fault is not DiskFault.TORN_WRITE, "that is a way to lose power"
         request = {"verb": "set", "fault": fault, "parameters": dict(parameters)}
         await self._request(node, request)
 
     async def clear(self, node: str, fault: DiskFault) -> None:
-        """See `Disks.clear`."""
         await self._request(node, {"verb": "clear", "fault": fault})
 
     async def measure(self, node: str, timeout_s: float = 0.5) -> DiskMeasure:
-        """See `Disks.measure`."""
         return await self._measure(self._hosts[node], self._folders[node], timeout_s)
 
     async def hits(self, node: str) -> Mapping[DiskFault, int]:
-        """See `Disks.hits`."""
         status = await self._request(node, {"verb": "status"})
         return {DiskFault(name): n for name, n in status["hits"].items() if name != HOLD}
 
@@ -220,18 +213,15 @@ class FuseDisks:
         }
 
     async def files(self, node: str) -> Mapping[str, int]:
-        """See `Disks.files`."""
         return await run_program(self._hosts[node], damage.files, str(self._folders[node]))
 
     async def read(self, node: str, path: str, most: int | None = None) -> bytes:
-        """See `Disks.read`."""
         folder = str(self._folders[node])
         return bytes.fromhex(await run_program(self._hosts[node], damage.read, folder, path, most))
 
     async def damage(
         self, node: str, kind: Damage, path: str = "", position: int = 0, bit: int = 0
     ) -> None:
-        """See `Disks.damage`."""
         host, folder, saved = await self._dead(node)
         if kind is Damage.WIPE:
             await run_program(host, damage.wipe, folder, saved)
@@ -241,12 +231,10 @@ class FuseDisks:
             await run_program(host, damage.flip_bit, folder, saved, path, position, bit)
 
     async def give_up(self, node: str) -> None:
-        """See `Disks.give_up`."""
         host, _, saved = await self._dead(node)
         await run_program(host, damage.forget, saved)
 
     async def restore(self, node: str) -> int:
-        """See `Disks.restore`."""
         host, folder, saved = await self._dead(node)
         return await run_program(host, damage.restore, folder, saved)
 

@@ -42,7 +42,6 @@ class HostDetachable:
         return Probe(possible=True)
 
     async def detach(self, node: str) -> str:
-        """See `Detachable.detach`."""
         _, *others = self._folders[node]
         for folder in reversed(others):
             if await self._run(node, _DETACH, folder):
@@ -50,7 +49,6 @@ class HostDetachable:
         raise BackendError(f"{node} has one log directory")
 
     async def attach(self, node: str) -> None:
-        """See `Detachable.attach`."""
         _, *others = self._folders[node]
         for folder in others:
             if not await self._run(node, _ATTACH, folder):
@@ -102,7 +100,6 @@ class ProcessLimits:
         self._first.setdefault(key, before)
 
     async def measure(self, node: str, name: str) -> LimitMeasure:
-        """See `Limits.measure`."""
         pid = await self._hosts[node].pid()
         if pid is None:
             raise BackendError(f"{node} is dead: it has no limits")
@@ -137,7 +134,6 @@ class NodeSignals:
         self._log_folders = log_folders
 
     async def send(self, node: str, what: Literal["resign", "snapshot"]) -> None:
-        """See `Requests.send`."""
         machine = self._machines[node]
         pid = await machine.pid()
         if pid is None:
@@ -145,7 +141,6 @@ class NodeSignals:
         await run_program(machine, signals.send, pid, _SIGNALS[what])
 
     async def latest_snapshot(self, node: str) -> str:
-        """See `Requests.latest_snapshot`."""
         folder = str(self._log_folders[node])
         return await run_program(self._machines[node], signals.latest_snapshot, folder)
 

@@ -25,22 +25,18 @@ class Machine:
 
     @property
     def node(self) -> str:
-        """See `Host.node`."""
         return self.host.node
 
     @property
     def folder(self) -> PurePath:
-        """See `Host.folder`."""
         return self.host.folder
 
     async def run(
         self, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 10.0
     ) -> Completed:
-        """See `Host.run`."""
         return await self.host.run(command, stdin=stdin, timeout_s=timeout_s)
 
     async def pid(self) -> int | None:
-        """See `Host.pid`."""
         return await self.host.pid()
 
 

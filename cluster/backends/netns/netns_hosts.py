@@ -88,7 +88,6 @@ class NetnsHost:
     async def call(
         self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
     ) -> Message:
-        """See `Caller.call`."""
         return await self.namespaces.channel.call(do, payload, timeout_s=timeout_s, **fields)
 
     async def pid(self) -> int | None:
@@ -115,7 +114,6 @@ class NetnsProvider:
         self._nodes: dict[str, LocalProcess] = {}
 
     async def create(self, nodes: Sequence[str]) -> Mapping[str, AgentHost]:
-        """See `HostProvider.create`."""
         _refuse_without_tools()
         try:
             self._hub = hub = await self._start_hub()
@@ -129,17 +127,14 @@ class NetnsProvider:
         return dict(self._hosts)
 
     def ports(self, node: str) -> HostPorts:  # noqa: ARG002  (contract)
-        """See `HostProvider.ports`."""
         return HostPorts()
 
     async def put(self, node: str, files: Mapping[str, bytes]) -> None:
-        """See `HostProvider.put`."""
         write_files(node, Path(self._hosts[node].folder), files)
 
     async def start(
         self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
     ) -> LocalProcess:
-        """See `HostProvider.start`."""
         host = self._hosts[node]
         folder = Path(host.folder)
         inside = self.entering(host.holder)
@@ -175,7 +170,6 @@ class NetnsProvider:
         return connection
 
     async def tear_down(self) -> None:
-        """See `HostProvider.tear_down`."""
         self.abandon()
         for process in self._started:
             await process.wait()
@@ -184,7 +178,6 @@ class NetnsProvider:
             await namespaces.agent.wait()
 
     def abandon(self) -> None:
-        """See `HostProvider.abandon`."""
         for process in self._started:
             process.kill_now()
         if self._sockets is not None:

@@ -167,7 +167,6 @@ class ProcessBackend:
         raise NotImplementedError
 
     async def connect(self, endpoint: Endpoint) -> socket.socket:
-        """See `Backend.connect`."""
         raise NotImplementedError
 
     async def _before_goodbye(self) -> None:
@@ -191,7 +190,6 @@ class ProcessBackend:
         return await never
 
     async def down(self) -> None:
-        """See `Backend.down`."""
         self._down = True
         try:
             for surroundings in self._surroundings:
@@ -215,7 +213,6 @@ class ProcessBackend:
             await asyncio.wait(ends, timeout=_KILL_TIMEOUT_S)
 
     async def start(self, node: str) -> None:
-        """See `Backend.start`."""
         async with self._locks[node]:
             self._refuse_when_down(node)
             if (state := await self.state(node)) is not NodeState.DEAD:
@@ -231,7 +228,6 @@ class ProcessBackend:
             await self._wait_ready(node, incarnation)
 
     async def join_anew(self, node: str) -> None:
-        """See `Backend.join_anew`."""
         if (state := await self.state(node)) is not NodeState.DEAD:
             raise BackendError(f"{node} cannot be configured anew: it is {state}")
         self._joining.add(node)
@@ -249,7 +245,6 @@ class ProcessBackend:
         await self._configure_node(node)
 
     async def terminate(self, node: str) -> None:
-        """See `Backend.terminate`."""
         state = await self.state(node)
         if state is NodeState.PAUSED:
             raise BackendError(f"{node} cannot stop gracefully: it is paused")
@@ -257,7 +252,6 @@ class ProcessBackend:
             await self._incarnations[node][-1].send(signal.SIGTERM)
 
     async def stop(self, node: str) -> None:
-        """See `Backend.stop`."""
         async with self._locks[node]:
             await self.terminate(node)
             limit_s = self.system.stop_timeout_s
@@ -276,26 +270,21 @@ class ProcessBackend:
             raise BackendError(f"{node} did not die within {_KILL_TIMEOUT_S:g} s of SIGKILL")
 
     async def pause(self, node: str) -> None:
-        """See `Backend.pause`."""
         await self._signal(node, signal.SIGSTOP, NodeState.PAUSED)
 
     async def resume(self, node: str) -> None:
-        """See `Backend.resume`."""
         await self._signal(node, signal.SIGCONT, NodeState.RUNNING)
 
     async def state(self, node: str) -> NodeState:
-        """See `Backend.state`."""
         started = self._incarnations[node]
         return await started[-1].state() if started else NodeState.DEAD
 
     async def process(self, node: str) -> ProcessIdentity | None:
-        """See `Backend.process`."""
         if await self.state(node) is NodeState.DEAD:
             return None
         return self._incarnations[node][-1].process.identity
 
     def incarnation(self, node: str) -> int:
-        """See `Backend.incarnation`."""
         return len(self._incarnations[node]) - 1
 
     def expect_kill(self, node: str) -> None:
@@ -307,7 +296,6 @@ class ProcessBackend:
             self._incarnations[node][-1].expect_kill()
 
     def unexpected_deaths(self) -> tuple[Death, ...]:
-        """See `Backend.unexpected_deaths`."""
         ended = [
             (incarnation, Death(node, number, incarnation.exit_code, incarnation.last_output))
             for node, started in self._incarnations.items()
@@ -317,15 +305,12 @@ class ProcessBackend:
         return tuple(death for _, death in sorted(ended, key=lambda pair: pair[0].ended_s))
 
     def endpoint(self, node: str, listener: Listener = "CONTROLLER") -> Endpoint:
-        """See `Backend.endpoint`."""
         return self._endpoints[node, listener]
 
     def client_network(self) -> ClientNetwork:
-        """See `Backend.client_network`."""
         return TcpNetwork(connect=self.connect, security=self.system.client_security)
 
     def node_folder(self, node: str) -> Path:
-        """See `Backend.node_folder`."""
         return self._run_folder / "nodes" / node
 
     async def read_trace(self, node: str, offset: int) -> bytes:

@@ -18,19 +18,15 @@ class NodeReleases:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See `Releases.names`."""
         return self._backend.system.releases
 
     def number(self, node: str) -> int:
-        """See `Releases.number`."""
         return self._backend.releases[node]
 
     async def choose(self, node: str, number: int) -> None:
-        """See `Releases.choose`."""
         await self._backend.configure_release(node, number)
 
     async def measure(self, node: str) -> str | None:
-        """See `Releases.measure`."""
         output = self._outputs[node]
         try:
             while data := await self._backend.read_trace(node, output.position):

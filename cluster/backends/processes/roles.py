@@ -14,11 +14,9 @@ class NodeRoles:
         self._backend = backend
 
     def listeners(self, node: str) -> Listeners:
-        """See `Roles.listeners`."""
         return self._backend.system.listeners(int(node[1:]))
 
     async def change(self, node: str, listeners: Listeners) -> None:
-        """See `Roles.change`."""
         if (state := await self._backend.state(node)) is not NodeState.DEAD:
             raise BackendError(f"{node} cannot have other roles: it is {state}")
         change = self._backend.system.change_listeners

@@ -40,18 +40,15 @@ class SimClocks:
         self._settings = dict.fromkeys(world.names, ClockSetting())
 
     async def probe(self) -> Probe:
-        """See `Clocks.probe`."""
         return Probe(possible=True)
 
     async def set(self, node: str, setting: ClockSetting) -> None:
-        """See `Clocks.set`."""
         self._settings[node] = setting
         self._show(node, setting.offset_ms)
         if setting.rate != 1.0 or setting.period_ms is not None:
             self._tick(node, setting, self._world.scheduler.now_ms)
 
     async def measure(self, node: str) -> ClockMeasure:
-        """See `Clocks.measure`."""
         return ClockMeasure(self._shown_ms(node), 0.0, self._settings[node])
 
     def _shown_ms(self, node: str) -> float:
@@ -80,7 +77,6 @@ class SimTimers:
         self._own = {name: clock.rate for name, clock in self._clocks.items()}
 
     async def probe(self) -> Probe:
-        """See `Timers.probe`."""
         return Probe(possible=True)
 
     async def set(self, node: str, rate: float) -> None:
@@ -88,7 +84,6 @@ class SimTimers:
         self._clocks[node].set_rate(rate * self._own[node])
 
     async def measure(self, node: str) -> float:
-        """See `Timers.measure`."""
         return self._clocks[node].rate / self._own[node]
 
 
@@ -100,11 +95,9 @@ class SimCrashes:
 
     @property
     def keeps(self) -> str:
-        """See `Crashes.keeps`."""
         return self._world.settings.power_loss
 
     async def kill(self, node: str, keep: Keep) -> None:
-        """See `Crashes.kill`."""
         self._world.kill(node, keep)
 
 
@@ -117,11 +110,9 @@ class SimMessages:
         self._holds: dict[str, tuple[Rule, LinksMatch]] = {}
 
     async def probe(self) -> Probe:
-        """See `Messages.probe`."""
         return Probe(possible=True)
 
     async def hold(self, links: Sequence[Link], types: Sequence[str]) -> str:
-        """See `Messages.hold`."""
         match = LinksMatch(frozenset(links), frozenset(types))
         self._made += 1
         name = f"hold-{self._made}"
@@ -129,11 +120,9 @@ class SimMessages:
         return name
 
     async def count_held(self, name: str) -> int | None:
-        """See `Messages.count_held`."""
         return len(self._holds[name][0].held) if name in self._holds else None
 
     async def release(self, name: str, links: Sequence[Link] = (), *, deliver: bool = True) -> int:
-        """See `Messages.release`."""
         if name not in self._holds:
             return 0
         rule, match = self._holds[name]
@@ -164,11 +153,9 @@ class SimDisks:
         """Reasons why each disk stalls: a fault, or a power loss that is about to come."""
 
     async def probe(self, fault: DiskFault | Damage | None = None) -> Probe:  # noqa: ARG002  (contract)
-        """See `Disks.probe`."""
         return Probe(possible=True)
 
     async def set(self, node: str, fault: DiskFault, parameters: Mapping[str, float]) -> None:
-        """See `Disks.set`."""
         disk = self._world.nodes[node].disk
         disk.faults[fault.value] = 0
         if fault is DiskFault.STALL:
@@ -182,7 +169,6 @@ class SimDisks:
             disk.fail(OSError(errno.EIO, os.strerror(errno.EIO)))
 
     async def clear(self, node: str, fault: DiskFault) -> None:
-        """See `Disks.clear`."""
         disk = self._world.nodes[node].disk
         disk.faults.pop(fault.value, None)
         if fault is DiskFault.STALL:
@@ -196,7 +182,6 @@ class SimDisks:
             disk.fail(None)
 
     async def hits(self, node: str) -> Mapping[DiskFault, int]:
-        """See `Disks.hits`."""
         found = self._world.nodes[node].disk.faults
         return {DiskFault(name): count for name, count in sorted(found.items())}
 
@@ -212,7 +197,6 @@ class SimDisks:
     async def power_loss(
         self, node: str, *, held_ms: float = 0.0, torn: bool = False
     ) -> Mapping[str, Any]:
-        """See `Disks.power_loss`."""
         host = self._world.nodes[node]
         if held_ms > 0:
             self._stalls[node][_POWER] += 1
@@ -231,18 +215,15 @@ class SimDisks:
             self._world.nodes[node].disk.resume()
 
     async def files(self, node: str) -> Mapping[str, int]:
-        """See `Disks.files`."""
         found = self._world.nodes[node].disk.files()
         return {path: len(content) for path, content in sorted(found.items())}
 
     async def read(self, node: str, path: str, most: int | None = None) -> bytes:
-        """See `Disks.read`."""
         return self._world.nodes[node].disk.read(path, size=most)
 
     async def damage(
         self, node: str, kind: Damage, path: str = "", position: int = 0, bit: int = 0
     ) -> None:
-        """See `Disks.damage`."""
         self._refuse_alive(node)
         disk = self._world.nodes[node].disk
         self._saved[node].append(disk.files())
@@ -256,12 +237,10 @@ class SimDisks:
             disk.replace({**disk.files(), path: bytes(content)})
 
     async def give_up(self, node: str) -> None:
-        """See `Disks.give_up`."""
         self._refuse_alive(node)
         self._saved[node].clear()
 
     async def restore(self, node: str) -> int:
-        """See `Disks.restore`."""
         self._refuse_alive(node)
         saved, self._saved[node] = self._saved[node], []
         if saved:
@@ -280,11 +259,9 @@ class SimDetachable:
         self._world = world
 
     async def probe(self) -> Probe:
-        """See `Detachable.probe`."""
         return Probe(possible=True)
 
     async def detach(self, node: str) -> str:
-        """See `Detachable.detach`."""
         _, *others = self._world.nodes[node].disks.items()
         if not others:
             raise BackendError(f"{node} has one log directory")
@@ -293,7 +270,6 @@ class SimDetachable:
         return PurePath(path).name
 
     async def attach(self, node: str) -> None:
-        """See `Detachable.attach`."""
         for disk in self._world.nodes[node].disks.values():
             disk.detached = False
 

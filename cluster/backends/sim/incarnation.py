@@ -44,11 +44,9 @@ class HostClock:
         """By how much its wall clock is off, beside its drift; a fault may step it."""
 
     def monotonic_ms(self) -> float:
-        """See `cluster.node.ports.Clock`."""
         return self.offset_ms + self._scheduler.now_ms * self.rate
 
     def wall_ms(self) -> int:
-        """See `cluster.node.ports.Clock`."""
         drifted_ms = self.offset_ms + self._scheduler.now_ms * self.rate - self._origin_ms
         return int(WALL_ORIGIN_MS + self.skew_ms + drifted_ms)
 

@@ -75,11 +75,9 @@ class LinksMatch:
     kinds: frozenset[str]
 
     def may(self, source: str, target: str) -> bool:
-        """See `MessageMatch.may`."""
         return (source, target) in self.links
 
     def accepts(self, source: str, target: str, message: object) -> bool:
-        """See `MessageMatch.accepts`."""
         return self.may(source, target) and (not self.kinds or kind_of(message) in self.kinds)
 
 

@@ -69,7 +69,6 @@ class _Clock:
         self.wall_ms = host.wall_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Entry:
-        """See `cluster.node.ports.Clock`."""
         delay_ms = delay_ms / self._host.rate + TIMER_GRAIN_MS if delay_ms > 0 else 0.0
         return self._scheduler.call_later(delay_ms, callback, self._process)
 
@@ -86,7 +85,6 @@ class _Network:
     def request(
         self, destination: Endpoint, message: object, timeout_ms: float, on_reply: Reply
     ) -> None:
-        """See `cluster.node.ports.Network`."""
         process = self._process
         if process.alive:
             self._mesh.request(process.name, process, destination, message, timeout_ms, on_reply)
@@ -215,7 +213,6 @@ class Process(Incarnation):
     # -- requests and trace ----------------------------------------------------------------------
 
     def serve(self, port: int, message: Any, reply: Reply) -> None:
-        """See `Incarnation.serve`."""
         node = self._served
         if node is None or not self.alive:
             return
@@ -249,20 +246,16 @@ class OwnReplica:
 
     @property
     def start_offset(self) -> int:
-        """See `Replica.start_offset`."""
         return self._raft.log.start_offset
 
     @property
     def durable_end_offset(self) -> int:
-        """See `Replica.durable_end_offset`."""
         return self._raft.log.durable_end_offset
 
     def batches(self, offset: int) -> list[tuple[int, int, int, int]]:
-        """See `Replica.batches`."""
         return read_from(self._raft.log, offset)
 
     def election(self) -> tuple[int, int, int] | str | None:
-        """See `Replica.election`."""
         content = self._disk.durable(_QUORUM_STATE)
         if content is None:
             return None
@@ -274,7 +267,6 @@ class OwnReplica:
         return state.epoch, state.leader_id, voted_id
 
     def snapshot(self, offset: int, epoch: int) -> int | str:
-        """See `Replica.snapshot`."""
         snapshot_id = OffsetAndEpoch(offset, epoch)
         path = f"{METADATA_DIRECTORY}/{snapshot_name(snapshot_id)}"
         content = self._disk.durable(path) or b""

@@ -30,7 +30,6 @@ class SimShaping:
         self._nodes = nodes
 
     async def probe(self, shape: LinkShape) -> Probe:
-        """See `Shaping.probe`."""
         if shape.rate_kbit_s is not None:
             return Probe(possible=False, reason=_NO_RATE, remedy="--backend netns")
         if len(self._nodes) < 2:
@@ -45,14 +44,12 @@ class SimShaping:
         return Probe(possible=not missing, reason=missing)
 
     async def shape(self, links: Mapping[Link, LinkShape]) -> None:
-        """See `Shaping.shape`."""
         if any(shape.rate_kbit_s is not None for shape in links.values()):
             raise BackendError(f"{_NO_RATE}: try --backend netns")
         for (source, target), shape in links.items():
             self._mesh.link(source, target).shape = None if shape == PERFECT else shape
 
     def shapes(self) -> Mapping[Link, LinkShape]:
-        """See `Shaping.shapes`."""
         links = ((a, b) for a in self._nodes for b in self._nodes if a != b)
         shapes = {link: self._mesh.link(*link).shape for link in links}
         return {link: shape for link, shape in shapes.items() if shape is not None}

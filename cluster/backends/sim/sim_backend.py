@@ -115,14 +115,12 @@ class SimRequests:
         self._world = world
 
     async def send(self, node: str, what: NodeSignal) -> None:
-        """See `Requests.send`."""
         state = self._world.nodes[node].state
         if state is not NodeState.RUNNING:
             raise BackendError(f"{node} cannot be asked: it is {state}")
         self._world.signal(node, what)
 
     async def latest_snapshot(self, node: str) -> str:
-        """See `Requests.latest_snapshot`."""
         names = self._world.nodes[node].disk.list_directory(METADATA_DIRECTORY)
         return max((name for name in names if name.endswith(SUFFIX)), default="")
 
@@ -184,7 +182,6 @@ class SimBackend:
         return await never
 
     async def up(self) -> None:
-        """See `Backend.up`."""
         loop_scheduler = getattr(asyncio.get_running_loop(), "scheduler", None)
         assert loop_scheduler is self.world.scheduler, "the loop and the world have two times"
         try:
@@ -198,7 +195,6 @@ class SimBackend:
             raise
 
     async def down(self) -> None:
-        """See `Backend.down`."""
         if not self._down:
             self._down = True
             await self.restore_links(self.links_cut())
@@ -218,7 +214,6 @@ class SimBackend:
             self.write(self.node_folder)
 
     async def start(self, node: str) -> None:
-        """See `Backend.start`."""
         if self._down:
             raise BackendError(f"{node} cannot start: the cluster is down")
         # A fault may act within an event of the node, which has to end before the node starts.
@@ -238,17 +233,14 @@ class SimBackend:
             raise BackendError(f"{node} ended as it started: {reason}")
 
     async def join_anew(self, node: str) -> None:
-        """See `Backend.join_anew`."""
         self.world.wipe(node)
 
     async def terminate(self, node: str) -> None:
-        """See `Backend.terminate`."""
         if self.world.nodes[node].state is NodeState.PAUSED:
             raise BackendError(f"{node} cannot stop gracefully: it is paused")
         self.world.stop(node)
 
     async def stop(self, node: str) -> None:
-        """See `Backend.stop`."""
         await self.terminate(node)
         if not await self._await_end(node):
             self.world.kill(node)
@@ -273,16 +265,13 @@ class SimBackend:
         return not process.alive
 
     async def kill(self, node: str) -> None:
-        """See `Backend.kill`."""
         self.world.kill(node)
 
     async def pause(self, node: str) -> None:
-        """See `Backend.pause`."""
         self._refuse_dead(node, "pause")
         self.world.pause(node)
 
     async def resume(self, node: str) -> None:
-        """See `Backend.resume`."""
         self._refuse_dead(node, "resume")
         self.world.resume(node)
 
@@ -291,36 +280,29 @@ class SimBackend:
             raise BackendError(f"{node} is dead: it cannot {what}")
 
     async def state(self, node: str) -> NodeState:
-        """See `Backend.state`."""
         return self.world.nodes[node].state
 
     async def process(self, node: str) -> ProcessIdentity | None:
-        """See `Backend.process`."""
         host = self.world.nodes[node]
         if host.state is NodeState.DEAD:
             return None
         return ProcessIdentity(host.node_id, str(host.incarnation))
 
     def incarnation(self, node: str) -> int:
-        """See `Backend.incarnation`."""
         return self.world.nodes[node].incarnation
 
     def unexpected_deaths(self) -> tuple[Death, ...]:
-        """See `Backend.unexpected_deaths`."""
         return tuple(self.world.deaths)
 
     async def cut_links(self, links: Iterable[Link]) -> None:
-        """See `Backend.cut_links`."""
         for source, target in sorted(links):
             self.world.mesh.cut(source, target)
 
     async def restore_links(self, links: Iterable[Link]) -> None:
-        """See `Backend.restore_links`."""
         for source, target in sorted(links):
             self.world.mesh.restore(source, target)
 
     def links_cut(self) -> frozenset[Link]:
-        """See `Backend.links_cut`."""
         return self.world.mesh.cuts()
 
     async def measure_link(self, link: Link, timeout_s: float = 0.5) -> LinkMeasure:
@@ -332,7 +314,6 @@ class SimBackend:
         return LinkMeasure(works, works, state.passed if state.cut else None)
 
     def endpoint(self, node: str, listener: Listener = "CONTROLLER") -> Endpoint:
-        """See `Backend.endpoint`."""
         return self.world.endpoint(node, listener)
 
     async def connect(self, endpoint: Endpoint) -> socket.socket:
@@ -340,11 +321,9 @@ class SimBackend:
         raise ConnectionRefusedError(f"{endpoint} is in the simulated world")
 
     def client_network(self) -> ClientNetwork:
-        """See `Backend.client_network`."""
         return SimClientNetwork(self.world.mesh)
 
     def abilities(self) -> Abilities:
-        """See `Backend.abilities`."""
         return self._abilities
 
     def node_folder(self, node: str) -> Path:

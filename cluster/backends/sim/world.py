@@ -179,12 +179,10 @@ class OwnProgram:
         self._configs = {name: self.config(node) for name, node in world.nodes.items()}
 
     def folders(self, node: SimNode) -> Iterable[PurePath]:
-        """See `Program.folders`."""
         config = self._configs[node.name]
         return (config.metadata_log_dir, *config.log_dirs)
 
     def process(self, node: SimNode) -> Process:
-        """See `Program.process`."""
         return Process(self._world, node, self._configs[node.name], self._mutant)
 
     def wipe(self, node: SimNode) -> None:

@@ -51,7 +51,6 @@ class _Ask(paramiko.MissingHostKeyPolicy):
         hostname: str,
         key: paramiko.PKey,
     ) -> None:
-        """See `paramiko.MissingHostKeyPolicy`."""
         if not self._inventory.accept_new_host_keys:
             raise _UnknownKey(f"{key.get_name()} {key.fingerprint}")
         with _KEYS_LOCK:

@@ -39,7 +39,6 @@ class SshBackend(HostedBackend):
         )
 
     async def read_trace(self, node: str, offset: int) -> bytes:
-        """See `Backend.read_trace`."""
         return await self._hosts.read_from(node, self.system.trace_source(PurePath()), offset)
 
     def _equip(self, needs: Collection[Need]) -> Abilities:

@@ -77,7 +77,6 @@ class SshHost:
     async def call(
         self, do: str, payload: bytes = b"", *, timeout_s: float | None = ASK_S, **fields: Any
     ) -> Message:
-        """See `Caller.call`."""
         return await self.session.call(do, payload, timeout_s=timeout_s, **fields)
 
     async def pid(self) -> int | None:
@@ -193,7 +192,6 @@ class SshProvider:
         return HostPorts(entry.client_port, entry.controller_port, entry.agent_port)
 
     async def put(self, node: str, files: Mapping[str, bytes]) -> None:
-        """See `HostProvider.put`."""
         for path, content in files.items():
             if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
                 raise BackendError(f"{node}: {path} is outside of the node's folder")
@@ -202,7 +200,6 @@ class SshProvider:
     async def start(
         self, node: str, command: Sequence[str], environment: Mapping[str, str], output: str
     ) -> SshProcess:
-        """See `HostProvider.start`."""
         folder = f"nodes/{node}"
         session = self._sessions[node]
         answer = await session.call(
@@ -230,7 +227,6 @@ class SshProvider:
         unpack(packed.payload, destination)
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        """See `HostProvider.connect`."""
         return await plain_connect(host, port)
 
     async def tear_down(self) -> None:
@@ -243,7 +239,6 @@ class SshProvider:
         self._torn = True
 
     def abandon(self) -> None:
-        """See `HostProvider.abandon`."""
         threads = [
             threading.Thread(target=self._end, args=(n,), daemon=True) for n in self._entries
         ]

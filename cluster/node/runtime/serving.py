@@ -343,7 +343,6 @@ class ServedConnection(asyncio.Protocol):
 
     @property
     def is_authenticated(self) -> bool:
-        """See `Member`."""
         return self._session.authenticated
 
     @property
@@ -352,7 +351,6 @@ class ServedConnection(asyncio.Protocol):
         return self._serving or bool(self._requests)
 
     def evict(self) -> None:
-        """See `Member`."""
         self.abort()
         self.connection_lost(None)
 

@@ -99,7 +99,6 @@ class SaslSession:
 
     @property
     def serves_nodes(self) -> bool:
-        """See `ListenerService`."""
         return self._service.serves_nodes
 
     @property

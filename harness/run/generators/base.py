@@ -100,11 +100,9 @@ class Inside:
         self._inner = inner
 
     def op(self, context: Context) -> Answer:
-        """See `Generator.op`."""
         return self._inner.op(context)
 
     def update(self, context: Context, event: Event) -> None:
-        """See `Generator.update`."""
         self._inner.update(context, event)
 
 

@@ -1,7 +1,5 @@
 """Combinators that decide which operations come, and in which order."""
 
-# ruff: noqa: D102  (the protocol and the class document `op` and `update`)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator

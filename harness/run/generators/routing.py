@@ -1,7 +1,5 @@
 """Combinators that decide which worker a generator serves."""
 
-# ruff: noqa: D102  (the protocol and the class document `op` and `update`)
-
 from __future__ import annotations
 
 from functools import lru_cache

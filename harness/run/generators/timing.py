@@ -1,7 +1,5 @@
 """Combinators that decide when operations are invoked."""
 
-# ruff: noqa: D102  (the protocol and the class document `op` and `update`)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

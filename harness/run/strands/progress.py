@@ -47,11 +47,9 @@ class LoopTimers:
 
     @property
     def now_ms(self) -> float:
-        """See `Timers`."""
         return self._loop.time() * 1000.0
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """See `Timers`."""
         return self._loop.call_later(delay_ms / 1000.0, callback)
 
 

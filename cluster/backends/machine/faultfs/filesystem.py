@@ -10,7 +10,6 @@ latest when the process that mapped them ends: the gate lets them pass, since no
 of an error, and a dying process could not be let go. They are lost like others by a power loss, and
 read anew at the next open.
 """
-# ruff: noqa: D102 - fuse(4) and its name say what each call means
 
 from __future__ import annotations
 

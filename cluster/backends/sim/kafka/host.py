@@ -63,7 +63,6 @@ class KafkaProcess(SteppedProcess):
     # -- start and end ---------------------------------------------------------------------------
 
     def begin(self, pid: int, ready: Callable[[], None]) -> None:
-        """See `Incarnation.begin`."""
         replica = self._disk_replica
         replica.open(self._jvm, self._disk)
         self.replica = replica
@@ -72,7 +71,6 @@ class KafkaProcess(SteppedProcess):
         self._run(frames.start(self._start(self._now(), self._seed.getrandbits(_SEED_BITS))))
 
     def shut_down(self, done: Callable[[], None]) -> None:
-        """See `Incarnation.shut_down`."""
         if self.replica is None:
             done()
             return
@@ -80,7 +78,6 @@ class KafkaProcess(SteppedProcess):
         self._command(lambda: frames.shut_down(self._id, self._now(), _SHUTDOWN_MS))
 
     def signal(self, what: NodeSignal) -> None:
-        """See `Incarnation.signal`."""
         if self.replica is None:
             return
         if what == "resign":

@@ -131,7 +131,6 @@ class RaftAlone:
     # -- what a process serves -------------------------------------------------------------------
 
     def start(self) -> None:
-        """See `Served.start`."""
         self.raft.start()
 
     def features(self) -> Features:
@@ -139,7 +138,6 @@ class RaftAlone:
         return Features(SUPPORTED)
 
     def handle_signal(self, what: NodeSignal) -> None:
-        """See `Served.handle_signal`."""
         if what == "resign":
             self.raft.resign(self.raft.leader_and_epoch.epoch)
         elif self._last is not None and self._end == self._last.last_offset + 1:
@@ -151,7 +149,6 @@ class RaftAlone:
                 writer.freeze()
 
     def shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
-        """See `Served.shutdown`."""
         self.raft.shutdown(timeout_ms, done)
 
     def handle(
@@ -190,7 +187,6 @@ class RaftAlone:
     # -- the listener of raft --------------------------------------------------------------------
 
     def handle_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """See `RaftListener.handle_commit`."""
         for batch in batches:
             for number, value in enumerate(batch.records):
                 self._machine.commit(
@@ -203,7 +199,6 @@ class RaftAlone:
         self._trace("ack", epoch=epoch, offset=offset, high_watermark=self.raft.high_watermark)
 
     def handle_load_snapshot(self, snapshot: Snapshot, done: Callable[[], None]) -> None:
-        """See `RaftListener.handle_load_snapshot`."""
         offset, epoch = snapshot.id.offset, snapshot.id.epoch
         (state,) = snapshot.values()
         self._trace("load-snapshot", offset=offset, epoch=epoch)
@@ -217,7 +212,6 @@ class RaftAlone:
         """See `RaftListener.handle_high_watermark`: clients read what was committed only."""
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """See `RaftListener.handle_leader_change`."""
         leads = leader.leader_id == self._id
         if self._claimed is not None and (not leads or leader.epoch != self._claimed):
             self._trace("renounce", epoch=self._claimed, offset=self._end)

@@ -115,11 +115,9 @@ class KafkaProgram:
                             jvm.call(frames.cap(api, version, node_id))
 
     def folders(self, node: SimNode) -> Iterable[PurePath]:
-        """See `Program.folders`."""
         return (PurePath("/sim", node.name, "metadata"),)
 
     def process(self, node: SimNode) -> KafkaProcess | Process:
-        """See `Program.process`."""
         release = self._runs[node.name]
         if release == OWN:
             return self._own_process(node)
@@ -166,7 +164,6 @@ class KafkaProgram:
                 return
 
     def hold_processor(self) -> AbstractContextManager[None]:
-        """See `Program.hold_processor`."""
         return on_one_processor(self._jvms.values())
 
     def _start(self, node: SimNode, now_ms: int, seed: int) -> frames.Start:

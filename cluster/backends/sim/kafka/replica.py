@@ -81,7 +81,6 @@ class KafkaReplica:
         return self._voters[-1]
 
     def batches(self, offset: int) -> list[Batch]:
-        """See `Replica.batches`."""
         found: list[Batch] = []
         for batch in reversed(self._batches):
             if batch[0] < offset:
@@ -90,7 +89,6 @@ class KafkaReplica:
         return found[::-1]
 
     def election(self) -> tuple[int, int, int] | str | None:
-        """See `Replica.election`."""
         return self.held
 
     def snapshot(self, offset: int, epoch: int) -> int | str:

@@ -53,7 +53,6 @@ class BrokerMetadataPublisher:
     def on_metadata_update(
         self, delta: MetadataDelta, image: MetadataImage, *, is_whole: bool
     ) -> None:
-        """See `cluster.node.controller.metadata.loader.MetadataPublisher`."""
         if is_whole:
             now = image.state.partitions.keys_with(self.broker_id)
             among = dict.fromkeys((*now, *self.leaders, *self.followers))

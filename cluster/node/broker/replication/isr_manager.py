@@ -187,7 +187,6 @@ class ReplicaEligibility:
         self._state = state
 
     def broker_epoch(self, broker_id: int) -> int | None:
-        """See `cluster.node.broker.replication.partition.Eligibility`."""
         state = self._state()
         if not is_active(state, broker_id):
             return None

@@ -108,7 +108,6 @@ class Replica(FollowedPartition):
     # --- following ---
 
     def position(self) -> FetchPartition:
-        """See `FollowedPartition`."""
         latest = self.log.epochs.latest_epoch
         return FetchPartition(
             topic=self.key[0],
@@ -122,7 +121,6 @@ class Replica(FollowedPartition):
         )
 
     def take_fetch(self, result: FetchResult) -> Outcome:
-        """See `FollowedPartition`."""
         if result.error is ErrorCode.offset_out_of_range:
             return Outcome.ASK_OFFSETS
         if result.error is not ErrorCode.none:

@@ -88,13 +88,11 @@ class _Delayed:
     # --- waiting ---
 
     def try_complete(self) -> bool:
-        """See `DelayedOperation`."""
         if self._has_news:
             self.answer(self.read())
         return self._has_news
 
     def expire(self) -> None:
-        """See `DelayedOperation`."""
         self.answer(self.read())
 
     def wake(self, key: tuple[Any, int]) -> None:

@@ -224,7 +224,6 @@ class _DelayedDelete:
         self._reply = reply
 
     def try_complete(self) -> bool:
-        """See `DelayedOperation`."""
         for row in self._rows:
             if row.replica is not None:
                 self._look(row, row.replica)
@@ -234,7 +233,6 @@ class _DelayedDelete:
         return True
 
     def expire(self) -> None:
-        """See `DelayedOperation`."""
         for row in self._rows:
             if row.replica is not None:
                 row.error = ErrorCode.request_timed_out

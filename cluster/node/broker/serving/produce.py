@@ -118,7 +118,6 @@ class _Delayed:
         self._reply = reply
 
     def try_complete(self) -> bool:
-        """See `DelayedOperation`."""
         waits = False
         for row in self._rows:
             if row.replica is None:
@@ -133,7 +132,6 @@ class _Delayed:
         return not waits
 
     def expire(self) -> None:
-        """See `DelayedOperation`."""
         for row in self._rows:
             if row.replica is not None:
                 self._settle(row, ErrorCode.request_timed_out)
