@@ -118,7 +118,7 @@ def test_a_skipped_test_is_listed_with_its_reason_and_fails_in_ci(tmp_path, body
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:xdist", "."],
             cwd=tmp_path,
-            env={**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "CI": ci, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
             capture_output=True,
             text=True,
             check=False,
