@@ -115,8 +115,10 @@ def test_how_much_was_tried_can_be_read_by_a_machine():
 
 
 @pytest.mark.parametrize("faults", [[], ["pause"]])
-def test_a_run_is_without_faults_where_none_bit(faults):
-    run = run_of(30, 30, TYPICAL[-1], nemesis("kill", {**KILL, "phase": "heal"}))
+@pytest.mark.parametrize(("verified", "kind"), [(False, OK), (True, INFO), ("yes", OK)])
+def test_a_run_is_without_faults_where_none_bit(faults, verified, kind):
+    pause = nemesis("pause", {**KILL, "verified": verified}, kind)
+    run = run_of(30, 30, pause, nemesis("kill", {**KILL, "phase": "heal"}))
     result = judged(run, expectations={"faults": faults})
     assert result.statistics["without_faults"] is True
 
@@ -188,11 +190,22 @@ def test_the_floor_is_a_tenth_of_the_rate_each_fault_and_a_leader_change():
     assert options_of(PLAN, {"expectations": none})["expectations"] == floor
 
 
+def test_no_leader_changes_where_none_leads():
+    assert [expected(leaderless=value)["leader_changes"] for value in (True, "yes")] == [0, 1]
+
+
 def test_a_plan_may_expect_more_than_the_floor():
     more = {"min_operations": 700, "faults": ["pause"], "leader_changes": 3}
     wanted = {**more, "faults": ["kill", "pause"]}
     assert expected(expectations=more) == wanted
     assert options_of(PLAN, {"expectations": more})["expectations"] == wanted
+
+
+def test_of_two_bounds_on_an_outage_the_lower_one_is_kept():
+    loose, strict = ({"expectations": {"write_outage_max_s": bound}} for bound in (40, 1.5))
+    for plan, own in ((loose, strict), (strict, loose), (strict, {})):
+        kept = options_of({**PLAN, **plan}, own)["expectations"]
+        assert kept["write_outage_max_s"] == 1.5
 
 
 def test_the_shortest_plan_still_needs_the_absolute_floor():
