@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
-from checkers.history import NEMESIS, Event, EventType, seconds
+from checkers.history import Event, EventType, seconds
 from checkers.nodes.agreement import NAME, NO_SPACE, ended_from_outside, may_be_ended
 from checkers.runs.faults import fault_spans
 from checkers.verdict import Status
@@ -119,7 +119,7 @@ def _starts(notes: Sequence[Event]) -> Counter[str]:
     """Nodes of the last one of `RESTARTS` that worked."""
     for note in notes:
         value = note.value
-        if note.process != NEMESIS or note.type is EventType.INVOKE or not isinstance(value, dict):
+        if note.type is EventType.INVOKE or not isinstance(value, dict):
             continue
         targets = value.get("targets")
         nodes = {str(target) for target in targets} if isinstance(targets, list) else set()

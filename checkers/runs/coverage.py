@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from checkers.evidence.standings import Standings
 from checkers.evidence.trace_fields import well_formed
-from checkers.history import NEMESIS, Event, EventType
+from checkers.history import Event, EventType
 from checkers.run_input import RunInput
 
 PHASES = ("steady", "catching-up", "establishing", "electing")
@@ -64,9 +64,7 @@ def _injections(events: Sequence[Event]) -> Iterator[tuple[int, str, tuple[str, 
     begun: dict[tuple[str, str], int] = {}
     for event in events:
         value = event.value
-        if event.process != NEMESIS or not isinstance(value, dict):
-            continue
-        if value.get("phase") != "inject":
+        if not isinstance(value, dict) or value.get("phase") != "inject":
             continue
         name = (event.f, str(value.get("entry")))
         if event.type is EventType.INVOKE:

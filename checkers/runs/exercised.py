@@ -367,7 +367,7 @@ def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
     tried: Counter[str] = Counter()
     entries: set[object] = set()
     for event in events:
-        if event.process != NEMESIS or event.type is EventType.INVOKE:
+        if event.type is EventType.INVOKE:
             continue
         value = event.value if isinstance(event.value, dict) else {}
         if value.get("phase") == "inject":
@@ -391,7 +391,7 @@ def _names(events: Sequence[Event]) -> set[str]:
     """Return the models of losses of power (`cluster.systems.base.Names`)."""
     seen = set()
     for event in events:
-        value = event.value if event.process == NEMESIS and isinstance(event.value, dict) else {}
+        value = event.value if isinstance(event.value, dict) else {}
         detail = value.get("detail")
         nodes = detail.get("nodes") if isinstance(detail, dict) else None
         for found in nodes.values() if isinstance(nodes, dict) else ():
@@ -403,7 +403,7 @@ def _names(events: Sequence[Event]) -> set[str]:
 
 def _leader_changes(events: Sequence[Event]) -> int:
     """Count epochs first seen with a leader once a fault had begun; without faults, all but one."""
-    notes = [e for e in events if e.process == NEMESIS and isinstance(e.value, dict)]
+    notes = [event for event in events if isinstance(event.value, dict)]
     injections = [note for note in notes if note.value.get("phase") == "inject"]
     first_ns = min(map(began_ns, injections), default=math.inf)
     epochs: dict[object, bool] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.history import NEMESIS, seconds
+from checkers.history import seconds
 from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status
 from porcupine_py.search.outcome import Cancelled, never
@@ -25,7 +25,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     del options, cancelled
     anomalies = []
     for event in run.notes:
-        if event.process == NEMESIS and event.f == VIOLATION and isinstance(event.value, dict):
+        if event.f == VIOLATION and isinstance(event.value, dict):
             fields = {key: event.value.get(key) for key in ("property", "explanation", "causes")}
             fields["explanation"] = f"{fields['explanation']}, at {seconds(event.time_ns)}"
             place = {"kind": str(fields["property"]), "at_ns": event.time_ns}

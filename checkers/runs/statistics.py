@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, seconds
+from checkers.history import INFINITY_NS, Event, EventType, seconds
 from checkers.history.recorded import columns_of, span_of
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, phases
@@ -173,7 +173,7 @@ def _recoveries(operations: Columns, notes: Sequence[Event]) -> list[dict[str, A
 
 def _phase(event: Event) -> str | None:
     """Return `inject` or `heal` for the completion of a fault."""
-    if event.process != NEMESIS or event.type is EventType.INVOKE:
+    if event.type is EventType.INVOKE:
         return None
     phase = event.value.get("phase") if isinstance(event.value, dict) else None
     return phase if phase in ("inject", "heal") else None

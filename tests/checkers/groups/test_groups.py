@@ -218,6 +218,8 @@ def test_a_last_join_before_a_commit_has_ended_is_none():
 
 def test_a_group_of_one_generation_shows_little():
     assert History().judge(p=-1) == (Status.UNDER_EXERCISED, [])
+    assert History().join((0, 1), "a", 1, p=-1).judge(p=-1) == (Status.UNDER_EXERCISED, [])
+    assert History().commit((2, 4), "a", 1, p=5).judge(p=5) == (Status.UNDER_EXERCISED, [])
 
 
 def test_a_completion_of_another_form_is_unknown():

@@ -96,6 +96,8 @@ def test_what_expects_nothing_needs_so_many_operations(reads, writes, short):
 
 def test_reads_that_were_tried_and_never_ok_are_missed():
     assert kinds(judged(run_of(0, 90, refused_reads=1))) == ["too-few-reads"]
+    short = ["too-few-operations", "too-few-reads"]
+    assert kinds(judged(run_of(9, 40, refused_reads=90))) == short
 
 
 def test_how_much_was_tried_can_be_read_by_a_machine():

@@ -57,7 +57,13 @@ def test_an_outage_without_any_fault_is_no_pass():
     assert status(down=(0, 0)) is Status.PASS
 
 
-@pytest.mark.parametrize("kind", ["clock-jump", "pause", "kill", "partition", "resign", "voters"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("clock-jump", "clock-skew", "clock-drift", "clock-strobe", "snapshot", "finalize"),
+        *("pause", "kill", "partition", "resign", "voters"),
+    ],
+)
 def test_a_fault_on_a_minority_is_no_reason_for_an_outage(kind):
     assert status(fault(kind, LEADER, 10, 40)) is Status.UNKNOWN
 
@@ -102,6 +108,8 @@ def test_who_is_needed_is_unknown_of_nodes_with_roles_and_of_systems_without_a_l
     roles = {"nodes": 6, "system_options": {"roles": "controller,broker"}}
     assert status(fault("kill", ("n1",), 10, 40), plan=roles) is Status.PASS
     assert status(plan=roles) is Status.UNKNOWN
+    others = {"system_options": {"acks": "all"}}
+    assert status(fault("kill", ("n1",), 10, 40), plan=others) is Status.UNKNOWN
     leaderless = {"leaderless": True}
     assert status(fault("kill", ("n1",), 10, 40), plan=leaderless) is Status.PASS
     assert status(plan=leaderless) is Status.UNKNOWN

@@ -1,0 +1,57 @@
+"""What is left of faults when a run ends, by the journal's injections, heals and sweeps."""
+
+import pytest
+
+from checkers.history import NEMESIS, Event, EventType
+from checkers.runs.faults import not_healed
+
+
+def journal(*rows):
+    """Rows: (fault, phase, targets, verified, further fields)."""
+    return [
+        Event(n, n, NEMESIS, EventType.OK, f, None, dict(phase=phase, targets=[*on], **more))
+        for n, (f, phase, on, more) in enumerate(rows)
+    ]
+
+
+def inject(on, *, verified=True, **more):
+    return "pause", "inject", on, {"verified": verified, **more}
+
+
+def heal(on, *, verified=True, **more):
+    return "pause", "heal", on, {"verified": verified, **more}
+
+
+def sweep(on, *, verified):
+    return "sweep", "heal", on, {"verified": verified}
+
+
+@pytest.mark.parametrize(
+    ("rows", "left", "tried"),
+    [
+        ([inject("a")], ["a"], []),
+        ([inject("a"), heal("a")], [], []),
+        ([inject("a"), heal("a", verified=False)], ["a"], ["a"]),
+        ([inject("a"), heal("a", verified=False), heal("a")], [], []),
+        ([inject("a"), heal("a", applied=False)], ["a"], []),
+        ([inject("a"), inject("b"), heal("b")], ["a"], []),
+        ([inject("a"), inject("a"), heal("a")], ["a"], []),
+        ([inject("a", verified=False)], [], []),
+        ([inject("a", verified=False), heal("a", verified=False)], ["a"], ["a"]),
+        ([inject("a", over=True)], [], []),
+        ([inject("a", detail={"took_ms": 1})], [], []),
+        ([inject("a", detail={"since_ms": 1})], ["a"], []),
+        ([sweep("a", verified=False)], ["a"], ["a"]),
+        ([sweep("a", verified=False), sweep("ab", verified=True)], [], []),
+        ([sweep("ab", verified=False), sweep("a", verified=True)], ["a, b"], ["a, b"]),
+        ([sweep("a", verified=False), sweep("b", verified=False)], ["a", "b"], ["a", "b"]),
+        ([inject("a"), sweep("a", verified=True)], ["a"], []),
+    ],
+)
+def test_what_was_not_measured_to_be_gone_is_left(rows, left, tried):
+    for found, on in (
+        (not_healed(journal(*rows)), left),
+        (not_healed(journal(*rows), tried=True), tried),
+    ):
+        assert len(found) == len(on)
+        assert all(f"{of} " in line for line, of in zip(found, on, strict=True))
