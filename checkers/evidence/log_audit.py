@@ -144,8 +144,7 @@ def _first_alike(logs: LogColumns, rows: Int64s, keys: Sequence[Int64s]) -> Int6
     """Return for each of these rows that of the first node whose keys are the same."""
     order = rows[np.lexsort([logs.node[rows], *(key[rows] for key in keys)])]
     begins = np.ones(len(order), np.bool_)
-    if len(order):
-        begins[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    begins[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
     leading = order[np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))]
     known = np.zeros(len(logs.node), np.int64)
     known[order] = leading

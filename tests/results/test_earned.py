@@ -15,6 +15,7 @@ from checkers.evidence import FINAL_READS, TraceEvent
 from checkers.history import EventType, pair
 from checkers.nodes import agreement, durability
 from checkers.run_input import RunInput
+from checkers.runs.exercised import DEPOSING
 from checkers.verdict import Status
 from harness.policy.document import Policy
 from harness.policy.gate import gate_folder, rules_of
@@ -276,9 +277,17 @@ def test_what_does_not_apply_is_named_with_its_reason(sound):
     assert all(row["sentence"] and row["sentence"] in earned.summary for row in absent)
 
 
-def test_faults_that_leave_processes_alone_are_known_faults():
-    assert set(FAULTS) >= KEEPS_PROCESS
-    assert set(FAULTS) >= STARTS_AT_ONCE
+def test_each_fault_leaves_processes_and_leaders_alone_or_is_known_not_to():
+    ending = {"kill", "stop", "container-kill", "power-loss", "torn-write"}
+    ending |= {"restart", "upgrade", "address-change", "role-change"}
+    ending |= {"bit-flip", "truncate-file", "disk-wipe", "disk-error", "log-dir-loss"}
+    limiting = {"limit", "disk-full"}
+    slow = {"bandwidth", "delay", "duplicate", "hold", "loss", "reorder", "timer-rate"}
+    slow |= {"disk-slow", "disk-stall", "log-dir-move"}
+    aside = {"clock-drift", "clock-jump", "clock-skew", "clock-strobe", "finalize", "snapshot"}
+    assert set(FAULTS) - KEEPS_PROCESS == ending | limiting
+    assert set(FAULTS) - DEPOSING == slow | aside | limiting
+    assert set(FAULTS) >= KEEPS_PROCESS | DEPOSING | STARTS_AT_ONCE
 
 
 def test_the_gate_recomputes_the_conditions_of_a_forged_pass(store, tmp_path):

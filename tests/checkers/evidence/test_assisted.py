@@ -46,6 +46,14 @@ def test_a_committed_write_took_effect_at_its_offset():
     assert [(o.type, o.offset, o.complete_ns) for o in resolved] == [(OK, 1, OPEN_END_NS)]
 
 
+def test_a_committed_topic_is_what_an_add_did_and_a_missing_one_proves_nothing():
+    added, evidence = replace(LOST, f="add", key="a", input=None), logs_of([("k", "b")])
+    topics = {node: [record(node, 0, kind="TopicRecord", name="a")] for node in NODES}
+    [done] = resolve([added], replace(evidence, logs=topics)).operations
+    assert (done.type, done.offset) == (OK, 0)
+    assert types([added], evidence) == [INFO]
+
+
 def test_a_write_that_is_in_no_log_never_was():
     assert types([LOST], logs_of([("k", "b")])) == [FAIL]
 

@@ -301,6 +301,30 @@ def test_the_log_orders_writes_of_different_keys_as_time_does(first, second, kin
 
 
 @pytest.mark.parametrize(
+    ("workload", "f", "places", "records"),
+    [
+        ("append", "append", ("a", "b"), [cell(1, LIST + "a", "a"), cell(2, LIST + "b", "b")]),
+        ("topics", "create", ({"id": "id-a"}, {"id": "id-b"}), [topic(1, "a"), topic(2, "b")]),
+        (
+            *("unique-ids", "allocate", ([0, 10], [10, 10])),
+            [
+                record("n1", end, kind="ProducerIdsRecord", nextProducerId=10 * end)
+                for end in (1, 2)
+            ],
+        ),
+    ],
+)
+def test_the_log_orders_all_that_has_records_of_its_own(workload, f, places, records):
+    done = [
+        op(f, shown, shown, invoke=2 * n, complete=2 * n + 1, key=key)
+        for n, (key, shown) in enumerate(zip("ab", places, strict=True))
+    ]
+    assert judged(workload, done, records) == (Status.PASS, set())
+    swapped = [replace(each, offset=n) for n, each in enumerate(reversed(records), 1)]
+    assert judged(workload, done, swapped) == (Status.FAIL, {"out-of-order"})
+
+
+@pytest.mark.parametrize(
     ("configs", "kinds"),
     [
         ({"kraftprobe.sentinel.1": "1"}, []),

@@ -2,8 +2,9 @@
 
 import pytest
 
-from checkers import Status
+from checkers import CheckResult, Status
 from checkers.groups import check, validate
+from checkers.linearizability import linearizable
 from checkers.registry import RunInput
 from tests.checkers.histories import FAIL, INFO, OK, op
 
@@ -244,6 +245,12 @@ def test_what_the_workload_does_not_write_is_named_by_its_operation(f, value):
     result = check(RunInput([], history.operations), {})
     assert result.status is Status.UNKNOWN
     assert "operation 0" in result.summary
+
+
+def test_a_register_that_could_not_be_judged_is_unknown(monkeypatch):
+    late = CheckResult("linearizable", Status.UNKNOWN, "out of time")
+    monkeypatch.setattr(linearizable, "check_key", lambda *_: late)
+    assert two_generations().judge(p=5) == (Status.UNKNOWN, [])
 
 
 def test_a_protocol_is_one_of_two():

@@ -116,6 +116,12 @@ def test_how_much_was_tried_can_be_read_by_a_machine():
     }
 
 
+def test_a_run_of_which_every_fault_was_skipped_tried_nothing():
+    run, skipped = run_of(30, 30, *TYPICAL), {"skipped": ["loss"]}
+    assert kinds(judged(run, **skipped, nothing_left=True)) == ["nothing-left"]
+    assert judged(run, **skipped).summary.endswith("SKIPPED as impossible there: loss")
+
+
 @pytest.mark.parametrize("faults", [[], ["pause"]])
 @pytest.mark.parametrize(("verified", "kind"), [(False, OK), (True, INFO), ("yes", OK)])
 def test_a_run_is_without_faults_where_none_bit(faults, verified, kind):

@@ -36,6 +36,7 @@ def sweep(on, *, verified):
         ([inject("a"), heal("a", applied=False)], ["a"], []),
         ([inject("a"), inject("b"), heal("b")], ["a"], []),
         ([inject("a"), inject("a"), heal("a")], ["a"], []),
+        ([inject("a"), inject("a"), heal("a"), heal("a")], [], []),
         ([inject("a", verified=False)], [], []),
         ([inject("a", verified=False), heal("a", verified=False)], ["a"], ["a"]),
         ([inject("a", over=True)], [], []),

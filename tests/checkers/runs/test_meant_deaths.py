@@ -53,6 +53,7 @@ CRASH = note(1, EventType.INFO, "crash", node="n2", exit_code=1)
         (fault("kill", 1, 2, 3), 0, 2),
         (fault("restart", 1, 2, 3), 0, 2),
         (fault("restart", 1, 2, 3, bit=False), 0, 3),
+        (fault("address-change", 1, 2, 3), 0, 2),
         (fault("upgrade", 1, 2, 3) + fault("kill", 4, 5, 6), 0, 3),
         (fault("bit-flip", 1, 2, 3), 0, 3),
         (fault("disk-error", 1, 2, 3), 0, 3),

@@ -91,6 +91,14 @@ def test_two_faults_that_overlap_may_take_the_majority_together():
     assert status(both, plan={"nodes": 5}) is Status.UNKNOWN
 
 
+@pytest.mark.parametrize(("major_s", "minor_s"), [(5, 50), (50, 5)])
+def test_faults_of_other_times_are_no_reason(major_s, minor_s):
+    major = fault("kill", ("n1", "n2"), major_s, major_s + 2)
+    minor = fault("kill", ("n3",), minor_s, minor_s + 2)
+    notes = sorted([*major, *minor], key=lambda event: event.time_ns)
+    assert status(notes) is Status.UNKNOWN
+
+
 def test_a_plan_states_its_bound():
     allowed = {"expectations": {"write_outage_max_s": 40}}
     assert status(plan=allowed) is Status.PASS
