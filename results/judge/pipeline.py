@@ -31,7 +31,7 @@ from checkers.evidence import Evidence, run_clock
 from checkers.evidence.assisted import resolve
 from checkers.evidence.extent import COLLECTED, Extent, extent_of, within
 from checkers.evidence.recovered import torn_too_far
-from checkers.history import NEMESIS, Event
+from checkers.history import Event
 from checkers.history.recorded import notes_of
 from checkers.linearizability import linearizable
 from checkers.linearizability.certificates import verify_lines
@@ -221,14 +221,13 @@ def _select_trusted(by_node: Mapping[str, _T], untrusted: Collection[str]) -> di
     return {node: part for node, part in by_node.items() if node not in untrusted}
 
 
-def _collection_problems(events: Sequence[Event]) -> list[str]:
+def _collection_problems(notes: Sequence[Event]) -> list[str]:
     """Return what the harness said, when it collected the evidence, of what it could not use."""
-    notes = [e.value for e in events if e.process == NEMESIS and e.f == COLLECTED]
     return [
         str(problem)
-        for value in notes
-        if isinstance(value, dict)
-        for problem in value.get("problems") or ()
+        for note in notes
+        if note.f == COLLECTED and isinstance(note.value, dict)
+        for problem in note.value.get("problems") or ()
     ]
 
 

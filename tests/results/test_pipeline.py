@@ -202,6 +202,8 @@ def test_a_lone_file_is_judged_without_a_store(tmp_path):
     results = judge_file(store.journal_path, [REGISTER])
     assert (results.status, results.run) == (Status.FAIL, "history.jsonl")
     assert sorted(path.name for path in store.folder.iterdir()) == before
+    both = judge_file(store.journal_path, [REGISTER, CheckSpec("sessions")])
+    assert [check.checker for check in both.checks] == ["linearizable", "sessions", "earned"]
 
 
 @pytest.mark.parametrize("check", [REGISTER, CheckSpec("sessions")])

@@ -7,12 +7,15 @@ import pytest
 from factory import make_run
 
 from benchmarks import page
+from checkers.history import Event, EventType
 from harness.plan.stored_document import derive
 from harness.policy.gate import recompute
+from results.gate.identity import content_of
 from results.gate.policy_gate import Rules, gate
 from results.judge.pipeline import judge
 from results.store.digests import read_chain
 from results.store.run_store import RunStore
+from results.store.tables import RunName, events_table
 from tests.gate.bench import Bench, edit, forge
 from tests.gate.policies import POLICIES
 from tests.gate.situations import SITUATIONS
@@ -39,6 +42,39 @@ def test_situations_have_names_of_their_own():
     assert len(POLICIES) >= 30
     rows = [line for line in page.section("gate").splitlines() if re.match(r"\| .+ \| \d \|", line)]
     assert len(rows) == len(EVERY)
+
+
+CLIENTS = (  # process, type, function, key, value
+    *((0, "invoke", "write", "k", 1), (1, "invoke", "read", "k", None)),
+    *((0, "ok", "write", "k", 1), (1, "ok", "read", "k", 1)),
+)
+
+
+def content(rows, start_ns=0):
+    events = [
+        Event(n, start_ns + n, process, EventType(kind), f, key, value)
+        for n, (process, kind, f, key, value) in enumerate(rows)
+    ]
+    return content_of(events_table(RunName("c", "r"), events))
+
+
+@pytest.mark.parametrize(
+    ("rows", "same"),
+    [
+        ([(p + 7, *rest) for p, *rest in CLIENTS], True),
+        ([(*row[:3], "other", row[4] and 9) for row in CLIENTS], True),
+        ([("nemesis", "info", "kill", None, {"node": "n1"}), *CLIENTS], True),
+        (CLIENTS[:3], False),
+        ([*CLIENTS[1::-1], *CLIENTS[2:]], False),
+        ([*CLIENTS[:3], (1, "fail", "read", "k", 1)], False),
+        ([(p, kind, "add" if f == "write" else f, *rest) for p, kind, f, *rest in CLIENTS], False),
+        ([*CLIENTS[:3], (1, "ok", "read", "k", 2)], False),
+        ([*CLIENTS[:3], (1, "ok", "read", "l", 1)], False),
+        ([*CLIENTS[:3], (0, "ok", "read", "k", 1)], False),
+    ],
+)
+def test_the_content_of_a_run_is_what_clients_did_and_saw_whatever_it_is_called(rows, same):
+    assert (content(rows, start_ns=5) == content(CLIENTS)) is same
 
 
 def judged(root, **options):
