@@ -40,7 +40,7 @@ from workloads.base import (
 )
 from workloads.keyed import Keyed, Plain
 
-WHOLE = 4
+WHOLE = 10
 """So many times as long as another operation may a read of the whole set take."""
 
 
