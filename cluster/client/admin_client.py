@@ -15,29 +15,8 @@ from cluster.client.caller import Caller, FinalReadRefused, Outcome, WrongAnswer
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.messages import (
-    AlterableConfig,
-    AlterConfigsResource,
-    BrokerId,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    IncrementalAlterConfigsRequest,
-    MetadataRequest,
-    MetadataRequestTopic,
-    TopicName,
-    i8,
-    i16,
-    i32,
-    milliseconds,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import BrokerId, TopicName, i8, i16, i32
 
 TOPIC_RESOURCE: Final = i8(2)
 BROKER_RESOURCE: Final = i8(4)
@@ -86,20 +65,20 @@ class Client(Caller):
 
         `replication_factor` is the brokers' default unless it is given.
         """
-        request = CreateTopicsRequest(
+        request = messages.CreateTopicsRequest(
             topics=(
-                CreatableTopic(
+                messages.CreatableTopic(
                     name=TopicName(name),
                     num_partitions=i32(partitions),
                     replication_factor=i16(replication_factor),
                     assignments=(),
                     configs=tuple(
-                        CreatableTopicConfig(name=key, value=value)
+                        messages.CreatableTopicConfig(name=key, value=value)
                         for key, value in configs.items()
                     ),
                 ),
             ),
-            timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
+            timeout=messages.milliseconds(self._server_timeout_ms(timeout_ms)),
         )
 
         def read(response: Any) -> Outcome:
@@ -113,9 +92,9 @@ class Client(Caller):
         self, endpoint: Endpoint, name: str, *, timeout_ms: float | None = None
     ) -> Outcome:
         """Delete a topic by name. The value is `{"id": uuid string of the deleted one}`."""
-        request = DeleteTopicsRequest(
-            topics=(DeleteTopicState(name=TopicName(name), topic_id=None),),
-            timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
+        request = messages.DeleteTopicsRequest(
+            topics=(messages.DeleteTopicState(name=TopicName(name), topic_id=None),),
+            timeout=messages.milliseconds(self._server_timeout_ms(timeout_ms)),
         )
 
         def read(response: Any) -> Outcome:
@@ -139,13 +118,13 @@ class Client(Caller):
         The assignment makes CreatePartitions compare: it must have as many entries as partitions
         are added. The topic has one replica for each partition.
         """
-        assignment = CreatePartitionsAssignment(broker_ids=(BrokerId(broker_id),))
-        topic = CreatePartitionsTopic(
+        assignment = messages.CreatePartitionsAssignment(broker_ids=(BrokerId(broker_id),))
+        topic = messages.CreatePartitionsTopic(
             name=TopicName(name), count=i32(index + 1), assignments=(assignment,)
         )
-        request = CreatePartitionsRequest(
+        request = messages.CreatePartitionsRequest(
             topics=(topic,),
-            timeout=milliseconds(self._server_timeout_ms(timeout_ms)),
+            timeout=messages.milliseconds(self._server_timeout_ms(timeout_ms)),
             validate_only=False,
         )
 
@@ -163,8 +142,8 @@ class Client(Caller):
         any other node's answer may be stale and is therefore a `fail` with `not_controller`,
         unless it may lag.
         """
-        request = MetadataRequest(
-            topics=(MetadataRequestTopic(topic_id=None, name=TopicName(name)),),
+        request = messages.MetadataRequest(
+            topics=(messages.MetadataRequestTopic(topic_id=None, name=TopicName(name)),),
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=False,
         )
@@ -194,10 +173,12 @@ class Client(Caller):
     ) -> Outcome:
         """Change one config of a resource. `value` is None for `delete` only."""
         assert (value is None) == (op == "delete"), "delete takes no value, the others need one"
-        config = AlterableConfig(name=name, config_operation=_OPERATION_CODES[op], value=value)
-        request = IncrementalAlterConfigsRequest(
+        config = messages.AlterableConfig(
+            name=name, config_operation=_OPERATION_CODES[op], value=value
+        )
+        request = messages.IncrementalAlterConfigsRequest(
             resources=(
-                AlterConfigsResource(
+                messages.AlterConfigsResource(
                     resource_type=resource[0], resource_name=resource[1], configs=(config,)
                 ),
             ),
@@ -256,7 +237,7 @@ class Client(Caller):
 
         Raises CallFailed; FinalReadRefused when a response carries an error.
         """
-        everything = MetadataRequest(
+        everything = messages.MetadataRequest(
             topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
         topics = await self.ask(endpoint, everything, _all_topics, timeout_ms)
@@ -266,9 +247,9 @@ class Client(Caller):
         slices = (rest[at : at + TOPICS_A_REQUEST] for at in range(0, len(rest), TOPICS_A_REQUEST))
         configs: dict[str, dict[str, str]] = {}
         for resources in (others, *slices):
-            question = DescribeConfigsRequest(
+            question = messages.DescribeConfigsRequest(
                 resources=tuple(
-                    DescribeConfigsResource(
+                    messages.DescribeConfigsResource(
                         resource_type=kind, resource_name=name, configuration_keys=None
                     )
                     for kind, name in resources
@@ -282,11 +263,11 @@ class Client(Caller):
 
 
 @lru_cache(maxsize=1024)
-def _question(resource: Resource, name: str) -> DescribeConfigsRequest:
+def _question(resource: Resource, name: str) -> messages.DescribeConfigsRequest:
     """Ask for one config; a workload asks for the same few again and again."""
-    return DescribeConfigsRequest(
+    return messages.DescribeConfigsRequest(
         resources=(
-            DescribeConfigsResource(
+            messages.DescribeConfigsResource(
                 resource_type=resource[0], resource_name=resource[1], configuration_keys=(name,)
             ),
         )

@@ -13,20 +13,8 @@ from cluster.client.caller import Caller, Outcome, WrongAnswerError
 from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.messages import (
-    AllocateProducerIdsRequest,
-    BrokerHeartbeatRequest,
-    BrokerId,
-    BrokerRegistrationFeature,
-    BrokerRegistrationListener,
-    BrokerRegistrationRequest,
-    DescribeClusterRequest,
-    MetadataRequest,
-    i8,
-    i16,
-    i64,
-    u16,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import BrokerId, i8, i16, i64, u16
 from cluster.values import valueclass
 
 CONTROLLERS = 2
@@ -62,7 +50,7 @@ class BrokerClient:
     async def register(self, endpoint: Endpoint, broker: FakeBroker) -> Outcome:
         """Register an incarnation. The value is the broker epoch."""
         if self._cluster_id is None:
-            question = DescribeClusterRequest(
+            question = messages.DescribeClusterRequest(
                 include_cluster_authorized_operations=False,
                 endpoint_type=i8(CONTROLLERS),
                 include_fenced_brokers=False,
@@ -72,17 +60,17 @@ class BrokerClient:
                 return Outcome("fail", error=described.error)  # nothing was asked for yet
             self._cluster_id = described.value
         assert self._cluster_id is not None, "it was just read"
-        request = BrokerRegistrationRequest(
+        request = messages.BrokerRegistrationRequest(
             broker_id=BrokerId(broker.broker_id),
             cluster_id=self._cluster_id,
             incarnation_id=broker.incarnation_id,
             listeners=(
-                BrokerRegistrationListener(
+                messages.BrokerRegistrationListener(
                     name="CLIENT", host="fake.invalid", port=u16(9092), security_protocol=i16(0)
                 ),
             ),
             features=tuple(
-                BrokerRegistrationFeature(
+                messages.BrokerRegistrationFeature(
                     name=feature.name,
                     min_supported_version=i16(feature.min_level),
                     max_supported_version=i16(feature.max_level),
@@ -104,7 +92,7 @@ class BrokerClient:
         want_fence: bool = False,
     ) -> Outcome:
         """Send a heartbeat. The value is `{"caught_up", "fenced", "shut_down"}`."""
-        request = BrokerHeartbeatRequest(
+        request = messages.BrokerHeartbeatRequest(
             broker_id=BrokerId(broker.broker_id),
             broker_epoch=i64(epoch),
             current_metadata_offset=i64(metadata_offset),
@@ -125,7 +113,7 @@ class BrokerClient:
         self, endpoint: Endpoint, broker: FakeBroker, epoch: int
     ) -> Outcome:
         """Ask for a block of producer ids. The value is `[first id, length]`."""
-        request = AllocateProducerIdsRequest(
+        request = messages.AllocateProducerIdsRequest(
             broker_id=BrokerId(broker.broker_id), broker_epoch=i64(epoch)
         )
         return await self._attempt(
@@ -138,7 +126,7 @@ class BrokerClient:
         As in `Client.describe_topic` only the answer of the active controller counts, which names
         itself; any other is a `fail` with `not_controller`, unless it may lag.
         """
-        request = MetadataRequest(
+        request = messages.MetadataRequest(
             topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
 

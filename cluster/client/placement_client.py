@@ -12,18 +12,8 @@ from typing import Any, Final
 from cluster.client.caller import Caller, Outcome, WrongAnswerError
 from cluster.client.data_client import TopicPartition
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.messages import (
-    AlterPartitionReassignmentsRequest,
-    BrokerId,
-    ElectLeadersRequest,
-    ElectLeadersTopicPartitions,
-    ReassignablePartition,
-    ReassignableTopic,
-    TopicName,
-    i8,
-    i32,
-    milliseconds,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import BrokerId, TopicName, i8, i32
 
 _PREFERRED: Final = i8(0)
 """The type of an election that gives the lead to the first replica."""
@@ -43,12 +33,14 @@ class PlacementClient:
         timeout_ms: float,
     ) -> Outcome:
         """Ask for these replicas, the first of which is to lead. Ok: the change has begun."""
-        target = ReassignablePartition(
+        target = messages.ReassignablePartition(
             partition_index=i32(partition.index), replicas=tuple(map(BrokerId, replicas))
         )
-        request = AlterPartitionReassignmentsRequest(
-            timeout=milliseconds(timeout_ms),
-            topics=(ReassignableTopic(name=TopicName(partition.topic), partitions=(target,)),),
+        request = messages.AlterPartitionReassignmentsRequest(
+            timeout=messages.milliseconds(timeout_ms),
+            topics=(
+                messages.ReassignableTopic(name=TopicName(partition.topic), partitions=(target,)),
+            ),
         )
 
         def read(response: Any) -> Outcome:
@@ -65,11 +57,13 @@ class PlacementClient:
         self, controller: Endpoint, partition: TopicPartition, timeout_ms: float
     ) -> Outcome:
         """Have the first replica lead."""
-        asked = ElectLeadersTopicPartitions(
+        asked = messages.ElectLeadersTopicPartitions(
             topic=TopicName(partition.topic), partitions=(i32(partition.index),)
         )
-        request = ElectLeadersRequest(
-            election_type=_PREFERRED, topic_partitions=(asked,), timeout=milliseconds(timeout_ms)
+        request = messages.ElectLeadersRequest(
+            election_type=_PREFERRED,
+            topic_partitions=(asked,),
+            timeout=messages.milliseconds(timeout_ms),
         )
 
         def read(response: Any) -> Outcome:

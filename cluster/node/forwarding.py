@@ -37,18 +37,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest
 from cluster.node.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
 from cluster.node.ports import Clock, Endpoint, Failure, Network, Timer
-from cluster.node.protocol.messages import (
-    AlterPartitionReassignmentsRequest,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    ElectLeadersRequest,
-    IncrementalAlterConfigsRequest,
-    ListPartitionReassignmentsRequest,
-    UnregisterBrokerRequest,
-    UpdateFeaturesRequest,
-    milliseconds,
-)
+from cluster.node.protocol import messages
 from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.node.wire.bounds import MalformedError
 
@@ -68,20 +57,23 @@ RETRY_BACKOFF_MAX_MS: Final = 1_000.0
 Reply = Callable[[Any], None]
 
 _LOST: Final = frozenset({Failure.DISCONNECTED, Failure.TIMED_OUT})
-_READS: Final[tuple[type[Any], ...]] = (DescribeQuorumRequest, ListPartitionReassignmentsRequest)
+_READS: Final[tuple[type[Any], ...]] = (
+    DescribeQuorumRequest,
+    messages.ListPartitionReassignmentsRequest,
+)
 """May be asked twice."""
 
 _FORWARDED: Final[frozenset[type[Any]]] = frozenset(
     {
-        CreateTopicsRequest,
-        DeleteTopicsRequest,
-        CreatePartitionsRequest,
-        IncrementalAlterConfigsRequest,
-        ElectLeadersRequest,
-        AlterPartitionReassignmentsRequest,
-        ListPartitionReassignmentsRequest,
-        UnregisterBrokerRequest,
-        UpdateFeaturesRequest,
+        messages.CreateTopicsRequest,
+        messages.DeleteTopicsRequest,
+        messages.CreatePartitionsRequest,
+        messages.IncrementalAlterConfigsRequest,
+        messages.ElectLeadersRequest,
+        messages.AlterPartitionReassignmentsRequest,
+        messages.ListPartitionReassignmentsRequest,
+        messages.UnregisterBrokerRequest,
+        messages.UpdateFeaturesRequest,
         DescribeQuorumRequest,
         AddVoterRequest,
         RemoveVoterRequest,
@@ -323,4 +315,4 @@ def _with_timeout(message: Any, timeout_ms: float) -> Any:
         return dataclasses.replace(message, timeout_ms=int(timeout_ms))
     if getattr(message, "timeout", None) is None:
         return message
-    return dataclasses.replace(message, timeout=milliseconds(int(timeout_ms)))
+    return dataclasses.replace(message, timeout=messages.milliseconds(int(timeout_ms)))

@@ -9,18 +9,8 @@ from typing import Any, Final
 
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.protocol import data_messages
 from cluster.node.protocol.apis import ApiKey, request_class, response_class
-from cluster.node.protocol.data_messages import (
-    NO_EPOCH,
-    NO_LEADER,
-    NO_OFFSET,
-    AbortedTransaction,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchResult,
-    Topic,
-)
 from cluster.node.protocol.data_schema import (
     NOTHING,
     DataCodec,
@@ -37,7 +27,7 @@ from cluster.node.protocol.data_schema import (
 _NO_LIMIT: Final = 2**63 - 1
 
 
-def _write_fetch_request(m: FetchRequest, version: int) -> Any:
+def _write_fetch_request(m: data_messages.FetchRequest, version: int) -> Any:
     form = Form(request_class(ApiKey.FETCH, version))
     state: dict[str, Any] = {}
     if form.has("ReplicaState"):
@@ -70,7 +60,7 @@ def _write_fetch_request(m: FetchRequest, version: int) -> Any:
     )
 
 
-def _fetch_partition(form: Form, row: FetchPartition) -> Any:
+def _fetch_partition(form: Form, row: data_messages.FetchPartition) -> Any:
     return form.make(
         "FetchPartition",
         partition=row.index,
@@ -83,11 +73,11 @@ def _fetch_partition(form: Form, row: FetchPartition) -> Any:
     )
 
 
-def _read_fetch_request(body: Any) -> FetchRequest:
+def _read_fetch_request(body: Any) -> data_messages.FetchRequest:
     replica = getattr(body, "replica_state", body)
-    return FetchRequest(
+    return data_messages.FetchRequest(
         replica_id=int(replica.replica_id),
-        replica_epoch=int(getattr(replica, "replica_epoch", NO_EPOCH)),
+        replica_epoch=int(getattr(replica, "replica_epoch", data_messages.NO_EPOCH)),
         max_wait_ms=to_ms(body.max_wait),
         min_bytes=int(body.min_bytes),
         max_bytes=int(body.max_bytes),
@@ -109,20 +99,20 @@ def _read_fetch_request(body: Any) -> FetchRequest:
     )
 
 
-def _read_fetch_partition(topic: Topic, item: Any) -> FetchPartition:
-    return FetchPartition(
+def _read_fetch_partition(topic: data_messages.Topic, item: Any) -> data_messages.FetchPartition:
+    return data_messages.FetchPartition(
         topic=topic,
         index=int(item.partition),
         fetch_offset=int(item.fetch_offset),
         max_bytes=int(item.partition_max_bytes),
-        current_leader_epoch=int(getattr(item, "current_leader_epoch", NO_EPOCH)),
-        last_fetched_epoch=int(getattr(item, "last_fetched_epoch", NO_EPOCH)),
-        log_start_offset=int(getattr(item, "log_start_offset", NO_OFFSET)),
+        current_leader_epoch=int(getattr(item, "current_leader_epoch", data_messages.NO_EPOCH)),
+        last_fetched_epoch=int(getattr(item, "last_fetched_epoch", data_messages.NO_EPOCH)),
+        log_start_offset=int(getattr(item, "log_start_offset", data_messages.NO_OFFSET)),
         high_watermark=int(getattr(item, "high_watermark", _NO_LIMIT)),
     )
 
 
-def _write_fetch_response(m: FetchResponse, version: int) -> Any:
+def _write_fetch_response(m: data_messages.FetchResponse, version: int) -> Any:
     form = Form(response_class(ApiKey.FETCH, version))
     return form.make(
         "FetchResponse",
@@ -141,7 +131,7 @@ def _write_fetch_response(m: FetchResponse, version: int) -> Any:
     )
 
 
-def _fetch_result(form: Form, row: FetchResult) -> Any:
+def _fetch_result(form: Form, row: data_messages.FetchResult) -> Any:
     tagged = named_leader(form, row)
     if row.diverging is not None and form.has("EpochEndOffset"):
         tagged["diverging_epoch"] = form.make(
@@ -155,13 +145,15 @@ def _fetch_result(form: Form, row: FetchResult) -> Any:
         last_stable_offset=row.last_stable_offset,
         log_start_offset=row.log_start_offset,
         aborted_transactions=_abortions(form, row.aborted) if row.aborted else None,
-        preferred_read_replica=NO_LEADER,
+        preferred_read_replica=data_messages.NO_LEADER,
         records=row.records,  # never null, which Java's followers do not take (KAFKA-18646)
         **tagged,
     )
 
 
-def _abortions(form: Form, transactions: Sequence[AbortedTransaction]) -> tuple[Any, ...]:
+def _abortions(
+    form: Form, transactions: Sequence[data_messages.AbortedTransaction]
+) -> tuple[Any, ...]:
     return tuple(
         form.make(
             "AbortedTransaction", producer_id=each.producer_id, first_offset=each.first_offset
@@ -170,8 +162,8 @@ def _abortions(form: Form, transactions: Sequence[AbortedTransaction]) -> tuple[
     )
 
 
-def _read_fetch_response(body: Any) -> FetchResponse:
-    return FetchResponse(
+def _read_fetch_response(body: Any) -> data_messages.FetchResponse:
+    return data_messages.FetchResponse(
         error=getattr(body, "error_code", ErrorCode.none),
         partitions=tuple(
             _read_fetch_result(topic_of(topic), item)
@@ -183,25 +175,25 @@ def _read_fetch_response(body: Any) -> FetchResponse:
     )
 
 
-def _read_fetch_result(topic: Topic, item: Any) -> FetchResult:
+def _read_fetch_result(topic: data_messages.Topic, item: Any) -> data_messages.FetchResult:
     leader_id, leader_epoch = read_leader(item)
     diverging = getattr(item, "diverging_epoch", None)
     if diverging is not None:
         end = OffsetAndEpoch(int(diverging.end_offset), int(diverging.epoch))
-        diverging = None if end.epoch == NO_EPOCH else end
-    return FetchResult(
+        diverging = None if end.epoch == data_messages.NO_EPOCH else end
+    return data_messages.FetchResult(
         topic=topic,
         index=int(item.partition_index),
         error=item.error_code,
         high_watermark=int(item.high_watermark),
         last_stable_offset=int(item.last_stable_offset),
-        log_start_offset=int(getattr(item, "log_start_offset", NO_OFFSET)),
+        log_start_offset=int(getattr(item, "log_start_offset", data_messages.NO_OFFSET)),
         diverging=diverging,
         records=bytes(item.records or b""),
         leader_id=leader_id,
         leader_epoch=leader_epoch,
         aborted=tuple(
-            AbortedTransaction(int(each.first_offset), int(each.producer_id))
+            data_messages.AbortedTransaction(int(each.first_offset), int(each.producer_id))
             for each in item.aborted_transactions or ()
         ),
     )

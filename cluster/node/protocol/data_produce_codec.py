@@ -5,16 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, Final
 
+from cluster.node.protocol import data_messages
 from cluster.node.protocol.apis import ApiKey, request_class, response_class
-from cluster.node.protocol.data_messages import (
-    NO_OFFSET,
-    NO_TIMESTAMP,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceResult,
-    Topic,
-)
 from cluster.node.protocol.data_schema import (
     EPOCH,
     MILLISECOND,
@@ -32,7 +24,7 @@ from cluster.node.protocol.data_schema import (
 )
 
 
-def _write_produce_request(m: ProduceRequest, version: int) -> Any:
+def _write_produce_request(m: data_messages.ProduceRequest, version: int) -> Any:
     form = Form(request_class(ApiKey.PRODUCE, version))
     return form.make(
         "ProduceRequest",
@@ -53,12 +45,14 @@ def _write_produce_request(m: ProduceRequest, version: int) -> Any:
     )
 
 
-def _read_produce_request(body: Any) -> ProduceRequest:
-    return ProduceRequest(
+def _read_produce_request(body: Any) -> data_messages.ProduceRequest:
+    return data_messages.ProduceRequest(
         acks=int(body.acks),
         timeout_ms=to_ms(body.timeout),
         partitions=tuple(
-            ProducePartition(topic_of(topic), int(item.index), bytes(item.records or b""))
+            data_messages.ProducePartition(
+                topic_of(topic), int(item.index), bytes(item.records or b"")
+            )
             for topic in body.topic_data
             for item in topic.partition_data
         ),
@@ -69,7 +63,7 @@ def _read_produce_request(body: Any) -> ProduceRequest:
     )
 
 
-def _write_produce_response(m: ProduceResponse, version: int) -> Any:
+def _write_produce_response(m: data_messages.ProduceResponse, version: int) -> Any:
     form = Form(response_class(ApiKey.PRODUCE, version))
     return form.make(
         "ProduceResponse",
@@ -86,14 +80,16 @@ def _write_produce_response(m: ProduceResponse, version: int) -> Any:
     )
 
 
-def _produce_result(form: Form, row: ProduceResult) -> Any:
+def _produce_result(form: Form, row: data_messages.ProduceResult) -> Any:
     appended = row.log_append_time_ms
     return form.make(
         "PartitionProduceResponse",
         index=row.index,
         error_code=row.error,
         base_offset=row.base_offset,
-        log_append_time=None if appended == NO_TIMESTAMP else EPOCH + appended * MILLISECOND,
+        log_append_time=None
+        if appended == data_messages.NO_TIMESTAMP
+        else EPOCH + appended * MILLISECOND,
         log_start_offset=row.log_start_offset,
         record_errors=(),
         error_message=row.error_message,
@@ -101,8 +97,8 @@ def _produce_result(form: Form, row: ProduceResult) -> Any:
     )
 
 
-def _read_produce_response(body: Any) -> ProduceResponse:
-    return ProduceResponse(
+def _read_produce_response(body: Any) -> data_messages.ProduceResponse:
+    return data_messages.ProduceResponse(
         partitions=tuple(
             _read_produce_result(topic_of(topic), item)
             for topic in body.responses
@@ -112,17 +108,19 @@ def _read_produce_response(body: Any) -> ProduceResponse:
     )
 
 
-def _read_produce_result(topic: Topic, item: Any) -> ProduceResult:
+def _read_produce_result(topic: data_messages.Topic, item: Any) -> data_messages.ProduceResult:
     leader_id, leader_epoch = read_leader(item)
     appended = item.log_append_time
-    appended_ms = NO_TIMESTAMP if appended is None else (appended - EPOCH) // MILLISECOND
-    return ProduceResult(
+    appended_ms = (
+        data_messages.NO_TIMESTAMP if appended is None else (appended - EPOCH) // MILLISECOND
+    )
+    return data_messages.ProduceResult(
         topic=topic,
         index=int(item.index),
         error=item.error_code,
         base_offset=int(item.base_offset),
         log_append_time_ms=appended_ms,
-        log_start_offset=int(getattr(item, "log_start_offset", NO_OFFSET)),
+        log_start_offset=int(getattr(item, "log_start_offset", data_messages.NO_OFFSET)),
         error_message=getattr(item, "error_message", None),
         leader_id=leader_id,
         leader_epoch=leader_epoch,

@@ -15,18 +15,8 @@ from sys import modules
 from typing import Any, Final, TypeVar
 
 from cluster.node.ports import Endpoint
+from cluster.node.protocol import data_messages
 from cluster.node.protocol.apis import SERVED, ApiKey, VersionRange
-from cluster.node.protocol.data_messages import (
-    NO_EPOCH,
-    NO_LEADER,
-    FetchPartition,
-    FetchRequest,
-    FetchResult,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResult,
-    Topic,
-)
 from cluster.values import valueclass
 
 TOPIC_IDS_FROM: Final = 13
@@ -38,7 +28,13 @@ MILLISECOND: Final = dt.timedelta(milliseconds=1)
 NOTHING: Final = dt.timedelta(0)
 _NO_ID: Final = uuid.UUID(int=0)
 
-_Row = TypeVar("_Row", ProducePartition, ProduceResult, FetchPartition, FetchResult)
+_Row = TypeVar(
+    "_Row",
+    data_messages.ProducePartition,
+    data_messages.ProduceResult,
+    data_messages.FetchPartition,
+    data_messages.FetchResult,
+)
 
 
 @valueclass
@@ -51,18 +47,23 @@ class DataCodec:
     write_response: Callable[[Any, int], Any]
     read_response: Callable[[Any], Any]
 
-    def versions_for(self, request: ProduceRequest | FetchRequest) -> VersionRange:
+    def versions_for(
+        self, request: data_messages.ProduceRequest | data_messages.FetchRequest
+    ) -> VersionRange:
         """Return the versions that can carry a request: they name topics as it does.
 
         Of a transaction they also add partitions to it, or do not, as the request says.
         """
         versions = SERVED[self.key]
-        if isinstance(request, ProduceRequest) and request.transactional_id is not None:
+        if (
+            isinstance(request, data_messages.ProduceRequest)
+            and request.transactional_id is not None
+        ):
             adds = VersionRange(PRODUCE_ADDS_FROM, versions.highest)
             adds_not = VersionRange(versions.lowest, PRODUCE_ADDS_FROM - 1)
             versions = adds if request.adds_partitions else adds_not
         topics = [row.topic for row in request.partitions[:1]]
-        if isinstance(request, FetchRequest):
+        if isinstance(request, data_messages.FetchRequest):
             topics += [topic for topic, _ in request.forgotten[:1]]
         if not topics:
             return versions
@@ -83,7 +84,7 @@ class Form:
         known = made.__dataclass_fields__
         return made(**{key: value for key, value in values.items() if key in known})
 
-    def topic(self, name: str, topic: Topic, /, **values: Any) -> Any:
+    def topic(self, name: str, topic: data_messages.Topic, /, **values: Any) -> Any:
         """Make a topic's element, by the name or the id that it is given by."""
         known = getattr(self._module, name).__dataclass_fields__
         assert isinstance(topic, str) != ("topic_id" in known), f"{topic!r} in this version"
@@ -94,13 +95,13 @@ class Form:
         return hasattr(self._module, name)
 
 
-def by_topic(rows: Sequence[_Row]) -> Iterator[tuple[Topic, list[_Row]]]:
+def by_topic(rows: Sequence[_Row]) -> Iterator[tuple[data_messages.Topic, list[_Row]]]:
     """Gather the rows of a topic that follow one another."""
     for topic, found in groupby(rows, key=lambda row: row.topic):
         yield topic, list(found)
 
 
-def topic_of(element: Any) -> Topic:
+def topic_of(element: Any) -> data_messages.Topic:
     """Return what a topic's element is named by; kio reads zero bits as None."""
     if hasattr(element, "topic_id"):
         return _NO_ID if element.topic_id is None else element.topic_id
@@ -112,9 +113,11 @@ def to_ms(interval: dt.timedelta) -> float:
     return interval / MILLISECOND
 
 
-def named_leader(form: Form, row: ProduceResult | FetchResult) -> dict[str, Any]:
+def named_leader(
+    form: Form, row: data_messages.ProduceResult | data_messages.FetchResult
+) -> dict[str, Any]:
     """Return the tagged leader of a partition's answer; one without a leader has an epoch, too."""
-    known = (row.leader_id, row.leader_epoch) != (NO_LEADER, NO_EPOCH)
+    known = (row.leader_id, row.leader_epoch) != (data_messages.NO_LEADER, data_messages.NO_EPOCH)
     if not known or not form.has("LeaderIdAndEpoch"):
         return {}
     leader = form.make("LeaderIdAndEpoch", leader_id=row.leader_id, leader_epoch=row.leader_epoch)
@@ -142,5 +145,5 @@ def read_leader(item: Any) -> tuple[int, int]:
     """Return id and epoch of the leader that a partition's answer names."""
     leader = getattr(item, "current_leader", None)
     if leader is None:
-        return NO_LEADER, NO_EPOCH
+        return data_messages.NO_LEADER, data_messages.NO_EPOCH
     return int(leader.leader_id), int(leader.leader_epoch)

@@ -13,36 +13,25 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final, Protocol, cast
 
 from cluster.node.errors import ErrorCode
+from cluster.node.protocol import messages
 from cluster.node.protocol.apis import LISTENER_APIS, ApiKey, ListenerType, listed_apis
 from cluster.node.protocol.codec import Request, UnwritableError, read_request, write_response
 from cluster.node.protocol.data_messages import wants_response
 from cluster.node.protocol.features import NO_FEATURES, Features
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FinalizedFeatureKey,
-    SaslAuthenticateResponse,
-    SaslHandshakeResponse,
-    SupportedFeatureKey,
-    i16,
-    i64,
-    i64Timedelta,
-)
+from cluster.node.protocol.messages import i16, i64
 from cluster.node.protocol.origin import ANONYMOUS, Origin
 from cluster.values import valueclass
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _OUT_OF_PLACE: Final[Mapping[ApiKey, Any]] = {
-    ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse(
+    ApiKey.SASL_HANDSHAKE: messages.SaslHandshakeResponse(
         error_code=ErrorCode.illegal_sasl_state, mechanisms=()
     ),
-    ApiKey.SASL_AUTHENTICATE: SaslAuthenticateResponse(
+    ApiKey.SASL_AUTHENTICATE: messages.SaslAuthenticateResponse(
         error_code=ErrorCode.illegal_sasl_state,
         error_message="SaslAuthenticate request received after successful authentication",
         auth_bytes=b"",
-        session_lifetime=cast("i64Timedelta", dt.timedelta(0)),
+        session_lifetime=cast("messages.i64Timedelta", dt.timedelta(0)),
     ),
 }
 """What SASL requests get where there is nothing to authenticate, or nothing any more."""
@@ -105,25 +94,27 @@ class ListenerService:
             origin = replace(origin, client_id=request.client_id or "")
             self.handler.handle(self.name, request.message, _Reply(request, respond), origin)
 
-    def _api_versions(self, request: Request) -> ApiVersionsResponse:
+    def _api_versions(self, request: Request) -> messages.ApiVersionsResponse:
         error = ErrorCode.none
-        message: ApiVersionsRequest | ErrorCode = request.message
+        message: messages.ApiVersionsRequest | ErrorCode = request.message
         if isinstance(message, ErrorCode):
             error = message
         elif not (_valid(message.client_software_name) and _valid(message.client_software_version)):
             error = ErrorCode.invalid_request
         features = self.features() if error is ErrorCode.none else NO_FEATURES
-        return ApiVersionsResponse(
+        return messages.ApiVersionsResponse(
             error_code=error,
             api_keys=tuple(
-                ApiVersion(api_key=i16(key), min_version=i16(v.lowest), max_version=i16(v.highest))
+                messages.ApiVersion(
+                    api_key=i16(key), min_version=i16(v.lowest), max_version=i16(v.highest)
+                )
                 for key, v in listed_apis(self.type).items()
             ),
-            throttle_time=NO_THROTTLE,
+            throttle_time=messages.NO_THROTTLE,
             supported_features=_supported_features(features, request.version),
             finalized_features_epoch=i64(features.finalized_epoch),
             finalized_features=tuple(
-                FinalizedFeatureKey(
+                messages.FinalizedFeatureKey(
                     name=f.name, min_version_level=i16(f.level), max_version_level=i16(f.level)
                 )
                 for f in features.finalized
@@ -131,11 +122,15 @@ class ListenerService:
         )
 
 
-def _supported_features(features: Features, version: int) -> tuple[SupportedFeatureKey, ...]:
+def _supported_features(
+    features: Features, version: int
+) -> tuple[messages.SupportedFeatureKey, ...]:
     # Clients before version 4 refuse the whole answer at a feature from level 0 on (KAFKA-17011).
     lowest = 0 if version >= 4 else 1
     return tuple(
-        SupportedFeatureKey(name=f.name, min_version=i16(f.min_level), max_version=i16(f.max_level))
+        messages.SupportedFeatureKey(
+            name=f.name, min_version=i16(f.min_level), max_version=i16(f.max_level)
+        )
         for f in features.supported
         if f.min_level >= lowest
     )

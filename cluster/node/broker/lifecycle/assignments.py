@@ -18,15 +18,8 @@ from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, Cha
 from cluster.node.controller.metadata.delta import LocalReplicaChanges
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Failure, Random, Timer, Trace
-from cluster.node.protocol.messages import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsRequestDirectory,
-    AssignReplicasToDirsRequestPartition,
-    AssignReplicasToDirsRequestTopic,
-    BrokerId,
-    i32,
-    i64,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import BrokerId, i32, i64
 from cluster.values import valueclass
 
 MAX_ASSIGNMENTS_PER_REQUEST: Final = 2_250
@@ -149,23 +142,25 @@ class AssignmentsManager:
         jitter = 0.8 + 0.4 * self._random.random()
         self._schedule(min(grown_ms, BACKOFF_MAX_MS) * jitter, self._send)
 
-    def _request(self, keys: list[PartitionKey]) -> AssignReplicasToDirsRequest:
+    def _request(self, keys: list[PartitionKey]) -> messages.AssignReplicasToDirsRequest:
         found: dict[uuid.UUID, dict[uuid.UUID, list[int]]] = {}
         for topic_id, index in keys:
             directory_id = self._locate((topic_id, index))
             assert directory_id is not None, "what is nowhere is not sent"
             found.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
-        return AssignReplicasToDirsRequest(
+        return messages.AssignReplicasToDirsRequest(
             broker_id=BrokerId(self._config.broker_id),
             broker_epoch=i64(self._broker_epoch()),
             directories=tuple(
-                AssignReplicasToDirsRequestDirectory(
+                messages.AssignReplicasToDirsRequestDirectory(
                     id_=directory_id,
                     topics=tuple(
-                        AssignReplicasToDirsRequestTopic(
+                        messages.AssignReplicasToDirsRequestTopic(
                             topic_id=topic_id,
                             partitions=tuple(
-                                AssignReplicasToDirsRequestPartition(partition_index=i32(index))
+                                messages.AssignReplicasToDirsRequestPartition(
+                                    partition_index=i32(index)
+                                )
                                 for index in indexes
                             ),
                         )

@@ -19,16 +19,8 @@ from typing import Any, Final
 
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Failure, Random, Timer, Trace
-from cluster.node.protocol.messages import (
-    BrokerHeartbeatRequest,
-    BrokerId,
-    BrokerRegistrationFeature,
-    BrokerRegistrationListener,
-    BrokerRegistrationRequest,
-    i16,
-    i64,
-    u16,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import BrokerId, i16, i64, u16
 from cluster.values import valueclass
 
 RETRY_BACKOFF_MS: Final = 100.0
@@ -243,20 +235,20 @@ class BrokerLifecycleManager:
             self._timer.cancel()
         self._timer = self._clock.call_later(delay_ms, action)
 
-    def _registration(self) -> BrokerRegistrationRequest:
+    def _registration(self) -> messages.BrokerRegistrationRequest:
         config = self._config
-        return BrokerRegistrationRequest(
+        return messages.BrokerRegistrationRequest(
             broker_id=BrokerId(config.broker_id),
             cluster_id=config.cluster_id,
             incarnation_id=self.incarnation_id,
             listeners=tuple(
-                BrokerRegistrationListener(
+                messages.BrokerRegistrationListener(
                     name=name, host=host, port=u16(port), security_protocol=i16(protocol)
                 )
                 for name, host, port, protocol in config.listeners
             ),
             features=tuple(
-                BrokerRegistrationFeature(
+                messages.BrokerRegistrationFeature(
                     name=name, min_supported_version=i16(low), max_supported_version=i16(high)
                 )
                 for name, low, high in config.features
@@ -266,8 +258,8 @@ class BrokerLifecycleManager:
             previous_broker_epoch=i64(config.previous_broker_epoch),
         )
 
-    def _heartbeat(self) -> BrokerHeartbeatRequest:
-        return BrokerHeartbeatRequest(
+    def _heartbeat(self) -> messages.BrokerHeartbeatRequest:
+        return messages.BrokerHeartbeatRequest(
             broker_id=BrokerId(self._config.broker_id),
             broker_epoch=i64(self.broker_epoch),
             current_metadata_offset=i64(self._metadata_offset()),

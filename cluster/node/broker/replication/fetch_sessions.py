@@ -29,16 +29,7 @@ from cluster.node.controller.metadata.state import PartitionKey
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Clock, Random
-from cluster.node.protocol.data_messages import (
-    CONSUMER,
-    FINAL_SESSION_EPOCH,
-    NO_SESSION,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchResult,
-    Topic,
-)
+from cluster.node.protocol import data_messages
 
 INITIAL_EPOCH: Final = 0
 SESSIONS_MAX: Final = 1_000
@@ -48,7 +39,7 @@ PARTITIONS_MAX: Final = 200_000
 EVICTED_AFTER_MS: Final = 120_000.0
 """How long a session that others compete with may stay unused."""
 
-Key = tuple[Topic, int]
+Key = tuple[data_messages.Topic, int]
 _Seen = tuple[int, int, OffsetAndEpoch | None]
 
 
@@ -59,7 +50,7 @@ class _Session:
     used_ms: float
     epoch: int = 1
     """Of the next request."""
-    partitions: dict[Key, FetchPartition] = field(default_factory=dict)
+    partitions: dict[Key, data_messages.FetchPartition] = field(default_factory=dict)
     stirred: dict[Key, None] = field(default_factory=dict)
     """Those to look at, the next to be answered first: who brought records goes to the end."""
     watched: dict[Key, PartitionKey] = field(default_factory=dict)
@@ -88,7 +79,7 @@ class Fetching:
         self._on_stirred: Callable[[Key], None] | None = None
 
     @property
-    def partitions(self) -> tuple[FetchPartition, ...]:
+    def partitions(self) -> tuple[data_messages.FetchPartition, ...]:
         """All that is to be read, in order."""
         held = self._session.partitions
         if self._is_full:
@@ -105,7 +96,7 @@ class Fetching:
         """When the session fetched."""
         return self._session.times
 
-    def partition(self, key: Key) -> FetchPartition | None:
+    def partition(self, key: Key) -> data_messages.FetchPartition | None:
         """Return from where on a partition is to be read, None where it is forgotten."""
         return self._session.partitions.get(key)
 
@@ -119,7 +110,7 @@ class Fetching:
         """Have `on_stirred` called with each partition that has changed, until the answer."""
         self._session.on_stirred = self._on_stirred = on_stirred
 
-    def has_news(self, result: FetchResult) -> bool:
+    def has_news(self, result: data_messages.FetchResult) -> bool:
         """Whether a partition's result belongs into the answer."""
         if self._is_full or not self._is_kept:
             return True
@@ -131,13 +122,13 @@ class Fetching:
             return True  # the asker says that it does not know it, whatever it was sent
         return self.is_unseen(result)
 
-    def is_unseen(self, result: FetchResult) -> bool:
+    def is_unseen(self, result: data_messages.FetchResult) -> bool:
         """Whether a session that was there before knows less of a partition than this."""
         if self._is_full or not self._is_kept:
             return False
         return self._session.seen.get((result.topic, result.index)) != _position_of(result)
 
-    def answer(self, results: Iterable[FetchResult]) -> FetchResponse:
+    def answer(self, results: Iterable[data_messages.FetchResult]) -> data_messages.FetchResponse:
         """Make the response of all results, those without news left out."""
         news = tuple(result for result in results if self.has_news(result))
         session = self._session
@@ -145,7 +136,7 @@ class Fetching:
             session.on_stirred = None
         if not self._is_kept:
             self._sessions.end(session)
-            return FetchResponse(ErrorCode.none, news)
+            return data_messages.FetchResponse(ErrorCode.none, news)
         for result in news:
             key = (result.topic, result.index)
             if result.error is ErrorCode.none:
@@ -154,10 +145,10 @@ class Fetching:
                 session.seen.pop(key, None)
             if result.records and key in session.stirred:
                 session.stirred[key] = session.stirred.pop(key)
-        return FetchResponse(ErrorCode.none, news, session.id)
+        return data_messages.FetchResponse(ErrorCode.none, news, session.id)
 
 
-def _position_of(result: FetchResult) -> _Seen:
+def _position_of(result: data_messages.FetchResult) -> _Seen:
     return result.high_watermark, result.log_start_offset, result.diverging
 
 
@@ -184,9 +175,9 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, request: FetchRequest) -> Fetching | ErrorCode:
+    def begin(self, request: data_messages.FetchRequest) -> Fetching | ErrorCode:
         """Take a request; return what to read, or the error of the whole response."""
-        if request.session_epoch in (INITIAL_EPOCH, FINAL_SESSION_EPOCH):
+        if request.session_epoch in (INITIAL_EPOCH, data_messages.FINAL_SESSION_EPOCH):
             self._drop(self._sessions.get(request.session_id))
             return self._open(request)
         session = self._sessions.get(request.session_id)
@@ -252,16 +243,16 @@ class FetchSessions:
         if partition is not None:
             self._unwatch(session, partition)
 
-    def _open(self, request: FetchRequest) -> Fetching:
-        is_follower = request.replica_id > CONSUMER
-        session = _Session(NO_SESSION, is_follower, self._clock.monotonic_ms())
+    def _open(self, request: data_messages.FetchRequest) -> Fetching:
+        is_follower = request.replica_id > data_messages.CONSUMER
+        session = _Session(data_messages.NO_SESSION, is_follower, self._clock.monotonic_ms())
         session.times.fetches(session.used_ms)
         session.partitions = {(row.topic, row.index): row for row in request.partitions}
         session.stirred = dict.fromkeys(session.partitions)
         session.is_by_name = all(isinstance(topic, str) for topic, _ in session.partitions)
         is_kept = request.session_epoch == INITIAL_EPOCH and self._has_room(session)
         if is_kept:
-            while session.id == NO_SESSION or session.id in self._sessions:
+            while session.id == data_messages.NO_SESSION or session.id in self._sessions:
                 session.id = self._random.randrange(1, 2**31)
             self._sessions[session.id] = session
             self._count += len(session.partitions)
@@ -294,7 +285,7 @@ class FetchSessions:
             self.end(session)
 
 
-def _named_alike(session: _Session, request: FetchRequest) -> bool:
+def _named_alike(session: _Session, request: data_messages.FetchRequest) -> bool:
     """Whether a request names topics as its session does: by name, or by id."""
     named = [row.topic for row in request.partitions]
     named += [topic for topic, _ in request.forgotten]

@@ -21,17 +21,8 @@ from cluster.node.controller.metadata.state import MetadataState, PartitionKey
 from cluster.node.controller.partitions.partition_change import RECOVERED
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Failure, Timer
-from cluster.node.protocol.messages import (
-    AlterPartitionBrokerState,
-    AlterPartitionRequest,
-    AlterPartitionRequestPartition,
-    AlterPartitionRequestTopic,
-    AlterPartitionResponsePartition,
-    BrokerId,
-    i8,
-    i32,
-    i64,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import BrokerId, i8, i32, i64
 from cluster.values import valueclass
 
 MAX_PROPOSALS_PER_REQUEST: Final = 1_500
@@ -130,15 +121,15 @@ class IsrManager:
             # What is asked again at once may be refused at once, as fast as the network is.
             self._schedule(RETRY_BACKOFF_MS)
 
-    def _request(self, items: dict[PartitionKey, _Item]) -> AlterPartitionRequest:
+    def _request(self, items: dict[PartitionKey, _Item]) -> messages.AlterPartitionRequest:
         by_topic: dict[uuid.UUID, list[tuple[int, IsrProposal]]] = {}
         for (topic_id, index), item in items.items():
             by_topic.setdefault(topic_id, []).append((index, item.proposal))
-        return AlterPartitionRequest(
+        return messages.AlterPartitionRequest(
             broker_id=BrokerId(self._broker_id),
             broker_epoch=i64(self._broker_epoch()),
             topics=tuple(
-                AlterPartitionRequestTopic(
+                messages.AlterPartitionRequestTopic(
                     topic_id=topic_id,
                     partitions=tuple(_partition(index, proposal) for index, proposal in proposals),
                 )
@@ -147,12 +138,12 @@ class IsrManager:
         )
 
 
-def _partition(index: int, proposal: IsrProposal) -> AlterPartitionRequestPartition:
-    return AlterPartitionRequestPartition(
+def _partition(index: int, proposal: IsrProposal) -> messages.AlterPartitionRequestPartition:
+    return messages.AlterPartitionRequestPartition(
         partition_index=i32(index),
         leader_epoch=i32(proposal.leader_epoch),
         new_isr_with_epochs=tuple(
-            AlterPartitionBrokerState(broker_id=BrokerId(member), broker_epoch=i64(epoch))
+            messages.AlterPartitionBrokerState(broker_id=BrokerId(member), broker_epoch=i64(epoch))
             for member, epoch in proposal.isr
         ),
         leader_recovery_state=i8(RECOVERED),
@@ -160,7 +151,7 @@ def _partition(index: int, proposal: IsrProposal) -> AlterPartitionRequestPartit
     )
 
 
-def _answer_of(item: AlterPartitionResponsePartition) -> IsrAnswer | ErrorCode:
+def _answer_of(item: messages.AlterPartitionResponsePartition) -> IsrAnswer | ErrorCode:
     if item.error_code is not ErrorCode.none:
         return item.error_code
     return IsrAnswer(

@@ -9,12 +9,7 @@ from typing import Any, Final
 from cluster.node.broker.lifecycle.exchange import Exchange
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Endpoint, Network
-from cluster.node.protocol.data_messages import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from cluster.node.protocol import data_messages
 from cluster.node.protocol.messages import BrokerId, TopicName, i8, i32, i32Timedelta, i64
 
 _NO_WAIT: Final = i32Timedelta.parse(dt.timedelta(0))
@@ -46,15 +41,17 @@ class LeaderOffsets:
 
     def ask(self, timestamp_ms: int, on_offset: Callable[[int | None], None]) -> None:
         """Ask for one offset; None when there is no answer that names one."""
-        asked = ListOffsetsPartition(
+        asked = data_messages.ListOffsetsPartition(
             partition_index=i32(self._index),
             current_leader_epoch=i32(self._leader_epoch),
             timestamp=i64(timestamp_ms),
         )
-        request = ListOffsetsRequest(
+        request = data_messages.ListOffsetsRequest(
             replica_id=BrokerId(self._broker_id),
             isolation_level=i8(0),
-            topics=(ListOffsetsTopic(name=TopicName(self._topic), partitions=(asked,)),),
+            topics=(
+                data_messages.ListOffsetsTopic(name=TopicName(self._topic), partitions=(asked,)),
+            ),
             timeout=_NO_WAIT,
         )
         self._exchange.begin(
@@ -66,7 +63,7 @@ class LeaderOffsets:
         )
 
     def _offset_in(self, reply: Any) -> int | None:
-        if not isinstance(reply, ListOffsetsResponse):
+        if not isinstance(reply, data_messages.ListOffsetsResponse):
             return None
         for topic in reply.topics:
             for row in topic.partitions:

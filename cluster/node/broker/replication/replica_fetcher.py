@@ -20,19 +20,12 @@ from typing import Any, Final, Protocol
 from cluster.node.broker.lifecycle.exchange import Exchange
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Endpoint, Network, Timer
-from cluster.node.protocol.data_messages import (
-    NO_SESSION,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchResult,
-    Topic,
-)
+from cluster.node.protocol import data_messages
 from cluster.values import valueclass
 
 INITIAL_EPOCH: Final = 0
 
-Key = tuple[Topic, int]
+Key = tuple[data_messages.Topic, int]
 
 
 @valueclass
@@ -67,10 +60,10 @@ class Outcome(enum.Enum):
 class FollowedPartition(Protocol):
     """A partition that this broker follows."""
 
-    def position(self) -> FetchPartition:
+    def position(self) -> data_messages.FetchPartition:
         """Say from where on it is to be fetched."""
 
-    def take_fetch(self, result: FetchResult) -> Outcome:
+    def take_fetch(self, result: data_messages.FetchResult) -> Outcome:
         """Take what its leader sent."""
 
     def ask_offsets(self, leader: Endpoint, done: Callable[[Outcome], None]) -> None:
@@ -107,9 +100,9 @@ class ReplicaFetcher:
         self._network = network
         self._broker_epoch = broker_epoch
         self._partitions: dict[Key, _Fetched] = {}
-        self._session_id = NO_SESSION
+        self._session_id = data_messages.NO_SESSION
         self._session_epoch = INITIAL_EPOCH
-        self._session: dict[Key, tuple[_Fetched, FetchPartition]] = {}
+        self._session: dict[Key, tuple[_Fetched, data_messages.FetchPartition]] = {}
         """What the leader's session holds: for whom it was asked for, and from where on."""
         self._moved: dict[Key, None] = {}
         """Those whose position may be another than the session has."""
@@ -193,13 +186,13 @@ class ReplicaFetcher:
                 self._moved[key] = None
         return min(waits_ms, default=None)
 
-    def _request(self) -> FetchRequest:
+    def _request(self) -> data_messages.FetchRequest:
         """Name what the session does not have yet, and what it is to forget."""
         config = self._config
         is_full = self._session_epoch == INITIAL_EPOCH
         if is_full:
             self._session.clear()
-        named: list[FetchPartition] = []
+        named: list[data_messages.FetchPartition] = []
         forgotten: list[Key] = []
         for key in self._partitions if is_full else self._moved:
             fetched, held = self._partitions.get(key), self._session.get(key)
@@ -213,7 +206,7 @@ class ReplicaFetcher:
                 named.append(at)
             self._session[key] = (fetched, at)
         self._moved.clear()
-        return FetchRequest(
+        return data_messages.FetchRequest(
             replica_id=config.broker_id,
             replica_epoch=self._broker_epoch(),
             max_wait_ms=config.wait_max_ms,
@@ -226,14 +219,14 @@ class ReplicaFetcher:
         )
 
     def _on_answer(self, reply: Any) -> None:
-        if not isinstance(reply, FetchResponse) or reply.error is not ErrorCode.none:
+        if not isinstance(reply, data_messages.FetchResponse) or reply.error is not ErrorCode.none:
             was_full = self._session_epoch == INITIAL_EPOCH
             self._session_epoch = INITIAL_EPOCH
-            lost = isinstance(reply, FetchResponse) and reply.error in _SESSION_ERRORS
+            lost = isinstance(reply, data_messages.FetchResponse) and reply.error in _SESSION_ERRORS
             self._schedule(0.0 if lost and not was_full else self._config.backoff_ms)
             return
         self._session_id = reply.session_id
-        if reply.session_id == NO_SESSION:
+        if reply.session_id == data_messages.NO_SESSION:
             self._session_epoch = INITIAL_EPOCH
         else:
             self._session_epoch = self._session_epoch % (2**31 - 1) + 1

@@ -28,30 +28,23 @@ from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.result import NO_ERROR, ApiError
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    AlterableConfig,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from cluster.node.protocol import messages
 
 Reply = Callable[[Any], None]
 _FORWARDED = frozenset({ResourceType.TOPIC, ResourceType.CLIENT_METRICS, ResourceType.GROUP})
 
 
 def preprocess(
-    request: IncrementalAlterConfigsRequest,
+    request: messages.IncrementalAlterConfigsRequest,
     reply: Reply,
     state: MetadataState,
     cluster: ClusterInfo,
-) -> tuple[IncrementalAlterConfigsRequest, Reply] | None:
+) -> tuple[messages.IncrementalAlterConfigsRequest, Reply] | None:
     """Return what the controller is to be asked, and who takes its answer.
 
     None: everything is settled here, and `reply` was called.
     """
-    items: Sequence[AlterConfigsResource] = request.resources
+    items: Sequence[messages.AlterConfigsResource] = request.resources
     counts = Counter((item.resource_type, item.resource_name) for item in items)
     settled: dict[int, ApiError] = {}
     for at, item in enumerate(items):
@@ -87,12 +80,12 @@ _UNANSWERED = ApiError(ErrorCode.unknown_server_error)
 
 
 def _response(
-    request: IncrementalAlterConfigsRequest, errors: Sequence[ApiError]
-) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        throttle_time=NO_THROTTLE,
+    request: messages.IncrementalAlterConfigsRequest, errors: Sequence[ApiError]
+) -> messages.IncrementalAlterConfigsResponse:
+    return messages.IncrementalAlterConfigsResponse(
+        throttle_time=messages.NO_THROTTLE,
         responses=tuple(
-            AlterConfigsResourceResponse(
+            messages.AlterConfigsResourceResponse(
                 error_code=error.error,
                 error_message=error.message,
                 resource_type=item.resource_type,
@@ -104,7 +97,10 @@ def _response(
 
 
 def _check(
-    item: AlterConfigsResource, occurrences: int, state: MetadataState, cluster: ClusterInfo
+    item: messages.AlterConfigsResource,
+    occurrences: int,
+    state: MetadataState,
+    cluster: ClusterInfo,
 ) -> None:
     """Raise ConfigError for a resource whose change is not forwarded."""
     if occurrences > 1:
@@ -120,7 +116,7 @@ def _check(
         raise ConfigError(ErrorCode.invalid_request, f"Unknown resource type {resource.type}")
 
 
-def _is_of_loggers(item: AlterConfigsResource) -> bool:
+def _is_of_loggers(item: messages.AlterConfigsResource) -> bool:
     return int(item.resource_type) == ResourceType.BROKER_LOGGER
 
 
@@ -135,7 +131,10 @@ def _check_own_id(name: str, cluster: ClusterInfo) -> None:
 
 
 def _check_broker(
-    resource: ConfigResource, item: AlterConfigsResource, state: MetadataState, cluster: ClusterInfo
+    resource: ConfigResource,
+    item: messages.AlterConfigsResource,
+    state: MetadataState,
+    cluster: ClusterInfo,
 ) -> None:
     of_one_broker = bool(resource.name)
     for config in item.configs:
@@ -147,7 +146,7 @@ def _check_broker(
     )
 
 
-def _check_list(config: AlterableConfig) -> None:
+def _check_list(config: messages.AlterableConfig) -> None:
     if int(config.config_operation) not in {OpType.APPEND, OpType.SUBTRACT}:
         return
     key = BROKER.get(config.name) or QUOTAS.get(config.name)

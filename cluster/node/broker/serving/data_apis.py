@@ -20,16 +20,7 @@ from cluster.node.broker.serving.offsets import (
 )
 from cluster.node.broker.serving.produce import ProduceHandler
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.data_messages import (
-    AlterReplicaLogDirsRequest,
-    DeleteRecordsRequest,
-    FetchRequest,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListOffsetsRequest,
-    OffsetForLeaderEpochRequest,
-    ProduceRequest,
-)
+from cluster.node.protocol import data_messages
 from cluster.node.protocol.messages import NO_THROTTLE, DescribeLogDirsRequest, ProducerId, i16
 
 PRODUCER_ID_TIMEOUT_MS: Final = 30_000.0
@@ -47,18 +38,22 @@ class DataApis:
         self._producer_ids = producer_ids
         produce, fetch = ProduceHandler(manager), FetchHandler(manager)
         self._handlers: dict[type, Callable[[str, Any, Reply], None]] = {
-            ProduceRequest: produce.handle,
-            FetchRequest: fetch.handle,
-            ListOffsetsRequest: lambda _, request, reply: reply(list_offsets(manager, request)),
-            OffsetForLeaderEpochRequest: lambda _, request, reply: reply(
+            data_messages.ProduceRequest: produce.handle,
+            data_messages.FetchRequest: fetch.handle,
+            data_messages.ListOffsetsRequest: lambda _, request, reply: reply(
+                list_offsets(manager, request)
+            ),
+            data_messages.OffsetForLeaderEpochRequest: lambda _, request, reply: reply(
                 offsets_for_leader_epochs(manager, request)
             ),
-            DeleteRecordsRequest: lambda _, request, reply: delete_records(manager, request, reply),
-            InitProducerIdRequest: self._init_producer_id,
+            data_messages.DeleteRecordsRequest: lambda _, request, reply: delete_records(
+                manager, request, reply
+            ),
+            data_messages.InitProducerIdRequest: self._init_producer_id,
             DescribeLogDirsRequest: lambda _, request, reply: reply(
                 describe_log_dirs(manager, request)
             ),
-            AlterReplicaLogDirsRequest: lambda _, request, reply: reply(
+            data_messages.AlterReplicaLogDirsRequest: lambda _, request, reply: reply(
                 alter_replica_log_dirs(manager, request)
             ),
         }
@@ -71,7 +66,9 @@ class DataApis:
         """Answer a request that `handles`."""
         self._handlers[type(message)](listener, message, reply)
 
-    def _init_producer_id(self, _: str, request: InitProducerIdRequest, reply: Reply) -> None:
+    def _init_producer_id(
+        self, _: str, request: data_messages.InitProducerIdRequest, reply: Reply
+    ) -> None:
         """Give an idempotent producer a new id; it asks again only where it needs another one."""
         if request.transactional_id is not None:
             empty = request.transactional_id == ""
@@ -93,8 +90,8 @@ class DataApis:
 
 def _producer(
     error: ErrorCode, producer_id: int = NO_PRODUCER_ID, epoch: int = NO_PRODUCER_EPOCH
-) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
+) -> data_messages.InitProducerIdResponse:
+    return data_messages.InitProducerIdResponse(
         throttle_time=NO_THROTTLE,
         error_code=error,
         producer_id=ProducerId(producer_id),

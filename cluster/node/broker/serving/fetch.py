@@ -24,14 +24,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.log.data.data_config import OffsetOutOfRangeError, StorageError
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.data_messages import (
-    CONSUMER,
-    NO_EPOCH,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchResult,
-)
+from cluster.node.protocol import data_messages
 
 FETCH_MAX_BYTES: Final = 55 << 20
 """fetch.max.bytes"""
@@ -45,11 +38,11 @@ class FetchHandler:
     def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
 
-    def handle(self, listener: str, request: FetchRequest, reply: Reply) -> None:
+    def handle(self, listener: str, request: data_messages.FetchRequest, reply: Reply) -> None:
         """Answer now, or when there is something to answer."""
         fetching = self._manager.fetch_sessions.begin(request)
         if isinstance(fetching, ErrorCode):
-            reply(FetchResponse(fetching))
+            reply(data_messages.FetchResponse(fetching))
             return
         delayed = _Delayed(self._manager, request, fetching, listener, reply)
         results = delayed.read(first=True)
@@ -66,7 +59,7 @@ class _Delayed:
     def __init__(
         self,
         manager: ReplicaManager,
-        request: FetchRequest,
+        request: data_messages.FetchRequest,
         fetching: Fetching,
         listener: str,
         reply: Reply,
@@ -76,7 +69,7 @@ class _Delayed:
         self._fetching = fetching
         self._listener = listener
         self._reply = reply
-        self._is_follower = request.replica_id > CONSUMER
+        self._is_follower = request.replica_id > data_messages.CONSUMER
         self._min_bytes = min(request.min_bytes, request.max_bytes, FETCH_MAX_BYTES)
         self._has_news = False
         self._read_to: dict[tuple[Any, int], int] = {}
@@ -106,7 +99,7 @@ class _Delayed:
             self._has_news = True
             self._manager.fetches.check(self)
 
-    def _is_worth_an_answer(self, key: tuple[Any, int], row: FetchPartition) -> bool:
+    def _is_worth_an_answer(self, key: tuple[Any, int], row: data_messages.FetchPartition) -> bool:
         replica = self._find(row)
         if isinstance(replica, ErrorCode):
             return True
@@ -125,7 +118,7 @@ class _Delayed:
         """Return up to where the asker is shown records."""
         return replica.log.end_offset if self._is_follower else replica.partition.high_watermark
 
-    def suffices(self, results: list[FetchResult]) -> bool:
+    def suffices(self, results: list[data_messages.FetchResult]) -> bool:
         """Whether results are worth an answer before the time is over."""
         for result in results:
             if result.error is not ErrorCode.none or result.diverging is not None:
@@ -137,7 +130,7 @@ class _Delayed:
             self._bytes += len(result.records)
         return self._bytes >= self._min_bytes
 
-    def answer(self, results: list[FetchResult]) -> None:
+    def answer(self, results: list[data_messages.FetchResult]) -> None:
         """Send the answer."""
         endpoints: dict[int, Endpoint] = {}
         named = [self._manager.with_leader(result, self._listener, endpoints) for result in results]
@@ -148,7 +141,7 @@ class _Delayed:
 
     # --- reading ---
 
-    def read(self, *, first: bool = False) -> list[FetchResult]:
+    def read(self, *, first: bool = False) -> list[data_messages.FetchResult]:
         """Read what is to be read; the first time what a follower's offsets say is taken in.
 
         All together are bounded, but the first partition with records brings at least a batch.
@@ -163,14 +156,14 @@ class _Delayed:
             results.append(result)
         return results
 
-    def _find(self, row: FetchPartition) -> Replica | ErrorCode:
+    def _find(self, row: data_messages.FetchPartition) -> Replica | ErrorCode:
         if self._is_follower or self._request.rack is None:
             return self._manager.find_leader(row.topic, row.index, row.current_leader_epoch)
         return self._manager.find_in_epoch(row.topic, row.index, row.current_leader_epoch)
 
     def _read(
-        self, row: FetchPartition, left_bytes: int, *, first: bool, min_one: bool
-    ) -> FetchResult:
+        self, row: data_messages.FetchPartition, left_bytes: int, *, first: bool, min_one: bool
+    ) -> data_messages.FetchResult:
         replica = self._find(row)
         if isinstance(replica, ErrorCode):
             return _error_result(row, replica)
@@ -188,7 +181,7 @@ class _Delayed:
         except StorageError:
             return _error_result(row, ErrorCode.kafka_storage_error)
         high_watermark = replica.partition.high_watermark
-        result = FetchResult(
+        result = data_messages.FetchResult(
             topic=row.topic,
             index=row.index,
             error=ErrorCode.none,
@@ -203,7 +196,7 @@ class _Delayed:
         return result
 
     def _records(
-        self, row: FetchPartition, replica: Replica, left_bytes: int, *, min_one: bool
+        self, row: data_messages.FetchPartition, replica: Replica, left_bytes: int, *, min_one: bool
     ) -> bytes:
         """Read records. Raises OffsetOutOfRangeError, StorageError."""
         log = replica.log
@@ -216,7 +209,9 @@ class _Delayed:
             end_offset=self._limit(replica),
         )
 
-    def _watch(self, row: FetchPartition, replica: Replica, result: FetchResult) -> None:
+    def _watch(
+        self, row: data_messages.FetchPartition, replica: Replica, result: data_messages.FetchResult
+    ) -> None:
         """Look at the partition again when it changes; with the next Fetch if there is more.
 
         A follower that is not in sync is looked at each time: what keeps it out may be over. So is
@@ -232,9 +227,11 @@ class _Delayed:
         if result.records:
             self._read_to[key] = limit
 
-    def _diverging(self, row: FetchPartition, replica: Replica) -> OffsetAndEpoch | None:
+    def _diverging(
+        self, row: data_messages.FetchPartition, replica: Replica
+    ) -> OffsetAndEpoch | None:
         """Compare the epoch of the asker's last record. Raises OffsetOutOfRangeError."""
-        if row.last_fetched_epoch == NO_EPOCH:
+        if row.last_fetched_epoch == data_messages.NO_EPOCH:
             return None
         end = replica.log.end_offset_for_epoch(row.last_fetched_epoch)
         if end is None or row.fetch_offset < replica.log.start_offset:
@@ -243,7 +240,7 @@ class _Delayed:
             return end
         return None
 
-    def _take(self, row: FetchPartition, replica: Replica) -> None:
+    def _take(self, row: data_messages.FetchPartition, replica: Replica) -> None:
         """Take in what a follower's offsets say of its log; raises what `_read` catches."""
         if not replica.log.start_offset <= row.fetch_offset <= replica.log.end_offset:
             raise OffsetOutOfRangeError(f"{row.fetch_offset} is not in the log")
@@ -258,12 +255,12 @@ class _Delayed:
 
 
 def _error_result(
-    row: FetchPartition, error: ErrorCode, replica: Replica | None = None
-) -> FetchResult:
+    row: data_messages.FetchPartition, error: ErrorCode, replica: Replica | None = None
+) -> data_messages.FetchResult:
     """Make the result of an error; one of the offset says where the log begins."""
     if replica is None:
-        return FetchResult(row.topic, row.index, error)
-    return FetchResult(
+        return data_messages.FetchResult(row.topic, row.index, error)
+    return data_messages.FetchResult(
         row.topic,
         row.index,
         error,

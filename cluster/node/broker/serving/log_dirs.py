@@ -11,23 +11,8 @@ from cluster.node.log.data.data_config import StorageError
 from cluster.node.log.data.log_directory import LogDirectory
 from cluster.node.log.data.partition_folder import fits
 from cluster.node.log.storage.checkpoint import TopicPartition
-from cluster.node.protocol.data_messages import (
-    AlterReplicaLogDirPartitionResult,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
-)
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    DescribeLogDirsPartition,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
-    TopicName,
-    i32,
-    i64,
-)
+from cluster.node.protocol import data_messages, messages
+from cluster.node.protocol.messages import TopicName, i32, i64
 
 UNKNOWN_BYTES: Final = -1
 UNKNOWN_LAG: Final = -1
@@ -35,8 +20,8 @@ _UNKNOWN: Final = (UNKNOWN_BYTES, UNKNOWN_BYTES)
 
 
 def describe_log_dirs(
-    manager: ReplicaManager, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse:
+    manager: ReplicaManager, request: messages.DescribeLogDirsRequest
+) -> messages.DescribeLogDirsResponse:
     """Return every directory with the partitions asked for, with all that it has for null.
 
     A directory that is offline, or whose volume cannot be read, is KAFKA_STORAGE_ERROR.
@@ -46,32 +31,32 @@ def describe_log_dirs(
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     logs = manager.logs
     online = [_describe(manager, directory, asked) for directory in logs.directories]
-    return DescribeLogDirsResponse(
-        throttle_time=NO_THROTTLE,
+    return messages.DescribeLogDirsResponse(
+        throttle_time=messages.NO_THROTTLE,
         error_code=ErrorCode.none,
         results=(*online, *map(_offline, logs.offline_paths)),
     )
 
 
-def _offline(path: str) -> DescribeLogDirsResult:
+def _offline(path: str) -> messages.DescribeLogDirsResult:
     return _result(path, ErrorCode.kafka_storage_error, (), *_UNKNOWN)
 
 
 def _describe(
     manager: ReplicaManager, directory: LogDirectory, asked: Container[tuple[str, int]] | None
-) -> DescribeLogDirsResult:
+) -> messages.DescribeLogDirsResult:
     try:
         total, usable = directory.disk.volume_bytes() or _UNKNOWN
     except OSError:
         return _offline(directory.path)
     if directory.is_offline:
         return _offline(directory.path)
-    found: dict[str, list[DescribeLogDirsPartition]] = {}
+    found: dict[str, list[messages.DescribeLogDirsPartition]] = {}
     for at in sorted((*directory.logs, *directory.future_logs)):
         if asked is None or (at.topic, at.partition) in asked:
             found.setdefault(at.topic, []).append(_partition(manager, directory, at))
     topics = tuple(
-        DescribeLogDirsTopic(name=TopicName(name), partitions=tuple(rows))
+        messages.DescribeLogDirsTopic(name=TopicName(name), partitions=tuple(rows))
         for name, rows in found.items()
     )
     return _result(directory.path, ErrorCode.none, topics, total, usable)
@@ -80,11 +65,11 @@ def _describe(
 def _result(
     log_dir: str,
     error: ErrorCode,
-    topics: tuple[DescribeLogDirsTopic, ...],
+    topics: tuple[messages.DescribeLogDirsTopic, ...],
     total_bytes: int,
     usable_bytes: int,
-) -> DescribeLogDirsResult:
-    return DescribeLogDirsResult(
+) -> messages.DescribeLogDirsResult:
+    return messages.DescribeLogDirsResult(
         error_code=error,
         log_dir=log_dir,
         topics=topics,
@@ -95,7 +80,7 @@ def _result(
 
 def _partition(
     manager: ReplicaManager, directory: LogDirectory, at: TopicPartition
-) -> DescribeLogDirsPartition:
+) -> messages.DescribeLogDirsPartition:
     """Describe a log; of a future one the lag is that behind the log that it copies."""
     is_future = at in directory.future_logs
     log = directory.future_logs[at] if is_future else directory.logs[at]
@@ -107,7 +92,7 @@ def _partition(
     else:
         # How far it is known to be behind what is committed, not behind its leader's end.
         lag = max(0, replica.partition.high_watermark - log.end_offset)
-    return DescribeLogDirsPartition(
+    return messages.DescribeLogDirsPartition(
         partition_index=i32(at.partition),
         partition_size=i64(log.size_bytes),
         offset_lag=i64(lag),
@@ -116,23 +101,25 @@ def _partition(
 
 
 def alter_replica_log_dirs(
-    manager: ReplicaManager, request: AlterReplicaLogDirsRequest
-) -> AlterReplicaLogDirsResponse:
+    manager: ReplicaManager, request: data_messages.AlterReplicaLogDirsRequest
+) -> data_messages.AlterReplicaLogDirsResponse:
     """Begin the moves that are asked for; each has its own outcome."""
-    results: dict[TopicName, list[AlterReplicaLogDirPartitionResult]] = {}
+    results: dict[TopicName, list[data_messages.AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             results.setdefault(topic.name, []).extend(
-                AlterReplicaLogDirPartitionResult(
+                data_messages.AlterReplicaLogDirPartitionResult(
                     partition_index=index,
                     error_code=_move(manager, topic.name, index, directory.path),
                 )
                 for index in topic.partitions
             )
-    return AlterReplicaLogDirsResponse(
-        throttle_time=NO_THROTTLE,
+    return data_messages.AlterReplicaLogDirsResponse(
+        throttle_time=messages.NO_THROTTLE,
         results=tuple(
-            AlterReplicaLogDirTopicResult(topic_name=name, partitions=tuple(partitions))
+            data_messages.AlterReplicaLogDirTopicResult(
+                topic_name=name, partitions=tuple(partitions)
+            )
             for name, partitions in results.items()
         ),
     )

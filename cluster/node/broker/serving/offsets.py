@@ -21,27 +21,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.log.data.data_config import OffsetOutOfRangeError, StorageError
 from cluster.node.log.data.data_log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from cluster.node.log.data.data_times import TimestampAndOffset
-from cluster.node.protocol.data_messages import (
-    CONSUMER,
-    NO_EPOCH,
-    NO_OFFSET,
-    NO_TIMESTAMP,
-    DeleteRecordsPartition,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-    EpochEndOffset,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopicResult,
-)
+from cluster.node.protocol import data_messages
 from cluster.node.protocol.messages import NO_THROTTLE, i32, i64
 
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
@@ -53,25 +33,27 @@ _MILLISECOND: Final = dt.timedelta(milliseconds=1)
 _KNOWN: Final = frozenset(
     {EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP}
 )
-_NOTHING: Final = TimestampAndOffset(NO_TIMESTAMP, NO_OFFSET, None)
+_NOTHING: Final = TimestampAndOffset(data_messages.NO_TIMESTAMP, data_messages.NO_OFFSET, None)
 
 Reply = Callable[[Any], None]
 
 
-def list_offsets(manager: ReplicaManager, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def list_offsets(
+    manager: ReplicaManager, request: data_messages.ListOffsetsRequest
+) -> data_messages.ListOffsetsResponse:
     """Answer ListOffsets.
 
     A partition that is named twice is INVALID_REQUEST, as in Kafka: each look at a time index
     reads the disk, and a request may name the same one a million times.
     """
-    is_consumer = int(request.replica_id) <= CONSUMER
+    is_consumer = int(request.replica_id) <= data_messages.CONSUMER
     named = Counter(
         (topic.name, row.partition_index) for topic in request.topics for row in topic.partitions
     )
-    return ListOffsetsResponse(
+    return data_messages.ListOffsetsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            ListOffsetsTopicResponse(
+            data_messages.ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=tuple(
                     _list_offsets(manager, topic.name, row, is_consumer=is_consumer)
@@ -86,8 +68,12 @@ def list_offsets(manager: ReplicaManager, request: ListOffsetsRequest) -> ListOf
 
 
 def _list_offsets(
-    manager: ReplicaManager, topic: str, row: ListOffsetsPartition, *, is_consumer: bool
-) -> ListOffsetsPartitionResponse:
+    manager: ReplicaManager,
+    topic: str,
+    row: data_messages.ListOffsetsPartition,
+    *,
+    is_consumer: bool,
+) -> data_messages.ListOffsetsPartitionResponse:
     replica = manager.find_leader(topic, int(row.partition_index), int(row.current_leader_epoch))
     if isinstance(replica, ErrorCode):
         return _list_result(row, replica)
@@ -115,7 +101,9 @@ def _find(replica: Replica, timestamp: int, *, is_consumer: bool) -> TimestampAn
     # was shown there may lie above (KIP-207).
     is_known = high_watermark >= partition.epoch_start_offset
     if timestamp == LATEST_TIMESTAMP:
-        found = TimestampAndOffset(NO_TIMESTAMP, high_watermark, partition.leader_epoch)
+        found = TimestampAndOffset(
+            data_messages.NO_TIMESTAMP, high_watermark, partition.leader_epoch
+        )
         return found if is_known else ErrorCode.offset_not_available
     earliest = log.offset_for_timestamp(timestamp)
     if earliest is not None and earliest.offset < high_watermark:
@@ -124,25 +112,25 @@ def _find(replica: Replica, timestamp: int, *, is_consumer: bool) -> TimestampAn
 
 
 def _list_result(
-    row: ListOffsetsPartition, error: ErrorCode, found: TimestampAndOffset = _NOTHING
-) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(
+    row: data_messages.ListOffsetsPartition, error: ErrorCode, found: TimestampAndOffset = _NOTHING
+) -> data_messages.ListOffsetsPartitionResponse:
+    return data_messages.ListOffsetsPartitionResponse(
         partition_index=row.partition_index,
         error_code=error,
         timestamp=i64(found.timestamp_ms),
         offset=i64(found.offset),
-        leader_epoch=i32(NO_EPOCH if found.epoch is None else found.epoch),
+        leader_epoch=i32(data_messages.NO_EPOCH if found.epoch is None else found.epoch),
     )
 
 
 def offsets_for_leader_epochs(
-    manager: ReplicaManager, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+    manager: ReplicaManager, request: data_messages.OffsetForLeaderEpochRequest
+) -> data_messages.OffsetForLeaderEpochResponse:
     """Answer OffsetForLeaderEpoch."""
-    return OffsetForLeaderEpochResponse(
+    return data_messages.OffsetForLeaderEpochResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            OffsetForLeaderTopicResult(
+            data_messages.OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=tuple(_epoch_end(manager, topic.topic, row) for row in topic.partitions),
             )
@@ -152,17 +140,17 @@ def offsets_for_leader_epochs(
 
 
 def _epoch_end(
-    manager: ReplicaManager, topic: str, row: OffsetForLeaderPartition
-) -> EpochEndOffset:
+    manager: ReplicaManager, topic: str, row: data_messages.OffsetForLeaderPartition
+) -> data_messages.EpochEndOffset:
     replica = manager.find_leader(topic, int(row.partition), int(row.current_leader_epoch))
     found = None
     if not isinstance(replica, ErrorCode):
         found = replica.log.end_offset_for_epoch(int(row.leader_epoch))
-    return EpochEndOffset(
+    return data_messages.EpochEndOffset(
         error_code=replica if isinstance(replica, ErrorCode) else ErrorCode.none,
         partition=row.partition,
-        leader_epoch=i32(NO_EPOCH if found is None else found.epoch),
-        end_offset=i64(NO_OFFSET if found is None else found.offset),
+        leader_epoch=i32(data_messages.NO_EPOCH if found is None else found.epoch),
+        end_offset=i64(data_messages.NO_OFFSET if found is None else found.offset),
     )
 
 
@@ -175,10 +163,12 @@ class _Deleting:
     replica: Replica | None
     offset: int
     error: ErrorCode
-    low_watermark: int = NO_OFFSET
+    low_watermark: int = data_messages.NO_OFFSET
 
 
-def delete_records(manager: ReplicaManager, request: DeleteRecordsRequest, reply: Reply) -> None:
+def delete_records(
+    manager: ReplicaManager, request: data_messages.DeleteRecordsRequest, reply: Reply
+) -> None:
     """Raise log starts, and answer when all live replicas have."""
     rows = [
         _delete_records(manager, topic.name, row)
@@ -190,8 +180,10 @@ def delete_records(manager: ReplicaManager, request: DeleteRecordsRequest, reply
     manager.delayed.try_or_watch(delayed, keys, request.timeout / _MILLISECOND)
 
 
-def _delete_records(manager: ReplicaManager, topic: Any, row: DeleteRecordsPartition) -> _Deleting:
-    refused = _Deleting(topic, row.partition_index, None, NO_OFFSET, ErrorCode.none)
+def _delete_records(
+    manager: ReplicaManager, topic: Any, row: data_messages.DeleteRecordsPartition
+) -> _Deleting:
+    refused = _Deleting(topic, row.partition_index, None, data_messages.NO_OFFSET, ErrorCode.none)
     replica = manager.find_leader(topic, int(row.partition_index))
     if isinstance(replica, ErrorCode):
         refused.error = replica
@@ -253,13 +245,13 @@ class _DelayedDelete:
         for row in self._rows:
             topics.setdefault(row.topic, []).append(row)
         self._reply(
-            DeleteRecordsResponse(
+            data_messages.DeleteRecordsResponse(
                 throttle_time=NO_THROTTLE,
                 topics=tuple(
-                    DeleteRecordsTopicResult(
+                    data_messages.DeleteRecordsTopicResult(
                         name=topic,
                         partitions=tuple(
-                            DeleteRecordsPartitionResult(
+                            data_messages.DeleteRecordsPartitionResult(
                                 partition_index=row.index,
                                 low_watermark=i64(row.low_watermark),
                                 error_code=row.error,

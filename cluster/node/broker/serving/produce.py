@@ -24,12 +24,7 @@ from cluster.node.broker.replication.replica_manager import PRODUCE, ReplicaMana
 from cluster.node.errors import ErrorCode
 from cluster.node.log.data.data_config import AppendError, StorageError
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.data_messages import (
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceResult,
-)
+from cluster.node.protocol import data_messages
 
 NOBODY: Final = 0
 LEADER: Final = 1
@@ -47,7 +42,7 @@ Reply = Callable[[Any], None]
 class _Row:
     """What becomes of one partition's records."""
 
-    result: ProduceResult
+    result: data_messages.ProduceResult
     replica: Replica | None = None
     """Where they were appended; None: they were refused."""
     required_offset: int = 0
@@ -60,7 +55,7 @@ class ProduceHandler:
     def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
 
-    def handle(self, listener: str, request: ProduceRequest, reply: Reply) -> None:
+    def handle(self, listener: str, request: data_messages.ProduceRequest, reply: Reply) -> None:
         """Append, and answer when the time has come."""
         if request.acks not in (NOBODY, LEADER, ALL_IN_SYNC):
             rows = [
@@ -72,7 +67,7 @@ class ProduceHandler:
         keys = [(PRODUCE, row.replica.key) for row in rows if row.replica is not None]
         self._manager.delayed.try_or_watch(delayed, keys, request.timeout_ms)
 
-    def _append(self, row: ProducePartition, acks: int) -> _Row:
+    def _append(self, row: data_messages.ProducePartition, acks: int) -> _Row:
         replica = self._manager.find_leader(row.topic, row.index)
         if isinstance(replica, ErrorCode):
             return _Row(_result(row, replica))
@@ -94,7 +89,7 @@ class ProduceHandler:
             return _Row(_result(row, error.error, str(error)))
         except StorageError as error:
             return _Row(_result(row, ErrorCode.kafka_storage_error, str(error)))
-        result = ProduceResult(
+        result = data_messages.ProduceResult(
             topic=row.topic,
             index=row.index,
             error=ErrorCode.none,
@@ -163,8 +158,12 @@ class _Delayed:
         results = tuple(
             self._manager.with_leader(row.result, self._listener, endpoints) for row in self._rows
         )
-        self._reply(ProduceResponse(results, tuple(endpoints.values())))
+        self._reply(data_messages.ProduceResponse(results, tuple(endpoints.values())))
 
 
-def _result(row: ProducePartition, error: ErrorCode, message: str | None = None) -> ProduceResult:
-    return ProduceResult(topic=row.topic, index=row.index, error=error, error_message=message)
+def _result(
+    row: data_messages.ProducePartition, error: ErrorCode, message: str | None = None
+) -> data_messages.ProduceResult:
+    return data_messages.ProduceResult(
+        topic=row.topic, index=row.index, error=error, error_message=message
+    )

@@ -37,16 +37,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import NO_NODE
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.ports import Endpoint, Random
-from cluster.node.protocol.messages import (
-    DescribeClusterRequest,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeTopicPartitionsRequest,
-    ListConfigResourcesRequest,
-    ListPartitionReassignmentsRequest,
-    MetadataRequest,
-    MetadataResponse,
-)
+from cluster.node.protocol import messages
 
 DEFAULT_API_TIMEOUT_MS = 30_000
 """For requests that carry no timeout of their own."""
@@ -70,13 +61,13 @@ class ControllerApis:
         self._cluster = cluster
         self._random = random
         self._handlers: dict[type, Handler] = {
-            ListPartitionReassignmentsRequest: self._list_reassignments,
-            DescribeConfigsRequest: self._describe_configs,
-            ListConfigResourcesRequest: self._list_config_resources,
-            MetadataRequest: self._metadata,
-            DescribeClusterRequest: self._describe_cluster,
+            messages.ListPartitionReassignmentsRequest: self._list_reassignments,
+            messages.DescribeConfigsRequest: self._describe_configs,
+            messages.ListConfigResourcesRequest: self._list_config_resources,
+            messages.MetadataRequest: self._metadata,
+            messages.DescribeClusterRequest: self._describe_cluster,
             **WriteApis(controller, cluster, random).handlers,
-            DescribeTopicPartitionsRequest: self._describe_topic_partitions,
+            messages.DescribeTopicPartitionsRequest: self._describe_topic_partitions,
         }
 
     def handle(self, listener: str, message: object, reply: Reply) -> None:
@@ -84,7 +75,7 @@ class ControllerApis:
         self._handlers[type(message)](listener, message, reply)
 
     def _list_reassignments(
-        self, _listener: str, request: ListPartitionReassignmentsRequest, reply: Reply
+        self, _listener: str, request: messages.ListPartitionReassignmentsRequest, reply: Reply
     ) -> None:
         self._controller.append_read_event(
             lambda state: list_partition_reassignments(request, state),
@@ -94,9 +85,9 @@ class ControllerApis:
         )
 
     def _describe_configs(
-        self, listener: str, request: DescribeConfigsRequest, reply: Reply
+        self, listener: str, request: messages.DescribeConfigsRequest, reply: Reply
     ) -> None:
-        def describe(state: MetadataState) -> DescribeConfigsResponse:
+        def describe(state: MetadataState) -> messages.DescribeConfigsResponse:
             return describe_configs(request, state, self._cluster)
 
         if listener != self._cluster.controller_listener or self._is_of_this_node(request):
@@ -106,7 +97,7 @@ class ControllerApis:
             describe, partial(error_response, request), DEFAULT_API_TIMEOUT_MS, reply
         )
 
-    def _is_of_this_node(self, request: DescribeConfigsRequest) -> bool:
+    def _is_of_this_node(self, request: messages.DescribeConfigsRequest) -> bool:
         """Return whether nobody but this node can answer."""
         nodes = {ResourceType.BROKER, ResourceType.BROKER_LOGGER}
         return all(
@@ -114,19 +105,19 @@ class ControllerApis:
         )
 
     def _list_config_resources(
-        self, _listener: str, request: ListConfigResourcesRequest, reply: Reply
+        self, _listener: str, request: messages.ListConfigResourcesRequest, reply: Reply
     ) -> None:
         reply(list_config_resources(request, self._controller.image.state, self._cluster))
 
     def _describe_topic_partitions(
-        self, _listener: str, request: DescribeTopicPartitionsRequest, reply: Reply
+        self, _listener: str, request: messages.DescribeTopicPartitionsRequest, reply: Reply
     ) -> None:
         reply(describe_topic_partitions(request, self._controller.image.state))
 
-    def _metadata(self, listener: str, request: MetadataRequest, reply: Reply) -> None:
+    def _metadata(self, listener: str, request: messages.MetadataRequest, reply: Reply) -> None:
         to_controller = listener == self._cluster.controller_listener
         if to_controller:
-            on_error: Callable[[ErrorCode, str | None], MetadataResponse]
+            on_error: Callable[[ErrorCode, str | None], messages.MetadataResponse]
             on_error = partial(error_response, request)
         elif self._controller.is_active:
             on_error = partial(self._metadata_of_image, listener, request)
@@ -134,7 +125,7 @@ class ControllerApis:
             reply(self._metadata_of_image(listener, request, ErrorCode.none, None))
             return
 
-        def answer(state: MetadataState) -> MetadataResponse:
+        def answer(state: MetadataState) -> messages.MetadataResponse:
             own_id = self._raft.node_id
             named = own_id
             if not to_controller and self._cluster.registration:
@@ -144,8 +135,12 @@ class ControllerApis:
         self._controller.append_read_event(answer, on_error, METADATA_CONFIRMATION_MS, reply)
 
     def _metadata_of_image(
-        self, listener: str, request: MetadataRequest, _error: ErrorCode, _message: str | None
-    ) -> MetadataResponse:
+        self,
+        listener: str,
+        request: messages.MetadataRequest,
+        _error: ErrorCode,
+        _message: str | None,
+    ) -> messages.MetadataResponse:
         state = self._controller.image.state
         controller_id = self._controller_to_name(listener)
         return describe_metadata(request, state, self._cluster, listener, controller_id)
@@ -179,7 +174,7 @@ class ControllerApis:
         return self._random.choice(others or visible) if visible else NO_NODE
 
     def _describe_cluster(
-        self, listener: str, request: DescribeClusterRequest, reply: Reply
+        self, listener: str, request: messages.DescribeClusterRequest, reply: Reply
     ) -> None:
         to_controller = listener == self._cluster.controller_listener
         leader_id = self._raft.leader_and_epoch.leader_id

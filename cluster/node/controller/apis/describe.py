@@ -13,21 +13,8 @@ from cluster.node.controller.metadata.state import BrokerRegistration, MetadataS
 from cluster.node.controller.metadata.topic_names import INTERNAL_TOPICS, invalid_name_reason
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    BrokerId,
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-    TopicName,
-    i32,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import BrokerId, TopicName, i32
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = range(3, 9)
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(9, 13)
@@ -51,12 +38,12 @@ ENDPOINTS_OF_CONTROLLERS = 2
 
 
 def describe_metadata(
-    request: MetadataRequest,
+    request: messages.MetadataRequest,
     state: MetadataState,
     cluster: ClusterInfo,
     listener: str,
     controller_id: int,
-) -> MetadataResponse:
+) -> messages.MetadataResponse:
     """Return the brokers and the topics asked for by name or id, all when `topics` is null.
 
     Brokers are described by their address on `listener`; fenced brokers are left out.
@@ -76,10 +63,10 @@ def describe_metadata(
             else replace(topic, topic_authorized_operations=OPERATIONS_ON_TOPIC)
             for topic in topics
         ]
-    return MetadataResponse(
-        throttle_time=NO_THROTTLE,
+    return messages.MetadataResponse(
+        throttle_time=messages.NO_THROTTLE,
         brokers=tuple(
-            MetadataResponseBroker(
+            messages.MetadataResponseBroker(
                 node_id=BrokerId(endpoint.node_id),
                 host=endpoint.host,
                 port=i32(endpoint.port),
@@ -94,7 +81,9 @@ def describe_metadata(
     )
 
 
-def _requested_topic(item: MetadataRequestTopic, state: MetadataState) -> MetadataResponseTopic:
+def _requested_topic(
+    item: messages.MetadataRequestTopic, state: MetadataState
+) -> messages.MetadataResponseTopic:
     name = item.name
     if name is None or item.topic_id is not None:
         name = None
@@ -108,7 +97,7 @@ def _requested_topic(item: MetadataRequestTopic, state: MetadataState) -> Metada
         error = ErrorCode.unknown_topic_or_partition
     if topic is not None:
         return _topic_metadata(topic, state)
-    return MetadataResponseTopic(
+    return messages.MetadataResponseTopic(
         error_code=error,
         name=name,
         topic_id=item.topic_id,
@@ -117,8 +106,8 @@ def _requested_topic(item: MetadataRequestTopic, state: MetadataState) -> Metada
     )
 
 
-def _topic_metadata(topic: TopicImage, state: MetadataState) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
+def _topic_metadata(topic: TopicImage, state: MetadataState) -> messages.MetadataResponseTopic:
+    return messages.MetadataResponseTopic(
         error_code=ErrorCode.none,
         name=TopicName(topic.name),
         topic_id=topic.id,
@@ -131,7 +120,7 @@ def _topic_metadata(topic: TopicImage, state: MetadataState) -> MetadataResponse
 
 def _partition_metadata(
     topic: TopicImage, index: int, state: MetadataState
-) -> MetadataResponsePartition:
+) -> messages.MetadataResponsePartition:
     partition = state.partition(topic.id, index)
     error = ErrorCode.none if partition.leader >= 0 else ErrorCode.leader_not_available
     offline = (each for each in partition.replicas if is_offline(state, partition, each))
@@ -155,9 +144,9 @@ def _partition_response(
     replicas: tuple[int, ...],
     isr: tuple[int, ...],
     offline: tuple[int, ...],
-) -> MetadataResponsePartition:
+) -> messages.MetadataResponsePartition:
     """Describe a partition; clients ask far more often than it changes."""
-    return MetadataResponsePartition(
+    return messages.MetadataResponsePartition(
         error_code=error,
         partition_index=i32(index),
         leader_id=BrokerId(leader),
@@ -169,13 +158,13 @@ def _partition_response(
 
 
 def describe_cluster(
-    request: DescribeClusterRequest,
+    request: messages.DescribeClusterRequest,
     cluster_id: str,
     endpoints: Sequence[tuple[Endpoint, BrokerRegistration | None]],
     controller_id: int,
     *,
     to_controller: bool,
-) -> DescribeClusterResponse:
+) -> messages.DescribeClusterResponse:
     """Return brokers, or on the controller listener controllers (KIP-919).
 
     `endpoints`: where they are, and how those that are brokers are registered.
@@ -196,22 +185,22 @@ def describe_cluster(
 
 
 def _cluster_response(
-    request: DescribeClusterRequest,
+    request: messages.DescribeClusterRequest,
     cluster_id: str,
     controller_id: int,
     endpoints: Sequence[tuple[Endpoint, BrokerRegistration | None]],
     error: ErrorCode = ErrorCode.none,
     message: str | None = None,
-) -> DescribeClusterResponse:
-    return DescribeClusterResponse(
-        throttle_time=NO_THROTTLE,
+) -> messages.DescribeClusterResponse:
+    return messages.DescribeClusterResponse(
+        throttle_time=messages.NO_THROTTLE,
         error_code=error,
         error_message=message,
         endpoint_type=request.endpoint_type,
         cluster_id=cluster_id,
         controller_id=BrokerId(controller_id),
         brokers=tuple(
-            DescribeClusterBroker(
+            messages.DescribeClusterBroker(
                 broker_id=BrokerId(endpoint.node_id),
                 host=endpoint.host,
                 port=i32(endpoint.port),

@@ -13,25 +13,16 @@ from cluster.node.controller.metadata.registrations import is_offline
 from cluster.node.controller.metadata.state import MetadataState, TopicImage
 from cluster.node.controller.metadata.topic_names import INTERNAL_TOPICS, invalid_name_reason
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    BrokerId,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponseCursor,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-    TopicName,
-    i32,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import BrokerId, TopicName, i32
 
 PARTITIONS_PER_PAGE_MAX: Final = 2_000
 """max.request.partition.size.limit"""
 
 
 def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, state: MetadataState
-) -> DescribeTopicPartitionsResponse:
+    request: messages.DescribeTopicPartitionsRequest, state: MetadataState
+) -> messages.DescribeTopicPartitionsResponse:
     """Return a page of the topics asked for, of all topics when none is named.
 
     The response has no place for an error of the whole request: a cursor outside the topics asked
@@ -44,7 +35,7 @@ def describe_topic_partitions(
     if cursor is not None and ((asked and first not in names) or cursor.partition_index < 0):
         return _refusal(request)
     remaining = max(min(PARTITIONS_PER_PAGE_MAX, int(request.response_partition_limit)), 1)
-    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    topics: list[messages.DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if not remaining:
             return _page(topics, (name, 0))
@@ -63,21 +54,21 @@ def describe_topic_partitions(
 
 
 def _page(
-    topics: list[DescribeTopicPartitionsResponseTopic], cursor: tuple[str, int] | None
-) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        throttle_time=NO_THROTTLE,
+    topics: list[messages.DescribeTopicPartitionsResponseTopic], cursor: tuple[str, int] | None
+) -> messages.DescribeTopicPartitionsResponse:
+    return messages.DescribeTopicPartitionsResponse(
+        throttle_time=messages.NO_THROTTLE,
         topics=tuple(topics),
         next_cursor=cursor
-        and DescribeTopicPartitionsResponseCursor(
+        and messages.DescribeTopicPartitionsResponseCursor(
             topic_name=TopicName(cursor[0]), partition_index=i32(cursor[1])
         ),
     )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str) -> messages.DescribeTopicPartitionsResponseTopic:
     is_invalid = invalid_name_reason(name) is not None
-    return DescribeTopicPartitionsResponseTopic(
+    return messages.DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.invalid_topic_exception
         if is_invalid
         else ErrorCode.unknown_topic_or_partition,
@@ -91,8 +82,8 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 def _topic(
     topic: TopicImage, indexes: range, state: MetadataState
-) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(
+) -> messages.DescribeTopicPartitionsResponseTopic:
+    return messages.DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.none,
         name=TopicName(topic.name),
         topic_id=topic.id,
@@ -104,9 +95,9 @@ def _topic(
 
 def _partition(
     topic: TopicImage, index: int, state: MetadataState
-) -> DescribeTopicPartitionsResponsePartition:
+) -> messages.DescribeTopicPartitionsResponsePartition:
     partition = state.partition(topic.id, index)
-    return DescribeTopicPartitionsResponsePartition(
+    return messages.DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.none,
         partition_index=i32(index),
         leader_id=BrokerId(partition.leader),
@@ -123,11 +114,13 @@ def _partition(
     )
 
 
-def _refusal(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        throttle_time=NO_THROTTLE,
+def _refusal(
+    request: messages.DescribeTopicPartitionsRequest,
+) -> messages.DescribeTopicPartitionsResponse:
+    return messages.DescribeTopicPartitionsResponse(
+        throttle_time=messages.NO_THROTTLE,
         topics=tuple(
-            DescribeTopicPartitionsResponseTopic(
+            messages.DescribeTopicPartitionsResponseTopic(
                 error_code=ErrorCode.invalid_request, name=topic.name, topic_id=None, partitions=()
             )
             for topic in request.topics

@@ -29,29 +29,8 @@ from cluster.node.controller.topics.topic_changes import create_partitions, dele
 from cluster.node.controller.topics.topic_creation import create_topics
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Random
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionRequest,
-    AssignReplicasToDirsRequest,
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-    ControllerRegistrationRequest,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    ElectLeadersRequest,
-    IncrementalAlterConfigsRequest,
-    ProducerId,
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
-    UpdateFeaturesRequest,
-    i32,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import ProducerId, i32
 
 PRODUCER_ID_BLOCK_SIZE = 1_000
 """ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE"""
@@ -59,8 +38,8 @@ PRODUCER_ID_MAX = 2**63 - 1
 
 
 def allocate_producer_ids(
-    request: AllocateProducerIdsRequest, state: MetadataState
-) -> ControllerResult[AllocateProducerIdsResponse]:
+    request: messages.AllocateProducerIdsRequest, state: MetadataState
+) -> ControllerResult[messages.AllocateProducerIdsResponse]:
     """Give the next block of ids, which no broker gets twice (KIP-730, ProducerIdControlManager).
 
     Raises RequestError: STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR when there is none left.
@@ -77,8 +56,8 @@ def allocate_producer_ids(
     )
     return ControllerResult(
         records=(record,),
-        response=AllocateProducerIdsResponse(
-            throttle_time=NO_THROTTLE,
+        response=messages.AllocateProducerIdsResponse(
+            throttle_time=messages.NO_THROTTLE,
             error_code=ErrorCode.none,
             producer_id_start=ProducerId(first),
             producer_id_len=i32(PRODUCER_ID_BLOCK_SIZE),
@@ -98,24 +77,26 @@ class WriteApis:
         self._controller = controller
         self._cluster = cluster
         generators: dict[type, Generate] = {
-            CreateTopicsRequest: lambda r, state: create_topics(r, state, cluster, random),
-            DeleteTopicsRequest: delete_topics,
-            CreatePartitionsRequest: lambda r, state: create_partitions(r, state, cluster, random),
-            IncrementalAlterConfigsRequest: lambda r, state: incremental_alter_configs(
+            messages.CreateTopicsRequest: lambda r, state: create_topics(r, state, cluster, random),
+            messages.DeleteTopicsRequest: delete_topics,
+            messages.CreatePartitionsRequest: lambda r, state: create_partitions(
+                r, state, cluster, random
+            ),
+            messages.IncrementalAlterConfigsRequest: lambda r, state: incremental_alter_configs(
                 r, state, cluster
             ),
-            ElectLeadersRequest: elect_leaders,
-            AlterPartitionReassignmentsRequest: lambda r, state: alter_partition_reassignments(
-                r, state, cluster
+            messages.ElectLeadersRequest: elect_leaders,
+            messages.AlterPartitionReassignmentsRequest: lambda r, state: (
+                alter_partition_reassignments(r, state, cluster)
             ),
-            BrokerRegistrationRequest: self._register_broker,
-            BrokerHeartbeatRequest: self._heartbeat,
-            UnregisterBrokerRequest: self._unregister_broker,
-            ControllerRegistrationRequest: register_controller,
-            AlterPartitionRequest: alter_partition,
-            AssignReplicasToDirsRequest: assign_replicas_to_dirs,
-            AllocateProducerIdsRequest: allocate_producer_ids,
-            UpdateFeaturesRequest: update_features,
+            messages.BrokerRegistrationRequest: self._register_broker,
+            messages.BrokerHeartbeatRequest: self._heartbeat,
+            messages.UnregisterBrokerRequest: self._unregister_broker,
+            messages.ControllerRegistrationRequest: register_controller,
+            messages.AlterPartitionRequest: alter_partition,
+            messages.AssignReplicasToDirsRequest: assign_replicas_to_dirs,
+            messages.AllocateProducerIdsRequest: allocate_producer_ids,
+            messages.UpdateFeaturesRequest: update_features,
         }
         self.handlers: dict[type, Handler] = {
             request_type: self._handler(generate) for request_type, generate in generators.items()
@@ -123,7 +104,7 @@ class WriteApis:
 
     def _handler(self, generate: Generate) -> Handler:
         def handle(_listener: str, request: Any, reply: Callable[[Any], None]) -> None:
-            if isinstance(request, BrokerHeartbeatRequest):
+            if isinstance(request, messages.BrokerHeartbeatRequest):
                 self._controller.heartbeats.note_arrival(request.broker_id, request.broker_epoch)
             timeout = getattr(request, "timeout", None)
             self._controller.append_write_event(
@@ -136,19 +117,19 @@ class WriteApis:
         return handle
 
     def _register_broker(
-        self, request: BrokerRegistrationRequest, state: MetadataState
-    ) -> ControllerResult[BrokerRegistrationResponse]:
+        self, request: messages.BrokerRegistrationRequest, state: MetadataState
+    ) -> ControllerResult[messages.BrokerRegistrationResponse]:
         controller = self._controller
         result = register_broker(request, state, self._cluster, controller.heartbeats)
         controller.periodic_tasks.start()
         return result
 
     def _heartbeat(
-        self, request: BrokerHeartbeatRequest, state: MetadataState
-    ) -> ControllerResult[BrokerHeartbeatResponse]:
+        self, request: messages.BrokerHeartbeatRequest, state: MetadataState
+    ) -> ControllerResult[messages.BrokerHeartbeatResponse]:
         return broker_heartbeat(request, state, self._controller.heartbeats)
 
     def _unregister_broker(
-        self, request: UnregisterBrokerRequest, state: MetadataState
-    ) -> ControllerResult[UnregisterBrokerResponse]:
+        self, request: messages.UnregisterBrokerRequest, state: MetadataState
+    ) -> ControllerResult[messages.UnregisterBrokerResponse]:
         return unregister_broker(request, state, self._controller.heartbeats)

@@ -30,27 +30,19 @@ from cluster.node.controller.records.broker import (
     RegisterControllerRecord,
 )
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-    ControllerRegistrationRequest,
-    ControllerRegistrationResponse,
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
-    i64,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import i64
 from cluster.node.wire.uuid_text import is_reserved
 
 ZERO_UUID = uuid.UUID(int=0)
 
 
 def register_broker(
-    request: BrokerRegistrationRequest,
+    request: messages.BrokerRegistrationRequest,
     state: MetadataState,
     cluster: ClusterInfo,
     heartbeats: BrokerHeartbeatManager,
-) -> ControllerResult[BrokerRegistrationResponse]:
+) -> ControllerResult[messages.BrokerRegistrationResponse]:
     """Register a broker's incarnation; its epoch is the offset of the registration.
 
     Raises RequestError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REQUEST,
@@ -105,9 +97,9 @@ def register_broker(
     def epoch_at(last_offset: int) -> int:
         return last_offset if kept is None else kept.epoch
 
-    def response_at(last_offset: int) -> BrokerRegistrationResponse:
-        return BrokerRegistrationResponse(
-            throttle_time=NO_THROTTLE,
+    def response_at(last_offset: int) -> messages.BrokerRegistrationResponse:
+        return messages.BrokerRegistrationResponse(
+            throttle_time=messages.NO_THROTTLE,
             error_code=ErrorCode.none,
             broker_epoch=i64(epoch_at(last_offset)),
         )
@@ -138,7 +130,7 @@ def _check_incarnation(
 
 
 def _checked_directories(
-    request: BrokerRegistrationRequest, state: MetadataState
+    request: messages.BrokerRegistrationRequest, state: MetadataState
 ) -> tuple[uuid.UUID, ...]:
     directories = tuple(directory or ZERO_UUID for directory in request.log_dirs)
     message = None
@@ -208,8 +200,10 @@ def _check_features(role: str, features: tuple[RecordFeature, ...], state: Metad
 
 
 def unregister_broker(
-    request: UnregisterBrokerRequest, state: MetadataState, heartbeats: BrokerHeartbeatManager
-) -> ControllerResult[UnregisterBrokerResponse]:
+    request: messages.UnregisterBrokerRequest,
+    state: MetadataState,
+    heartbeats: BrokerHeartbeatManager,
+) -> ControllerResult[messages.UnregisterBrokerResponse]:
     """Take a broker out of the cluster. Raises RequestError, BROKER_ID_NOT_REGISTERED."""
     broker = state.brokers.get(request.broker_id)
     if broker is None:
@@ -221,8 +215,8 @@ def unregister_broker(
 
     return ControllerResult(
         records=broker_unregistered(state, broker),
-        response=UnregisterBrokerResponse(
-            throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None
+        response=messages.UnregisterBrokerResponse(
+            throttle_time=messages.NO_THROTTLE, error_code=ErrorCode.none, error_message=None
         ),
         is_atomic=False,
         appended=on_append,
@@ -230,8 +224,8 @@ def unregister_broker(
 
 
 def register_controller(
-    request: ControllerRegistrationRequest, state: MetadataState
-) -> ControllerResult[ControllerRegistrationResponse]:
+    request: messages.ControllerRegistrationRequest, state: MetadataState
+) -> ControllerResult[messages.ControllerRegistrationResponse]:
     """Note a controller's listeners and features (KIP-919).
 
     Raises RequestError: INVALID_REQUEST, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
@@ -253,7 +247,7 @@ def register_controller(
     )
     return ControllerResult(
         records=(record,),
-        response=ControllerRegistrationResponse(
-            throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None
+        response=messages.ControllerRegistrationResponse(
+            throttle_time=messages.NO_THROTTLE, error_code=ErrorCode.none, error_message=None
         ),
     )

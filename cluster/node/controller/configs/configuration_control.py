@@ -33,14 +33,7 @@ from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import ClearElrRecord, ConfigRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.loggers import LEVELS, ROOT
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    AlterableConfig,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from cluster.node.protocol import messages
 
 Changes = Mapping[str, str | None]
 """Name -> the value that it is to have; None: none."""
@@ -56,14 +49,14 @@ class OpType(enum.IntEnum):
 
 
 def incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, state: MetadataState, cluster: ClusterInfo
-) -> ControllerResult[IncrementalAlterConfigsResponse]:
+    request: messages.IncrementalAlterConfigsRequest, state: MetadataState, cluster: ClusterInfo
+) -> ControllerResult[messages.IncrementalAlterConfigsResponse]:
     """Return the records of every resource with legal changes only, and the results (KIP-339)."""
     items = request.resources
     by_resource = {ConfigResource(item.resource_type, item.resource_name): item for item in items}
     counts = Counter((item.resource_type, item.resource_name) for item in items)
     records: list[MetadataRecord] = []
-    results: list[AlterConfigsResourceResponse] = []
+    results: list[messages.AlterConfigsResourceResponse] = []
     for resource, item in by_resource.items():
         error = NO_ERROR
         try:
@@ -79,7 +72,7 @@ def incremental_alter_configs(
         except ConfigError as refusal:
             error = refusal.api_error
         results.append(
-            AlterConfigsResourceResponse(
+            messages.AlterConfigsResourceResponse(
                 error_code=error.error,
                 error_message=error.message,
                 resource_type=item.resource_type,
@@ -88,8 +81,8 @@ def incremental_alter_configs(
         )
     return ControllerResult(
         records=() if request.validate_only else tuple(records),
-        response=IncrementalAlterConfigsResponse(
-            throttle_time=NO_THROTTLE, responses=tuple(results)
+        response=messages.IncrementalAlterConfigsResponse(
+            throttle_time=messages.NO_THROTTLE, responses=tuple(results)
         ),
     )
 
@@ -160,14 +153,14 @@ def _check_once(occurrences: int) -> None:
         raise ConfigError(ErrorCode.invalid_request, "Duplicate resource.")
 
 
-def check_named_once(item: AlterConfigsResource) -> None:
+def check_named_once(item: messages.AlterConfigsResource) -> None:
     """Refuse a key that is changed twice. Raises ConfigError."""
     counts = Counter(config.name for config in item.configs)
     if any(count > 1 for count in counts.values()):
         raise ConfigError(ErrorCode.invalid_request, "Error due to duplicate config keys")
 
 
-def check_not_null(item: AlterConfigsResource) -> None:
+def check_not_null(item: messages.AlterConfigsResource) -> None:
     """Refuse values that are missing. Raises ConfigError."""
     missing = [
         config.name
@@ -191,7 +184,9 @@ def _check_type(resource: ConfigResource) -> None:
         raise ConfigError(ErrorCode.unsupported_version, f"Unknown resource type {resource.type}.")
 
 
-def alter_loggers(item: AlterConfigsResource, cluster: ClusterInfo, *, validate_only: bool) -> None:
+def alter_loggers(
+    item: messages.AlterConfigsResource, cluster: ClusterInfo, *, validate_only: bool
+) -> None:
     """Change levels of this node's loggers (RuntimeLoggerManager). Raises ConfigError: of none."""
     name = item.resource_name
     number = broker_number(name)
@@ -207,7 +202,7 @@ def alter_loggers(item: AlterConfigsResource, cluster: ClusterInfo, *, validate_
         levels.update({config.name: config.value for config in item.configs if config.value})
 
 
-def _check_logger(config: AlterableConfig, levels: Mapping[str, str]) -> None:
+def _check_logger(config: messages.AlterableConfig, levels: Mapping[str, str]) -> None:
     """Raise ConfigError for a change of a logger that is none."""
     operation = _op_type(config)
     if operation in {OpType.APPEND, OpType.SUBTRACT}:
@@ -270,7 +265,9 @@ _WITH_LISTS: Mapping[int, Keys] = {
 
 
 def incremental_changes(
-    resource: ConfigResource, configs: Sequence[AlterableConfig], current: Mapping[str, str]
+    resource: ConfigResource,
+    configs: Sequence[messages.AlterableConfig],
+    current: Mapping[str, str],
 ) -> Changes:
     """Return what changes of single keys come to. Raises ConfigError."""
     return {
@@ -279,7 +276,7 @@ def incremental_changes(
 
 
 def _new_value(
-    resource: ConfigResource, config: AlterableConfig, current: str | None
+    resource: ConfigResource, config: messages.AlterableConfig, current: str | None
 ) -> str | None:
     op_type = _op_type(config)
     if op_type == OpType.DELETE:
@@ -300,7 +297,7 @@ def _new_value(
     return ",".join(parts)
 
 
-def _op_type(config: AlterableConfig) -> OpType:
+def _op_type(config: messages.AlterableConfig) -> OpType:
     try:
         return OpType(config.config_operation)
     except ValueError as error:

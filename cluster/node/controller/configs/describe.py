@@ -47,28 +47,17 @@ from cluster.node.controller.metadata.registrations import broker_ids
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.controller.metadata.topic_names import invalid_name_reason
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-    DescribeConfigsSynonym,
-    ListConfigResourcesRequest,
-    ListConfigResourcesResource,
-    ListConfigResourcesResponse,
-    i8,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import i8
 
-Synonyms = tuple[DescribeConfigsSynonym, ...]
+Synonyms = tuple[messages.DescribeConfigsSynonym, ...]
 Described = tuple[
-    Callable[[], Iterable[str]], Callable[[str], DescribeConfigsResourceResult | None]
+    Callable[[], Iterable[str]], Callable[[str], messages.DescribeConfigsResourceResult | None]
 ]
 """Names all keys of a resource; and shows one, None where the resource does not have it."""
 Known = dict[
     tuple[int, str | None, tuple[str, ...], tuple[tuple[str, str], ...]],
-    tuple[DescribeConfigsResourceResult, ...],
+    tuple[messages.DescribeConfigsResourceResult, ...],
 ]
 """By type, name of a node, keys asked for and what is set on the resource: all that decides what is
 shown of it in one state. Most topics have nothing set on them and look alike."""
@@ -86,8 +75,8 @@ _TOO_MANY: Final = (
 
 
 def describe_configs(
-    request: DescribeConfigsRequest, state: MetadataState, cluster: ClusterInfo
-) -> DescribeConfigsResponse:
+    request: messages.DescribeConfigsRequest, state: MetadataState, cluster: ClusterInfo
+) -> messages.DescribeConfigsResponse:
     """Return all that each resource has, or what was asked for of it; equal ones are made once.
 
     Those beyond `MAX_DESCRIBED` configurations are refused, each by itself.
@@ -102,16 +91,18 @@ def describe_configs(
             result = _refusal(item, ErrorCode.policy_violation, _TOO_MANY)
         described += len(result.configs)
         results.append(result)
-    return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+    return messages.DescribeConfigsResponse(
+        throttle_time=messages.NO_THROTTLE, results=tuple(results)
+    )
 
 
 def _describe(
-    item: DescribeConfigsResource,
-    request: DescribeConfigsRequest,
+    item: messages.DescribeConfigsResource,
+    request: messages.DescribeConfigsRequest,
     state: MetadataState,
     cluster: ClusterInfo,
     known: Known,
-) -> DescribeConfigsResult:
+) -> messages.DescribeConfigsResult:
     try:
         resource = ConfigResource(item.resource_type, item.resource_name)
         names, entry = _OF_TYPE.get(resource.type, _describe_unsupported)(resource, state, cluster)
@@ -125,7 +116,7 @@ def _describe(
         shown = map(entry, dict.fromkeys(wanted or names()))
         configs = tuple(_as_asked(each, request) for each in shown if each is not None)
         known[alike] = configs
-    return DescribeConfigsResult(
+    return messages.DescribeConfigsResult(
         error_code=ErrorCode.none,
         error_message="",
         resource_type=item.resource_type,
@@ -135,9 +126,9 @@ def _describe(
 
 
 def _refusal(
-    item: DescribeConfigsResource, error: ErrorCode, message: str
-) -> DescribeConfigsResult:
-    return DescribeConfigsResult(
+    item: messages.DescribeConfigsResource, error: ErrorCode, message: str
+) -> messages.DescribeConfigsResult:
+    return messages.DescribeConfigsResult(
         error_code=error,
         error_message=message,
         resource_type=item.resource_type,
@@ -147,11 +138,11 @@ def _refusal(
 
 
 def _as_asked(
-    entry: DescribeConfigsResourceResult, request: DescribeConfigsRequest
-) -> DescribeConfigsResourceResult:
+    entry: messages.DescribeConfigsResourceResult, request: messages.DescribeConfigsRequest
+) -> messages.DescribeConfigsResourceResult:
     if request.include_synonyms and request.include_documentation:
         return entry
-    return DescribeConfigsResourceResult(
+    return messages.DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
@@ -171,7 +162,7 @@ def _topic(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo)
         raise ConfigError(ErrorCode.unknown_topic_or_partition, "")
     sources = broker_sources(state, cluster)
 
-    def entry(key: ConfigKey) -> DescribeConfigsResourceResult:
+    def entry(key: ConfigKey) -> messages.DescribeConfigsResourceResult:
         synonyms = TOPIC_SYNONYMS.get(key.name)
         brokers = _broker_value(synonyms[0][0], sources) if synonyms else ()
         return _entry(key, state.resource_config(resource, key.name), SOURCE_TOPIC, brokers)
@@ -184,7 +175,7 @@ def _group(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo)
         raise ConfigError(ErrorCode.invalid_request, "Group name must not be empty")
     sources = broker_sources(state, cluster)
 
-    def entry(key: ConfigKey) -> DescribeConfigsResourceResult:
+    def entry(key: ConfigKey) -> messages.DescribeConfigsResourceResult:
         synonym = GROUP_SYNONYMS.get(key.name)
         default = _synonym(key, key.name, key.default, SOURCE_DEFAULT)
         brokers = (default,) if synonym is None else _broker_value(synonym, sources)
@@ -200,7 +191,7 @@ def _client_metrics(
         message = "Client metrics subscription name must not be empty"
         raise ConfigError(ErrorCode.invalid_request, message)
 
-    def entry(key: ConfigKey) -> DescribeConfigsResourceResult:
+    def entry(key: ConfigKey) -> messages.DescribeConfigsResourceResult:
         own = state.resource_config(resource, key.name)
         return _entry(key, own, SOURCE_CLIENT_METRICS, ())
 
@@ -208,11 +199,11 @@ def _client_metrics(
 
 
 def _describe_keys(
-    keys: Keys, entry: Callable[[ConfigKey], DescribeConfigsResourceResult]
+    keys: Keys, entry: Callable[[ConfigKey], messages.DescribeConfigsResourceResult]
 ) -> Described:
     """Describe a resource that has the keys which are defined, and no others."""
 
-    def render(name: str) -> DescribeConfigsResourceResult | None:
+    def render(name: str) -> messages.DescribeConfigsResourceResult | None:
         key = keys.get(name)
         return None if key is None or key.internal else entry(key)
 
@@ -238,7 +229,7 @@ def _broker(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo
         )
         return (*shown_names(BROKER), *set_somewhere)
 
-    def entry(name: str) -> DescribeConfigsResourceResult | None:
+    def entry(name: str) -> messages.DescribeConfigsResourceResult | None:
         key = BROKER.get(name)
         known = _is_set(name, sources[:-1]) if key is None else not key.internal
         return _broker_entry(name, sources) if known else None
@@ -256,10 +247,10 @@ def _loggers(resource: ConfigResource, _state: MetadataState, cluster: ClusterIn
     _check_own_id(resource.name, cluster, " but")
     levels = cluster.loggers.levels
 
-    def entry(name: str) -> DescribeConfigsResourceResult | None:
+    def entry(name: str) -> messages.DescribeConfigsResourceResult | None:
         if name not in levels:
             return None
-        return DescribeConfigsResourceResult(
+        return messages.DescribeConfigsResourceResult(
             name=name,
             value=levels[name],
             read_only=False,
@@ -319,14 +310,16 @@ def _broker_value(name: str, sources: Sources) -> Synonyms:
 
 def _synonym(
     key: ConfigKey | None, name: str, value: str | None, source: i8
-) -> DescribeConfigsSynonym:
+) -> messages.DescribeConfigsSynonym:
     hidden = key is not None and key.is_sensitive
-    return DescribeConfigsSynonym(name=name, value=None if hidden else value, source=source)
+    return messages.DescribeConfigsSynonym(
+        name=name, value=None if hidden else value, source=source
+    )
 
 
 def _entry(
     key: ConfigKey, own: str | None, source: i8, brokers: Synonyms
-) -> DescribeConfigsResourceResult:
+) -> messages.DescribeConfigsResourceResult:
     """Return the entry of a topic, group or subscription: its own value, or what brokers say."""
     synonyms = brokers
     if own is not None:
@@ -336,11 +329,11 @@ def _entry(
     return _result(key, value, decided, synonyms)
 
 
-def _broker_entry(name: str, sources: Sources) -> DescribeConfigsResourceResult:
+def _broker_entry(name: str, sources: Sources) -> messages.DescribeConfigsResourceResult:
     key = broker_key(name)
     synonyms = _broker_value(name, sources)
     if key is None:
-        return DescribeConfigsResourceResult(
+        return messages.DescribeConfigsResourceResult(
             name=name,
             value=synonyms[0].value,
             read_only=True,
@@ -373,8 +366,8 @@ def _result(
     name: str | None = None,
     *,
     read_only: bool = False,
-) -> DescribeConfigsResourceResult:
-    return DescribeConfigsResourceResult(
+) -> messages.DescribeConfigsResourceResult:
+    return messages.DescribeConfigsResourceResult(
         name=name or key.name,
         value=None if key.is_sensitive else value,
         read_only=read_only,
@@ -387,16 +380,16 @@ def _result(
 
 
 def list_config_resources(
-    request: ListConfigResourcesRequest, state: MetadataState, cluster: ClusterInfo
-) -> ListConfigResourcesResponse:
+    request: messages.ListConfigResourcesRequest, state: MetadataState, cluster: ClusterInfo
+) -> messages.ListConfigResourcesResponse:
     """Return the resources of the types asked for, of all types where none is (KIP-1142)."""
     kinds = tuple(dict.fromkeys(map(int, request.resource_types))) or tuple(_OF_TYPE)
     supported = all(kind in _OF_TYPE for kind in kinds)
-    return ListConfigResourcesResponse(
-        throttle_time=NO_THROTTLE,
+    return messages.ListConfigResourcesResponse(
+        throttle_time=messages.NO_THROTTLE,
         error_code=ErrorCode.none if supported else ErrorCode.unsupported_version,
         config_resources=tuple(
-            ListConfigResourcesResource(resource_name=name, resource_type=i8(kind))
+            messages.ListConfigResourcesResource(resource_name=name, resource_type=i8(kind))
             for kind in sorted(kinds, reverse=True)
             for name in _names(kind, state, cluster)
             if supported

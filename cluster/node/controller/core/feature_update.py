@@ -28,12 +28,7 @@ from cluster.node.controller.records.broker import RecordFeature
 from cluster.node.controller.records.system import FeatureLevelRecord
 from cluster.node.controller.records.topic import ClearElrRecord, ConfigRecord
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from cluster.node.protocol import messages
 
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
 MIN_ISR_OF_ALL_BROKERS = ConfigRecord(
@@ -55,8 +50,8 @@ class UpgradeType(enum.IntEnum):
 
 
 def update_features(
-    request: UpdateFeaturesRequest, state: MetadataState
-) -> ControllerResult[UpdateFeaturesResponse]:
+    request: messages.UpdateFeaturesRequest, state: MetadataState
+) -> ControllerResult[messages.UpdateFeaturesResponse]:
     """Return the records of all updates.
 
     Raises RequestError: INVALID_REQUEST, INVALID_UPDATE_VERSION.
@@ -76,13 +71,13 @@ def update_features(
         records += _update(update, state)
     return ControllerResult(
         records=() if request.validate_only else tuple(records),
-        response=UpdateFeaturesResponse(
-            throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None
+        response=messages.UpdateFeaturesResponse(
+            throttle_time=messages.NO_THROTTLE, error_code=ErrorCode.none, error_message=None
         ),
     )
 
 
-def _update(update: FeatureUpdateKey, state: MetadataState) -> list[MetadataRecord]:
+def _update(update: messages.FeatureUpdateKey, state: MetadataState) -> list[MetadataRecord]:
     name, level = update.feature, int(update.max_version_level)
     changes: list[MetadataRecord] = []
     if level != (state.features.get(name) or 0):
@@ -95,7 +90,7 @@ def _update(update: FeatureUpdateKey, state: MetadataState) -> list[MetadataReco
     return [*changes, ClearElrRecord()] if changes else []
 
 
-def _why_not(update: FeatureUpdateKey, state: MetadataState) -> str | None:
+def _why_not(update: messages.FeatureUpdateKey, state: MetadataState) -> str | None:
     name, level = update.feature, int(update.max_version_level)
     current = state.features.get(name) or 0
     reason = _why_no_version(name, level, current, int(update.upgrade_type), state)

@@ -20,31 +20,22 @@ from cluster.node.controller.partitions.partition_change import RECOVERED, RECOV
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import NO_LEADER_CHANGE, PartitionChangeRecord
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    AlterPartitionRequest,
-    AlterPartitionRequestPartition,
-    AlterPartitionResponse,
-    AlterPartitionResponsePartition,
-    AlterPartitionResponseTopic,
-    BrokerId,
-    i8,
-    i32,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import BrokerId, i8, i32
 
 ANY_EPOCH = -1
 
 
 def alter_partition(
-    request: AlterPartitionRequest, state: MetadataState
-) -> ControllerResult[AlterPartitionResponse]:
+    request: messages.AlterPartitionRequest, state: MetadataState
+) -> ControllerResult[messages.AlterPartitionResponse]:
     """Return the changes that are legal, and the outcome of each partition.
 
     Raises RequestError, STALE_BROKER_EPOCH.
     """
     checked_epoch(state, request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
-    topics: list[AlterPartitionResponseTopic] = []
+    topics: list[messages.AlterPartitionResponseTopic] = []
     seen: set[tuple[uuid.UUID | None, int]] = set()
     for topic in request.topics:
         answers = []
@@ -59,12 +50,12 @@ def alter_partition(
             if record is not None:
                 records.append(record)
         topics.append(
-            AlterPartitionResponseTopic(topic_id=topic.topic_id, partitions=tuple(answers))
+            messages.AlterPartitionResponseTopic(topic_id=topic.topic_id, partitions=tuple(answers))
         )
     return ControllerResult(
         records=tuple(records),
-        response=AlterPartitionResponse(
-            throttle_time=NO_THROTTLE, error_code=ErrorCode.none, topics=tuple(topics)
+        response=messages.AlterPartitionResponse(
+            throttle_time=messages.NO_THROTTLE, error_code=ErrorCode.none, topics=tuple(topics)
         ),
         is_atomic=False,
     )
@@ -73,9 +64,9 @@ def alter_partition(
 def _alter(
     broker_id: int,
     topic_id: uuid.UUID | None,
-    item: AlterPartitionRequestPartition,
+    item: messages.AlterPartitionRequestPartition,
     state: MetadataState,
-) -> tuple[PartitionChangeRecord | None, AlterPartitionResponsePartition]:
+) -> tuple[PartitionChangeRecord | None, messages.AlterPartitionResponsePartition]:
     index = item.partition_index
     if topic_id is None or state.topics.get(topic_id) is None:
         return None, _error(index, ErrorCode.unknown_topic_id)
@@ -104,7 +95,7 @@ def _alter(
 
 def validate(
     broker_id: int,
-    item: AlterPartitionRequestPartition,
+    item: messages.AlterPartitionRequestPartition,
     partition: PartitionRegistration,
     state: MetadataState,
 ) -> ErrorCode:
@@ -144,8 +135,8 @@ def _is_legal_recovery(recovery: int, isr: list[int], partition: PartitionRegist
     return recovery == RECOVERED
 
 
-def _error(index: int, error: ErrorCode) -> AlterPartitionResponsePartition:
-    return AlterPartitionResponsePartition(
+def _error(index: int, error: ErrorCode) -> messages.AlterPartitionResponsePartition:
+    return messages.AlterPartitionResponsePartition(
         partition_index=i32(index),
         error_code=error,
         leader_id=BrokerId(0),
@@ -154,8 +145,10 @@ def _error(index: int, error: ErrorCode) -> AlterPartitionResponsePartition:
     )
 
 
-def _answer(index: int, partition: PartitionRegistration) -> AlterPartitionResponsePartition:
-    return AlterPartitionResponsePartition(
+def _answer(
+    index: int, partition: PartitionRegistration
+) -> messages.AlterPartitionResponsePartition:
+    return messages.AlterPartitionResponsePartition(
         partition_index=i32(index),
         error_code=ErrorCode.none,
         leader_id=BrokerId(partition.leader),

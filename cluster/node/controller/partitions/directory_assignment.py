@@ -21,20 +21,13 @@ from cluster.node.controller.metadata.state import (
 from cluster.node.controller.partitions.leadership import replica_assigned
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-    AssignReplicasToDirsResponseDirectory,
-    AssignReplicasToDirsResponsePartition,
-    AssignReplicasToDirsResponseTopic,
-    i32,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import i32
 
 
 def assign_replicas_to_dirs(
-    request: AssignReplicasToDirsRequest, state: MetadataState
-) -> ControllerResult[AssignReplicasToDirsResponse]:
+    request: messages.AssignReplicasToDirsRequest, state: MetadataState
+) -> ControllerResult[messages.AssignReplicasToDirsResponse]:
     """Return the changes of directories, and the outcome of each partition.
 
     Raises RequestError, STALE_BROKER_EPOCH.
@@ -45,17 +38,19 @@ def assign_replicas_to_dirs(
 
     def answer(
         directory: uuid.UUID, topic_id: uuid.UUID | None, index: int
-    ) -> AssignReplicasToDirsResponsePartition:
+    ) -> messages.AssignReplicasToDirsResponsePartition:
         error, record = _assign(state, broker, directory, topic_id, index, seen)
         if record is not None:
             records.append(record)
-        return AssignReplicasToDirsResponsePartition(partition_index=i32(index), error_code=error)
+        return messages.AssignReplicasToDirsResponsePartition(
+            partition_index=i32(index), error_code=error
+        )
 
     directories = tuple(
-        AssignReplicasToDirsResponseDirectory(
+        messages.AssignReplicasToDirsResponseDirectory(
             id_=directory.id_,
             topics=tuple(
-                AssignReplicasToDirsResponseTopic(
+                messages.AssignReplicasToDirsResponseTopic(
                     topic_id=topic.topic_id,
                     partitions=tuple(
                         answer(
@@ -73,8 +68,8 @@ def assign_replicas_to_dirs(
     )
     return ControllerResult(
         records=tuple(records),
-        response=AssignReplicasToDirsResponse(
-            throttle_time=NO_THROTTLE, error_code=ErrorCode.none, directories=directories
+        response=messages.AssignReplicasToDirsResponse(
+            throttle_time=messages.NO_THROTTLE, error_code=ErrorCode.none, directories=directories
         ),
         is_atomic=False,
     )

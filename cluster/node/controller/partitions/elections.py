@@ -23,15 +23,8 @@ from cluster.node.controller.partitions.partition_change import Election
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import NO_LEADER
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    ElectLeadersPartitionResult,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ElectLeadersTopicResult,
-    TopicName,
-    i32,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import TopicName, i32
 
 _ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 """ElectionType, by its number in the request."""
@@ -41,8 +34,8 @@ Asked = tuple[str, int]
 
 
 def elect_leaders(
-    request: ElectLeadersRequest, state: MetadataState
-) -> ControllerResult[ElectLeadersResponse]:
+    request: messages.ElectLeadersRequest, state: MetadataState
+) -> ControllerResult[messages.ElectLeadersResponse]:
     """Hold the elections; each partition has its own outcome. Raises RequestError.
 
     Asked about all partitions, those are left out for which there was nothing to do.
@@ -65,11 +58,13 @@ def elect_leaders(
         results[index] = outcome
     return ControllerResult(
         records=tuple(records),
-        response=ElectLeadersResponse(
-            throttle_time=NO_THROTTLE,
+        response=messages.ElectLeadersResponse(
+            throttle_time=messages.NO_THROTTLE,
             error_code=ErrorCode.none,
             replica_election_results=tuple(
-                ElectLeadersTopicResult(topic=TopicName(topic), partition_result=_results(results))
+                messages.ElectLeadersTopicResult(
+                    topic=TopicName(topic), partition_result=_results(results)
+                )
                 for topic, results in outcomes.items()
                 if results
             ),
@@ -78,16 +73,18 @@ def elect_leaders(
     )
 
 
-def _results(results: dict[int, ApiError]) -> tuple[ElectLeadersPartitionResult, ...]:
+def _results(results: dict[int, ApiError]) -> tuple[messages.ElectLeadersPartitionResult, ...]:
     return tuple(
-        ElectLeadersPartitionResult(
+        messages.ElectLeadersPartitionResult(
             partition_id=i32(index), error_code=outcome.error, error_message=outcome.message
         )
         for index, outcome in results.items()
     )
 
 
-def _requested_elections(request: ElectLeadersRequest, state: MetadataState) -> Iterable[Asked]:
+def _requested_elections(
+    request: messages.ElectLeadersRequest, state: MetadataState
+) -> Iterable[Asked]:
     if request.topic_partitions is not None:
         for item in request.topic_partitions:
             for index in item.partitions:

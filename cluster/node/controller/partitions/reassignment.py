@@ -26,21 +26,8 @@ from cluster.node.controller.partitions.leadership import builder, is_unclean_el
 from cluster.node.controller.partitions.partition_change import RECOVERING, Election
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    BrokerId,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    OngoingPartitionReassignment,
-    OngoingTopicReassignment,
-    ReassignablePartition,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-    TopicName,
-    i32,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import BrokerId, TopicName, i32
 
 
 class _RefusedError(Exception):
@@ -52,8 +39,8 @@ class _RefusedError(Exception):
 
 
 def alter_partition_reassignments(
-    request: AlterPartitionReassignmentsRequest, state: MetadataState, cluster: ClusterInfo
-) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+    request: messages.AlterPartitionReassignmentsRequest, state: MetadataState, cluster: ClusterInfo
+) -> ControllerResult[messages.AlterPartitionReassignmentsResponse]:
     """Begin, replace or cancel reassignments; each partition has its own outcome."""
     records: list[MetadataRecord] = []
     seen: set[tuple[str, int]] = set()
@@ -76,17 +63,19 @@ def alter_partition_reassignments(
             else:
                 records += [] if record is None else [record]
             answers.append(
-                ReassignablePartitionResponse(
+                messages.ReassignablePartitionResponse(
                     partition_index=item.partition_index,
                     error_code=outcome.error,
                     error_message=outcome.message,
                 )
             )
-        responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(answers)))
+        responses.append(
+            messages.ReassignableTopicResponse(name=topic.name, partitions=tuple(answers))
+        )
     return ControllerResult(
         records=tuple(records),
-        response=AlterPartitionReassignmentsResponse(
-            throttle_time=NO_THROTTLE,
+        response=messages.AlterPartitionReassignmentsResponse(
+            throttle_time=messages.NO_THROTTLE,
             error_code=ErrorCode.none,
             error_message=None,
             responses=tuple(responses),
@@ -103,7 +92,7 @@ def _check_first(seen: set[tuple[str, int]], key: tuple[str, int]) -> None:
 
 def _reassign(
     topic: str,
-    item: ReassignablePartition,
+    item: messages.ReassignablePartition,
     state: MetadataState,
     cluster: ClusterInfo,
     *,
@@ -197,10 +186,10 @@ def _cancel(
 
 
 def list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest, state: MetadataState
-) -> ListPartitionReassignmentsResponse:
+    request: messages.ListPartitionReassignmentsRequest, state: MetadataState
+) -> messages.ListPartitionReassignmentsResponse:
     """Return what is under way of the partitions asked for, of all when `topics` is null."""
-    found: dict[str, list[OngoingPartitionReassignment]] = {}
+    found: dict[str, list[messages.OngoingPartitionReassignment]] = {}
     if request.topics is None:
         keys = state.partitions.keys_with(REASSIGNING)
     else:
@@ -217,19 +206,19 @@ def list_partition_reassignments(
         topic = state.topics.get(topic_id)
         assert topic is not None
         found.setdefault(topic.name, []).append(
-            OngoingPartitionReassignment(
+            messages.OngoingPartitionReassignment(
                 partition_index=i32(index),
                 replicas=tuple(map(BrokerId, partition.replicas)),
                 adding_replicas=tuple(map(BrokerId, partition.adding_replicas)),
                 removing_replicas=tuple(map(BrokerId, partition.removing_replicas)),
             )
         )
-    return ListPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE,
+    return messages.ListPartitionReassignmentsResponse(
+        throttle_time=messages.NO_THROTTLE,
         error_code=ErrorCode.none,
         error_message=None,
         topics=tuple(
-            OngoingTopicReassignment(name=TopicName(name), partitions=tuple(ongoing))
+            messages.OngoingTopicReassignment(name=TopicName(name), partitions=tuple(ongoing))
             for name, ongoing in found.items()
         ),
     )

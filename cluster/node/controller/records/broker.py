@@ -13,22 +13,8 @@ from __future__ import annotations
 import uuid
 from typing import Annotated, ClassVar
 
+from cluster.node.controller.records import wire
 from cluster.node.controller.records.schema import Message, MetadataRecord, Since, Struct
-from cluster.node.controller.records.wire import (
-    BOOL,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    NULLABLE_STRING,
-    NULLABLE_UUIDS,
-    STRING,
-    UINT16,
-    UUID,
-    UUIDS,
-    Array,
-    Tagged,
-)
 from cluster.values import valueclass
 
 
@@ -36,23 +22,23 @@ from cluster.values import valueclass
 class RecordEndpoint(Message):
     """A listener of a broker (BrokerEndpoint) or a controller (ControllerEndpoint)."""
 
-    name: Annotated[str, STRING]
-    host: Annotated[str, STRING]
-    port: Annotated[int, UINT16]
-    security_protocol: Annotated[int, INT16] = 0
+    name: Annotated[str, wire.STRING]
+    host: Annotated[str, wire.STRING]
+    port: Annotated[int, wire.UINT16]
+    security_protocol: Annotated[int, wire.INT16] = 0
 
 
 @valueclass(kw_only=True)
 class RecordFeature(Message):
     """A range of levels that a node supports of a feature."""
 
-    name: Annotated[str, STRING]
-    min_supported_version: Annotated[int, INT16]
-    max_supported_version: Annotated[int, INT16]
+    name: Annotated[str, wire.STRING]
+    min_supported_version: Annotated[int, wire.INT16]
+    max_supported_version: Annotated[int, wire.INT16]
 
 
-ENDPOINTS = Array(Struct(RecordEndpoint))
-FEATURES = Array(Struct(RecordFeature))
+ENDPOINTS = wire.Array(Struct(RecordEndpoint))
+FEATURES = wire.Array(Struct(RecordFeature))
 
 
 @valueclass(kw_only=True)
@@ -62,18 +48,18 @@ class RegisterBrokerRecord(MetadataRecord):
     api_key: ClassVar[int] = 0
     max_version: ClassVar[int] = 4
 
-    broker_id: Annotated[int, INT32]
-    is_migrating_zk_broker: Annotated[bool, BOOL, Since(2)] = False
-    incarnation_id: Annotated[uuid.UUID, UUID]
-    broker_epoch: Annotated[int, INT64]
+    broker_id: Annotated[int, wire.INT32]
+    is_migrating_zk_broker: Annotated[bool, wire.BOOL, Since(2)] = False
+    incarnation_id: Annotated[uuid.UUID, wire.UUID]
+    broker_epoch: Annotated[int, wire.INT64]
     end_points: Annotated[tuple[RecordEndpoint, ...], ENDPOINTS]
     features: Annotated[tuple[RecordFeature, ...], FEATURES]
-    rack: Annotated[str | None, NULLABLE_STRING] = None
-    fenced: Annotated[bool, BOOL] = True
-    in_controlled_shutdown: Annotated[bool, BOOL, Since(1)] = False
-    log_dirs: Annotated[tuple[uuid.UUID, ...], UUIDS, Since(3), Tagged(0)] = ()
+    rack: Annotated[str | None, wire.NULLABLE_STRING] = None
+    fenced: Annotated[bool, wire.BOOL] = True
+    in_controlled_shutdown: Annotated[bool, wire.BOOL, Since(1)] = False
+    log_dirs: Annotated[tuple[uuid.UUID, ...], wire.UUIDS, Since(3), wire.Tagged(0)] = ()
     cordoned_log_dirs: Annotated[
-        tuple[uuid.UUID, ...] | None, NULLABLE_UUIDS, Since(4), Tagged(1)
+        tuple[uuid.UUID, ...] | None, wire.NULLABLE_UUIDS, Since(4), wire.Tagged(1)
     ] = None
 
 
@@ -83,8 +69,8 @@ class UnregisterBrokerRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 1
 
-    broker_id: Annotated[int, INT32]
-    broker_epoch: Annotated[int, INT64]
+    broker_id: Annotated[int, wire.INT32]
+    broker_epoch: Annotated[int, wire.INT64]
 
 
 @valueclass(kw_only=True)
@@ -93,8 +79,8 @@ class FenceBrokerRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 7
 
-    id: Annotated[int, INT32]
-    epoch: Annotated[int, INT64]
+    id: Annotated[int, wire.INT32]
+    epoch: Annotated[int, wire.INT64]
 
 
 @valueclass(kw_only=True)
@@ -103,8 +89,8 @@ class UnfenceBrokerRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 8
 
-    id: Annotated[int, INT32]
-    epoch: Annotated[int, INT64]
+    id: Annotated[int, wire.INT32]
+    epoch: Annotated[int, wire.INT64]
 
 
 @valueclass(kw_only=True)
@@ -118,13 +104,13 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
     api_key: ClassVar[int] = 17
     max_version: ClassVar[int] = 3
 
-    broker_id: Annotated[int, INT32]
-    broker_epoch: Annotated[int, INT64]
-    fenced: Annotated[int, INT8, Tagged(0)] = 0
-    in_controlled_shutdown: Annotated[int, INT8, Since(1), Tagged(1)] = 0
-    log_dirs: Annotated[tuple[uuid.UUID, ...], UUIDS, Since(2), Tagged(2)] = ()
+    broker_id: Annotated[int, wire.INT32]
+    broker_epoch: Annotated[int, wire.INT64]
+    fenced: Annotated[int, wire.INT8, wire.Tagged(0)] = 0
+    in_controlled_shutdown: Annotated[int, wire.INT8, Since(1), wire.Tagged(1)] = 0
+    log_dirs: Annotated[tuple[uuid.UUID, ...], wire.UUIDS, Since(2), wire.Tagged(2)] = ()
     cordoned_log_dirs: Annotated[
-        tuple[uuid.UUID, ...] | None, NULLABLE_UUIDS, Since(3), Tagged(3)
+        tuple[uuid.UUID, ...] | None, wire.NULLABLE_UUIDS, Since(3), wire.Tagged(3)
     ] = None
 
 
@@ -134,9 +120,9 @@ class RegisterControllerRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 27
 
-    controller_id: Annotated[int, INT32]
-    incarnation_id: Annotated[uuid.UUID, UUID]
-    zk_migration_ready: Annotated[bool, BOOL] = False
+    controller_id: Annotated[int, wire.INT32]
+    incarnation_id: Annotated[uuid.UUID, wire.UUID]
+    zk_migration_ready: Annotated[bool, wire.BOOL] = False
     end_points: Annotated[tuple[RecordEndpoint, ...], ENDPOINTS]
     features: Annotated[tuple[RecordFeature, ...], FEATURES]
 
@@ -147,4 +133,4 @@ class UnregisterControllerRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 29
 
-    controller_id: Annotated[int, INT32]
+    controller_id: Annotated[int, wire.INT32]

@@ -10,20 +10,8 @@ import uuid
 from dataclasses import field
 from typing import Annotated, ClassVar
 
+from cluster.node.controller.records import wire
 from cluster.node.controller.records.schema import Message, MetadataRecord, Struct
-from cluster.node.controller.records.wire import (
-    BOOL,
-    BYTES,
-    FLOAT64,
-    INT8,
-    INT32,
-    INT64,
-    NULLABLE_STRING,
-    STRING,
-    STRINGS,
-    UUID,
-    Array,
-)
 from cluster.values import valueclass
 
 
@@ -33,13 +21,13 @@ class UserScramCredentialRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 11
 
-    name: Annotated[str, STRING]
-    mechanism: Annotated[int, INT8]
+    name: Annotated[str, wire.STRING]
+    mechanism: Annotated[int, wire.INT8]
     """1: SCRAM-SHA-256, 2: SCRAM-SHA-512."""
-    salt: Annotated[bytes, BYTES] = field(repr=False)
-    stored_key: Annotated[bytes, BYTES] = field(repr=False)
-    server_key: Annotated[bytes, BYTES] = field(repr=False)
-    iterations: Annotated[int, INT32]
+    salt: Annotated[bytes, wire.BYTES] = field(repr=False)
+    stored_key: Annotated[bytes, wire.BYTES] = field(repr=False)
+    server_key: Annotated[bytes, wire.BYTES] = field(repr=False)
+    iterations: Annotated[int, wire.INT32]
 
 
 @valueclass(kw_only=True)
@@ -48,8 +36,8 @@ class RemoveUserScramCredentialRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 22
 
-    name: Annotated[str, STRING]
-    mechanism: Annotated[int, INT8]
+    name: Annotated[str, wire.STRING]
+    mechanism: Annotated[int, wire.INT8]
 
 
 @valueclass(kw_only=True)
@@ -58,13 +46,13 @@ class DelegationTokenRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 10
 
-    owner: Annotated[str, STRING]
-    requester: Annotated[str, STRING]
-    renewers: Annotated[tuple[str, ...], STRINGS]
-    issue_timestamp: Annotated[int, INT64]
-    max_timestamp: Annotated[int, INT64]
-    expiration_timestamp: Annotated[int, INT64]
-    token_id: Annotated[str, STRING]
+    owner: Annotated[str, wire.STRING]
+    requester: Annotated[str, wire.STRING]
+    renewers: Annotated[tuple[str, ...], wire.STRINGS]
+    issue_timestamp: Annotated[int, wire.INT64]
+    max_timestamp: Annotated[int, wire.INT64]
+    expiration_timestamp: Annotated[int, wire.INT64]
+    token_id: Annotated[str, wire.STRING]
 
 
 @valueclass(kw_only=True)
@@ -73,7 +61,7 @@ class RemoveDelegationTokenRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 26
 
-    token_id: Annotated[str, STRING]
+    token_id: Annotated[str, wire.STRING]
 
 
 @valueclass(kw_only=True)
@@ -82,14 +70,14 @@ class AccessControlEntryRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 18
 
-    id: Annotated[uuid.UUID, UUID]
-    resource_type: Annotated[int, INT8]
-    resource_name: Annotated[str, STRING]
-    pattern_type: Annotated[int, INT8]
-    principal: Annotated[str, STRING]
-    host: Annotated[str, STRING]
-    operation: Annotated[int, INT8]
-    permission_type: Annotated[int, INT8]
+    id: Annotated[uuid.UUID, wire.UUID]
+    resource_type: Annotated[int, wire.INT8]
+    resource_name: Annotated[str, wire.STRING]
+    pattern_type: Annotated[int, wire.INT8]
+    principal: Annotated[str, wire.STRING]
+    host: Annotated[str, wire.STRING]
+    operation: Annotated[int, wire.INT8]
+    permission_type: Annotated[int, wire.INT8]
 
 
 @valueclass(kw_only=True)
@@ -98,19 +86,19 @@ class RemoveAccessControlEntryRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 19
 
-    id: Annotated[uuid.UUID, UUID]
+    id: Annotated[uuid.UUID, wire.UUID]
 
 
 @valueclass(kw_only=True)
 class QuotaEntity(Message):
     """One part of what a quota is for: a user, a client id, an address."""
 
-    entity_type: Annotated[str, STRING]
-    entity_name: Annotated[str | None, NULLABLE_STRING] = None
+    entity_type: Annotated[str, wire.STRING]
+    entity_name: Annotated[str | None, wire.NULLABLE_STRING] = None
     """None: the default of its type."""
 
 
-QUOTA_ENTITIES = Array(Struct(QuotaEntity))
+QUOTA_ENTITIES = wire.Array(Struct(QuotaEntity))
 
 
 @valueclass(kw_only=True)
@@ -120,6 +108,6 @@ class ClientQuotaRecord(MetadataRecord):
     api_key: ClassVar[int] = 14
 
     entity: Annotated[tuple[QuotaEntity, ...], QUOTA_ENTITIES]
-    key: Annotated[str, STRING]
-    value: Annotated[float, FLOAT64] = 0.0
-    remove: Annotated[bool, BOOL] = False
+    key: Annotated[str, wire.STRING]
+    value: Annotated[float, wire.FLOAT64] = 0.0
+    remove: Annotated[bool, wire.BOOL] = False

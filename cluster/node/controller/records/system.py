@@ -8,16 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
+from cluster.node.controller.records import wire
 from cluster.node.controller.records.schema import MetadataRecord
-from cluster.node.controller.records.wire import (
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    NULLABLE_STRING,
-    STRING,
-    Tagged,
-)
 from cluster.values import valueclass
 
 
@@ -30,8 +22,8 @@ class FeatureLevelRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 12
 
-    name: Annotated[str, STRING]
-    feature_level: Annotated[int, INT16]
+    name: Annotated[str, wire.STRING]
+    feature_level: Annotated[int, wire.INT16]
 
 
 @valueclass(kw_only=True)
@@ -40,9 +32,9 @@ class ProducerIdsRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 15
 
-    broker_id: Annotated[int, INT32]
-    broker_epoch: Annotated[int, INT64] = -1
-    next_producer_id: Annotated[int, INT64]
+    broker_id: Annotated[int, wire.INT32]
+    broker_epoch: Annotated[int, wire.INT64] = -1
+    next_producer_id: Annotated[int, wire.INT64]
 
 
 @valueclass(kw_only=True)
@@ -58,7 +50,7 @@ class BeginTransactionRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 23
 
-    name: Annotated[str | None, NULLABLE_STRING, Tagged(0)] = None
+    name: Annotated[str | None, wire.NULLABLE_STRING, wire.Tagged(0)] = None
 
 
 @valueclass(kw_only=True)
@@ -74,7 +66,7 @@ class AbortTransactionRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 25
 
-    reason: Annotated[str | None, NULLABLE_STRING, Tagged(0)] = None
+    reason: Annotated[str | None, wire.NULLABLE_STRING, wire.Tagged(0)] = None
 
 
 TRANSACTION_MARKERS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
@@ -87,4 +79,4 @@ class ZkMigrationStateRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 21
 
-    zk_migration_state: Annotated[int, INT8]
+    zk_migration_state: Annotated[int, wire.INT8]

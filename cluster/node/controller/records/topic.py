@@ -13,19 +13,8 @@ from __future__ import annotations
 import uuid
 from typing import Annotated, ClassVar
 
+from cluster.node.controller.records import wire
 from cluster.node.controller.records.schema import MetadataRecord, Since
-from cluster.node.controller.records.wire import (
-    INT8,
-    INT32,
-    INT32S,
-    NULLABLE_INT32S,
-    NULLABLE_STRING,
-    NULLABLE_UUIDS,
-    STRING,
-    UUID,
-    UUIDS,
-    Tagged,
-)
 from cluster.values import valueclass
 
 NO_LEADER = -1
@@ -39,8 +28,8 @@ class TopicRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 2
 
-    name: Annotated[str, STRING]
-    topic_id: Annotated[uuid.UUID, UUID]
+    name: Annotated[str, wire.STRING]
+    topic_id: Annotated[uuid.UUID, wire.UUID]
 
 
 @valueclass(kw_only=True)
@@ -50,21 +39,23 @@ class PartitionRecord(MetadataRecord):
     api_key: ClassVar[int] = 3
     max_version: ClassVar[int] = 2
 
-    partition_id: Annotated[int, INT32] = -1
-    topic_id: Annotated[uuid.UUID, UUID]
-    replicas: Annotated[tuple[int, ...], INT32S]
-    isr: Annotated[tuple[int, ...], INT32S]
-    removing_replicas: Annotated[tuple[int, ...], INT32S] = ()
-    adding_replicas: Annotated[tuple[int, ...], INT32S] = ()
-    leader: Annotated[int, INT32] = NO_LEADER
-    leader_recovery_state: Annotated[int, INT8, Tagged(0)] = 0
-    leader_epoch: Annotated[int, INT32] = -1
-    partition_epoch: Annotated[int, INT32] = -1
-    directories: Annotated[tuple[uuid.UUID, ...], UUIDS, Since(1)] = ()
+    partition_id: Annotated[int, wire.INT32] = -1
+    topic_id: Annotated[uuid.UUID, wire.UUID]
+    replicas: Annotated[tuple[int, ...], wire.INT32S]
+    isr: Annotated[tuple[int, ...], wire.INT32S]
+    removing_replicas: Annotated[tuple[int, ...], wire.INT32S] = ()
+    adding_replicas: Annotated[tuple[int, ...], wire.INT32S] = ()
+    leader: Annotated[int, wire.INT32] = NO_LEADER
+    leader_recovery_state: Annotated[int, wire.INT8, wire.Tagged(0)] = 0
+    leader_epoch: Annotated[int, wire.INT32] = -1
+    partition_epoch: Annotated[int, wire.INT32] = -1
+    directories: Annotated[tuple[uuid.UUID, ...], wire.UUIDS, Since(1)] = ()
     eligible_leader_replicas: Annotated[
-        tuple[int, ...] | None, NULLABLE_INT32S, Since(2), Tagged(1)
+        tuple[int, ...] | None, wire.NULLABLE_INT32S, Since(2), wire.Tagged(1)
     ] = None
-    last_known_elr: Annotated[tuple[int, ...] | None, NULLABLE_INT32S, Since(2), Tagged(2)] = None
+    last_known_elr: Annotated[
+        tuple[int, ...] | None, wire.NULLABLE_INT32S, Since(2), wire.Tagged(2)
+    ] = None
 
 
 @valueclass(kw_only=True)
@@ -73,10 +64,10 @@ class ConfigRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 4
 
-    resource_type: Annotated[int, INT8]
-    resource_name: Annotated[str, STRING]
-    name: Annotated[str, STRING]
-    value: Annotated[str | None, NULLABLE_STRING]
+    resource_type: Annotated[int, wire.INT8]
+    resource_name: Annotated[str, wire.STRING]
+    name: Annotated[str, wire.STRING]
+    value: Annotated[str | None, wire.NULLABLE_STRING]
 
 
 @valueclass(kw_only=True)
@@ -86,19 +77,25 @@ class PartitionChangeRecord(MetadataRecord):
     api_key: ClassVar[int] = 5
     max_version: ClassVar[int] = 2
 
-    partition_id: Annotated[int, INT32] = -1
-    topic_id: Annotated[uuid.UUID, UUID]
-    isr: Annotated[tuple[int, ...] | None, NULLABLE_INT32S, Tagged(0)] = None
-    leader: Annotated[int, INT32, Tagged(1)] = NO_LEADER_CHANGE
-    replicas: Annotated[tuple[int, ...] | None, NULLABLE_INT32S, Tagged(2)] = None
-    removing_replicas: Annotated[tuple[int, ...] | None, NULLABLE_INT32S, Tagged(3)] = None
-    adding_replicas: Annotated[tuple[int, ...] | None, NULLABLE_INT32S, Tagged(4)] = None
-    leader_recovery_state: Annotated[int, INT8, Tagged(5)] = NO_RECOVERY_STATE_CHANGE
-    directories: Annotated[tuple[uuid.UUID, ...] | None, NULLABLE_UUIDS, Since(1), Tagged(8)] = None
-    eligible_leader_replicas: Annotated[
-        tuple[int, ...] | None, NULLABLE_INT32S, Since(2), Tagged(6)
+    partition_id: Annotated[int, wire.INT32] = -1
+    topic_id: Annotated[uuid.UUID, wire.UUID]
+    isr: Annotated[tuple[int, ...] | None, wire.NULLABLE_INT32S, wire.Tagged(0)] = None
+    leader: Annotated[int, wire.INT32, wire.Tagged(1)] = NO_LEADER_CHANGE
+    replicas: Annotated[tuple[int, ...] | None, wire.NULLABLE_INT32S, wire.Tagged(2)] = None
+    removing_replicas: Annotated[tuple[int, ...] | None, wire.NULLABLE_INT32S, wire.Tagged(3)] = (
+        None
+    )
+    adding_replicas: Annotated[tuple[int, ...] | None, wire.NULLABLE_INT32S, wire.Tagged(4)] = None
+    leader_recovery_state: Annotated[int, wire.INT8, wire.Tagged(5)] = NO_RECOVERY_STATE_CHANGE
+    directories: Annotated[
+        tuple[uuid.UUID, ...] | None, wire.NULLABLE_UUIDS, Since(1), wire.Tagged(8)
     ] = None
-    last_known_elr: Annotated[tuple[int, ...] | None, NULLABLE_INT32S, Since(2), Tagged(7)] = None
+    eligible_leader_replicas: Annotated[
+        tuple[int, ...] | None, wire.NULLABLE_INT32S, Since(2), wire.Tagged(6)
+    ] = None
+    last_known_elr: Annotated[
+        tuple[int, ...] | None, wire.NULLABLE_INT32S, Since(2), wire.Tagged(7)
+    ] = None
 
 
 @valueclass(kw_only=True)
@@ -107,7 +104,7 @@ class RemoveTopicRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 9
 
-    topic_id: Annotated[uuid.UUID, UUID]
+    topic_id: Annotated[uuid.UUID, wire.UUID]
 
 
 @valueclass(kw_only=True)
@@ -116,4 +113,4 @@ class ClearElrRecord(MetadataRecord):
 
     api_key: ClassVar[int] = 28
 
-    topic_name: Annotated[str, STRING] = ""
+    topic_name: Annotated[str, wire.STRING] = ""

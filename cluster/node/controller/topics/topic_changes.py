@@ -25,27 +25,17 @@ from cluster.node.controller.topics.topic_creation import (
 )
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Random
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-    TopicName,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import TopicName
 
 
 def delete_topics(
-    request: DeleteTopicsRequest, state: MetadataState
-) -> ControllerResult[DeleteTopicsResponse]:
+    request: messages.DeleteTopicsRequest, state: MetadataState
+) -> ControllerResult[messages.DeleteTopicsResponse]:
     """Return a RemoveTopicRecord for each topic that is named once and exists."""
     names = Counter(topic.name for topic in request.topics if topic.name is not None)
     ids = Counter(topic.topic_id for topic in request.topics if topic.topic_id is not None)
-    results: list[DeletableTopicResult] = []
+    results: list[messages.DeletableTopicResult] = []
     records: list[MetadataRecord] = []
     answered: set[str | uuid.UUID | None] = set()
     for item in request.topics:
@@ -63,18 +53,23 @@ def delete_topics(
             name, topic_id = TopicName(topic.name), topic.id
             records.append(RemoveTopicRecord(topic_id=topic.id))
         results.append(
-            DeletableTopicResult(
+            messages.DeletableTopicResult(
                 name=name, topic_id=topic_id, error_code=error.error, error_message=error.message
             )
         )
     return ControllerResult(
         records=tuple(records),
-        response=DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(results)),
+        response=messages.DeleteTopicsResponse(
+            throttle_time=messages.NO_THROTTLE, responses=tuple(results)
+        ),
     )
 
 
 def _topic_to_delete(
-    item: DeleteTopicState, names: Counter[TopicName], ids: Counter[uuid.UUID], state: MetadataState
+    item: messages.DeleteTopicState,
+    names: Counter[TopicName],
+    ids: Counter[uuid.UUID],
+    state: MetadataState,
 ) -> TopicImage:
     message = None
     if item.name is not None and item.topic_id is not None:
@@ -107,11 +102,14 @@ def _topic_to_delete(
 
 
 def create_partitions(
-    request: CreatePartitionsRequest, state: MetadataState, cluster: ClusterInfo, random: Random
-) -> ControllerResult[CreatePartitionsResponse]:
+    request: messages.CreatePartitionsRequest,
+    state: MetadataState,
+    cluster: ClusterInfo,
+    random: Random,
+) -> ControllerResult[messages.CreatePartitionsResponse]:
     """Return the records of the additional partitions of every topic that may grow."""
     counts = Counter(topic.name for topic in request.topics)
-    results: list[CreatePartitionsTopicResult] = []
+    results: list[messages.CreatePartitionsTopicResult] = []
     records: list[MetadataRecord] = []
     for name, item in {topic.name: topic for topic in request.topics}.items():
         error = NO_ERROR
@@ -127,18 +125,20 @@ def create_partitions(
         results.append(_result(name, error))
     return ControllerResult(
         records=() if request.validate_only else tuple(records),
-        response=CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(results)),
+        response=messages.CreatePartitionsResponse(
+            throttle_time=messages.NO_THROTTLE, results=tuple(results)
+        ),
     )
 
 
-def _result(name: TopicName, error: ApiError) -> CreatePartitionsTopicResult:
-    return CreatePartitionsTopicResult(
+def _result(name: TopicName, error: ApiError) -> messages.CreatePartitionsTopicResult:
+    return messages.CreatePartitionsTopicResult(
         name=name, error_code=error.error, error_message=error.message
     )
 
 
 def _partitions(
-    item: CreatePartitionsTopic, state: MetadataState, cluster: ClusterInfo, random: Random
+    item: messages.CreatePartitionsTopic, state: MetadataState, cluster: ClusterInfo, random: Random
 ) -> list[MetadataRecord]:
     topic = state.topic_by_name(item.name)
     if topic is None:

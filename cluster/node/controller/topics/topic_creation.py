@@ -32,18 +32,8 @@ from cluster.node.controller.topics.placement import UsableBroker, place_replica
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import METADATA_TOPIC
 from cluster.node.ports import Random
-from cluster.node.protocol.messages import (
-    NO_THROTTLE,
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    TopicName,
-    i16,
-    i32,
-)
+from cluster.node.protocol import messages
+from cluster.node.protocol.messages import TopicName, i16, i32
 
 
 class TopicError(Exception):
@@ -55,11 +45,14 @@ class TopicError(Exception):
 
 
 def create_topics(
-    request: CreateTopicsRequest, state: MetadataState, cluster: ClusterInfo, random: Random
-) -> ControllerResult[CreateTopicsResponse]:
+    request: messages.CreateTopicsRequest,
+    state: MetadataState,
+    cluster: ClusterInfo,
+    random: Random,
+) -> ControllerResult[messages.CreateTopicsResponse]:
     """Return the records of all topics that may be created, for one batch, and the results."""
     counts = Counter(topic.name for topic in request.topics)
-    results: list[CreatableTopicResult] = []
+    results: list[messages.CreatableTopicResult] = []
     records: list[MetadataRecord] = []
     similar_in_request: dict[str, str] = {}
     for name, topic in {topic.name: topic for topic in request.topics}.items():
@@ -83,7 +76,9 @@ def create_topics(
         results.append(_creation(name, created_id, placements, shown))
     return ControllerResult(
         records=() if request.validate_only else tuple(records),
-        response=CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results)),
+        response=messages.CreateTopicsResponse(
+            throttle_time=messages.NO_THROTTLE, topics=tuple(results)
+        ),
     )
 
 
@@ -110,7 +105,7 @@ def _check_name(name: str, state: MetadataState, similar_in_request: dict[str, s
 
 
 def _placements(
-    topic: CreatableTopic, state: MetadataState, cluster: ClusterInfo, random: Random
+    topic: messages.CreatableTopic, state: MetadataState, cluster: ClusterInfo, random: Random
 ) -> list[tuple[int, ...]]:
     if topic.assignments:
         return _manual_placements(topic, state, cluster)
@@ -168,7 +163,7 @@ def _usable_brokers(state: MetadataState, cluster: ClusterInfo) -> list[UsableBr
 
 
 def _manual_placements(
-    topic: CreatableTopic, state: MetadataState, cluster: ClusterInfo
+    topic: messages.CreatableTopic, state: MetadataState, cluster: ClusterInfo
 ) -> list[tuple[int, ...]]:
     if topic.replication_factor != -1:
         message = (
@@ -180,7 +175,7 @@ def _manual_placements(
             "A manual partition assignment was specified, but numPartitions was not set to -1."
         )
         raise TopicError(ErrorCode.invalid_request, message)
-    by_index: dict[int, CreatableReplicaAssignment] = {}
+    by_index: dict[int, messages.CreatableReplicaAssignment] = {}
     for assignment in topic.assignments:
         if assignment.partition_index in by_index:
             message = (
@@ -238,7 +233,7 @@ def in_sync_at_first(state: MetadataState, replicas: tuple[int, ...]) -> tuple[i
     return tuple(replica for replica in replicas if is_active(state, replica))
 
 
-def _configs(topic: CreatableTopic) -> dict[str, str]:
+def _configs(topic: messages.CreatableTopic) -> dict[str, str]:
     """Return what a topic is created with. Raises TopicError, ConfigError."""
     configs = {config.name: config.value for config in topic.configs}
     missing = [name for name, value in configs.items() if value is None]
@@ -299,8 +294,8 @@ def _records(
     return records + partition_records(topic_id, placements, state)
 
 
-def _refusal(name: str, error: ApiError) -> CreatableTopicResult:
-    return CreatableTopicResult(
+def _refusal(name: str, error: ApiError) -> messages.CreatableTopicResult:
+    return messages.CreatableTopicResult(
         name=TopicName(name),
         topic_id=None,
         error_code=error.error,
@@ -313,9 +308,9 @@ def _creation(
     name: str,
     topic_id: uuid.UUID | None,
     placements: list[tuple[int, ...]],
-    configs: tuple[CreatableTopicConfigs, ...],
-) -> CreatableTopicResult:
-    return CreatableTopicResult(
+    configs: tuple[messages.CreatableTopicConfigs, ...],
+) -> messages.CreatableTopicResult:
+    return messages.CreatableTopicResult(
         name=TopicName(name),
         topic_id=topic_id,
         error_code=ErrorCode.none,
