@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
-from typing import Protocol
 
+from cluster.node.assembly import Node
 from cluster.node.config import NodeConfig
 from cluster.node.config_values import ListenerAddress
 from cluster.node.protocol.apis import ListenerType
-from cluster.node.protocol.features import Features
-from cluster.node.protocol.server import ListenerService, RequestHandler
+from cluster.node.protocol.server import ListenerService
 from cluster.node.runtime.limits import ServerLimits, connections_that_fit
 from cluster.node.runtime.server import Binding
 from cluster.node.security.authentication import Authenticator
-from cluster.node.security.mechanisms import ScramCredential
 from cluster.node.security.tls import server_context
-
-
-class Served(RequestHandler, Protocol):
-    """A node, as its listeners need it."""
-
-    def features(self) -> Features:
-        """Return the features that ApiVersions reports."""
-
-    def scram_credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return a user's credential in the metadata."""
 
 
 def server_limits(config: NodeConfig) -> ServerLimits:
@@ -55,12 +43,12 @@ def with_own_host(config: NodeConfig) -> NodeConfig:
     return replace(config, advertised_listeners=advertised)
 
 
-def bindings(config: NodeConfig, node: Served) -> list[Binding]:
+def bindings(config: NodeConfig, node: Node) -> list[Binding]:
     """Return what each listener serves. Raises SecuritySettingsError for unusable files."""
     return [_binding(config, listener, node) for listener in config.listeners]
 
 
-def _binding(config: NodeConfig, listener: ListenerAddress, node: Served) -> Binding:
+def _binding(config: NodeConfig, listener: ListenerAddress, node: Node) -> Binding:
     is_controller = listener.name in config.controller_listener_names
     type_ = ListenerType.CONTROLLER if is_controller else ListenerType.BROKER
     security = config.security[listener.name]

@@ -28,30 +28,12 @@ from typing import Final, Protocol
 
 from cluster.node.controller.metadata.state import PartitionRegistration
 from cluster.node.errors import ErrorCode
+from cluster.node.log.data.data_log import DataLog
 from cluster.node.ports import Clock
 from cluster.values import valueclass
 
 UNKNOWN: Final = -1
 """An offset or a broker epoch of which nothing is known yet."""
-
-
-class ReplicaLog(Protocol):
-    """What a partition asks of its log."""
-
-    @property
-    def start_offset(self) -> int:
-        """Offset of the first record that is kept."""
-
-    @property
-    def end_offset(self) -> int:
-        """Offset that the next record will get."""
-
-    @property
-    def written_end_offset(self) -> int:
-        """Everything below is with the kernel: a kill of this process keeps it."""
-
-    def initialize_leader_epoch(self, epoch: int) -> None:
-        """Begin `epoch` at the log end, before its first record."""
 
 
 class Eligibility(Protocol):
@@ -196,7 +178,7 @@ class Partition:
     def __init__(
         self,
         broker_id: int,
-        log: ReplicaLog,
+        log: DataLog,
         clock: Clock,
         eligibility: Eligibility,
         propose: Propose,
@@ -208,7 +190,7 @@ class Partition:
         `high_watermark`: as of the checkpoint; what lies beyond the log does not count.
         """
         self.broker_id = broker_id
-        self.log: ReplicaLog = log
+        self.log = log
         self.limits = PartitionLimits()
         self.leader: int = UNKNOWN
         self.leader_epoch: int = UNKNOWN

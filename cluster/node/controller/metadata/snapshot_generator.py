@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Protocol
 
 from cluster.node.controller.metadata.feature_levels import metadata_version
 from cluster.node.controller.metadata.image import MetadataImage
@@ -24,22 +23,12 @@ from cluster.node.controller.metadata.image_writer import (
     image_records,
 )
 from cluster.node.controller.records import MetadataRecord, encode_record, record_version
+from cluster.node.kraft.snapshot_store import SnapshotWriter
 from cluster.node.kraft.types import CommittedBatch
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Clock
 
-
-class Writer(Protocol):
-    """A snapshot that is being written (`kraft.snapshot_store.SnapshotWriter` fits)."""
-
-    def append(self, values: Sequence[bytes]) -> None:
-        """Add one batch of records."""
-
-    def freeze(self) -> None:
-        """Finish it."""
-
-
-CreateSnapshot = Callable[[OffsetAndEpoch, int], Writer | None]
+CreateSnapshot = Callable[[OffsetAndEpoch, int], SnapshotWriter | None]
 
 
 class SnapshotGenerator:
@@ -100,7 +89,7 @@ class SnapshotGenerator:
             state = frozen_copy(self._image.state)
             self._write(writer, image_records(state), metadata_version(state))
 
-    def _write(self, writer: Writer, records: Iterator[MetadataRecord], level: int) -> None:
+    def _write(self, writer: SnapshotWriter, records: Iterator[MetadataRecord], level: int) -> None:
         values = [
             encode_record(record, record_version(record, level))
             for record in islice(records, RECORDS_PER_SLICE)

@@ -21,14 +21,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from cluster.node.log.batch.records import HEADER_BYTES, BatchHeader, parse_header, split_batches
 from cluster.node.log.data.data_config import INT64_MAX, DataLogConfig, StorageError
 from cluster.node.log.data.data_recovery import DELETED_SUFFIX, RecoveredData
 from cluster.node.log.data.data_segment import DataSegment
 from cluster.node.log.data.data_times import check_cut
-from cluster.node.log.data.log_folder import LogFolder
 from cluster.node.log.data.partition_folder import parse_folder
 from cluster.node.log.data.producer_state import snapshot_name
 from cluster.node.log.storage.checkpoint import TopicPartition
@@ -37,10 +36,30 @@ from cluster.node.log.storage.index import CorruptIndexError
 from cluster.node.log.storage.reader import NotInSegmentError, locate_batch, read_batches
 from cluster.node.log.storage.recovery import CorruptLogError
 from cluster.node.log.storage.tail import Tail
-from cluster.node.ports import Timer
+from cluster.node.ports import Clock, Disk, Random, Timer
 
 T = TypeVar("T")
 _READ_BYTES = 1 << 20
+
+
+class LogFolder(Protocol):
+    """What a log needs of the folder of logs that it lies in; `LogDirectory` is one."""
+
+    disk: Disk
+    clock: Clock
+    random: Random
+
+    def save_recovery_points(self, done: Callable[[], None]) -> None:
+        """Queue the recovery points of all logs, as they are now; `done` when they are durable."""
+
+    def save_start_offsets(self) -> None:
+        """Queue the log starts of all logs, as they are now."""
+
+    def start_moved(self, partition: TopicPartition) -> None:
+        """Learn that a log begins later than before."""
+
+    def on_failure(self, error: OSError | CorruptLogError) -> None:
+        """Take the folder offline."""
 
 
 @dataclass(slots=True, eq=False)
