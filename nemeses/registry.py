@@ -8,8 +8,14 @@ from typing import Literal
 from cluster.names import unknown
 from extensions import Registry
 from nemeses.base import Fault, ParameterError, Parameters
-from nemeses.clocks.timers import TimerRate
-from nemeses.clocks.wall_clocks import ClockDrift, ClockFault, ClockJump, ClockSkew, ClockStrobe
+from nemeses.clocks.wall_clocks import (
+    ClockDrift,
+    ClockFault,
+    ClockJump,
+    ClockSkew,
+    ClockStrobe,
+    TimerRate,
+)
 from nemeses.disks.corruption import BitFlip, TruncateFile
 from nemeses.disks.io_faults import DiskError, DiskFaultOf, DiskFull, DiskSlow, DiskStall
 from nemeses.disks.log_dirs import LogDirLoss, LogDirMove

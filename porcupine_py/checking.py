@@ -21,11 +21,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from porcupine_py.history import Event, InputT, Operation, OutputT, operations_of
-from porcupine_py.judging import Limits, Part
+from porcupine_py.judging import Limits, Longest, Part
 from porcupine_py.linearization import LinearizationInfo
 from porcupine_py.model import Model, StateT
 from porcupine_py.operations import HistoryError
-from porcupine_py.partials import Longest
 
 MEMORY_LIMIT_MB = 1024.0
 _FIRST_ROUND = 1_000

@@ -13,6 +13,10 @@ the harness lives its run is a campaign like any other, and is touched only when
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import shutil
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,6 +28,8 @@ from cluster.backends.processes.records import (
     PROCESSES_FILE,
     TRIAL,
     RecordedProcess,
+    own_identity,
+    pid_namespace,
     read_recorded,
     state_of,
 )
@@ -144,3 +150,44 @@ def _command(pid: int) -> str:
         return ""
     command = b" ".join(words).decode(errors="replace").partition("\n")[0].strip()
     return command if len(command) <= _COMMAND_MAX else f"{command[:_COMMAND_MAX]}..."
+
+
+_NAME = re.compile(r"kraftprobe-trial-(\d+)-(\d+)-(.+)-[^-]+")
+
+
+@contextlib.contextmanager
+def trial_folder() -> Iterator[Path]:
+    """Make a folder in which something is only tried, and remove it.
+
+    `kraftprobe-trial-<pid namespace>-<pid>-<start time>-...` in the folder for temporary files, of
+    the harness that made it. What a killed one left is removed when its maker is dead, as seen from
+    the maker's own namespace, its owner is this user, and nothing is mounted there.
+    """
+    me = own_identity()
+    started = re.sub(r"[^A-Za-z0-9-]", "_", me.started)
+    prefix = f"kraftprobe-trial-{pid_namespace()}-{me.pid}-{started}-"
+    with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+        yield Path(folder)
+
+
+def abandoned_trials() -> list[Path]:
+    """List the folders of trials with a dead harness."""
+    found = []
+    for folder in sorted(Path(tempfile.gettempdir()).glob("kraftprobe-trial-*")):
+        named = _NAME.fullmatch(folder.name)
+        if named is None or folder.is_symlink() or not folder.is_dir():
+            continue
+        if int(named[1]) != pid_namespace():
+            continue  # there its maker has another pid, and would seem dead here
+        maker = ProcessIdentity(int(named[2]), named[3])
+        if state_of(maker) is NodeState.DEAD and folder.stat().st_uid == os.getuid():
+            found.append(folder)
+    return found
+
+
+def remove_trial(folder: Path) -> bool:
+    """Remove such a folder; False when something is mounted there, or it cannot be."""
+    mounted = any(Path(root).is_mount() for root, _, _ in os.walk(folder))
+    if not mounted:
+        shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()

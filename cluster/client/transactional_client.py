@@ -17,7 +17,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import transaction_messages as t
 from cluster.node.protocol.data_messages import InitProducerIdRequest
-from cluster.node.protocol.messages import ApiVersionsRequest, TopicName, i16, i32, milliseconds
+from cluster.node.protocol.messages import ApiVersionsRequest, TopicName, i8, i16, i32, milliseconds
 from cluster.values import valueclass
 
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -155,3 +155,20 @@ def _producer(response: Any) -> Producer:
     if response.producer_id < 0 or response.producer_epoch < 0:
         raise WrongAnswerError(f"producer id {response.producer_id}")
     return Producer(int(response.producer_id), int(response.producer_epoch))
+
+
+async def find_coordinator(
+    client: Caller, endpoint: Endpoint, kind: int, key: str, timeout_ms: float
+) -> Outcome:
+    """Ask any broker which one coordinates `key`, of type GROUP or TRANSACTION: its node id."""
+    request = t.FindCoordinatorRequest(key_type=i8(kind), coordinator_keys=(key,))
+
+    def read(response: t.FindCoordinatorResponse) -> Outcome:
+        (found,) = response.coordinators
+        if found.key != key:
+            raise WrongAnswerError(f"the coordinator of {found.key!r}")
+        if found.error_code is not ErrorCode.none:
+            return Outcome("fail", error=found.error_code.name)
+        return Outcome("ok", int(found.node_id))
+
+    return await client.attempt(endpoint, request, read, timeout_ms)

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cluster.mutants import (
-    brokers,
     catalogue,
     clocks,
     disks,
@@ -25,7 +24,6 @@ from cluster.mutants import (
     kafka_replicas,
     leaders,
     partitions,
-    snapshots,
     voters,
 )
 from cluster.mutants.mechanical import PREFIX, mechanical_mutant
@@ -75,9 +73,7 @@ def apply_mutant(mutant_id: str) -> Iterator[Mutant]:
 _MODULES = (
     catalogue,
     leaders,
-    snapshots,
     voters,
-    brokers,
     partitions,
     disks,
     clocks,

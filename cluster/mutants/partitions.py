@@ -1,15 +1,23 @@
-"""The mutants of the data path: partitions that lose, repeat or show what they must not."""
+"""The mutants of the data path, which lose, repeat or show what they must not, and of brokers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from cluster.mutants.mutations import Mutant, Patch, always
+from cluster.node.broker.lifecycle.registration import BrokerLifecycleManager
 from cluster.node.broker.replication.partition import Acknowledged, Follower, Partition
 from cluster.node.broker.replication.replica import Replica
 from cluster.node.broker.replication.replica_fetcher import Outcome
 from cluster.node.broker.replication.replica_manager import ReplicaManager
-from cluster.node.controller.metadata.state import PartitionKey, PartitionRegistration
+from cluster.node.controller.apis.write_apis import WriteApis
+from cluster.node.controller.core.controller import QuorumController
+from cluster.node.controller.metadata.state import (
+    MetadataState,
+    PartitionKey,
+    PartitionRegistration,
+)
 from cluster.node.controller.partitions.partition_change import PartitionChangeBuilder, _Target
 from cluster.node.errors import ErrorCode
 from cluster.node.log.data import log_directory
@@ -19,6 +27,7 @@ from cluster.node.log.data.data_segment import DataSegment
 from cluster.node.log.data.producer_state import ProducerState
 from cluster.node.ports import Completion, Disk
 from cluster.node.protocol.data_messages import NO_EPOCH, FetchPartition, FetchResult
+from cluster.node.protocol.messages import BrokerHeartbeatResponse
 
 # -- idempotent producers ------------------------------------------------------------------------
 
@@ -153,7 +162,50 @@ def _m40c_leaves_mark(disk: Disk, folder: str, done: Completion) -> None:
     done(None)
 
 
+# -- brokers ---------------------------------------------------------------------------------------
+
+_HEARTBEAT = WriteApis._heartbeat
+
+
+def _m41_any_epoch(self: WriteApis, request: Any, state: MetadataState) -> Any:
+    broker = state.brokers.get(request.broker_id)
+    if broker is not None:
+        request = replace(request, broker_epoch=broker.epoch)
+    return _HEARTBEAT(self, request, state)
+
+
+def _m42_committed_state(self: QuorumController) -> MetadataState:
+    return self.image.state
+
+
+def _m41f_at_once(self: BrokerLifecycleManager, reply: Any) -> None:
+    if isinstance(reply, BrokerHeartbeatResponse):
+        reply = replace(reply, is_caught_up=True)
+    _ON_REPLY(self, reply)
+
+
+_ON_REPLY = BrokerLifecycleManager._on_reply
+
+
 ALL = (
+    Mutant(
+        "M41",
+        "takes heartbeats of any broker epoch",
+        "broker fencing: a replaced incarnation is kept alive, or fences its successor",
+        (Patch(WriteApis, "_heartbeat", _m41_any_epoch),),
+    ),
+    Mutant(
+        "M41F",
+        "opens its logs before it has replayed its own registration",
+        "durability: the log of a topic that was created since is deleted (KIP-631)",
+        (Patch(BrokerLifecycleManager, "_on_reply", _m41f_at_once),),
+    ),
+    Mutant(
+        "M42",
+        "generates records from committed state instead of the newest",
+        "linearizability: of two appends to a list that overlap one is lost",
+        (Patch(QuorumController, "newest_state", _m42_committed_state),),
+    ),
     Mutant(
         "M25P",
         "a follower of a partition moves its high watermark before it truncates (KAFKA-14704)",

@@ -13,14 +13,20 @@ import click
 from rich.console import Console
 
 from cluster.backends.base import BackendError
-from cluster.backends.cleanup import Leftover, abandoned_mounts, clean, find_leftovers
+from cluster.backends.cleanup import (
+    Leftover,
+    abandoned_mounts,
+    abandoned_trials,
+    clean,
+    find_leftovers,
+    remove_trial,
+)
 from cluster.backends.docker.engine import connect, engine_expected
 from cluster.backends.docker.leftovers import find_things, remove_things
 from cluster.backends.machine.mounts import heal, unmount
 from cluster.backends.processes.records import has_harness
 from cluster.backends.registry import BACKENDS
 from cluster.backends.ssh.leftovers import abandoned_hosts, clean_host
-from cluster.backends.trials import abandoned_trials, remove_trial
 from harness.commands.options import Command, json_option, runs_option, shown_options
 from harness.doctor.examination import examine, explain, shortcomings, tables
 from harness.errors import EXIT_USAGE

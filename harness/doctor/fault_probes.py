@@ -20,9 +20,9 @@ from dataclasses import replace
 from random import Random
 
 from cluster.backends.base import Ability, Backend, BackendError, Probe
+from cluster.backends.cleanup import trial_folder
 from cluster.backends.processes.records import TRIAL
 from cluster.backends.terms import Need, NoPlaceError
-from cluster.backends.trials import trial_folder
 from cluster.systems.idle import IdleSystem
 from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass

@@ -1,17 +1,20 @@
-"""Faults of wall clocks: jump, skew, drift, strobe. No monotonic clock is touched, nor the host's.
+"""Faults of clocks: of wall clocks (jump, skew, drift, strobe), and of the rate of time-outs.
 
 A quorum must not care: nothing in KRaft is decided by a wall clock. What is measured is what a
-program with the surroundings of the node reads.
+program with the surroundings of the node reads; no monotonic clock is touched, nor the host's.
+Every time-out is measured with a monotonic clock, and no two of these run alike: safety must not
+depend on any rate; liveness is expected back with the true one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from cluster.backends.abilities import ClockSetting
-from nemeses.base import Injection, Parameters, View, clocks_of
+from nemeses.base import Injection, Parameters, View, clocks_of, timers_of
 from nemeses.node_fault import NodeFault, Seen
 
 TOLERANCE_MS = 50.0
@@ -170,3 +173,38 @@ async def _reads(view: View, node: str, asked_ms: float, detail: Mapping[str, An
     elif abs(monotonic_ms) > MONOTONIC_MS:
         wrong = f"{node}: the monotonic clock moved by {monotonic_ms:.0f} ms"
     return Seen(detail, wrong)
+
+
+class TimerRate(NodeFault):
+    """The node's monotonic clock runs `rate` times as fast, and with it all its time-outs.
+
+    Its wall clock goes with it. Parameters: targets (default random), rate (default 2, 0.05 to 20).
+    """
+
+    name = "timer-rate"
+    needs = "timers"
+    numbers: ClassVar = {"rate": (2.0, 0.05, 20)}
+    variants = tuple({"rate": rate} for rate in (0.2, 0.5, 2.0, 5.0))
+
+    async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:
+        """Set the rate."""
+        await timers_of(view).set(node, self.number(chosen, "rate"))
+        return Seen()
+
+    async def bites(self, view: View, node: str, injection: Injection) -> Seen:
+        """Measure the rate."""
+        return await _measure(view, node, self.number(injection.detail["chosen"][node], "rate"))
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
+        """Let it run with its host's own clock again."""
+        await timers_of(view).set(node, 1.0)
+
+    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:  # noqa: ARG002
+        """Measure that it does."""
+        return await _measure(view, node, 1.0)
+
+
+async def _measure(view: View, node: str, asked: float) -> Seen:
+    rate = await timers_of(view).measure(node)
+    wrong = "" if math.isclose(rate, asked) else f"{node}: timers run at {rate:g}, not {asked:g}"
+    return Seen({"rate": round(rate, 6)}, wrong)

@@ -15,7 +15,7 @@ from netns_world import require_namespaces
 
 from checkers.verdict import Status
 from cluster.backends.cleanup import clean, find_leftovers
-from cluster.backends.netns.netns_backend import NetnsBackend
+from cluster.backends.registry import BACKENDS, BackendRequest
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.trace import clock_name
 from cluster.systems.kraft import KraftSystem
@@ -63,7 +63,8 @@ def test_a_campaign_with_real_network_faults_passes_and_leaves_nothing(tmp_path:
     store = RunStore.create(tmp_path, plan_document(plan, "run", "kraftprobe run"))
 
     async def work() -> None:
-        backend = NetnsBackend(KraftSystem(), store.folder, plan.nodes, "run")
+        nodes = BackendRequest(KraftSystem(), store.folder, plan.nodes, frozenset(), None, print)
+        backend = BACKENDS["netns"].create(nodes)
         with store.journal_writer() as journal:
             loop = asyncio.get_running_loop()
             recorder = Recorder(journal, loop.time, clock_name())

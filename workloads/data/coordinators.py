@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cluster.client.admin_client import Client
 from cluster.client.caller import Outcome
-from cluster.client.coordinators import find_coordinator
+from cluster.client.transactional_client import find_coordinator
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
 from workloads.data.leads import Budget, Leads, Stopped, node_name

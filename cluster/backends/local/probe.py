@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from cluster.backends.base import Ability, BackendError, Probe
+from cluster.backends.cleanup import trial_folder
 from cluster.backends.links.messages import KINDS, Hold
 from cluster.backends.links.proxy import HOST, LinkProxies
 from cluster.backends.processes.lifecycle import Incarnation
 from cluster.backends.processes.probe import SILENCE_S, SLEEP, TIMEOUT_S, probe_process
 from cluster.backends.processes.records import TRIAL, LocalProcess, labels
-from cluster.backends.trials import trial_folder
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import ApiKey
 

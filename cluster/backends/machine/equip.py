@@ -14,8 +14,7 @@ from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.inside import limits, signals
 from cluster.backends.machine.programs import Machine, run_program
 from cluster.backends.processes.lifecycle import ProcessBackend
-from cluster.backends.processes.releases import NodeReleases
-from cluster.backends.processes.roles import NodeRoles
+from cluster.backends.processes.releases import NodeReleases, NodeRoles
 from cluster.backends.terms import Need
 
 _AWAY = ".away"

@@ -1,12 +1,12 @@
-"""The release that each node of an upgrade is started as, and the one that it printed."""
+"""The release that each node is started as, the one that it printed, and where it listens."""
 
 from __future__ import annotations
 
 import json
 
-from cluster.backends.base import BackendError
+from cluster.backends.base import BackendError, NodeState
 from cluster.backends.processes.lifecycle import ProcessBackend
-from cluster.systems.base import TraceReader
+from cluster.systems.base import Listeners, TraceReader
 
 
 class NodeReleases:
@@ -56,3 +56,21 @@ class _Output:
                 self.release = None
             elif event["e"] == "release":
                 self.release = f"{event['version']}, commit {event['commit']}"
+
+
+class NodeRoles:
+    """See `cluster.backends.abilities.Roles`: listeners say what roles a node has."""
+
+    def __init__(self, backend: ProcessBackend) -> None:
+        self._backend = backend
+
+    def listeners(self, node: str) -> Listeners:
+        return self._backend.system.listeners(int(node[1:]))
+
+    async def change(self, node: str, listeners: Listeners) -> None:
+        if (state := await self._backend.state(node)) is not NodeState.DEAD:
+            raise BackendError(f"{node} cannot have other roles: it is {state}")
+        change = self._backend.system.change_listeners
+        assert change is not None, "it has the ability"
+        change(int(node[1:]), listeners)
+        await self._backend.configure(node)

@@ -1,4 +1,4 @@
-"""Requests and responses of raft that cross the simulated network as the bytes of a foreign node.
+"""Requests and responses that cross the simulated network as bytes: those of a foreign node.
 
 Nodes of one kind exchange the very bytes, which no codec of ours touches. Rules and faults that
 look at a message's type find it in `kind`, and at its fields by decoding it once.
@@ -7,6 +7,7 @@ look at a message's type find it in `kind`, and at its fields by decoding it onc
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from cluster.node.protocol.apis import (
@@ -21,9 +22,12 @@ from cluster.node.protocol.codec import (
     api_key_of,
     read_request,
     read_response,
+    spoken_versions,
     write_request,
     write_response,
 )
+from cluster.node.protocol.features import Features
+from cluster.node.protocol.server import ListenerService, RequestHandler
 
 _CONTROLLER: Final = ListenerType.CONTROLLER
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
@@ -121,3 +125,37 @@ def _is_flexible(entity: Any) -> bool:
 
 
 ENCODED: Final = frozenset({EncodedRequest, EncodedResponse})
+
+
+class WireService:
+    """A listener of a simulated node behind the wire protocol: messages become bytes and back.
+
+    Simulated messages cross as objects, which is fast and hides nothing but the codec. This way of
+    serving takes each of them through `cluster.node.protocol`, both ways, as two real nodes would.
+    """
+
+    def __init__(
+        self, listener: str, handler: RequestHandler, features: Callable[[], Features]
+    ) -> None:
+        kind = ListenerType.CONTROLLER if listener == "CONTROLLER" else ListenerType.BROKER
+        self._kind = kind
+        self._service = ListenerService(listener, kind, handler, features)
+        self._apis = LISTENER_APIS[kind]
+        self._correlation_id = 0
+
+    def serve(self, message: Any, reply: Callable[[Any], None]) -> None:
+        """Encode a request, serve the frame, decode the response and pass it on.
+
+        Raises MalformedError when either side cannot read the other.
+        """
+        key = api_key_of(message)
+        version = spoken_versions(message).highest_common(self._apis[key])
+        assert version is not None, f"{key.name}: nodes of ours speak the same versions"
+        self._correlation_id += 1
+        frame = write_request(message, version, self._correlation_id, "kraftprobe")
+
+        def respond(response: bytes | None) -> None:
+            if response:  # else there is none, or the connection ends: silence is what is left here
+                reply(read_response(response[_SIZE_BYTES:], key, version, self._kind))
+
+        self._service.serve(frame[_SIZE_BYTES:], respond)

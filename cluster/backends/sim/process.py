@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from crc32c import crc32c
 
 from cluster.backends.sim.disk import MemoryDisk
-from cluster.backends.sim.encoded import EncodedRequest
+from cluster.backends.sim.encoded import EncodedRequest, WireService
 from cluster.backends.sim.incarnation import (
     CLIENT_PORT,
     CONTROLLER_PORT,
@@ -28,7 +28,6 @@ from cluster.backends.sim.incarnation import (
 )
 from cluster.backends.sim.mesh import Mesh, Reply
 from cluster.backends.sim.scheduler import Entry, Scheduler
-from cluster.backends.sim.wire import WireService
 from cluster.node.assembly import Node, NodeSignal, Seams
 from cluster.node.config import NodeConfig
 from cluster.node.kraft.messages import NO_NODE

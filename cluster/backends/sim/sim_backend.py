@@ -34,12 +34,11 @@ from cluster.backends.base import (
     ProcessIdentity,
 )
 from cluster.backends.links.shapes import PERFECT
-from cluster.backends.sim.abilities import sim_abilities
+from cluster.backends.sim.abilities import SimShaping, sim_abilities
 from cluster.backends.sim.incarnation import WALL_ORIGIN_MS
 from cluster.backends.sim.mesh import Mesh, Reply
 from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.backends.sim.settings import SimSettings
-from cluster.backends.sim.shaping import SimShaping
 from cluster.backends.sim.world import NodeEvidence, Program, SimWorld
 from cluster.node.assembly import NodeSignal
 from cluster.node.log.metadata.snapshot import SUFFIX

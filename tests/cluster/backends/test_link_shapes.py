@@ -11,7 +11,7 @@ import pytest
 from cluster.backends.abilities import Completed, LinkShape, ShapeMeasure
 from cluster.backends.agent.shaper import Wire
 from cluster.backends.base import BackendError
-from cluster.backends.links.arrivals import Arrivals
+from cluster.backends.links.probe import Arrivals
 from cluster.backends.links.shapes import PERFECT, combine, left_effects, missing_effects
 from cluster.backends.links.shaping import HostShaping
 

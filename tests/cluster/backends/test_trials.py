@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from cluster.backends.trials import abandoned_trials, remove_trial, trial_folder
+from cluster.backends.cleanup import abandoned_trials, remove_trial, trial_folder
 
 pytestmark = pytest.mark.slow
 
 _KILLED = """
 import os, sys, tempfile
 tempfile.tempdir = sys.argv[1]
-from cluster.backends.trials import trial_folder
+from cluster.backends.cleanup import trial_folder
 with trial_folder() as folder:
     (folder / "file").write_text("x")
     os.kill(os.getpid(), 9)

@@ -12,9 +12,8 @@ from kio.serial import entity_writer
 from cluster.client.admin_client import Client
 from cluster.client.batches import batch_of, read_batches
 from cluster.client.caller import Outcome
-from cluster.client.coordinators import find_coordinator
 from cluster.client.data_client import DataClient, TopicPartition
-from cluster.client.transactional_client import Producer, TransactionalClient
+from cluster.client.transactional_client import Producer, TransactionalClient, find_coordinator
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import (
     Record,

@@ -2,10 +2,10 @@
 
 import pytest
 
+from cluster.backends.sim.encoded import WireService
 from cluster.backends.sim.mesh import Mesh
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.settings import SimSettings
-from cluster.backends.sim.wire import WireService
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import data_messages as data
