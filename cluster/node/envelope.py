@@ -23,16 +23,8 @@ from typing import Annotated, Any, Final
 from cluster.node.controller.records.schema import Message, read_message, write_message
 from cluster.node.controller.records.wire import BOOL, STRING, MetadataRecordError, Reader
 from cluster.node.errors import ErrorCode
+from cluster.node.protocol import codec
 from cluster.node.protocol.apis import SERVED, ApiKey, VersionRange
-from cluster.node.protocol.codec import (
-    Request,
-    UnwritableError,
-    api_key_of,
-    read_request,
-    read_response,
-    write_request,
-    write_response,
-)
 from cluster.node.protocol.messages import EnvelopeRequest, EnvelopeResponse
 from cluster.node.protocol.origin import Origin
 from cluster.node.wire.bounds import MalformedError
@@ -83,8 +75,8 @@ class EnvelopeError(Exception):
 
 def seal(message: Any, origin: Origin) -> EnvelopeRequest:
     """Wrap a client's request, in the highest version: what an older one said is in it."""
-    version = SERVED[api_key_of(message)].highest
-    frame = write_request(message, version, _CORRELATION_ID, origin.client_id)
+    version = SERVED[codec.api_key_of(message)].highest
+    frame = codec.write_request(message, version, _CORRELATION_ID, origin.client_id)
     principal = bytearray(_VERSION.pack(_PRINCIPAL_VERSION))
     data = _DefaultPrincipalData(type=origin.principal_type, name=origin.principal_name)
     write_message(principal, data, _PRINCIPAL_VERSION)
@@ -99,13 +91,13 @@ def unseal_response(message: Any, response: EnvelopeResponse) -> Any:
     """Return the response to a request that was sealed. Raises EnvelopeError, MalformedError."""
     if response.error_code is not ErrorCode.none:
         raise EnvelopeError(response.error_code, "the controller refused the envelope")
-    key = api_key_of(message)
+    key = codec.api_key_of(message)
     if response.response_data is None:
         raise MalformedError("an envelope without a response")
-    return read_response(response.response_data, key, SERVED[key].highest)
+    return codec.read_response(response.response_data, key, SERVED[key].highest)
 
 
-def unseal(envelope: EnvelopeRequest) -> tuple[Request, Origin]:
+def unseal(envelope: EnvelopeRequest) -> tuple[codec.Request, Origin]:
     """Return the request in an envelope, and its origin. Raises EnvelopeError."""
     principal = _principal(envelope.request_principal)
     if len(envelope.client_host_address) not in {4, 16}:
@@ -118,13 +110,13 @@ def unseal(envelope: EnvelopeRequest) -> tuple[Request, Origin]:
     if key not in FORWARDABLE:
         raise EnvelopeError(ErrorCode.invalid_request, f"API {key} is not eligible for forwarding")
     try:
-        request = read_request(frame, FORWARDABLE)
+        request = codec.read_request(frame, FORWARDABLE)
     except MalformedError as error:
         raise EnvelopeError(ErrorCode.unsupported_version, str(error)) from error
     return request, Origin(principal.type, principal.name, address, request.client_id or "")
 
 
-def answer_to(request: Request, reply: Callable[[object], None]) -> Callable[[Any], None]:
+def answer_to(request: codec.Request, reply: Callable[[object], None]) -> Callable[[Any], None]:
     """Return what takes the answer to a request out of an envelope, and replies with another."""
 
     def on_answer(message: Any) -> None:
@@ -132,8 +124,8 @@ def answer_to(request: Request, reply: Callable[[object], None]) -> Callable[[An
             reply(refusal(ErrorCode.not_controller))
             return
         try:
-            frame = write_response(request, message)
-        except UnwritableError:
+            frame = codec.write_response(request, message)
+        except codec.UnwritableError:
             reply(refusal(ErrorCode.unknown_server_error))
         else:
             data = frame[_SIZE_BYTES:]

@@ -10,21 +10,13 @@ import struct
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
+from cluster.node.protocol import codec
 from cluster.node.protocol.apis import (
     LISTENER_APIS,
     ApiKey,
     ListenerType,
     request_class,
     response_class,
-)
-from cluster.node.protocol.codec import (
-    Request,
-    api_key_of,
-    read_request,
-    read_response,
-    spoken_versions,
-    write_request,
-    write_response,
 )
 from cluster.node.protocol.features import Features
 from cluster.node.protocol.server import ListenerService, RequestHandler
@@ -86,7 +78,7 @@ class EncodedRequest(_Encoded):
 
     def encode_response(self, response: Any) -> EncodedResponse:
         """Encode what answers it. Raises MalformedError, UnwritableError."""
-        frame = write_response(self._request(), response)
+        frame = codec.write_response(self._request(), response)
         flexible = _is_flexible(response_class(self.api, self.version))
         body = frame[_SIZE_BYTES + _CORRELATION_BYTES + flexible :]
         return EncodedResponse(self.api, self.version, body)
@@ -94,10 +86,10 @@ class EncodedRequest(_Encoded):
     def _decode(self) -> Any:
         return self._request().message
 
-    def _request(self) -> Request:
+    def _request(self) -> codec.Request:
         head = _REQUEST_HEADER.pack(self.api, self.version, 0, 0)
         tags = b"\0" if _is_flexible(request_class(self.api, self.version)) else b""
-        return read_request(head + tags + self.body, LISTENER_APIS[_CONTROLLER], _CONTROLLER)
+        return codec.read_request(head + tags + self.body, LISTENER_APIS[_CONTROLLER], _CONTROLLER)
 
 
 class EncodedResponse(_Encoded):
@@ -109,13 +101,13 @@ class EncodedResponse(_Encoded):
     def _decode(self) -> Any:
         tags = b"\0" if _is_flexible(response_class(self.api, self.version)) else b""
         frame = bytes(_CORRELATION_BYTES) + tags + self.body
-        return read_response(frame, ApiKey(self.api), self.version, _CONTROLLER)
+        return codec.read_response(frame, ApiKey(self.api), self.version, _CONTROLLER)
 
 
 def encode_request(message: Any, version: int) -> EncodedRequest:
     """Encode a request of this repository's nodes and clients. Raises UnwritableError."""
-    api = api_key_of(message)
-    frame = write_request(message, version, 0, "")
+    api = codec.api_key_of(message)
+    frame = codec.write_request(message, version, 0, "")
     head = _SIZE_BYTES + _REQUEST_HEADER.size + _is_flexible(request_class(api, version))
     return EncodedRequest(int(api), version, frame[head:])
 
@@ -148,14 +140,14 @@ class WireService:
 
         Raises MalformedError when either side cannot read the other.
         """
-        key = api_key_of(message)
-        version = spoken_versions(message).highest_common(self._apis[key])
+        key = codec.api_key_of(message)
+        version = codec.spoken_versions(message).highest_common(self._apis[key])
         assert version is not None, f"{key.name}: nodes of ours speak the same versions"
         self._correlation_id += 1
-        frame = write_request(message, version, self._correlation_id, "kraftprobe")
+        frame = codec.write_request(message, version, self._correlation_id, "kraftprobe")
 
         def respond(response: bytes | None) -> None:
             if response:  # else there is none, or the connection ends: silence is what is left here
-                reply(read_response(response[_SIZE_BYTES:], key, version, self._kind))
+                reply(codec.read_response(response[_SIZE_BYTES:], key, version, self._kind))
 
         self._service.serve(frame[_SIZE_BYTES:], respond)

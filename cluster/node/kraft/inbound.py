@@ -10,27 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cluster.node.errors import ErrorCode
+from cluster.node.kraft import messages
 from cluster.node.kraft.core import RaftCore
-from cluster.node.kraft.messages import (
-    NO_DIRECTORY,
-    NO_NODE,
-    BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    RaftRequest,
-    RaftResponse,
-    ReplicaDescription,
-    ReplicaKey,
-    VoteRequest,
-    VoteResponse,
-)
 from cluster.node.kraft.quorum.config import MAX_BATCH_SIZE_BYTES
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.purgatory import Outcome
@@ -46,7 +27,7 @@ from cluster.node.kraft.voter_messages import (
 from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID
 from cluster.node.log.types import OffsetAndEpoch
 
-Reply = Callable[[RaftResponse], None]
+Reply = Callable[[messages.RaftResponse], None]
 
 FOREIGN = ErrorCode.inconsistent_cluster_id
 """Top-level error of a request that means another cluster."""
@@ -59,27 +40,27 @@ class InboundRequests:
         self._core = core
         self._voters = voters
 
-    def handle(self, request: RaftRequest, reply: Reply) -> None:
+    def handle(self, request: messages.RaftRequest, reply: Reply) -> None:
         """Handle one request of another replica or of a client."""
         match request:
-            case FetchRequest():
+            case messages.FetchRequest():
                 self._fetch(request, reply)
-            case VoteRequest():
+            case messages.VoteRequest():
                 self._vote(request, reply)
-            case BeginQuorumEpochRequest():
+            case messages.BeginQuorumEpochRequest():
                 self._begin_quorum_epoch(request, reply)
-            case EndQuorumEpochRequest():
+            case messages.EndQuorumEpochRequest():
                 self._end_quorum_epoch(request, reply)
-            case DescribeQuorumRequest():
+            case messages.DescribeQuorumRequest():
                 reply(self._describe_quorum())
-            case FetchSnapshotRequest():
+            case messages.FetchSnapshotRequest():
                 reply(self._fetch_snapshot(request))
             case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest():
                 self._voters.handle(request, reply)
 
     # -- elections -------------------------------------------------------------------------------
 
-    def _vote(self, request: VoteRequest, reply: Reply) -> None:
+    def _vote(self, request: messages.VoteRequest, reply: Reply) -> None:
         core, quorum = self._core, self._core.quorum
         if self._is_foreign(request.cluster_id):
             response = self._vote_response(ErrorCode.none, granted=False)
@@ -96,7 +77,7 @@ class InboundRequests:
         if not self._is_addressed(request.voter_id, request.voter_directory_id):
             reply(self._vote_response(ErrorCode.invalid_voter_key, granted=False))
             return
-        candidate = ReplicaKey(request.replica_id, request.replica_directory_id)
+        candidate = messages.ReplicaKey(request.replica_id, request.replica_directory_id)
         # Not compared with the voter set: ours may be stale, and the candidate in the newest set
         # may be the only one that can win (KIP-853).
         position = OffsetAndEpoch(request.last_offset, request.last_offset_epoch)
@@ -118,7 +99,7 @@ class InboundRequests:
         mine = self._core.log.end
         return (position.epoch, position.offset) >= (mine.epoch, mine.offset)
 
-    def _invalid_vote(self, request: VoteRequest) -> ErrorCode:
+    def _invalid_vote(self, request: messages.VoteRequest) -> ErrorCode:
         last_epoch, epoch = request.last_offset_epoch, request.replica_epoch
         # A PreVote comes from a replica that is still in the epoch of its last records.
         epoch_is_wrong = last_epoch > epoch if request.pre_vote else last_epoch >= epoch
@@ -134,7 +115,7 @@ class InboundRequests:
             return ErrorCode.invalid_request  # nobody else can ask in this replica's name
         return ErrorCode.none
 
-    def _answer_vote(self, request: VoteRequest, reply: Reply, *, granted: bool) -> None:
+    def _answer_vote(self, request: messages.VoteRequest, reply: Reply, *, granted: bool) -> None:
         self._core.trace(
             "vote",
             epoch=request.replica_epoch,
@@ -145,13 +126,13 @@ class InboundRequests:
         )
         reply(self._vote_response(ErrorCode.none, granted=granted))
 
-    def _vote_response(self, error: ErrorCode, *, granted: bool) -> VoteResponse:
+    def _vote_response(self, error: ErrorCode, *, granted: bool) -> messages.VoteResponse:
         quorum = self._core.quorum
-        return VoteResponse(
+        return messages.VoteResponse(
             error, quorum.leader_id, quorum.epoch, granted, self._core.known_leader_endpoint
         )
 
-    def _begin_quorum_epoch(self, request: BeginQuorumEpochRequest, reply: Reply) -> None:
+    def _begin_quorum_epoch(self, request: messages.BeginQuorumEpochRequest, reply: Reply) -> None:
         if self._is_foreign(request.cluster_id):
             reply(replace(self._begin_response(ErrorCode.none), top_level_error=FOREIGN))
             return
@@ -174,7 +155,7 @@ class InboundRequests:
             request.leader_id, request.leader_epoch, request.leader_endpoint, on_follow
         )
 
-    def _end_quorum_epoch(self, request: EndQuorumEpochRequest, reply: Reply) -> None:
+    def _end_quorum_epoch(self, request: messages.EndQuorumEpochRequest, reply: Reply) -> None:
         if self._is_foreign(request.cluster_id):
             reply(replace(self._end_response(ErrorCode.none), top_level_error=FOREIGN))
             return
@@ -194,7 +175,7 @@ class InboundRequests:
             request.leader_id, request.leader_epoch, request.leader_endpoint, on_follow
         )
 
-    def _election_backoff_ms(self, candidates: tuple[ReplicaKey, ...]) -> int:
+    def _election_backoff_ms(self, candidates: tuple[messages.ReplicaKey, ...]) -> int:
         """Wait before standing after a resignation: the better the successor, the shorter."""
         most = self._core.config.election_backoff_max_ms
         ids = [key.id for key in candidates]
@@ -207,7 +188,9 @@ class InboundRequests:
             return most
         return min(most, (most >> (count - 1)) << (position - 1))
 
-    def _epoch_error(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
+    def _epoch_error(
+        self, request: messages.BeginQuorumEpochRequest | messages.EndQuorumEpochRequest
+    ) -> ErrorCode:
         """Why a request in a leader's name is refused.
 
         A second leader of the epoch gets INVALID_REQUEST, as Kafka answers what no request may
@@ -224,13 +207,13 @@ class InboundRequests:
         wrong = reason is not None or leader_id < 0 or leader_id == core.config.node_id
         return ErrorCode.invalid_request if wrong else ErrorCode.none
 
-    def _begin_response(self, error: ErrorCode) -> BeginQuorumEpochResponse:
+    def _begin_response(self, error: ErrorCode) -> messages.BeginQuorumEpochResponse:
         quorum, endpoint = self._core.quorum, self._core.known_leader_endpoint
-        return BeginQuorumEpochResponse(error, quorum.leader_id, quorum.epoch, endpoint)
+        return messages.BeginQuorumEpochResponse(error, quorum.leader_id, quorum.epoch, endpoint)
 
-    def _end_response(self, error: ErrorCode) -> EndQuorumEpochResponse:
+    def _end_response(self, error: ErrorCode) -> messages.EndQuorumEpochResponse:
         quorum, endpoint = self._core.quorum, self._core.known_leader_endpoint
-        return EndQuorumEpochResponse(error, quorum.leader_id, quorum.epoch, endpoint)
+        return messages.EndQuorumEpochResponse(error, quorum.leader_id, quorum.epoch, endpoint)
 
     def _is_foreign(self, cluster_id: str | None) -> bool:
         return cluster_id is not None and cluster_id != self._core.config.cluster_id
@@ -238,13 +221,13 @@ class InboundRequests:
     def _is_addressed(self, voter_id: int, directory_id: object) -> bool:
         """Whether a request that names its receiver means this replica."""
         config = self._core.config
-        return voter_id in (NO_NODE, config.node_id) and (
-            directory_id in (NO_DIRECTORY, config.directory_id)
+        return voter_id in (messages.NO_NODE, config.node_id) and (
+            directory_id in (messages.NO_DIRECTORY, config.directory_id)
         )
 
     # -- replication -----------------------------------------------------------------------------
 
-    def _fetch(self, request: FetchRequest, reply: Reply) -> None:
+    def _fetch(self, request: messages.FetchRequest, reply: Reply) -> None:
         if self._is_foreign(request.cluster_id):
             reply(replace(self._fetch_error(ErrorCode.none), top_level_error=FOREIGN))
             return
@@ -269,8 +252,8 @@ class InboundRequests:
         )
 
     def _fetch_after_wait(
-        self, request: FetchRequest, parked: FetchResponse, outcome: Outcome
-    ) -> FetchResponse:
+        self, request: messages.FetchRequest, parked: messages.FetchResponse, outcome: Outcome
+    ) -> messages.FetchResponse:
         leader = self._core.leader
         if outcome is Outcome.LOST or leader is None:
             return self._fetch_error(ErrorCode.not_leader_or_follower)
@@ -281,18 +264,18 @@ class InboundRequests:
         validity, position = self._validate(request)
         return self._read_for(leader, request, validity, position)
 
-    def _validate(self, request: FetchRequest) -> tuple[Validity, OffsetAndEpoch]:
+    def _validate(self, request: messages.FetchRequest) -> tuple[Validity, OffsetAndEpoch]:
         """Whether the log goes on from where a replica's ends; an empty replica gets a snapshot."""
         latest = self._core.log.latest_snapshot_id
         if request.fetch_offset == 0 and latest is not None:
             return Validity.SNAPSHOT, latest
         return self._core.log.validate(request.fetch_offset, request.last_fetched_epoch)
 
-    def _count_fetch(self, leader: Leader, request: FetchRequest) -> None:
+    def _count_fetch(self, leader: Leader, request: messages.FetchRequest) -> None:
         """Note what a replica's valid Fetch says: it is there, and how much it holds."""
         core = self._core
         moved = leader.update_replica(
-            ReplicaKey(request.replica_id, request.replica_directory_id),
+            messages.ReplicaKey(request.replica_id, request.replica_directory_id),
             request.fetch_offset,
             core.log.end_offset,
             core.clock.monotonic_ms(),
@@ -302,8 +285,12 @@ class InboundRequests:
             core.leader_high_watermark_moved(leader)
 
     def _read_for(
-        self, leader: Leader, request: FetchRequest, validity: Validity, position: OffsetAndEpoch
-    ) -> FetchResponse:
+        self,
+        leader: Leader,
+        request: messages.FetchRequest,
+        validity: Validity,
+        position: OffsetAndEpoch,
+    ) -> messages.FetchResponse:
         """Answer a Fetch from the log as it is now."""
         if validity is Validity.DIVERGING:
             return self._fetch_response(leader, diverging=position)
@@ -314,7 +301,7 @@ class InboundRequests:
         records = self._core.log.read(request.fetch_offset, max_bytes)
         return self._fetch_response(leader, records=records)
 
-    def _fetch_error_code(self, request: FetchRequest) -> ErrorCode:
+    def _fetch_error_code(self, request: messages.FetchRequest) -> ErrorCode:
         if (
             request.max_wait_ms < 0
             or request.fetch_offset < 0
@@ -325,9 +312,9 @@ class InboundRequests:
             return ErrorCode.invalid_request
         return self._core.leader_only_error(request.current_leader_epoch)
 
-    def _fetch_error(self, error: ErrorCode) -> FetchResponse:
+    def _fetch_error(self, error: ErrorCode) -> messages.FetchResponse:
         core = self._core
-        return FetchResponse(
+        return messages.FetchResponse(
             error,
             core.quorum.leader_id,
             core.quorum.epoch,
@@ -338,8 +325,8 @@ class InboundRequests:
 
     def _fetch_response(
         self, leader: Leader, *, records: bytes = b"", diverging: OffsetAndEpoch | None = None
-    ) -> FetchResponse:
-        return FetchResponse(
+    ) -> messages.FetchResponse:
+        return messages.FetchResponse(
             ErrorCode.none,
             leader.leader_id,
             leader.epoch,
@@ -350,11 +337,13 @@ class InboundRequests:
             leader_endpoint=leader.leader_endpoint,
         )
 
-    def _fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    def _fetch_snapshot(
+        self, request: messages.FetchSnapshotRequest
+    ) -> messages.FetchSnapshotResponse:
         """Send a piece of a snapshot. The replica that asks is alive: check quorum counts it."""
         core = self._core
         snapshot_id = request.snapshot_id
-        response = FetchSnapshotResponse(
+        response = messages.FetchSnapshotResponse(
             ErrorCode.none,
             core.quorum.leader_id,
             core.quorum.epoch,
@@ -376,7 +365,8 @@ class InboundRequests:
         if not 0 <= position < size_bytes:
             return replace(response, error=ErrorCode.position_out_of_range)
         leader.count_alive(
-            ReplicaKey(request.replica_id, request.replica_directory_id), core.clock.monotonic_ms()
+            messages.ReplicaKey(request.replica_id, request.replica_directory_id),
+            core.clock.monotonic_ms(),
         )
         wanted = min(request.max_bytes, core.config.fetch_snapshot_max_bytes)
         records = snapshots.read_slice(snapshot_id, position, wanted)
@@ -384,11 +374,11 @@ class InboundRequests:
 
     # -- description -----------------------------------------------------------------------------
 
-    def _describe_quorum(self) -> DescribeQuorumResponse:
+    def _describe_quorum(self) -> messages.DescribeQuorumResponse:
         """Say what this replica knows; it changes nothing, as it is asked between events, too."""
         core, leader = self._core, self._core.leader
         if leader is None:
-            return DescribeQuorumResponse(
+            return messages.DescribeQuorumResponse(
                 ErrorCode.not_leader_or_follower, core.quorum.leader_id, core.quorum.epoch, -1
             )
         now_ms, wall_ms = core.clock.monotonic_ms(), core.clock.wall_ms()
@@ -396,7 +386,7 @@ class InboundRequests:
             _describe(s, wall_ms if id_ == leader.leader_id else None)
             for id_, s in leader.replicas.items()
         ]
-        return DescribeQuorumResponse(
+        return messages.DescribeQuorumResponse(
             ErrorCode.none,
             leader.leader_id,
             leader.epoch,
@@ -407,7 +397,7 @@ class InboundRequests:
         )
 
 
-def _is_complete(request: FetchRequest, response: FetchResponse) -> bool:
+def _is_complete(request: messages.FetchRequest, response: messages.FetchResponse) -> bool:
     """Whether a Fetch response has news; one without may wait for some."""
     return (
         response.error is not ErrorCode.none
@@ -418,9 +408,9 @@ def _is_complete(request: FetchRequest, response: FetchResponse) -> bool:
     )
 
 
-def _describe(state: ReplicaState, now_wall_ms: int | None) -> ReplicaDescription:
+def _describe(state: ReplicaState, now_wall_ms: int | None) -> messages.ReplicaDescription:
     """A replica's line; the leader itself is always caught up, now."""
-    return ReplicaDescription(
+    return messages.ReplicaDescription(
         state.key.id,
         state.key.directory_id,
         -1 if state.end_offset is None else state.end_offset,

@@ -10,21 +10,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from cluster.node.errors import ErrorCode
+from cluster.node.kraft import messages
 from cluster.node.kraft.begin_quorum_epoch import BeginQuorumEpochs
 from cluster.node.kraft.core import RaftCore
-from cluster.node.kraft.messages import (
-    NO_DIRECTORY,
-    BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
-    EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotResponse,
-    RaftRequest,
-    VoteRequest,
-    VoteResponse,
-)
 from cluster.node.kraft.quorum.states import NEVER_MS, Candidate, Follower, Prospective, Resigned
 from cluster.node.kraft.snapshot_fetch import START_OVER, SnapshotFetch
 from cluster.node.kraft.types import ContradictionError, IllegalStateError
@@ -37,11 +25,11 @@ from cluster.node.ports import Endpoint, Failure
 
 Response = TypeVar(
     "Response",
-    VoteResponse,
-    BeginQuorumEpochResponse,
-    EndQuorumEpochResponse,
-    FetchResponse,
-    FetchSnapshotResponse,
+    messages.VoteResponse,
+    messages.BeginQuorumEpochResponse,
+    messages.EndQuorumEpochResponse,
+    messages.FetchResponse,
+    messages.FetchSnapshotResponse,
     UpdateVoterResponse,
 )
 
@@ -60,7 +48,7 @@ class OutboundRequests:
     def _send(
         self,
         destination: Endpoint,
-        request: RaftRequest,
+        request: messages.RaftRequest,
         kind: type[Response],
         on_response: Callable[[Response], None],
         on_failure: Callable[[Failure], None] | None = None,
@@ -155,13 +143,13 @@ class OutboundRequests:
         core = self._core
         voter = core.voters.key(endpoint.node_id)
         end = core.log.end
-        request = VoteRequest(
+        request = messages.VoteRequest(
             core.config.cluster_id,
             core.quorum.epoch,
             core.config.node_id,
             core.config.directory_id,
             endpoint.node_id,
-            NO_DIRECTORY if voter is None else voter.directory_id,
+            messages.NO_DIRECTORY if voter is None else voter.directory_id,
             end.epoch,
             end.offset,
             pre_vote,
@@ -169,12 +157,14 @@ class OutboundRequests:
         self._send(
             endpoint,
             request,
-            VoteResponse,
+            messages.VoteResponse,
             lambda response: self._vote_answered(endpoint.node_id, response, pre_vote=pre_vote),
             lambda failure: self._vote_failed(failure, pre_vote=pre_vote),
         )
 
-    def _vote_answered(self, voter_id: int, response: VoteResponse, *, pre_vote: bool) -> None:
+    def _vote_answered(
+        self, voter_id: int, response: messages.VoteResponse, *, pre_vote: bool
+    ) -> None:
         state = self._core.quorum.state
         wanted = Prospective if pre_vote else Candidate
         if not isinstance(state, Prospective | Candidate) or not isinstance(state, wanted):
@@ -201,10 +191,10 @@ class OutboundRequests:
     def _send_begin(
         self,
         voter: Endpoint,
-        request: BeginQuorumEpochRequest,
-        answered: Callable[[BeginQuorumEpochResponse], None],
+        request: messages.BeginQuorumEpochRequest,
+        answered: Callable[[messages.BeginQuorumEpochResponse], None],
     ) -> None:
-        self._send(voter, request, BeginQuorumEpochResponse, answered)
+        self._send(voter, request, messages.BeginQuorumEpochResponse, answered)
 
     def send_end_quorum_epoch(self, state: Resigned, now_ms: float) -> float:
         """Notify voters that have not acknowledged the resignation; returns when to try again."""
@@ -223,18 +213,18 @@ class OutboundRequests:
             state.unacknowledged.pop(voter_id)  # no voter any more, as a loaded snapshot says
             return
 
-        def on_answer(_: EndQuorumEpochResponse) -> None:
+        def on_answer(_: messages.EndQuorumEpochResponse) -> None:
             if core.quorum.state is state:
                 state.unacknowledged.pop(voter_id, None)
 
-        request = EndQuorumEpochRequest(
+        request = messages.EndQuorumEpochRequest(
             core.config.cluster_id,
             core.config.node_id,
             state.epoch,
             state.preferred_successors,
             state.leader_endpoint,
         )
-        self._send(endpoint, request, EndQuorumEpochResponse, on_answer)
+        self._send(endpoint, request, messages.EndQuorumEpochResponse, on_answer)
 
     # -- fetching --------------------------------------------------------------------------------
 
@@ -289,7 +279,7 @@ class OutboundRequests:
         self._snapshots.send(
             state,
             lambda request, answered: self._send(
-                endpoint, request, FetchSnapshotResponse, answered
+                endpoint, request, messages.FetchSnapshotResponse, answered
             ),
         )
 
@@ -315,7 +305,7 @@ class OutboundRequests:
             offset=end_offset,
             durable_end_offset=log.durable_end_offset,
         )
-        request = FetchRequest(
+        request = messages.FetchRequest(
             config.cluster_id,
             config.node_id,
             config.directory_id,
@@ -326,9 +316,11 @@ class OutboundRequests:
             config.fetch_max_bytes,
             log.high_watermark,
         )
-        self._send(destination, request, FetchResponse, lambda r: self._take_fetch(request, r))
+        self._send(
+            destination, request, messages.FetchResponse, lambda r: self._take_fetch(request, r)
+        )
 
-    def _take_fetch(self, request: FetchRequest, response: FetchResponse) -> None:
+    def _take_fetch(self, request: messages.FetchRequest, response: messages.FetchResponse) -> None:
         """Take up what the leader has. Raises ContradictionError."""
         core = self._core
         state = core.quorum.state

@@ -20,6 +20,7 @@ from dataclasses import replace
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 
 from cluster.node.errors import ErrorCode
+from cluster.node.kraft import voter_messages
 from cluster.node.kraft.core import PendingChange, RaftCore
 from cluster.node.kraft.messages import NO_DIRECTORY, ReplicaKey
 from cluster.node.kraft.quorum.leader_state import Leader
@@ -34,21 +35,11 @@ from cluster.node.kraft.quorum.voters import (
     VoterSet,
     select_endpoint,
 )
-from cluster.node.kraft.voter_messages import (
-    AddVoterRequest,
-    AddVoterResponse,
-    RemoveVoterRequest,
-    RemoveVoterResponse,
-    UpdateVoterRequest,
-    UpdateVoterResponse,
-    VoterRequest,
-    VoterResponse,
-)
 from cluster.node.log.batch.control import KRaftVersion, VoterListener, encode_control
 from cluster.node.ports import Endpoint, Failure
 
 KRAFT_VERSION_FEATURE = "kraft.version"
-Reply = Callable[[VoterResponse], None]
+Reply = Callable[[voter_messages.VoterResponse], None]
 Finish = Callable[[ErrorCode, str | None], None]
 
 _NONE = ErrorCode.none
@@ -80,23 +71,23 @@ class Reconfiguration:
     def __init__(self, core: RaftCore) -> None:
         self._core = core
 
-    def handle(self, request: VoterRequest, reply: Reply) -> None:
+    def handle(self, request: voter_messages.VoterRequest, reply: Reply) -> None:
         """Handle AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter."""
         finish: Finish
         match request:
-            case AddVoterRequest():
+            case voter_messages.AddVoterRequest():
 
                 def finish(error: ErrorCode, message: str | None) -> None:
-                    reply(AddVoterResponse(error, message))
+                    reply(voter_messages.AddVoterResponse(error, message))
 
                 self._guard(lambda: self._add(request, finish), finish)
-            case RemoveVoterRequest():
+            case voter_messages.RemoveVoterRequest():
 
                 def finish(error: ErrorCode, message: str | None) -> None:
-                    reply(RemoveVoterResponse(error, message))
+                    reply(voter_messages.RemoveVoterResponse(error, message))
 
                 self._guard(lambda: self._remove(request, finish), finish)
-            case UpdateVoterRequest():
+            case voter_messages.UpdateVoterRequest():
 
                 def finish(error: ErrorCode, message: str | None) -> None:
                     del message  # this API has no place for it
@@ -121,7 +112,7 @@ class Reconfiguration:
 
     # -- adding ----------------------------------------------------------------------------------
 
-    def _add(self, request: AddVoterRequest, finish: Finish) -> None:
+    def _add(self, request: voter_messages.AddVoterRequest, finish: Finish) -> None:
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         self._check_cluster(request.cluster_id)
         leader = self._leader(self._core.quorum.epoch)
@@ -147,7 +138,7 @@ class Reconfiguration:
 
     def _on_versions(
         self,
-        request: AddVoterRequest,
+        request: voter_messages.AddVoterRequest,
         leader: Leader,
         pending: PendingChange,
         voter: Voter,
@@ -200,7 +191,7 @@ class Reconfiguration:
 
     # -- removing --------------------------------------------------------------------------------
 
-    def _remove(self, request: RemoveVoterRequest, finish: Finish) -> None:
+    def _remove(self, request: voter_messages.RemoveVoterRequest, finish: Finish) -> None:
         core = self._core
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         self._check_cluster(request.cluster_id)
@@ -224,7 +215,7 @@ class Reconfiguration:
 
     # -- updating --------------------------------------------------------------------------------
 
-    def _update(self, request: UpdateVoterRequest, finish: Finish) -> None:
+    def _update(self, request: voter_messages.UpdateVoterRequest, finish: Finish) -> None:
         core = self._core
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         self._check_cluster(request.cluster_id)
@@ -258,9 +249,9 @@ class Reconfiguration:
             raise Refusal(ErrorCode.voter_not_found, f"{_name(voter.key)} is not a voter.")
         leader.updated_voters[voter.key.id] = voter
 
-    def _update_response(self, error: ErrorCode) -> UpdateVoterResponse:
+    def _update_response(self, error: ErrorCode) -> voter_messages.UpdateVoterResponse:
         core = self._core
-        return UpdateVoterResponse(
+        return voter_messages.UpdateVoterResponse(
             error, core.quorum.leader_id, core.quorum.epoch, core.known_leader_endpoint
         )
 

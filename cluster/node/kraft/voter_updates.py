@@ -14,19 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cluster.node.errors import ErrorCode
+from cluster.node.kraft import voter_messages
 from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.quorum.states import Follower
 from cluster.node.kraft.quorum.voters import MAX_KRAFT_VERSION, MIN_KRAFT_VERSION, Voter
-from cluster.node.kraft.voter_messages import (
-    AddVoterRequest,
-    RemoveVoterRequest,
-    UpdateVoterRequest,
-    UpdateVoterResponse,
-)
 from cluster.node.ports import Failure
 
 SendUpdate = Callable[
-    [UpdateVoterRequest, Callable[[UpdateVoterResponse], None], Callable[[Failure], None]], None
+    [
+        voter_messages.UpdateVoterRequest,
+        Callable[[voter_messages.UpdateVoterResponse], None],
+        Callable[[Failure], None],
+    ],
+    None,
 ]
 
 
@@ -75,7 +75,7 @@ class VoterUpdates:
 
     def _update(self, state: Follower, send: SendUpdate) -> None:
         core = self._core
-        request = UpdateVoterRequest(
+        request = voter_messages.UpdateVoterRequest(
             core.config.cluster_id,
             state.epoch,
             core.config.node_id,
@@ -85,7 +85,7 @@ class VoterUpdates:
             MAX_KRAFT_VERSION,
         )
 
-        def on_answer(response: UpdateVoterResponse) -> None:
+        def on_answer(response: voter_messages.UpdateVoterResponse) -> None:
             if core.quorum.state is state and response.error is ErrorCode.none:
                 state.has_updated_leader = True
                 # The leader answered, and counts this replica for its own check of the quorum.
@@ -110,9 +110,9 @@ class VoterUpdates:
     def _join(self, state: Follower, now_ms: float) -> None:
         core = self._core
         lost = core.voters.key(core.config.node_id)
-        request: AddVoterRequest | RemoveVoterRequest
+        request: voter_messages.AddVoterRequest | voter_messages.RemoveVoterRequest
         if lost is None:
-            request = AddVoterRequest(
+            request = voter_messages.AddVoterRequest(
                 core.config.cluster_id,
                 core.config.request_timeout_ms,
                 core.config.node_id,
@@ -121,7 +121,9 @@ class VoterUpdates:
                 ack_when_committed=False,
             )
         else:
-            request = RemoveVoterRequest(core.config.cluster_id, lost.id, lost.directory_id)
+            request = voter_messages.RemoveVoterRequest(
+                core.config.cluster_id, lost.id, lost.directory_id
+            )
         leader_id = state.leader_id
         correlation_id = core.requests.on_request_sent(leader_id, now_ms)
 

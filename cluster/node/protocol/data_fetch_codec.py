@@ -9,26 +9,14 @@ from typing import Any, Final
 
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
-from cluster.node.protocol import data_messages
+from cluster.node.protocol import data_messages, data_schema
 from cluster.node.protocol.apis import ApiKey, request_class, response_class
-from cluster.node.protocol.data_schema import (
-    NOTHING,
-    DataCodec,
-    Form,
-    by_topic,
-    named_endpoints,
-    named_leader,
-    read_endpoints,
-    read_leader,
-    to_ms,
-    topic_of,
-)
 
 _NO_LIMIT: Final = 2**63 - 1
 
 
 def _write_fetch_request(m: data_messages.FetchRequest, version: int) -> Any:
-    form = Form(request_class(ApiKey.FETCH, version))
+    form = data_schema.Form(request_class(ApiKey.FETCH, version))
     state: dict[str, Any] = {}
     if form.has("ReplicaState"):
         state["replica_state"] = form.make(
@@ -48,7 +36,7 @@ def _write_fetch_request(m: data_messages.FetchRequest, version: int) -> Any:
             form.topic(
                 "FetchTopic", topic, partitions=tuple(_fetch_partition(form, row) for row in rows)
             )
-            for topic, rows in by_topic(m.partitions)
+            for topic, rows in data_schema.by_topic(m.partitions)
         ),
         forgotten_topics_data=tuple(
             form.topic("ForgottenTopic", topic, partitions=tuple(index for _, index in found))
@@ -60,7 +48,7 @@ def _write_fetch_request(m: data_messages.FetchRequest, version: int) -> Any:
     )
 
 
-def _fetch_partition(form: Form, row: data_messages.FetchPartition) -> Any:
+def _fetch_partition(form: data_schema.Form, row: data_messages.FetchPartition) -> Any:
     return form.make(
         "FetchPartition",
         partition=row.index,
@@ -78,16 +66,16 @@ def _read_fetch_request(body: Any) -> data_messages.FetchRequest:
     return data_messages.FetchRequest(
         replica_id=int(replica.replica_id),
         replica_epoch=int(getattr(replica, "replica_epoch", data_messages.NO_EPOCH)),
-        max_wait_ms=to_ms(body.max_wait),
+        max_wait_ms=data_schema.to_ms(body.max_wait),
         min_bytes=int(body.min_bytes),
         max_bytes=int(body.max_bytes),
         partitions=tuple(
-            _read_fetch_partition(topic_of(topic), item)
+            _read_fetch_partition(data_schema.topic_of(topic), item)
             for topic in body.topics
             for item in topic.partitions
         ),
         forgotten=tuple(
-            (topic_of(topic), int(index))
+            (data_schema.topic_of(topic), int(index))
             for topic in getattr(body, "forgotten_topics_data", ())
             for index in topic.partitions
         ),
@@ -113,10 +101,10 @@ def _read_fetch_partition(topic: data_messages.Topic, item: Any) -> data_message
 
 
 def _write_fetch_response(m: data_messages.FetchResponse, version: int) -> Any:
-    form = Form(response_class(ApiKey.FETCH, version))
+    form = data_schema.Form(response_class(ApiKey.FETCH, version))
     return form.make(
         "FetchResponse",
-        throttle_time=NOTHING,
+        throttle_time=data_schema.NOTHING,
         error_code=m.error,
         session_id=m.session_id,
         responses=tuple(
@@ -125,14 +113,14 @@ def _write_fetch_response(m: data_messages.FetchResponse, version: int) -> Any:
                 topic,
                 partitions=tuple(_fetch_result(form, row) for row in rows),
             )
-            for topic, rows in by_topic(m.partitions)
+            for topic, rows in data_schema.by_topic(m.partitions)
         ),
-        **named_endpoints(form, m.endpoints),
+        **data_schema.named_endpoints(form, m.endpoints),
     )
 
 
-def _fetch_result(form: Form, row: data_messages.FetchResult) -> Any:
-    tagged = named_leader(form, row)
+def _fetch_result(form: data_schema.Form, row: data_messages.FetchResult) -> Any:
+    tagged = data_schema.named_leader(form, row)
     if row.diverging is not None and form.has("EpochEndOffset"):
         tagged["diverging_epoch"] = form.make(
             "EpochEndOffset", epoch=row.diverging.epoch, end_offset=row.diverging.offset
@@ -152,7 +140,7 @@ def _fetch_result(form: Form, row: data_messages.FetchResult) -> Any:
 
 
 def _abortions(
-    form: Form, transactions: Sequence[data_messages.AbortedTransaction]
+    form: data_schema.Form, transactions: Sequence[data_messages.AbortedTransaction]
 ) -> tuple[Any, ...]:
     return tuple(
         form.make(
@@ -166,17 +154,17 @@ def _read_fetch_response(body: Any) -> data_messages.FetchResponse:
     return data_messages.FetchResponse(
         error=getattr(body, "error_code", ErrorCode.none),
         partitions=tuple(
-            _read_fetch_result(topic_of(topic), item)
+            _read_fetch_result(data_schema.topic_of(topic), item)
             for topic in body.responses
             for item in topic.partitions
         ),
         session_id=int(getattr(body, "session_id", 0)),
-        endpoints=read_endpoints(body),
+        endpoints=data_schema.read_endpoints(body),
     )
 
 
 def _read_fetch_result(topic: data_messages.Topic, item: Any) -> data_messages.FetchResult:
-    leader_id, leader_epoch = read_leader(item)
+    leader_id, leader_epoch = data_schema.read_leader(item)
     diverging = getattr(item, "diverging_epoch", None)
     if diverging is not None:
         end = OffsetAndEpoch(int(diverging.end_offset), int(diverging.epoch))
@@ -199,7 +187,7 @@ def _read_fetch_result(topic: data_messages.Topic, item: Any) -> data_messages.F
     )
 
 
-FETCH: Final = DataCodec(
+FETCH: Final = data_schema.DataCodec(
     ApiKey.FETCH,
     _write_fetch_request,
     _read_fetch_request,

@@ -5,27 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, Final
 
-from cluster.node.protocol import data_messages
+from cluster.node.protocol import data_messages, data_schema
 from cluster.node.protocol.apis import ApiKey, request_class, response_class
-from cluster.node.protocol.data_schema import (
-    EPOCH,
-    MILLISECOND,
-    NOTHING,
-    PRODUCE_ADDS_FROM,
-    DataCodec,
-    Form,
-    by_topic,
-    named_endpoints,
-    named_leader,
-    read_endpoints,
-    read_leader,
-    to_ms,
-    topic_of,
-)
 
 
 def _write_produce_request(m: data_messages.ProduceRequest, version: int) -> Any:
-    form = Form(request_class(ApiKey.PRODUCE, version))
+    form = data_schema.Form(request_class(ApiKey.PRODUCE, version))
     return form.make(
         "ProduceRequest",
         transactional_id=m.transactional_id,
@@ -40,7 +25,7 @@ def _write_produce_request(m: data_messages.ProduceRequest, version: int) -> Any
                     for row in rows
                 ),
             )
-            for topic, rows in by_topic(m.partitions)
+            for topic, rows in data_schema.by_topic(m.partitions)
         ),
     )
 
@@ -48,23 +33,23 @@ def _write_produce_request(m: data_messages.ProduceRequest, version: int) -> Any
 def _read_produce_request(body: Any) -> data_messages.ProduceRequest:
     return data_messages.ProduceRequest(
         acks=int(body.acks),
-        timeout_ms=to_ms(body.timeout),
+        timeout_ms=data_schema.to_ms(body.timeout),
         partitions=tuple(
             data_messages.ProducePartition(
-                topic_of(topic), int(item.index), bytes(item.records or b"")
+                data_schema.topic_of(topic), int(item.index), bytes(item.records or b"")
             )
             for topic in body.topic_data
             for item in topic.partition_data
         ),
         transactional_id=body.transactional_id,
         adds_partitions=(
-            body.transactional_id is not None and body.__version__ >= PRODUCE_ADDS_FROM
+            body.transactional_id is not None and body.__version__ >= data_schema.PRODUCE_ADDS_FROM
         ),
     )
 
 
 def _write_produce_response(m: data_messages.ProduceResponse, version: int) -> Any:
-    form = Form(response_class(ApiKey.PRODUCE, version))
+    form = data_schema.Form(response_class(ApiKey.PRODUCE, version))
     return form.make(
         "ProduceResponse",
         responses=tuple(
@@ -73,14 +58,14 @@ def _write_produce_response(m: data_messages.ProduceResponse, version: int) -> A
                 topic,
                 partition_responses=tuple(_produce_result(form, row) for row in rows),
             )
-            for topic, rows in by_topic(m.partitions)
+            for topic, rows in data_schema.by_topic(m.partitions)
         ),
-        throttle_time=NOTHING,
-        **named_endpoints(form, m.endpoints),
+        throttle_time=data_schema.NOTHING,
+        **data_schema.named_endpoints(form, m.endpoints),
     )
 
 
-def _produce_result(form: Form, row: data_messages.ProduceResult) -> Any:
+def _produce_result(form: data_schema.Form, row: data_messages.ProduceResult) -> Any:
     appended = row.log_append_time_ms
     return form.make(
         "PartitionProduceResponse",
@@ -89,30 +74,32 @@ def _produce_result(form: Form, row: data_messages.ProduceResult) -> Any:
         base_offset=row.base_offset,
         log_append_time=None
         if appended == data_messages.NO_TIMESTAMP
-        else EPOCH + appended * MILLISECOND,
+        else data_schema.EPOCH + appended * data_schema.MILLISECOND,
         log_start_offset=row.log_start_offset,
         record_errors=(),
         error_message=row.error_message,
-        **named_leader(form, row),
+        **data_schema.named_leader(form, row),
     )
 
 
 def _read_produce_response(body: Any) -> data_messages.ProduceResponse:
     return data_messages.ProduceResponse(
         partitions=tuple(
-            _read_produce_result(topic_of(topic), item)
+            _read_produce_result(data_schema.topic_of(topic), item)
             for topic in body.responses
             for item in topic.partition_responses
         ),
-        endpoints=read_endpoints(body),
+        endpoints=data_schema.read_endpoints(body),
     )
 
 
 def _read_produce_result(topic: data_messages.Topic, item: Any) -> data_messages.ProduceResult:
-    leader_id, leader_epoch = read_leader(item)
+    leader_id, leader_epoch = data_schema.read_leader(item)
     appended = item.log_append_time
     appended_ms = (
-        data_messages.NO_TIMESTAMP if appended is None else (appended - EPOCH) // MILLISECOND
+        data_messages.NO_TIMESTAMP
+        if appended is None
+        else (appended - data_schema.EPOCH) // data_schema.MILLISECOND
     )
     return data_messages.ProduceResult(
         topic=topic,
@@ -127,7 +114,7 @@ def _read_produce_result(topic: data_messages.Topic, item: Any) -> data_messages
     )
 
 
-PRODUCE: Final = DataCodec(
+PRODUCE: Final = data_schema.DataCodec(
     ApiKey.PRODUCE,
     _write_produce_request,
     _read_produce_request,

@@ -29,15 +29,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.node.ports import Endpoint, Failure
+from cluster.node.protocol import codec
 from cluster.node.protocol.apis import ApiKey, VersionRange
-from cluster.node.protocol.codec import (
-    UnwritableError,
-    api_key_of,
-    listener_of,
-    read_response,
-    spoken_versions,
-    write_request,
-)
 from cluster.node.protocol.data_messages import UNANSWERED, wants_response
 from cluster.node.runtime.connection import PeerConnection
 from cluster.node.security.connecting import PLAINTEXT, ClientSecurity
@@ -169,7 +162,7 @@ class _Peer:
         self._closed = False
 
     def submit(self, message: object, timeout_ms: float, on_reply: Callable[[Any], None]) -> None:
-        call = _Call(message, api_key_of(message), on_reply)
+        call = _Call(message, codec.api_key_of(message), on_reply)
         call.timer = self._loop.call_later(timeout_ms / 1000.0, self._timed_out, call)
         if len(self._waiting) >= MAX_WAITING:
             self._loop.call_soon(call.finish, Failure.NOT_SENT)
@@ -201,14 +194,16 @@ class _Peer:
 
     def _send(self, connection: PeerConnection, call: _Call) -> None:
         served = self._versions.get(call.key)
-        version = None if served is None else spoken_versions(call.message).highest_common(served)
+        version = (
+            None if served is None else codec.spoken_versions(call.message).highest_common(served)
+        )
         if version is None:
             self._loop.call_soon(call.finish, Failure.UNSUPPORTED_VERSION)
             return
         correlation_id = self._next_correlation_id
         try:
-            frame = write_request(call.message, version, correlation_id, self._client_id)
-        except UnwritableError:
+            frame = codec.write_request(call.message, version, correlation_id, self._client_id)
+        except codec.UnwritableError:
             self._loop.call_soon(call.finish, Failure.UNSUPPORTED_VERSION)
             return
         self._next_correlation_id = (correlation_id % 0x7FFFFFFF) + 1
@@ -240,7 +235,9 @@ class _Peer:
         if call is None:
             raise MalformedError(f"an answer to request {correlation_id}, which was not sent")
         try:
-            reply = read_response(frame, call.key, call.version, listener_of(call.message))
+            reply = codec.read_response(
+                frame, call.key, call.version, codec.listener_of(call.message)
+            )
         except Exception as error:  # whatever reading foreign bytes raises
             del self._in_flight[correlation_id]
             self._in_flight = {correlation_id: call, **self._in_flight}  # it is this one's

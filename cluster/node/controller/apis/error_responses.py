@@ -7,13 +7,8 @@ from dataclasses import MISSING, fields
 from typing import Any, Final
 
 from cluster.node.errors import ErrorCode
+from cluster.node.kraft import voter_messages
 from cluster.node.kraft.messages import NO_NODE, DescribeQuorumRequest, DescribeQuorumResponse
-from cluster.node.kraft.voter_messages import (
-    AddVoterRequest,
-    AddVoterResponse,
-    RemoveVoterRequest,
-    RemoveVoterResponse,
-)
 from cluster.node.protocol import messages as m
 from cluster.node.protocol.apis import ApiKey, highest_response_class
 from cluster.node.protocol.convert import schema_default
@@ -40,10 +35,10 @@ def error_response(request: Any, error: ErrorCode, message: str | None) -> Any:
     match request:
         case DescribeQuorumRequest():
             return DescribeQuorumResponse(error, NO_NODE, -1, -1, top_level_error=error)
-        case AddVoterRequest():
-            return AddVoterResponse(error, message)
-        case RemoveVoterRequest():
-            return RemoveVoterResponse(error, message)
+        case voter_messages.AddVoterRequest():
+            return voter_messages.AddVoterResponse(error, message)
+        case voter_messages.RemoveVoterRequest():
+            return voter_messages.RemoveVoterResponse(error, message)
         case m.ElectLeadersRequest():
             return _elections(request, error, message)
     response = highest_response_class(ApiKey(request.__api_key__))

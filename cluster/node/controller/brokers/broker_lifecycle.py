@@ -26,12 +26,7 @@ from cluster.node.controller.brokers.heartbeats import BrokerHeartbeatManager
 from cluster.node.controller.metadata.registrations import checked_epoch, has_leaderships
 from cluster.node.controller.metadata.result import ControllerResult
 from cluster.node.controller.metadata.state import BrokerRegistration, MetadataState
-from cluster.node.controller.partitions.leadership import (
-    broker_fenced,
-    broker_shutting_down,
-    broker_unfenced,
-    directories_offline,
-)
+from cluster.node.controller.partitions import leadership
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
 from cluster.node.errors import ErrorCode
@@ -115,7 +110,7 @@ def _offline_records(
     if not offline or not left:
         return
     if not leaves_isrs:
-        yield from directories_offline(state, broker, offline)
+        yield from leadership.directories_offline(state, broker, offline)
     yield BrokerRegistrationChangeRecord(
         broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
     )
@@ -170,7 +165,7 @@ def _records(
     following: BrokerControlState,
 ) -> Iterable[MetadataRecord]:
     if following.is_fenced:
-        return [] if broker.fenced else broker_fenced(state, broker)
+        return [] if broker.fenced else leadership.broker_fenced(state, broker)
     if following is BrokerControlState.CONTROLLED_SHUTDOWN:
-        return broker_shutting_down(state, broker)
-    return broker_unfenced(state, broker) if current is BrokerControlState.FENCED else []
+        return leadership.broker_shutting_down(state, broker)
+    return leadership.broker_unfenced(state, broker) if current is BrokerControlState.FENCED else []

@@ -14,19 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from cluster.node.controller.configs.definitions import (
-    BROKER,
-    CLIENT_METRICS,
-    DYNAMIC,
-    GROUP,
-    GROUP_SYNONYMS,
-    TOPIC,
-    TOPIC_SYNONYMS,
-    ConfigKey,
-    Keys,
-    broker_key,
-    broker_synonyms,
-)
+from cluster.node.controller.configs import definitions
 from cluster.node.controller.configs.sources import (
     ALL_BROKERS,
     SOURCE_CLIENT_METRICS,
@@ -162,12 +150,12 @@ def _topic(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo)
         raise ConfigError(ErrorCode.unknown_topic_or_partition, "")
     sources = broker_sources(state, cluster)
 
-    def entry(key: ConfigKey) -> messages.DescribeConfigsResourceResult:
-        synonyms = TOPIC_SYNONYMS.get(key.name)
+    def entry(key: definitions.ConfigKey) -> messages.DescribeConfigsResourceResult:
+        synonyms = definitions.TOPIC_SYNONYMS.get(key.name)
         brokers = _broker_value(synonyms[0][0], sources) if synonyms else ()
         return _entry(key, state.resource_config(resource, key.name), SOURCE_TOPIC, brokers)
 
-    return _describe_keys(TOPIC, entry)
+    return _describe_keys(definitions.TOPIC, entry)
 
 
 def _group(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo) -> Described:
@@ -175,13 +163,13 @@ def _group(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo)
         raise ConfigError(ErrorCode.invalid_request, "Group name must not be empty")
     sources = broker_sources(state, cluster)
 
-    def entry(key: ConfigKey) -> messages.DescribeConfigsResourceResult:
-        synonym = GROUP_SYNONYMS.get(key.name)
+    def entry(key: definitions.ConfigKey) -> messages.DescribeConfigsResourceResult:
+        synonym = definitions.GROUP_SYNONYMS.get(key.name)
         default = _synonym(key, key.name, key.default, SOURCE_DEFAULT)
         brokers = (default,) if synonym is None else _broker_value(synonym, sources)
         return _entry(key, state.resource_config(resource, key.name), SOURCE_GROUP, brokers)
 
-    return _describe_keys(GROUP, entry)
+    return _describe_keys(definitions.GROUP, entry)
 
 
 def _client_metrics(
@@ -191,15 +179,16 @@ def _client_metrics(
         message = "Client metrics subscription name must not be empty"
         raise ConfigError(ErrorCode.invalid_request, message)
 
-    def entry(key: ConfigKey) -> messages.DescribeConfigsResourceResult:
+    def entry(key: definitions.ConfigKey) -> messages.DescribeConfigsResourceResult:
         own = state.resource_config(resource, key.name)
         return _entry(key, own, SOURCE_CLIENT_METRICS, ())
 
-    return _describe_keys(CLIENT_METRICS, entry)
+    return _describe_keys(definitions.CLIENT_METRICS, entry)
 
 
 def _describe_keys(
-    keys: Keys, entry: Callable[[ConfigKey], messages.DescribeConfigsResourceResult]
+    keys: definitions.Keys,
+    entry: Callable[[definitions.ConfigKey], messages.DescribeConfigsResourceResult],
 ) -> Described:
     """Describe a resource that has the keys which are defined, and no others."""
 
@@ -227,10 +216,10 @@ def _broker(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo
             *(state.config_names.get(ALL_BROKERS) or ()),
             *cluster.static_configs,
         )
-        return (*shown_names(BROKER), *set_somewhere)
+        return (*shown_names(definitions.BROKER), *set_somewhere)
 
     def entry(name: str) -> messages.DescribeConfigsResourceResult | None:
-        key = BROKER.get(name)
+        key = definitions.BROKER.get(name)
         known = _is_set(name, sources[:-1]) if key is None else not key.internal
         return _broker_entry(name, sources) if known else None
 
@@ -296,7 +285,7 @@ def _check_own_id(name: str, cluster: ClusterInfo, rest: str) -> None:
 
 def _broker_value(name: str, sources: Sources) -> Synonyms:
     """Return what decides a key of brokers: where it is set, and what stands in for it."""
-    key, names = broker_key(name), broker_synonyms(name)
+    key, names = definitions.broker_key(name), definitions.broker_synonyms(name)
     found = [
         _synonym(key, other, value, source)
         for source, lookup in sources
@@ -309,7 +298,7 @@ def _broker_value(name: str, sources: Sources) -> Synonyms:
 
 
 def _synonym(
-    key: ConfigKey | None, name: str, value: str | None, source: i8
+    key: definitions.ConfigKey | None, name: str, value: str | None, source: i8
 ) -> messages.DescribeConfigsSynonym:
     hidden = key is not None and key.is_sensitive
     return messages.DescribeConfigsSynonym(
@@ -318,7 +307,7 @@ def _synonym(
 
 
 def _entry(
-    key: ConfigKey, own: str | None, source: i8, brokers: Synonyms
+    key: definitions.ConfigKey, own: str | None, source: i8, brokers: Synonyms
 ) -> messages.DescribeConfigsResourceResult:
     """Return the entry of a topic, group or subscription: its own value, or what brokers say."""
     synonyms = brokers
@@ -330,7 +319,7 @@ def _entry(
 
 
 def _broker_entry(name: str, sources: Sources) -> messages.DescribeConfigsResourceResult:
-    key = broker_key(name)
+    key = definitions.broker_key(name)
     synonyms = _broker_value(name, sources)
     if key is None:
         return messages.DescribeConfigsResourceResult(
@@ -344,10 +333,10 @@ def _broker_entry(name: str, sources: Sources) -> messages.DescribeConfigsResour
             documentation=None,
         )
     value, source = _effective_value(key, synonyms)
-    return _result(key, value, source, synonyms, name, read_only=name not in DYNAMIC)
+    return _result(key, value, source, synonyms, name, read_only=name not in definitions.DYNAMIC)
 
 
-def _effective_value(key: ConfigKey, synonyms: Synonyms) -> tuple[str | None, i8]:
+def _effective_value(key: definitions.ConfigKey, synonyms: Synonyms) -> tuple[str | None, i8]:
     """Return a key's value as clients are shown it, and where it comes from."""
     if not synonyms:
         return key.default, SOURCE_DEFAULT
@@ -359,7 +348,7 @@ def _effective_value(key: ConfigKey, synonyms: Synonyms) -> tuple[str | None, i8
 
 
 def _result(
-    key: ConfigKey,
+    key: definitions.ConfigKey,
     value: str | None,
     source: i8,
     synonyms: Synonyms,

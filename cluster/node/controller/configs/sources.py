@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from cluster.node.controller.configs.definitions import (
-    BROKER,
-    NOT_DYNAMIC,
-    PER_LISTENER,
-    TOPIC,
-    TOPIC_SYNONYMS,
-    ConfigKey,
-    broker_key,
-    is_of_one_broker,
-)
+from cluster.node.controller.configs import definitions
 from cluster.node.controller.configs.validation import Properties
 from cluster.node.controller.configs.values import InvalidValueError
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
@@ -46,7 +37,7 @@ def broker_number(name: str) -> int | None:
     return number if number is not None and -(2**31) <= number < 2**31 else None
 
 
-def shown_names(keys: Mapping[str, ConfigKey]) -> tuple[str, ...]:
+def shown_names(keys: Mapping[str, definitions.ConfigKey]) -> tuple[str, ...]:
     """Return the keys that clients are shown."""
     return tuple(name for name, key in keys.items() if not key.internal)
 
@@ -65,7 +56,9 @@ def broker_sources(state: MetadataState, cluster: ClusterInfo) -> Sources:
 
     def of_all(name: str) -> str | None:
         value = on_all.get(name)
-        used = value is not None and _is_used(name, value) and not is_of_one_broker(name)
+        used = (
+            value is not None and _is_used(name, value) and not definitions.is_of_one_broker(name)
+        )
         return value if used else None
 
     return (
@@ -76,7 +69,9 @@ def broker_sources(state: MetadataState, cluster: ClusterInfo) -> Sources:
     )
 
 
-_DEFAULTS: Final = {name: key.default for name, key in BROKER.items() if key.default is not None}
+_DEFAULTS: Final = {
+    name: key.default for name, key in definitions.BROKER.items() if key.default is not None
+}
 
 
 def in_force(persistent: Properties, *, of_one_broker: bool) -> dict[str, str]:
@@ -87,16 +82,20 @@ def in_force(persistent: Properties, *, of_one_broker: bool) -> dict[str, str]:
     return {
         name: value
         for name, value in persistent.items()
-        if _is_used(name, value) and (of_one_broker or not is_of_one_broker(name))
+        if _is_used(name, value) and (of_one_broker or not definitions.is_of_one_broker(name))
     }
 
 
 def _is_used(name: str, value: str) -> bool:
-    return name not in NOT_DYNAMIC and name not in PER_LISTENER and _is_valid(name, value)
+    return (
+        name not in definitions.NOT_DYNAMIC
+        and name not in definitions.PER_LISTENER
+        and _is_valid(name, value)
+    )
 
 
 def _is_valid(name: str, value: str) -> bool:
-    key = broker_key(name)
+    key = definitions.broker_key(name)
     if key is not None:
         try:
             key.parse(value)
@@ -116,9 +115,9 @@ def effective_topic_configs(
             value=value,
             read_only=False,
             config_source=source,
-            is_sensitive=TOPIC[name].is_sensitive,
+            is_sensitive=definitions.TOPIC[name].is_sensitive,
         )
-        for name in sorted(shown_names(TOPIC))
+        for name in sorted(shown_names(definitions.TOPIC))
         for value, source in [topic_setting(name, own, sources)]
     )
 
@@ -129,10 +128,10 @@ def topic_setting(
     """Return a topic's value in force and its source. `sources`: of brokers, without defaults."""
     if name in own:
         return own[name], SOURCE_TOPIC
-    synonyms = TOPIC_SYNONYMS.get(name, ())
+    synonyms = definitions.TOPIC_SYNONYMS.get(name, ())
     for source, lookup in sources:
         for synonym, factor in synonyms:
             value = lookup(synonym)
             if value is not None:
                 return value if factor == 1 else str(int(value) * factor), source
-    return TOPIC[name].default, SOURCE_DEFAULT
+    return definitions.TOPIC[name].default, SOURCE_DEFAULT

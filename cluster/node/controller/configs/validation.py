@@ -11,18 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from cluster.node.controller.configs.definitions import (
-    BROKER,
-    CLIENT_METRICS,
-    GROUP,
-    NOT_DYNAMIC,
-    PER_LISTENER,
-    QUOTAS,
-    TOPIC,
-    Keys,
-    is_of_one_broker,
-    listener_base,
-)
+from cluster.node.controller.configs import definitions
 from cluster.node.controller.configs.values import InvalidValueError, Value
 from cluster.node.controller.metadata.result import ApiError
 from cluster.node.errors import ErrorCode
@@ -38,7 +27,9 @@ class ConfigError(Exception):
         self.api_error = ApiError(error, message)
 
 
-def _parse(keys: Keys, properties: Properties, error: ErrorCode) -> dict[str, Value | None]:
+def _parse(
+    keys: definitions.Keys, properties: Properties, error: ErrorCode
+) -> dict[str, Value | None]:
     """Read every value that is set, and the defaults of the rest. Raises ConfigError."""
     values: dict[str, Value | None] = {}
     for name, key in keys.items():  # in Kafka's order: the first that is wrong is named
@@ -56,9 +47,9 @@ def _parse(keys: Keys, properties: Properties, error: ErrorCode) -> dict[str, Va
 def validate_topic(properties: Properties) -> None:
     """Check all that a topic has set. Raises ConfigError."""
     for name in properties:
-        if name not in TOPIC:
+        if name not in definitions.TOPIC:
             raise ConfigError(ErrorCode.invalid_config, f"Unknown topic config name: {name}")
-    values = _parse(TOPIC, properties, ErrorCode.invalid_config)
+    values = _parse(definitions.TOPIC, properties, ErrorCode.invalid_config)
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     message: str | None = None
     if _number(least) > _number(most):
@@ -98,11 +89,11 @@ def validate_group(name: str, properties: Properties) -> None:
     if not name:
         raise ConfigError(ErrorCode.invalid_request, "Default group resources are not allowed.")
     for key in properties:
-        if key not in GROUP:
+        if key not in definitions.GROUP:
             raise ConfigError(ErrorCode.invalid_config, f"Unknown group config name: {key}")
-    values = _parse(GROUP, properties, ErrorCode.invalid_config)
+    values = _parse(definitions.GROUP, properties, ErrorCode.invalid_config)
     for key, begin, end in _GROUP_BOUNDS:
-        least, most = (BROKER.get(f"{begin}.{bound}.{end}") for bound in ("min", "max"))
+        least, most = (definitions.BROKER.get(f"{begin}.{bound}.{end}") for bound in ("min", "max"))
         value = _number(values[key])
         message: str | None = None
         if least is not None and value < int(least.default or 0):
@@ -137,10 +128,10 @@ def validate_client_metrics(name: str, properties: Properties) -> None:
     if not name:
         raise ConfigError(ErrorCode.invalid_request, "Subscription name can't be empty")
     for key in properties:
-        if key not in CLIENT_METRICS:
+        if key not in definitions.CLIENT_METRICS:
             message = f"Unknown client metrics configuration: {key}"
             raise ConfigError(ErrorCode.invalid_request, message)
-    values = _parse(CLIENT_METRICS, properties, ErrorCode.invalid_config)
+    values = _parse(definitions.CLIENT_METRICS, properties, ErrorCode.invalid_config)
     interval_ms = _number(values["interval.ms"])
     if not _INTERVAL_MS_MIN <= interval_ms <= _INTERVAL_MS_MAX:
         message = (
@@ -173,7 +164,9 @@ def _elements(value: Value | None) -> tuple[str, ...]:
     return value
 
 
-_DYNAMIC: Final = {name: k for name, k in BROKER.items() if name not in NOT_DYNAMIC} | dict(QUOTAS)
+_DYNAMIC: Final = {
+    name: k for name, k in definitions.BROKER.items() if name not in definitions.NOT_DYNAMIC
+} | dict(definitions.QUOTAS)
 
 
 def validate_broker(dynamic: Properties, static: Properties, *, of_one_broker: bool) -> None:
@@ -182,17 +175,20 @@ def validate_broker(dynamic: Properties, static: Properties, *, of_one_broker: b
     `static` is what is in force where `dynamic` says nothing. Unknown keys pass: they may be a
     plugin's. Raises ConfigError with INVALID_REQUEST, as brokers of Kafka do (KAFKA-13609).
     """
-    _none_of(sorted(NOT_DYNAMIC.intersection(dynamic)), "Cannot update these configs dynamically")
     _none_of(
-        sorted(PER_LISTENER.intersection(dynamic)),
+        sorted(definitions.NOT_DYNAMIC.intersection(dynamic)),
+        "Cannot update these configs dynamically",
+    )
+    _none_of(
+        sorted(definitions.PER_LISTENER.intersection(dynamic)),
         "These security configs can be dynamically updated only per-listener using the listener "
         "prefix",
     )
-    bases = {listener_base(name) or name: text for name, text in dynamic.items()}
+    bases = {definitions.listener_base(name) or name: text for name, text in dynamic.items()}
     values = _parse(_DYNAMIC, {**static, **bases}, ErrorCode.invalid_request)
     if not of_one_broker:
         _none_of(
-            [name for name in dynamic if is_of_one_broker(name)],
+            [name for name in dynamic if definitions.is_of_one_broker(name)],
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
     message = _contradiction(dynamic, static, values)
@@ -260,7 +256,7 @@ def _enough_buffer(values: Mapping[str, Value | None]) -> bool:
 def _unfit(name: str, values: Mapping[str, Value | None], static: Properties) -> str | None:
     """Return why a broker cannot take one changed value; None: it can."""
     if name in _THREADS:
-        before = int(static.get(name, BROKER[name].default or 0))
+        before = int(static.get(name, definitions.BROKER[name].default or 0))
         return _check_resize(name, int(_number(values[name])), before)
     if name == "listeners":
         wrong = [each for each in _elements(values[name]) if not _LISTENER.fullmatch(each)]
@@ -274,7 +270,12 @@ def _unfit(name: str, values: Mapping[str, Value | None], static: Properties) ->
         wrong = [each for each in _elements(values[name]) if each not in _REPORTERS]
         return f"Class {wrong[0]} could not be found." if wrong else None
     if name == "cordoned.log.dirs":
-        held = static.get("log.dirs") or static.get("log.dir") or BROKER["log.dir"].default or ""
+        held = (
+            static.get("log.dirs")
+            or static.get("log.dir")
+            or definitions.BROKER["log.dir"].default
+            or ""
+        )
         wrong = [each for each in _elements(values[name]) if each not in held.split(",")]
         return (
             f"requirement failed: All entries in {name} must be present in log.dirs or log.dir. "

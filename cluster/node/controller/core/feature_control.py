@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from cluster.node.controller.core.feature_update import MIN_ISR_OF_ALL_BROKERS
-from cluster.node.controller.metadata.feature_levels import (
-    ELIGIBLE_LEADER_REPLICAS,
-    METADATA_VERSION,
-    METADATA_VERSION_LEVEL,
-    OFFERED,
-    default_levels,
-)
+from cluster.node.controller.metadata import feature_levels
 from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.state import MetadataState
 from cluster.node.controller.records import MetadataRecord
@@ -27,7 +21,10 @@ KRAFT_VERSION = "kraft.version"
 
 SUPPORTED: Final = (
     # Those of coordinators, which are not here, are for the brokers of Kafka that have some.
-    *(SupportedFeature(name, levels.start, levels.stop - 1) for name, levels in OFFERED.items()),
+    *(
+        SupportedFeature(name, levels.start, levels.stop - 1)
+        for name, levels in feature_levels.OFFERED.items()
+    ),
     SupportedFeature(KRAFT_VERSION, MIN_KRAFT_VERSION, MAX_KRAFT_VERSION),
 )
 
@@ -45,14 +42,17 @@ def features_of(image: MetadataImage, kraft_version: int = 0) -> Features:
 
 
 def bootstrap_metadata(
-    metadata_version: int = METADATA_VERSION_LEVEL,
+    metadata_version: int = feature_levels.METADATA_VERSION_LEVEL,
 ) -> tuple[MetadataRecord, ...]:
     """Return the metadata that a cluster begins with (BootstrapMetadata.fromVersions).
 
     With eligible leader replicas a minimal ISR is set for all brokers, too.
     """
-    levels = {METADATA_VERSION: metadata_version, **default_levels(metadata_version)}
-    fixed = (MIN_ISR_OF_ALL_BROKERS,) if ELIGIBLE_LEADER_REPLICAS in levels else ()
+    levels = {
+        feature_levels.METADATA_VERSION: metadata_version,
+        **feature_levels.default_levels(metadata_version),
+    }
+    fixed = (MIN_ISR_OF_ALL_BROKERS,) if feature_levels.ELIGIBLE_LEADER_REPLICAS in levels else ()
     return (
         *(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()),
         *fixed,
@@ -71,7 +71,7 @@ def bootstrap_records(
     Decided by the committed image, not by a flag of its own, so that a bootstrap that was appended
     but never committed is written again by the next leader (KAFKA-20839 forgot that).
     """
-    if committed.features.get(METADATA_VERSION) is not None:
+    if committed.features.get(feature_levels.METADATA_VERSION) is not None:
         return ()
     begin = BeginTransactionRecord(name="Bootstrap records")
     return (begin, *(formatted or bootstrap_metadata()), EndTransactionRecord())

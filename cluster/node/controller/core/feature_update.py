@@ -10,12 +10,7 @@ import enum
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from cluster.node.controller.metadata.feature_levels import (
-    ELIGIBLE_LEADER_REPLICAS,
-    METADATA_VERSION,
-    OFFERED,
-    metadata_changed,
-)
+from cluster.node.controller.metadata import feature_levels
 from cluster.node.controller.metadata.registrations import registered_brokers
 from cluster.node.controller.metadata.result import ControllerResult, RequestError
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
@@ -82,7 +77,7 @@ def _update(update: messages.FeatureUpdateKey, state: MetadataState) -> list[Met
     changes: list[MetadataRecord] = []
     if level != (state.features.get(name) or 0):
         changes.append(FeatureLevelRecord(name=name, feature_level=level))
-    if name != ELIGIBLE_LEADER_REPLICAS:
+    if name != feature_levels.ELIGIBLE_LEADER_REPLICAS:
         return changes
     # What counts as enough in-sync replicas must not change under the ELR unnoticed.
     if level:
@@ -96,7 +91,11 @@ def _why_not(update: messages.FeatureUpdateKey, state: MetadataState) -> str | N
     reason = _why_no_version(name, level, current, int(update.upgrade_type), state)
     if reason is not None:
         return f"Invalid update version {level} for feature {name}. {reason}"
-    if name == METADATA_VERSION and level < current and metadata_changed(level, current):
+    if (
+        name == feature_levels.METADATA_VERSION
+        and level < current
+        and feature_levels.metadata_changed(level, current)
+    ):
         reason = (
             "Unsafe metadata downgrade is not supported in this version."
             if int(update.upgrade_type) == UpgradeType.UNSAFE_DOWNGRADE
@@ -129,7 +128,7 @@ def _why_no_version(
 
 def _supported_levels(name: str, state: MetadataState) -> Iterator[tuple[str, range]]:
     """Yield every node that must support a feature, and its levels; 0 where it has none."""
-    yield "Local controller", OFFERED.get(name, _DISABLED)
+    yield "Local controller", feature_levels.OFFERED.get(name, _DISABLED)
     for broker in registered_brokers(state):
         yield f"Broker {broker.id}", _levels(name, broker.features)
     for controller_id in sorted(state.controllers.keys()):

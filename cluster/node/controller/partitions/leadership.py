@@ -12,15 +12,8 @@ import dataclasses
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 
+from cluster.node.controller.metadata import registrations
 from cluster.node.controller.metadata.feature_levels import is_elr_enabled
-from cluster.node.controller.metadata.registrations import (
-    default_directory,
-    has_online_replica,
-    is_active,
-    is_online_directory,
-    partitions_marked,
-    replica_directory,
-)
 from cluster.node.controller.metadata.state import (
     IMBALANCED,
     LEADERLESS,
@@ -71,11 +64,11 @@ def builder(
         is_acceptable=lambda replica: (
             replica in partition.replicas
             and is_acceptable(replica)
-            and has_online_replica(state, partition, replica)
+            and registrations.has_online_replica(state, partition, replica)
         ),
         min_isr=effective_min_isr(state, key[0], topic.name),
         elr_enabled=is_elr_enabled(state),
-        directory_of=lambda replica: default_directory(state, replica),
+        directory_of=lambda replica: registrations.default_directory(state, replica),
         **{**options, **wanted},  # type: ignore[arg-type]  # fields of the builder, by their names
     )
 
@@ -123,7 +116,7 @@ def leader_and_isr_updates(
     gone = {remove, unclean} - {NO_BROKER}
 
     def is_acceptable(replica: int) -> bool:
-        return replica not in gone and (replica == add or is_active(state, replica))
+        return replica not in gone and (replica == add or registrations.is_active(state, replica))
 
     for key, partition in among:
         change = builder(
@@ -139,12 +132,12 @@ def leader_and_isr_updates(
 
 
 def _in_sync(state: MetadataState, broker_id: int) -> Partitions:
-    held = partitions_marked(state, broker_id)
+    held = registrations.partitions_marked(state, broker_id)
     return ((key, found) for key, found in held if broker_id in found.isr)
 
 
 def _in_sync_or_eligible(state: MetadataState, broker_id: int) -> Partitions:
-    held = partitions_marked(state, broker_id)
+    held = registrations.partitions_marked(state, broker_id)
     return ((key, found) for key, found in held if broker_id in (*found.isr, *found.elr))
 
 
@@ -158,7 +151,9 @@ def broker_fenced(state: MetadataState, broker: BrokerRegistration) -> Iterator[
 def broker_unfenced(state: MetadataState, broker: BrokerRegistration) -> Iterator[MetadataRecord]:
     """Unfence a broker, and let it lead what nobody leads."""
     yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=-1)
-    yield from leader_and_isr_updates(state, partitions_marked(state, LEADERLESS), add=broker.id)
+    yield from leader_and_isr_updates(
+        state, registrations.partitions_marked(state, LEADERLESS), add=broker.id
+    )
 
 
 def broker_shutting_down(
@@ -199,14 +194,14 @@ def replica_assigned(
     In one that is offline it can neither lead nor be in sync; in one that is online it may lead
     what nobody leads.
     """
-    online = is_online_directory(broker, directory)
+    online = registrations.is_online_directory(broker, directory)
     moved = dataclasses.replace(
         partition, directories=_with_directory(partition, broker.id, directory)
     )
 
     def is_acceptable(replica: int) -> bool:
-        usable = has_online_replica(state, moved, replica)
-        return usable and is_active(state, replica)
+        usable = registrations.has_online_replica(state, moved, replica)
+        return usable and registrations.is_active(state, replica)
 
     change = builder(
         state,
@@ -223,7 +218,7 @@ def _with_directory(
     partition: PartitionRegistration, broker_id: int, directory: uuid.UUID
 ) -> tuple[uuid.UUID, ...]:
     return tuple(
-        directory if replica == broker_id else replica_directory(partition, replica)
+        directory if replica == broker_id else registrations.replica_directory(partition, replica)
         for replica in partition.replicas
     )
 
@@ -235,7 +230,7 @@ def directories_offline(
     held = (
         (key, found)
         for key, found in _in_sync(state, broker.id)
-        if replica_directory(found, broker.id) in offline
+        if registrations.replica_directory(found, broker.id) in offline
     )
     return leader_and_isr_updates(state, held, remove=broker.id)
 
@@ -256,22 +251,22 @@ def preferred_elections(state: MetadataState) -> list[MetadataRecord]:
     """Give leadership back to first replicas that may lead (auto.leader.rebalance.enable)."""
     imbalanced = (
         (key, found)
-        for key, found in partitions_marked(state, IMBALANCED)
-        if found.replicas[0] in found.isr and is_active(state, found.replicas[0])
+        for key, found in registrations.partitions_marked(state, IMBALANCED)
+        if found.replicas[0] in found.isr and registrations.is_active(state, found.replicas[0])
     )
     return _elect(state, imbalanced, {"election": Election.PREFERRED})
 
 
 def unclean_elections(state: MetadataState) -> list[MetadataRecord]:
     """Elect a leader for what has none, where the topic allows an unclean one."""
-    return _elect(state, partitions_marked(state, LEADERLESS), {})
+    return _elect(state, registrations.partitions_marked(state, LEADERLESS), {})
 
 
 def _elect(
     state: MetadataState, among: Partitions, wanted: dict[str, object]
 ) -> list[MetadataRecord]:
     def is_acceptable(replica: int) -> bool:
-        return is_active(state, replica)
+        return registrations.is_active(state, replica)
 
     records: list[MetadataRecord] = []
     for key, partition in among:

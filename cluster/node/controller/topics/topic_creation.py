@@ -9,14 +9,8 @@ from typing import Any
 
 from cluster.node.controller.configs.sources import effective_topic_configs
 from cluster.node.controller.configs.validation import ConfigError, validate_topic
+from cluster.node.controller.metadata import registrations
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
-from cluster.node.controller.metadata.registrations import (
-    broker_ids,
-    default_directory,
-    is_active,
-    is_static,
-    registered_brokers,
-)
 from cluster.node.controller.metadata.result import (
     RECORDS_PER_BATCH_MAX,
     ApiError,
@@ -153,11 +147,11 @@ def new_placements(
 
 def _usable_brokers(state: MetadataState, cluster: ClusterInfo) -> list[UsableBroker]:
     """Return which brokers may get replicas (BrokerHeartbeatManager.usableBrokers)."""
-    if is_static(state):
+    if registrations.is_static(state):
         return [UsableBroker(broker_id) for broker_id in cluster.broker_ids]
     return [
         UsableBroker(broker.id, broker.rack, broker.fenced)
-        for broker in registered_brokers(state)
+        for broker in registrations.registered_brokers(state)
         if not broker.in_controlled_shutdown
     ]
 
@@ -198,7 +192,7 @@ def check_manual_placements(
     placements: Sequence[tuple[int, ...]], factor: int, state: MetadataState, cluster: ClusterInfo
 ) -> None:
     """Check replicas that the client chose. Raises TopicError with INVALID_REPLICA_ASSIGNMENT."""
-    known = broker_ids(state, cluster)
+    known = registrations.broker_ids(state, cluster)
     for replicas in placements:
         message = None
         unknown = [broker for broker in replicas if broker not in known]
@@ -228,9 +222,9 @@ def check_manual_placements(
 
 def in_sync_at_first(state: MetadataState, replicas: tuple[int, ...]) -> tuple[int, ...]:
     """Return the first ISR: the replicas on brokers that are alive."""
-    if is_static(state):
+    if registrations.is_static(state):
         return replicas
-    return tuple(replica for replica in replicas if is_active(state, replica))
+    return tuple(replica for replica in replicas if registrations.is_active(state, replica))
 
 
 def _configs(topic: messages.CreatableTopic) -> dict[str, str]:
@@ -262,7 +256,7 @@ def partition_records(
         if replicas not in known:
             known[replicas] = (
                 in_sync_at_first(state, replicas),
-                tuple(default_directory(state, replica) for replica in replicas),
+                tuple(registrations.default_directory(state, replica) for replica in replicas),
             )
         isr, directories = known[replicas]
         record = PartitionRecord(
