@@ -14,9 +14,9 @@ not fit the others. Nothing is guessed.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from cluster.names import unknown
 from cluster.node import config_values as kinds
@@ -38,6 +38,8 @@ from cluster.node.security.settings import (
 )
 from cluster.values import valueclass
 
+NO_TEXT: Final = ""
+
 
 class ConfigError(Exception):
     """The configuration cannot be used; the message is one line and names file and key."""
@@ -45,77 +47,84 @@ class ConfigError(Exception):
 
 @valueclass
 class NodeConfig:
-    """The settings of one node. Field names are the keys with `_` for `.`."""
+    """The settings of one node. Field names are the keys with `_` for `.`.
 
-    process_roles: frozenset[str]
-    node_id: int
-    cluster_id: str
+    Beside a field's type stand what parses it, and its default unless it must be given.
+    """
+
+    process_roles: Annotated[frozenset[str], kinds.roles]
+    node_id: Annotated[int, kinds.node_id_of]
+    cluster_id: Annotated[str, kinds.text_of, NO_TEXT]
     """Empty when not given: then it is the one that the folder was formatted with."""
-    listeners: tuple[ListenerAddress, ...]
-    advertised_listeners: tuple[ListenerAddress, ...]
+    listeners: Annotated[tuple[ListenerAddress, ...], kinds.listeners]
+    advertised_listeners: Annotated[tuple[ListenerAddress, ...], kinds.listeners, None]
     """Equal to `listeners` when not given; controller listeners are, each by itself. One without a
     host is reached at the name of the machine."""
-    controller_listener_names: tuple[str, ...]
-    controller_quorum_voters: tuple[Endpoint, ...]
+    controller_listener_names: Annotated[tuple[str, ...], kinds.names]
+    controller_quorum_voters: Annotated[tuple[Endpoint, ...], kinds.endpoints, ()]
     """The static voters by node id; empty when the log holds them (KIP-853)."""
-    controller_quorum_bootstrap_servers: tuple[Endpoint, ...]
+    controller_quorum_bootstrap_servers: Annotated[tuple[Endpoint, ...], kinds.servers, ()]
     """Where to ask for the leader. Their ids are not known, so they are called -2, -3, ..."""
-    controller_quorum_auto_join_enable: bool
-    metadata_log_dir: Path
+    controller_quorum_auto_join_enable: Annotated[bool, kinds.boolean, False]
+    metadata_log_dir: Annotated[Path, kinds.path_of, None]
     """The first of `log.dirs` when not given, or `log.dir`."""
-    log_dirs: tuple[Path, ...]
+    log_dirs: Annotated[tuple[Path, ...], kinds.paths, ()]
     """Where a broker's logs of data are; `metadata_log_dir` when not given, nor `log.dir`."""
-    metadata_log_segment_bytes: int
-    metadata_log_segment_ms: int
-    metadata_log_max_record_bytes_between_snapshots: int
-    metadata_log_max_snapshot_interval_ms: int
-    metadata_max_retention_bytes: int
-    metadata_max_retention_ms: int
-    metadata_max_idle_interval_ms: int
-    controller_quorum_election_timeout_ms: int
-    controller_quorum_fetch_timeout_ms: int
-    controller_quorum_election_backoff_max_ms: int
-    controller_quorum_append_linger_ms: int
-    controller_quorum_request_timeout_ms: int
-    controller_quorum_retry_backoff_ms: int
-    controller_quorum_fetch_max_bytes: int
-    controller_quorum_fetch_snapshot_max_bytes: int
-    broker_heartbeat_interval_ms: int
-    broker_session_timeout_ms: int
-    initial_broker_registration_timeout_ms: int
-    broker_rack: str | None
-    inter_broker_listener_name: str
+    metadata_log_segment_bytes: Annotated[int, kinds.whole(1024), 1 << 30]
+    metadata_log_segment_ms: Annotated[int, kinds.whole(1, 2**63 - 1), 7 * 24 * 3600 * 1000]
+    metadata_log_max_record_bytes_between_snapshots: Annotated[
+        int, kinds.whole(1), 20 * 1024 * 1024
+    ]
+    metadata_log_max_snapshot_interval_ms: Annotated[int, kinds.whole(0), 3_600_000]
+    metadata_max_retention_bytes: Annotated[int, kinds.whole(0, 2**63 - 1), 100 * 1024 * 1024]
+    metadata_max_retention_ms: Annotated[int, kinds.whole(0, 2**63 - 1), 7 * 24 * 3600 * 1000]
+    metadata_max_idle_interval_ms: Annotated[int, kinds.whole(0), 500]
+    controller_quorum_election_timeout_ms: Annotated[int, kinds.whole(1), 1000]
+    controller_quorum_fetch_timeout_ms: Annotated[int, kinds.whole(1), 2000]
+    controller_quorum_election_backoff_max_ms: Annotated[int, kinds.whole(1), 1000]
+    controller_quorum_append_linger_ms: Annotated[int, kinds.whole(0), 25]
+    controller_quorum_request_timeout_ms: Annotated[int, kinds.whole(1), 2000]
+    controller_quorum_retry_backoff_ms: Annotated[int, kinds.whole(0), 20]
+    controller_quorum_fetch_max_bytes: Annotated[int, kinds.whole(1), 1 << 20]
+    controller_quorum_fetch_snapshot_max_bytes: Annotated[int, kinds.whole(1), 1 << 20]
+    broker_heartbeat_interval_ms: Annotated[int, kinds.whole(1), 2000]
+    broker_session_timeout_ms: Annotated[int, kinds.whole(1), 9000]
+    initial_broker_registration_timeout_ms: Annotated[int, kinds.whole(1), 60_000]
+    broker_rack: Annotated[str | None, kinds.text_of, None]
+    inter_broker_listener_name: Annotated[str, kinds.text_of, None]
     """Where this broker asks others for records; its own first one when not given."""
-    log_retention_check_interval_ms: int
-    replica_lag_time_max_ms: int
-    replica_fetch_wait_max_ms: int
-    replica_fetch_backoff_ms: int
-    replica_socket_timeout_ms: int
-    controller_socket_timeout_ms: int
-    replica_fetch_max_bytes: int
-    replica_fetch_response_max_bytes: int
-    num_partitions: int
-    default_replication_factor: int
-    kraftprobe_registration: bool
+    log_retention_check_interval_ms: Annotated[int, kinds.whole(1, 2**63 - 1), 300_000]
+    replica_lag_time_max_ms: Annotated[int, kinds.whole(1, 2**63 - 1), 30_000]
+    replica_fetch_wait_max_ms: Annotated[int, kinds.whole(0), 500]
+    replica_fetch_backoff_ms: Annotated[int, kinds.whole(0), 1_000]
+    replica_socket_timeout_ms: Annotated[int, kinds.whole(1), 30_000]
+    controller_socket_timeout_ms: Annotated[int, kinds.whole(1), 30_000]
+    replica_fetch_max_bytes: Annotated[int, kinds.whole(0), 1 << 20]
+    replica_fetch_response_max_bytes: Annotated[int, kinds.whole(0), 10 << 20]
+    num_partitions: Annotated[int, kinds.whole(1), 1]
+    default_replication_factor: Annotated[int, kinds.whole(1, 2**15 - 1), 1]
+    kraftprobe_registration: Annotated[bool, kinds.boolean, True]
     """Whether brokers and controllers register themselves; else brokers are the configured ones."""
-    kraftprobe_forwarding_hold: bool
+    kraftprobe_forwarding_hold: Annotated[bool, kinds.boolean, True]
     """Whether clients' requests wait for an active controller (`cluster.node.forwarding`)."""
-    kraftprobe_routes: Mapping[int, tuple[str, int]]
+    kraftprobe_routes: Annotated[Mapping[int, tuple[str, int]], kinds.routes, {}]
     """Where to dial a peer, by its id, instead of at its own address."""
-    kraftprobe_broker_routes: Mapping[int, tuple[str, int]]
+    kraftprobe_broker_routes: Annotated[Mapping[int, tuple[str, int]], kinds.routes, {}]
     """Where to dial another broker for records, by its id, instead of at its own address."""
-    kraftprobe_brokers: tuple[Endpoint, ...]
+    kraftprobe_brokers: Annotated[tuple[Endpoint, ...], kinds.endpoints, ()]
     """Client listeners of all brokers, by node id, as long as no broker is registered."""
-    kraftprobe_log_clean_interval_ms: int
+    kraftprobe_log_clean_interval_ms: Annotated[int, kinds.whole(1), 60_000]
     """How often snapshots and log are cleaned; a constant in Kafka."""
-    kraftprobe_trace_file: Path | None
-    socket_request_max_bytes: int
-    max_connections: int
+    kraftprobe_trace_file: Annotated[Path | None, kinds.path_of, None]
+    socket_request_max_bytes: Annotated[int, kinds.whole(1), DEFAULT_MAX_FRAME_BYTES]
+    max_connections: Annotated[int, kinds.whole(1), 1000]
     """Of each listener."""
-    max_connections_per_ip: int
-    connections_max_idle_ms: int
-    kraftprobe_handshake_timeout_ms: int
-    kraftprobe_buffered_max_bytes: int
+    max_connections_per_ip: Annotated[int, kinds.whole(1), 2**31 - 1]
+    connections_max_idle_ms: Annotated[int, kinds.whole(1), 600_000]
+    kraftprobe_handshake_timeout_ms: Annotated[int, kinds.whole(1), 10_000]
+    kraftprobe_buffered_max_bytes: Annotated[
+        int, kinds.whole(1, 2**63 - 1), 4 * DEFAULT_MAX_FRAME_BYTES
+    ]
     security: Mapping[str, ListenerSecurity]
     """By listener."""
     properties: Mapping[str, str]
@@ -133,63 +142,16 @@ class NodeConfig:
 
 _REQUIRED: Final = object()
 
-_KEYS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
-    "process.roles": (kinds.roles, _REQUIRED),
-    "node.id": (kinds.node_id_of, _REQUIRED),
-    "cluster.id": (kinds.text_of, ""),
-    "listeners": (kinds.listeners, _REQUIRED),
-    "advertised.listeners": (kinds.listeners, None),
-    "controller.listener.names": (kinds.names, _REQUIRED),
-    "controller.quorum.voters": (kinds.endpoints, ()),
-    "controller.quorum.bootstrap.servers": (kinds.servers, ()),
-    "controller.quorum.auto.join.enable": (kinds.boolean, False),
-    "metadata.log.dir": (kinds.path_of, None),
-    "log.dirs": (kinds.paths, ()),
-    "log.dir": (kinds.path_of, None),
-    "metadata.log.segment.bytes": (kinds.whole(1024), 1 << 30),
-    "metadata.log.segment.ms": (kinds.whole(1, 2**63 - 1), 7 * 24 * 3600 * 1000),
-    "metadata.log.max.record.bytes.between.snapshots": (kinds.whole(1), 20 * 1024 * 1024),
-    "metadata.log.max.snapshot.interval.ms": (kinds.whole(0), 3_600_000),
-    "metadata.max.retention.bytes": (kinds.whole(0, 2**63 - 1), 100 * 1024 * 1024),
-    "metadata.max.retention.ms": (kinds.whole(0, 2**63 - 1), 7 * 24 * 3600 * 1000),
-    "metadata.max.idle.interval.ms": (kinds.whole(0), 500),
-    "controller.quorum.election.timeout.ms": (kinds.whole(1), 1000),
-    "controller.quorum.fetch.timeout.ms": (kinds.whole(1), 2000),
-    "controller.quorum.election.backoff.max.ms": (kinds.whole(1), 1000),
-    "controller.quorum.append.linger.ms": (kinds.whole(0), 25),
-    "controller.quorum.request.timeout.ms": (kinds.whole(1), 2000),
-    "controller.quorum.retry.backoff.ms": (kinds.whole(0), 20),
-    "controller.quorum.fetch.max.bytes": (kinds.whole(1), 1 << 20),
-    "controller.quorum.fetch.snapshot.max.bytes": (kinds.whole(1), 1 << 20),
-    "broker.heartbeat.interval.ms": (kinds.whole(1), 2000),
-    "broker.session.timeout.ms": (kinds.whole(1), 9000),
-    "initial.broker.registration.timeout.ms": (kinds.whole(1), 60_000),
-    "broker.rack": (kinds.text_of, None),
-    "inter.broker.listener.name": (kinds.text_of, None),
-    "log.retention.check.interval.ms": (kinds.whole(1, 2**63 - 1), 300_000),
-    "replica.lag.time.max.ms": (kinds.whole(1, 2**63 - 1), 30_000),
-    "replica.fetch.wait.max.ms": (kinds.whole(0), 500),
-    "replica.fetch.backoff.ms": (kinds.whole(0), 1_000),
-    "replica.socket.timeout.ms": (kinds.whole(1), 30_000),
-    "controller.socket.timeout.ms": (kinds.whole(1), 30_000),
-    "replica.fetch.max.bytes": (kinds.whole(0), 1 << 20),
-    "replica.fetch.response.max.bytes": (kinds.whole(0), 10 << 20),
-    "num.partitions": (kinds.whole(1), 1),
-    "default.replication.factor": (kinds.whole(1, 2**15 - 1), 1),
-    "kraftprobe.registration": (kinds.boolean, True),
-    "kraftprobe.forwarding.hold": (kinds.boolean, True),
-    "kraftprobe.routes": (kinds.routes, {}),
-    "kraftprobe.broker.routes": (kinds.routes, {}),
-    "kraftprobe.brokers": (kinds.endpoints, ()),
-    "kraftprobe.log.clean.interval.ms": (kinds.whole(1), 60_000),
-    "kraftprobe.trace.file": (kinds.path_of, None),
-    "socket.request.max.bytes": (kinds.whole(1), DEFAULT_MAX_FRAME_BYTES),
-    "max.connections": (kinds.whole(1), 1000),
-    "max.connections.per.ip": (kinds.whole(1), 2**31 - 1),
-    "connections.max.idle.ms": (kinds.whole(1), 600_000),
-    "kraftprobe.handshake.timeout.ms": (kinds.whole(1), 10_000),
-    "kraftprobe.buffered.max.bytes": (kinds.whole(1, 2**63 - 1), 4 * DEFAULT_MAX_FRAME_BYTES),
-}
+
+def _keys() -> Iterator[tuple[str, tuple[Callable[[str], Any], Any]]]:
+    """Yield each key with what parses it and its default."""
+    for name, hint in get_type_hints(NodeConfig, include_extras=True).items():
+        if hasattr(hint, "__metadata__"):
+            parse, *default = hint.__metadata__
+            yield name.replace("_", "."), (parse, default[0] if default else _REQUIRED)
+
+
+_KEYS: Final = {**dict(_keys()), "log.dir": (kinds.path_of, None)}
 
 
 _KEEPS_OUT: Final = frozenset(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import fields
 from typing import Final
 
 from cluster.node.controller.configs.sources import broker_sources, topic_setting
@@ -10,21 +10,14 @@ from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.log.data.data_config import DataLogConfig
 
-_NUMBERS: Final[Mapping[str, str]] = {
-    "segment_bytes": "segment.bytes",
-    "segment_ms": "segment.ms",
-    "segment_jitter_ms": "segment.jitter.ms",
-    "segment_index_bytes": "segment.index.bytes",
-    "index_interval_bytes": "index.interval.bytes",
-    "flush_messages": "flush.messages",
-    "flush_ms": "flush.ms",
-    "max_message_bytes": "max.message.bytes",
-    "message_timestamp_before_max_ms": "message.timestamp.before.max.ms",
-    "message_timestamp_after_max_ms": "message.timestamp.after.max.ms",
-    "retention_ms": "retention.ms",
-    "retention_bytes": "retention.bytes",
-    "file_delete_delay_ms": "file.delete.delay.ms",
+_OTHERS: Final = {"producer_id_expiration_ms", "cache_bytes"}
+"""Numbers that no topic has a configuration of."""
+_NUMBERS: Final = {
+    field.name: field.name.replace("_", ".")
+    for field in fields(DataLogConfig)
+    if field.type == "int" and field.name not in _OTHERS
 }
+"""Field of `DataLogConfig` -> the topic's configuration."""
 _PRODUCER_EXPIRATION: Final = "producer.id.expiration.ms"
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 import uuid
-from typing import NamedTuple
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 from cluster.node.controller.metadata.indexed import IndexedMap, IndexedTimelineMap, MarkedMap
 from cluster.node.controller.metadata.timeline import (
@@ -185,41 +186,14 @@ class MetadataState:
 
 def committed_state() -> MetadataState:
     """Return an empty state, for the image that every node replays."""
-    return MetadataState(
-        topics=CommittedMap(),
-        topic_names=CommittedMap(),
-        similar_names=CommittedMap(),
-        partitions=IndexedMap(partition_marks),
-        configs=CommittedMap(),
-        config_names=CommittedMap(),
-        brokers=CommittedMap(),
-        controllers=CommittedMap(),
-        features=CommittedMap(),
-        producer_ids=CommittedMap(),
-        scram_credentials=CommittedMap(),
-        delegation_tokens=CommittedMap(),
-        access_control=CommittedMap(),
-        client_quotas=CommittedMap(),
-    )
+    maps: dict[str, Any] = {field.name: CommittedMap() for field in fields(MetadataState)}
+    return MetadataState(**{**maps, "partitions": IndexedMap(partition_marks)})
 
 
 def overlay_state(base: MetadataState, offset: AppendOffset) -> MetadataState:
     """Return a state that sees the committed `base` through uncommitted writes."""
-    partitions = base.partitions
-    assert isinstance(partitions, IndexedMap), "an overlay lies over what is committed"
-    return MetadataState(
-        topics=TimelineMap(base.topics, offset),
-        topic_names=TimelineMap(base.topic_names, offset),
-        similar_names=TimelineMap(base.similar_names, offset),
-        partitions=IndexedTimelineMap(partitions, offset),
-        configs=TimelineMap(base.configs, offset),
-        config_names=TimelineMap(base.config_names, offset),
-        brokers=TimelineMap(base.brokers, offset),
-        controllers=TimelineMap(base.controllers, offset),
-        features=TimelineMap(base.features, offset),
-        producer_ids=TimelineMap(base.producer_ids, offset),
-        scram_credentials=TimelineMap(base.scram_credentials, offset),
-        delegation_tokens=TimelineMap(base.delegation_tokens, offset),
-        access_control=TimelineMap(base.access_control, offset),
-        client_quotas=TimelineMap(base.client_quotas, offset),
-    )
+    assert isinstance(base.partitions, IndexedMap), "an overlay lies over what is committed"
+    maps: dict[str, Any] = {
+        field.name: TimelineMap(getattr(base, field.name), offset) for field in fields(base)
+    }
+    return MetadataState(**{**maps, "partitions": IndexedTimelineMap(base.partitions, offset)})
