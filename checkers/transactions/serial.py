@@ -130,7 +130,6 @@ def explain_snapshots(
         if e.kind == "rw"
         else replace(e, source=last[e.source], target=first[e.target])
         for e in edges
-        if e.source in last and e.target in last
     ]
     every = [*inner, *ends]
     return Serial(_explain(_task(*parts), every, cancelled, is_short=is_short).answer)
@@ -138,11 +137,10 @@ def explain_snapshots(
 
 def _explain(task: _Task, edges: Sequence[Edge], cancelled: Cancelled, *, is_short: bool) -> Serial:
     number = {index: i for i, index in enumerate(task.indexes)}
-    inside = [e for e in edges if e.source in number and e.target in number]
-    first = _search(task, number, inside, FIRST_STEPS * len(number), cancelled)
+    first = _search(task, number, edges, FIRST_STEPS * len(number), cancelled)
     if first.answer is not Answer.OPEN or is_short or cancelled():
         return first
-    saturated = _saturate(task, number, inside, cancelled)
+    saturated = _saturate(task, number, edges, cancelled)
     cycle = _cycle(saturated)
     if cycle:
         return Serial(Answer.NONE, cycle=cycle)

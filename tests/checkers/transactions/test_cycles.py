@@ -440,10 +440,41 @@ def test_no_serial_order_is_found_without_a_cycle_of_known_dependencies():
             {"fractured-read"},
         )
     assert judged(HIDDEN, "rw-register", consistency="read-committed")[0] is Status.PASS
-    stale = [txn(0, [w("x", 1)], 0, 1), txn(1, [w("x", 2)], 2, 3), txn(2, [r("x", 1)], 4, 5)]
-    assert judged(stale, "rw-register")[1] == {"no-serial-order-realtime"}
-    in_process = [txn(i, t.output, 0, 9, process=7) for i, t in enumerate(stale)]
+    assert judged(STALE, "rw-register")[1] == {"no-serial-order-realtime"}
+    in_process = [txn(i, t.output, 0, 9, process=7) for i, t in enumerate(STALE)]
     assert judged(in_process, "rw-register")[1] == {"no-serial-order-process"}
+
+
+STALE = [txn(0, [w("x", 1)], 0, 1), txn(1, [w("x", 2)], 2, 3), txn(2, [r("x", 1)], 4, 5)]
+SKEW = [
+    txn(0, [a("x", 1), a("y", 1)], 0, 1),
+    txn(1, [r("x", [1]), r("y", [1]), a("x", 2)], 2, 9),
+    txn(2, [r("x", [1]), a("y", 2), r("y", [1, 2])], 2, 9),
+    *(txn(i, [a("z", i)], 2, 9) for i in (3, 4)),
+]
+"""No read shows in which order 3 and 4 are: dependencies alone prove no level of snapshots."""
+UNSEEN = [
+    txn(0, [w("x", 1), w("y", 1), w("z", 1)]),
+    txn(1, [w("y", 5), r("z", None)]),
+    txn(2, [r("x", 1), r("y", 5)]),
+]
+"""0 is before 1, which does not see it: as atomic reads may."""
+
+
+@pytest.mark.parametrize(
+    ("history", "model", "level", "kinds"),
+    [
+        (STALE, "rw-register", "snapshot-isolation", set()),
+        (STALE, "rw-register", "strong-snapshot-isolation", {"no-snapshot-order-realtime"}),
+        (SKEW, "list-append", "snapshot-isolation", set()),
+        (SKEW, "list-append", "serializable", {"G2", "write-skew"}),
+        (UNSEEN, "rw-register", "read-atomic", set()),
+        (UNSEEN, "rw-register", "snapshot-isolation", {"no-snapshot-order"}),
+    ],
+)
+def test_an_order_of_snapshots_keeps_what_its_level_keeps_and_no_more(history, model, level, kinds):
+    status = Status.FAIL if kinds else Status.PASS
+    assert judged(history, model, consistency=level)[:2] == (status, kinds)
 
 
 def test_the_order_that_proves_a_pass_is_its_certificate():
