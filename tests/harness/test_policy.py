@@ -91,6 +91,8 @@ def test_paths_are_those_beside_the_policy(tmp_path):
         ("[[require]]\nseeds = 0", "require 1: seeds must be a whole number from 1 to "),
         ("[[canary]]", "canary 1: mutant is missing"),
         ("judge_again = 1", "judge_again must be true or false, not 1"),
+        ('version = 1\n[each]\nsigned_by = ["a"]', "signed_by and allowed_signers go together"),
+        ('version = 1\n[each]\nallowed_signers = "a"', "signed_by and allowed_signers go together"),
     ],
 )
 def test_a_wrong_policy_is_a_line_with_file_and_place(tmp_path, text, line):

@@ -9,7 +9,7 @@ import pytest
 from checkers.earned import CONDITIONS, EARNED, Judged, earn, verdict
 from checkers.earned.observed import checks_ran, observations
 from checkers.earned.outages import nodes_answered
-from checkers.earned.phases import last_phase
+from checkers.earned.phases import final_reads, last_phase
 from checkers.earned.processes import KEEPS_PROCESS, STARTS_AT_ONCE
 from checkers.evidence import FINAL_READS, TraceEvent
 from checkers.history import EventType, pair
@@ -245,6 +245,14 @@ def test_the_last_operation_that_was_never_served_is_named_with_its_error(sound)
     outcome = last_phase(replace(sound, run=replace(sound.run, operations=operations)))
     assert outcome.status is Status.UNKNOWN
     assert "no join-all was ok; the last ended in not_coordinator" in outcome.sentence
+
+
+@pytest.mark.parametrize("fields", [{"sentinel": None}, {"read": []}, None])
+def test_final_reads_were_taken_behind_a_committed_write(sound, fields):
+    changed = events(
+        lambda e: e if e.f != FINAL_READS else None if fields is None else with_value(e, **fields)
+    )(sound)
+    assert final_reads(changed).status is Status.UNKNOWN
 
 
 def test_while_a_node_is_left_it_may_have_answered(sound):
