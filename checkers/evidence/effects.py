@@ -137,9 +137,9 @@ def cell_of(value: Mapping[str, Any]) -> tuple[str, str | None] | None:
 def _cell(prefix: str) -> Callable[[LogRecord], Effect | None]:
     def effect(record: LogRecord) -> Effect | None:
         cell = cell_of(record.value)
-        if cell is None or not cell[0].startswith(prefix) or cell[1] is None:
+        if cell is None or not cell[0].startswith(prefix):
             return None
-        text = cell[1] if isinstance(cell[1], str) else f"{cell[1]!r}, which is no text"
+        text = cell[1] if isinstance(cell[1], str | None) else f"{cell[1]!r}, which is no text"
         return cell[0].removeprefix(prefix), text
 
     return effect

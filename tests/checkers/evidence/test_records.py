@@ -103,6 +103,23 @@ def test_what_was_refused_is_not_in_the_log_and_what_is_unknown_may_be(workload,
     assert judged(workload, changed, records) == expected
 
 
+@pytest.mark.parametrize(
+    ("workload", "f", "prefix", "second"),
+    [("register", "write", REGISTER, "w"), ("append", "append", LIST, "v,w")],
+)
+def test_a_cell_that_is_taken_away_was_not_asked_for(workload, f, prefix, second):
+    """And is not, by an acknowledged operation, made good: no client removes a cell."""
+    done = [
+        op(f, value, value, invoke=at, complete=at + 1, key="k")
+        for at, value in ((1, "v"), (5, "w"))
+    ]
+    records = [cell(1, prefix + "k", "v"), cell(2, prefix + "k", second)]
+    assert judged(workload, done, records) == (Status.PASS, set())
+    gone = [records[0], cell(2, prefix + "k", None), cell(3, prefix + "k", second)]
+    status, found = judged(workload, done, gone)
+    assert (status, "unasked-record" in found) == (Status.FAIL, True)
+
+
 def test_more_partitions_than_increments_fail():
     more = [*HOLD["partitions"][1], partition(4, "p", 2)]
     assert judged("partitions", [GROW], more) == (Status.FAIL, {"unasked-record"})
