@@ -137,7 +137,6 @@ class WglRun:
 
     @property
     def explored(self) -> int:
-        """Configurations entered."""
         return self._explored_before + self._explored_now
 
     def advance(self, steps: int, bytes_max: int) -> int:

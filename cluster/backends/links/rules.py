@@ -71,7 +71,6 @@ class LinkRules:
         await self._each_target(sorted(self._cut.intersection(links)), self._remove)
 
     def links_cut(self) -> frozenset[Link]:
-        """Name the links that are cut."""
         return frozenset(self._cut)
 
     async def bytes_since_cut(self, link: Link) -> int | None:

@@ -254,7 +254,6 @@ class MemoryDisk:
             self.faults[fault] += 1
 
     def truncate(self, path: str, size: int) -> None:
-        """Cut a file to `size` bytes."""
         self._enqueue(lambda: self._file(path).change(Change(size, b"")))
 
     def rename(self, source: str, target: str) -> None:
@@ -275,8 +274,6 @@ class MemoryDisk:
         self._enqueue(apply)
 
     def remove(self, path: str) -> None:
-        """Remove a file; no error when it is missing."""
-
         def apply() -> None:
             folder, name = _split(path)
             if name in self._folders.get(folder, Folder()).names:
@@ -333,12 +330,10 @@ class MemoryDisk:
         return len(self._visible(path))
 
     def exists(self, path: str) -> bool:
-        """Whether a file or folder has this name."""
         folder, name = _split(path)
         return path in self._folders or name in self._folders.get(folder, Folder()).names
 
     def list_directory(self, path: str) -> tuple[str, ...]:
-        """Names in a folder, sorted; empty when the folder is missing."""
         self._check_attached()
         files = self._folders.get(path, Folder()).names
         folders = [

@@ -56,7 +56,6 @@ class Entry(list[Any]):
     __slots__ = ()
 
     def cancel(self) -> None:
-        """Forget the callback; harmless when it has already run."""
         self[2] = None
 
 

@@ -112,7 +112,6 @@ class SimNode:
 
     @property
     def disk(self) -> MemoryDisk:
-        """The disk of the metadata."""
         return next(iter(self.disks.values()))
 
     def _complete_later(self, delay_ms: float, done: Callable[[], None]) -> object:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kio.index import load_request_schema, load_response_schema
 
@@ -17,12 +17,20 @@ from cluster.values import valueclass
 
 
 class ApiKey(enum.IntEnum):
-    """Kafka's API keys, those that are spoken here."""
+    """Kafka's API keys, those that are spoken here, and which versions a node serves of each."""
 
-    PRODUCE = 0
-    FETCH = 1
-    LIST_OFFSETS = 2
-    METADATA = 3
+    versions: tuple[int, ...]
+    """The lowest and the highest; empty where it is only sent."""
+
+    def __new__(cls, key: int, *versions: int) -> Self:
+        made = int.__new__(cls, key)
+        made._value_, made.versions = key, versions
+        return made
+
+    PRODUCE = 0, 3, 13
+    FETCH = 1, 4, 18
+    LIST_OFFSETS = 2, 1, 11
+    METADATA = 3, 0, 13
     OFFSET_COMMIT = 8
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
@@ -30,44 +38,44 @@ class ApiKey(enum.IntEnum):
     HEARTBEAT = 12
     LEAVE_GROUP = 13
     SYNC_GROUP = 14
-    SASL_HANDSHAKE = 17
-    API_VERSIONS = 18
-    CREATE_TOPICS = 19
-    DELETE_TOPICS = 20
-    DELETE_RECORDS = 21
-    INIT_PRODUCER_ID = 22
-    OFFSET_FOR_LEADER_EPOCH = 23
+    SASL_HANDSHAKE = 17, 0, 1
+    API_VERSIONS = 18, 0, 4
+    CREATE_TOPICS = 19, 2, 7
+    DELETE_TOPICS = 20, 1, 6
+    DELETE_RECORDS = 21, 0, 2
+    INIT_PRODUCER_ID = 22, 0, 5  # 6 is not stable yet (KIP-939)
+    OFFSET_FOR_LEADER_EPOCH = 23, 2, 4
     ADD_PARTITIONS_TO_TXN = 24
     END_TXN = 26
-    DESCRIBE_CONFIGS = 32
-    ALTER_REPLICA_LOG_DIRS = 34
-    DESCRIBE_LOG_DIRS = 35
-    SASL_AUTHENTICATE = 36
-    CREATE_PARTITIONS = 37
-    ELECT_LEADERS = 43
-    INCREMENTAL_ALTER_CONFIGS = 44
-    ALTER_PARTITION_REASSIGNMENTS = 45
-    LIST_PARTITION_REASSIGNMENTS = 46
-    VOTE = 52
-    BEGIN_QUORUM_EPOCH = 53
-    END_QUORUM_EPOCH = 54
-    DESCRIBE_QUORUM = 55
-    ALTER_PARTITION = 56
-    UPDATE_FEATURES = 57
-    ENVELOPE = 58
-    FETCH_SNAPSHOT = 59
-    DESCRIBE_CLUSTER = 60
-    BROKER_REGISTRATION = 62
-    BROKER_HEARTBEAT = 63
-    UNREGISTER_BROKER = 64
-    ALLOCATE_PRODUCER_IDS = 67
-    CONTROLLER_REGISTRATION = 70
-    ASSIGN_REPLICAS_TO_DIRS = 73
-    LIST_CONFIG_RESOURCES = 74
-    DESCRIBE_TOPIC_PARTITIONS = 75
-    ADD_RAFT_VOTER = 80
-    REMOVE_RAFT_VOTER = 81
-    UPDATE_RAFT_VOTER = 82
+    DESCRIBE_CONFIGS = 32, 1, 4
+    ALTER_REPLICA_LOG_DIRS = 34, 1, 2
+    DESCRIBE_LOG_DIRS = 35, 1, 5
+    SASL_AUTHENTICATE = 36, 0, 2
+    CREATE_PARTITIONS = 37, 0, 3
+    ELECT_LEADERS = 43, 0, 2
+    INCREMENTAL_ALTER_CONFIGS = 44, 0, 1
+    ALTER_PARTITION_REASSIGNMENTS = 45, 0, 1
+    LIST_PARTITION_REASSIGNMENTS = 46, 0, 0
+    VOTE = 52, 0, 2
+    BEGIN_QUORUM_EPOCH = 53, 0, 1
+    END_QUORUM_EPOCH = 54, 0, 1
+    DESCRIBE_QUORUM = 55, 0, 2
+    ALTER_PARTITION = 56, 2, 3
+    UPDATE_FEATURES = 57, 0, 2
+    ENVELOPE = 58, 0, 0
+    FETCH_SNAPSHOT = 59, 0, 1
+    DESCRIBE_CLUSTER = 60, 0, 2
+    BROKER_REGISTRATION = 62, 0, 4
+    BROKER_HEARTBEAT = 63, 0, 2
+    UNREGISTER_BROKER = 64, 0, 0
+    ALLOCATE_PRODUCER_IDS = 67, 0, 0
+    CONTROLLER_REGISTRATION = 70, 0, 0
+    ASSIGN_REPLICAS_TO_DIRS = 73, 0, 0
+    LIST_CONFIG_RESOURCES = 74, 0, 1
+    DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0
+    ADD_RAFT_VOTER = 80, 0, 1
+    REMOVE_RAFT_VOTER = 81, 0, 0
+    UPDATE_RAFT_VOTER = 82, 0, 0
 
 
 @valueclass
@@ -87,46 +95,7 @@ class VersionRange:
 
 
 SERVED: Final[Mapping[ApiKey, VersionRange]] = {
-    ApiKey.PRODUCE: VersionRange(3, 13),
-    ApiKey.FETCH: VersionRange(4, 18),
-    ApiKey.LIST_OFFSETS: VersionRange(1, 11),
-    ApiKey.METADATA: VersionRange(0, 13),
-    ApiKey.SASL_HANDSHAKE: VersionRange(0, 1),
-    ApiKey.API_VERSIONS: VersionRange(0, 4),
-    ApiKey.CREATE_TOPICS: VersionRange(2, 7),
-    ApiKey.DELETE_TOPICS: VersionRange(1, 6),
-    ApiKey.DELETE_RECORDS: VersionRange(0, 2),
-    ApiKey.INIT_PRODUCER_ID: VersionRange(0, 5),  # 6 is not stable yet (KIP-939)
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: VersionRange(2, 4),
-    ApiKey.DESCRIBE_CONFIGS: VersionRange(1, 4),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: VersionRange(1, 2),
-    ApiKey.DESCRIBE_LOG_DIRS: VersionRange(1, 5),
-    ApiKey.SASL_AUTHENTICATE: VersionRange(0, 2),
-    ApiKey.CREATE_PARTITIONS: VersionRange(0, 3),
-    ApiKey.ELECT_LEADERS: VersionRange(0, 2),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: VersionRange(0, 1),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
-    ApiKey.VOTE: VersionRange(0, 2),
-    ApiKey.BEGIN_QUORUM_EPOCH: VersionRange(0, 1),
-    ApiKey.END_QUORUM_EPOCH: VersionRange(0, 1),
-    ApiKey.DESCRIBE_QUORUM: VersionRange(0, 2),
-    ApiKey.FETCH_SNAPSHOT: VersionRange(0, 1),
-    ApiKey.DESCRIBE_CLUSTER: VersionRange(0, 2),
-    ApiKey.ALTER_PARTITION: VersionRange(2, 3),
-    ApiKey.UPDATE_FEATURES: VersionRange(0, 2),
-    ApiKey.ENVELOPE: VersionRange(0, 0),
-    ApiKey.BROKER_REGISTRATION: VersionRange(0, 4),
-    ApiKey.BROKER_HEARTBEAT: VersionRange(0, 2),
-    ApiKey.UNREGISTER_BROKER: VersionRange(0, 0),
-    ApiKey.ALLOCATE_PRODUCER_IDS: VersionRange(0, 0),
-    ApiKey.CONTROLLER_REGISTRATION: VersionRange(0, 0),
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: VersionRange(0, 0),
-    ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
-    ApiKey.ADD_RAFT_VOTER: VersionRange(0, 1),
-    ApiKey.REMOVE_RAFT_VOTER: VersionRange(0, 0),
-    ApiKey.UPDATE_RAFT_VOTER: VersionRange(0, 0),
+    key: VersionRange(*key.versions) for key in ApiKey if key.versions
 }
 """What a node can read and answer."""
 

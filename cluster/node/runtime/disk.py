@@ -70,7 +70,6 @@ class FileDisk:
         self._put(partial(self._writer.write, path, data))
 
     def truncate(self, path: str, size: int) -> None:
-        """Cut a file to `size` bytes."""
         self._put(partial(self._writer.truncate, path, size))
 
     def rename(self, source: str, target: str) -> None:
@@ -78,15 +77,12 @@ class FileDisk:
         self._put(partial(self._writer.rename, source, target))
 
     def remove(self, path: str) -> None:
-        """Remove a file; no error when it is missing."""
         self._put(partial(self._writer.remove, path))
 
     def make_directory(self, path: str) -> None:
-        """Create a folder and its parents; no error when it exists."""
         self._put(partial(self._writer.make_directory, path))
 
     def remove_directory(self, path: str) -> None:
-        """Remove a folder and all that is in it; no error when it is missing."""
         self._put(partial(self._writer.remove_directory, path))
 
     def sync(self, path: str, done: Completion, *, aside: bool = False) -> None:
@@ -118,11 +114,9 @@ class FileDisk:
         return (self._folder / path).stat().st_size
 
     def exists(self, path: str) -> bool:
-        """Whether a file or folder has this name."""
         return (self._folder / path).exists()
 
     def list_directory(self, path: str) -> tuple[str, ...]:
-        """Names in a folder, sorted; empty when the folder is missing."""
         try:
             return tuple(sorted(os.listdir(self._folder / path)))  # noqa: PTH208 - names, not paths
         except FileNotFoundError:

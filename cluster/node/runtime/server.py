@@ -123,7 +123,6 @@ class TcpServer:
             connection.abort()
 
     def count_in(self, connection: ServedConnection) -> None:
-        """Count a new connection in."""
         self._connections.add(connection)
 
     def count_out(self, connection: ServedConnection) -> None:

@@ -11,7 +11,7 @@ import struct
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from cluster.values import valueclass
 
@@ -26,62 +26,40 @@ _UUID: Final = struct.Struct(">QQ")
 
 
 class Effect(IntEnum):
-    """What a node did."""
+    """What a node did, and its fields, as of `struct`; `t` is a text, `b` a blob."""
 
-    END = 0
-    SEND = 1
-    REPLY = 2
-    STATE = 3
-    APPEND = 4
-    FLUSH = 5
-    TRUNCATE = 6
-    HW = 7
-    COMMIT = 8
-    LEADER = 9
-    FAULT = 10
-    ROLE = 11
-    APPENDED = 12
-    REFUSED = 13
-    LOG = 14
-    IN_FLUSH = 16
+    body: str
+
+    def __new__(cls, kind: int, body: str = "") -> Self:
+        made = int.__new__(cls, kind)
+        made._value_, made.body = kind, body
+        return made
+
+    END = 0, "?qqq"
+    SEND = 1, "iitihhb"
+    REPLY = 2, "qb"
+    STATE = 3, "iii"
+    APPEND = 4, "qqiI"
+    FLUSH = 5, "q"
+    TRUNCATE = 6, "q"
+    HW = 7, "q"
+    COMMIT = 8, "qib"
+    LEADER = 9, "ii"
+    FAULT = 10, "ttt"
+    ROLE = 11, "t"
+    APPENDED = 12, "q"
+    REFUSED = 13, "t"
+    LOG = 14, "t"
+    IN_FLUSH = 16, "Bq"
     DOWN = 17
-    SNAPSHOT = 18
-    LOADED = 19
-    LOG_START = 20
-    DISK = 21
-    BATCH = 22
-    CHECKPOINT = 23
-    API = 24
+    SNAPSHOT = 18, "qiqI"
+    LOADED = 19, "qiqI"
+    LOG_START = 20, "q"
+    DISK = 21, "qqqq"
+    BATCH = 22, "qqib"
+    CHECKPOINT = 23, "qib"
+    API = 24, "hhh"
     VOTERS = 25
-
-
-_BODIES: Final[Mapping[int, str]] = {
-    Effect.SEND: "iitihhb",
-    Effect.REPLY: "qb",
-    Effect.STATE: "iii",
-    Effect.APPEND: "qqiI",
-    Effect.FLUSH: "q",
-    Effect.TRUNCATE: "q",
-    Effect.HW: "q",
-    Effect.COMMIT: "qib",
-    Effect.LEADER: "ii",
-    Effect.FAULT: "ttt",
-    Effect.ROLE: "t",
-    Effect.APPENDED: "q",
-    Effect.REFUSED: "t",
-    Effect.LOG: "t",
-    Effect.IN_FLUSH: "Bq",
-    Effect.DOWN: "",
-    Effect.SNAPSHOT: "qiqI",
-    Effect.LOADED: "qiqI",
-    Effect.LOG_START: "q",
-    Effect.DISK: "qqqq",
-    Effect.BATCH: "qqib",
-    Effect.CHECKPOINT: "qib",
-    Effect.API: "hhh",
-    Effect.END: "?qqq",
-}
-"""Fields of each effect, as of `struct`; `t` is a text, `b` a blob."""
 
 
 _Part = tuple[struct.Struct, str]
@@ -104,7 +82,7 @@ def _parts(kind: int, body: str) -> tuple[_Part, ...]:
     return tuple(parts)
 
 
-_PLANS: Final = {int(kind): _parts(kind, body) for kind, body in _BODIES.items()}
+_PLANS: Final = {int(kind): _parts(kind, kind.body) for kind in Effect if kind is not Effect.VOTERS}
 
 _Reader = tuple[Callable[[bytes, int], tuple[Any, ...]], int, int, tuple[_Part, ...]]
 _OF_NUMBERS, _OF_A_BLOB, _OF_PARTS, _OF_VOTERS = range(4)

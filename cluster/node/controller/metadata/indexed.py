@@ -48,7 +48,6 @@ class IndexedMap(CommittedMap[K, V]):
         """None in a copy, until it is asked: most copies are only written to a snapshot."""
 
     def put(self, key: K, value: V) -> None:
-        """Set the value of a key."""
         if self._index is not None:
             old = self._entries.get(key)
             marks = self._marks(value)
@@ -60,7 +59,6 @@ class IndexedMap(CommittedMap[K, V]):
         super().put(key, value)
 
     def remove(self, key: K) -> None:
-        """Forget a key; no error when it is absent."""
         old = self._entries.get(key)
         if old is not None and self._index is not None:
             self._drop(key, self._marks(old))

@@ -95,17 +95,14 @@ class CommittedMap(Generic[K, V]):
         """The delta of no change, once there was one; most maps have none most of the time."""
 
     def get(self, key: K) -> V | None:
-        """Return the value, or None when there is none."""
         return self._entries.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Set the value of a key."""
         if self._before is not None and key not in self._before:
             self._before[key] = self._entries.get(key)
         self._entries[key] = value
 
     def remove(self, key: K) -> None:
-        """Forget a key; no error when it is absent."""
         value = self._entries.pop(key, None)
         if self._before is not None and key not in self._before:
             self._before[key] = value

@@ -146,9 +146,7 @@ class Struct:
         self._type = message_type
 
     def write(self, out: bytearray, value: Any) -> None:
-        """Append the struct."""
         write_message(out, value, 0)
 
     def read(self, reader: Reader) -> Message:
-        """Read the struct."""
         return read_message(reader, self._type, 0)

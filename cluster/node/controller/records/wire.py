@@ -82,7 +82,7 @@ class WireType(Protocol):
 
 
 class Integer:
-    """int8 to int64 and uint16, by `struct` format character."""
+    """int8 to int64 and uint16, big endian, by `struct` format character."""
 
     def __init__(self, name: str, code: str) -> None:
         self.default = 0
@@ -91,14 +91,12 @@ class Integer:
         self._struct = struct.Struct(">" + code)
 
     def write(self, out: bytearray, value: Any) -> None:
-        """Append a big endian integer."""
         try:
             out += self._struct.pack(value)
         except struct.error as error:
             raise MetadataRecordError(f"{value!r} is no {self._name}") from error
 
     def read(self, reader: Reader) -> int:
-        """Read a big endian integer."""
         value: int = self._struct.unpack(reader.take(self._struct.size))[0]
         return value
 
@@ -108,18 +106,16 @@ class Integer:
 
 
 class Float64:
-    """An IEEE 754 double."""
+    """An IEEE 754 double, 8 bytes big endian."""
 
     default = 0.0
 
     def write(self, out: bytearray, value: Any) -> None:
-        """Append 8 bytes, big endian."""
         if not isinstance(value, float):
             raise MetadataRecordError(f"{value!r} is no float64")
         out += struct.pack(">d", value)
 
     def read(self, reader: Reader) -> float:
-        """Read 8 bytes, big endian."""
         value: float = struct.unpack(">d", reader.take(8))[0]
         return value
 
@@ -130,7 +126,6 @@ class Boolean:
     default = False
 
     def write(self, out: bytearray, value: Any) -> None:
-        """Append 0 or 1."""
         out.append(1 if value else 0)
 
     def read(self, reader: Reader) -> bool:
@@ -147,23 +142,20 @@ class Uuid:
     default = uuid.UUID(int=0)
 
     def write(self, out: bytearray, value: Any) -> None:
-        """Append the 16 bytes."""
         if not isinstance(value, uuid.UUID):
             raise MetadataRecordError(f"{value!r} is no uuid")
         out += value.bytes
 
     def read(self, reader: Reader) -> uuid.UUID:
-        """Read 16 bytes."""
         return uuid.UUID(bytes=reader.take(16))
 
 
 class String:
-    """Compact string."""
+    """Compact string: length + 1 and UTF-8 bytes."""
 
     default = ""
 
     def write(self, out: bytearray, value: Any) -> None:
-        """Append length + 1 and UTF-8 bytes."""
         if not isinstance(value, str):
             raise MetadataRecordError(f"{value!r} is no string")
         try:
@@ -185,12 +177,11 @@ class String:
 
 
 class Bytes:
-    """Compact bytes."""
+    """Compact bytes: length + 1 and the bytes."""
 
     default = b""
 
     def write(self, out: bytearray, value: Any) -> None:
-        """Append length + 1 and the bytes."""
         if not isinstance(value, bytes):
             raise MetadataRecordError(f"{type(value).__name__} is no bytes")
         write_uvarint(out, len(value) + 1)
@@ -205,14 +196,13 @@ class Bytes:
 
 
 class Array:
-    """Compact array of one element type; a tuple in Python."""
+    """Compact array of one element type, count + 1 and the elements; a tuple in Python."""
 
     def __init__(self, element: WireType) -> None:
         self.default: Any = ()
         self._element = element
 
     def write(self, out: bytearray, value: Any) -> None:
-        """Append count + 1 and the elements."""
         if value is None:
             raise MetadataRecordError("null for an array that may not be null")
         write_uvarint(out, len(value) + 1)
@@ -239,14 +229,12 @@ class Nullable:
         self._inner = inner
 
     def write(self, out: bytearray, value: Any) -> None:
-        """Append 0 for None, else the value."""
         if value is None:
             out.append(0)
         else:
             self._inner.write(out, value)
 
     def read(self, reader: Reader) -> Any:
-        """None when the length is 0."""
         start = reader.position
         if reader.uvarint() == 0:
             return None

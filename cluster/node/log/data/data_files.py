@@ -173,7 +173,6 @@ class DataFiles:
         return self._segments[max(bisect_right(self._segments, offset, key=_base_offset) - 1, 0)]
 
     def end_of(self, segment: DataSegment) -> int:
-        """Return the offset that follows a segment."""
         following = bisect_right(self._segments, segment.base_offset, key=_base_offset)
         if following == len(self._segments):
             return self.end_offset

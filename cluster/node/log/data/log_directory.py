@@ -231,12 +231,10 @@ class LogDirectory:
     # What logs need (`LogFolder`).
 
     def save_recovery_points(self, done: Callable[[], None]) -> None:
-        """Queue the recovery points of all logs, as they are now; `done` when they are durable."""
         offsets = {at: log.recovery_point for at, log in self._existing()}
         self._checkpoints.save(RECOVERY_POINT_FILE, offsets, done)
 
     def save_start_offsets(self) -> None:
-        """Queue the log starts of all logs, as they are now."""
         offsets = {
             at: log.saved_start_offset
             for at, log in self._existing()

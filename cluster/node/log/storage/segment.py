@@ -66,7 +66,6 @@ class Segment:
         return position
 
     def range_holding(self, offset: int) -> tuple[int, int]:
-        """Return file positions [start, end) of some whole batches, one of which holds `offset`."""
         assert offset >= self.base_offset
         index = bisect_right(self._indexed_starts, offset)
         assert index > 0, f"nothing at {offset} in {self.path}"
