@@ -32,13 +32,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.node.controller.apis.error_responses import error_response
-from cluster.node.envelope import EnvelopeError, contains, seal, unseal_response
+from cluster.node.envelope import FORWARDABLE, EnvelopeError, contains, seal, unseal_response
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest
-from cluster.node.kraft.voter_messages import AddVoterRequest, RemoveVoterRequest
+from cluster.node.kraft.voter_messages import AddVoterRequest
 from cluster.node.ports import Clock, Endpoint, Failure, Network, Timer
 from cluster.node.protocol import messages
+from cluster.node.protocol.apis import ApiKey, highest_request_class
 from cluster.node.protocol.origin import ANONYMOUS, Origin
+from cluster.node.protocol.raft_codec import REQUEST_KEYS
 from cluster.node.wire.bounds import MalformedError
 
 DEFAULT_TIMEOUT_MS: Final = 30_000.0
@@ -64,20 +66,8 @@ _READS: Final[tuple[type[Any], ...]] = (
 """May be asked twice."""
 
 _FORWARDED: Final[frozenset[type[Any]]] = frozenset(
-    {
-        messages.CreateTopicsRequest,
-        messages.DeleteTopicsRequest,
-        messages.CreatePartitionsRequest,
-        messages.IncrementalAlterConfigsRequest,
-        messages.ElectLeadersRequest,
-        messages.AlterPartitionReassignmentsRequest,
-        messages.ListPartitionReassignmentsRequest,
-        messages.UnregisterBrokerRequest,
-        messages.UpdateFeaturesRequest,
-        DescribeQuorumRequest,
-        AddVoterRequest,
-        RemoveVoterRequest,
-    }
+    {highest_request_class(ApiKey(key)) for key in FORWARDABLE}
+    | {flat for flat, key in REQUEST_KEYS.items() if key in FORWARDABLE}
 )
 
 

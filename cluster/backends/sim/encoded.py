@@ -19,6 +19,7 @@ from cluster.node.protocol.apis import (
     response_class,
 )
 from cluster.node.protocol.features import Features
+from cluster.node.protocol.raft_codec import REQUEST_KEYS
 from cluster.node.protocol.server import ListenerService, RequestHandler
 
 _CONTROLLER: Final = ListenerType.CONTROLLER
@@ -26,16 +27,8 @@ _REQUEST_HEADER: Final = struct.Struct(">hhih")
 _SIZE_BYTES: Final = 4
 _CORRELATION_BYTES: Final = 4
 _NAMES: Final = {
-    ApiKey.FETCH: "Fetch",
-    ApiKey.VOTE: "Vote",
-    ApiKey.BEGIN_QUORUM_EPOCH: "BeginQuorumEpoch",
-    ApiKey.END_QUORUM_EPOCH: "EndQuorumEpoch",
-    ApiKey.FETCH_SNAPSHOT: "FetchSnapshot",
     ApiKey.API_VERSIONS: "ApiVersions",
-    ApiKey.ADD_RAFT_VOTER: "AddVoter",
-    ApiKey.REMOVE_RAFT_VOTER: "RemoveVoter",
-    ApiKey.UPDATE_RAFT_VOTER: "UpdateVoter",
-    ApiKey.DESCRIBE_QUORUM: "DescribeQuorum",
+    **{key: flat.__name__.removesuffix("Request") for flat, key in REQUEST_KEYS.items()},
 }
 
 

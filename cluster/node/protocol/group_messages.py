@@ -34,33 +34,3 @@ from kio.schema.offset_fetch.v9.response import (
 from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 from kio.schema.types import GroupId
-
-__all__ = [
-    "GroupId",
-    "HeartbeatRequest",
-    "HeartbeatResponse",
-    "JoinGroupRequest",
-    "JoinGroupRequestProtocol",
-    "JoinGroupResponse",
-    "JoinGroupResponseMember",
-    "LeaveGroupRequest",
-    "LeaveGroupResponse",
-    "MemberIdentity",
-    "MemberResponse",
-    "OffsetCommitRequest",
-    "OffsetCommitRequestPartition",
-    "OffsetCommitRequestTopic",
-    "OffsetCommitResponse",
-    "OffsetCommitResponsePartition",
-    "OffsetCommitResponseTopic",
-    "OffsetFetchRequest",
-    "OffsetFetchRequestGroup",
-    "OffsetFetchRequestTopics",
-    "OffsetFetchResponse",
-    "OffsetFetchResponseGroup",
-    "OffsetFetchResponsePartitions",
-    "OffsetFetchResponseTopics",
-    "SyncGroupRequest",
-    "SyncGroupRequestAssignment",
-    "SyncGroupResponse",
-]
