@@ -200,6 +200,13 @@ def test_checks_that_had_nothing_to_look_at_are_no_pass(sound):
     assert checks_ran(replace(sound, checks=nothing)).status is Status.UNKNOWN
 
 
+def test_checks_of_how_the_run_went_are_of_no_promise(sound):
+    for name in ("answers", "exercised", "monitor", "statistics"):
+        alone = replace(sound, checks=[c for c in sound.checks if c.checker == name], wanted=[name])
+        assert len(alone.checks) == 1
+        assert checks_ran(alone).status is Status.UNKNOWN
+
+
 def aimed_at(node):
     """After the heal every operation is for one node alone, and n1 answers each."""
 
@@ -259,6 +266,14 @@ def test_while_a_node_is_left_it_may_have_answered(sound):
     assert nodes_answered(events(killed_for_long)(sound)).status is Status.PASS
     strands = plan(strands=[{}])(events(all_killed)(sound))
     assert nodes_answered(strands).status is None, "a heal may be under way"
+
+
+@pytest.mark.parametrize("f", ["read", "write"])
+def test_no_read_and_no_write_is_served_while_all_are_dead(sound, f):
+    killed = events(all_killed)(sound)
+    kept = [op for op in killed.run.operations if op.f == f]
+    found = nodes_answered(replace(killed, run=replace(killed.run, operations=kept)))
+    assert found.status is Status.UNKNOWN
 
 
 def test_what_was_under_way_when_all_were_killed_may_have_been_answered(sound):
