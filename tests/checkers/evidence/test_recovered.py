@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from checkers.evidence.recovered import durable_end
 from checkers.history import NEMESIS, Event, EventType
 from checkers.invariants.watcher import INVARIANTS
 from checkers.registry import CheckSpec, RunInput, run_check
@@ -46,6 +47,11 @@ def run_of(*events, happened=()) -> RunInput:
 def judged(run: RunInput):
     result = run_check(CheckSpec("invariants"), run)
     return result.status, {anomaly["kind"] for anomaly in result.anomalies}
+
+
+@pytest.mark.parametrize(("directory", "end"), [("d2", 6), ("d9", 0)])
+def test_what_was_flushed_is_durable_until_another_disk_is_there(directory, end):
+    assert durable_end(trace("n2", *opened("n2"), FLUSHED, back(6, directory)[0])) == end
 
 
 def test_a_node_that_comes_back_with_less_than_it_fsynced_fails():
