@@ -260,6 +260,7 @@ def test_final_reads_were_taken_behind_a_committed_write(sound, fields):
         lambda e: e if e.f != FINAL_READS else None if fields is None else with_value(e, **fields)
     )(sound)
     assert final_reads(changed).status is Status.UNKNOWN
+    assert final_reads(of_other_system(changed)).status is None
 
 
 def test_while_a_node_is_left_it_may_have_answered(sound):

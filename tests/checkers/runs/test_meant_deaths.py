@@ -19,7 +19,7 @@ def fault(f, invoked_ns, bit_ns, healed_ns, *, bit=True):
     healed = {"phase": "heal", "targets": ["n2"], "verified": True}
     detail = {"may_end_node": f in ("bit-flip", "disk-error")}
     return [
-        note(invoked_ns, EventType.INVOKE, f, phase="inject"),
+        note(invoked_ns, EventType.INVOKE, f, phase="inject", targets=["n2"]),
         note(bit_ns, EventType.OK, f, **injected, detail=detail),
         note(healed_ns, EventType.OK, f, **healed, detail=detail),
     ]
