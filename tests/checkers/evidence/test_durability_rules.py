@@ -113,6 +113,9 @@ def test_a_write_that_failed_is_a_phantom_when_it_is_there():
     failed = write(0, "a", 0, 1, type=FAIL, error="not_controller")
     found = judged("register", on("k", failed, write(1, "b", 2, 3)), registers(k="a"))
     assert found == (Status.FAIL, ["phantom"])
+    assert judged("register", on("k", failed), registers()) == (Status.UNDER_EXERCISED, [])
+    late = replace(failed, index=2, input="c", invoke_ns=4, complete_ns=5)
+    assert judged("register", on("k", write(1, "b", 2, 3), late), registers(k="b")) == PASSED
 
 
 def create(index, begin, end, topic_id=None, **fields):
