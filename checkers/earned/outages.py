@@ -15,7 +15,7 @@ from checkers.earned.observed import BLIND
 from checkers.evidence import PHASE
 from checkers.groups.facts import COMMIT, CONSUME
 from checkers.history import INFINITY_NS, Event, EventType, seconds
-from checkers.runs.exercised import DEPOSING, OUTAGE
+from checkers.runs.exercised import DEPOSING, DOWN, OUTAGE
 from checkers.runs.faults import HEAL, NO_FAULT, FaultSpan, fault_spans
 from checkers.runs.statistics import READS
 from porcupine_py.columns import OK, Columns, Int64s
@@ -31,8 +31,6 @@ _SPARES_OTHERS = DEPOSING - {"log-dir-loss"} | {
 }
 """Faults that hurt their targets alone. What slows a leader down (links, disks, limits, timers)
 leaves it in office, and all clients wait for it."""
-_DOWN = frozenset({"kill", "stop", "container-kill", "power-loss", "torn-write", "pause"})
-"""Faults whose targets are dead, or stopped, from when that was measured until the heal begins."""
 _SEEN = NO_FAULT - {PHASE}
 """Notes of what was observed: nothing was done."""
 _ANSWERS_OF_NODES = (BLIND | {"read", "get"}) - {"send"}
@@ -118,7 +116,7 @@ def _all_down(notes: Sequence[Event], nodes: Any) -> Iterator[tuple[str, int, in
         if down is not None:
             yield down.f, down.time_ns, note.time_ns
         is_down = (
-            note.f in _DOWN
+            note.f in DOWN
             and note.type is EventType.OK
             and isinstance(note.value, dict)
             and note.value.get("phase") == "inject"

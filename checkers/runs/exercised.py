@@ -77,25 +77,13 @@ SHARE_MIN = 0.1
 
 VERBS = frozenset({"wait", "cast", "op", "expect", "heal", "release"})
 """Steps of strands that are no faults."""
-DEPOSING = frozenset(
-    {
-        *(
-            "kill",
-            "stop",
-            "container-kill",
-            "pause",
-            "restart",
-            "upgrade",
-            "address-change",
-            "role-change",
-            "partition",
-            "resign",
-            "voters",
-        ),
-        *("power-loss", "torn-write", "disk-error", "bit-flip", "truncate-file", "disk-wipe"),
-        "log-dir-loss",  # its heal starts the node anew
-    }
-)
+DOWN = frozenset({"kill", "stop", "container-kill", "power-loss", "torn-write", "pause"})
+"""Faults whose targets are dead, or stopped, from when that was measured until the heal begins."""
+DEPOSING = DOWN | {
+    *("restart", "upgrade", "address-change", "role-change", "partition", "resign", "voters"),
+    *("disk-error", "bit-flip", "truncate-file", "disk-wipe"),
+    "log-dir-loss",  # its heal starts the node anew
+}
 """Faults that end, stop, cut off or dismiss the node that they hit.
 Not those that only slow it down: whether a leader survives these is a matter of degree."""
 _KEEPS_LEADER = frozenset({"follower", "followers", "bridge", "majorities-ring"})

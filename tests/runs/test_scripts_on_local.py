@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from one_run import run_once
 
-import harness.sim
 from checkers.verdict import Status
-
-SCRIPTS = Path(harness.sim.__file__).parent / "scripts"
+from tests.harness.sim.plans import script
 
 
 @pytest.mark.cluster
 def test_votes_are_held_and_released_on_local(tmp_path: Path):
-    results = run_once(SCRIPTS / "vote_forgotten.toml", "local", None, tmp_path, 1)
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps(script("vote_forgotten")))
+    results = run_once(path, "local", None, tmp_path, 1)
     assert results.status is not Status.FAIL, [check.summary for check in results.checks]
     (history,) = tmp_path.rglob("history.jsonl")
     events = [json.loads(line) for line in history.read_text().splitlines()]

@@ -1,8 +1,5 @@
 """Rules of leadership that see messages arrive: each with the correct schedule that comes closest."""
 
-import tomllib
-from pathlib import Path
-
 import pytest
 
 from checkers.invariants.leading import LEADING
@@ -11,6 +8,7 @@ from checkers.invariants.watcher import Watcher
 from harness.plan.document import from_document
 from harness.sim.runner import run_plan
 from tests.checkers.invariants.test_invariants import append, state, voters
+from tests.harness.sim.plans import script
 
 TIMEOUT_MS = 150.0
 SIGNAL = "SIGTERM, or a request to resign"
@@ -271,8 +269,7 @@ def test_a_read_is_answered_when_a_majority_has_confirmed_it(events, found):
     assert judged(*events) == found
 
 
-SCRIPT = Path(__file__).parents[3] / "harness/sim/scripts/isolated_leader.toml"
-PLAN = tomllib.loads(SCRIPT.read_text("utf-8"))
+SCRIPT = script("isolated_leader")
 ISOLATED = [
     {
         "kind": "cast",
@@ -304,12 +301,12 @@ DEPOSED = [
 )
 def test_worlds_find_a_leader_that_does_not_give_up_and_accuse_no_correct_one(steps, mutant, found):
     document = {
-        **{key: value for key, value in PLAN.items() if key not in ("about", "exposes")},
+        **SCRIPT,
         "version": 1,
         "rate_per_s": 40,
         "mutant": mutant,
         "node_settings": {"metadata.max.idle.interval.ms": 500},
-        "world": {**PLAN["world"], "cut_keeps": 0.0},
+        "world": {**SCRIPT["world"], "cut_keeps": 0.0},
         "schedule": [{"at_ms": 100, "steps": steps}],
     }
     violations = run_plan(from_document(document)).violations

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import harness.sim
 from checkers.history import EventType
 from cluster.backends.sim import loop
 from cluster.backends.sim.world import SimWorld
@@ -20,12 +19,11 @@ from harness.plan.strands import Step, Strand
 from harness.sim.play import MemoryJournal, play
 from harness.sim.runner import run_plan
 from harness.sim.swarm.draw import draw
-from tests.harness.sim.plans import read_plan, sim_plan
+from tests.harness.sim.plans import read_script, sim_plan
 from tests.night import drawn
 
 pytestmark = pytest.mark.slow
 
-SCRIPTS = Path(harness.sim.__file__).parent / "scripts"
 ROOT = Path(__file__).parents[3]
 ELSEWHERE = (
     "from tests.harness.sim.test_runner import fingerprint; print(*map(fingerprint, (6, 7)))"
@@ -120,7 +118,7 @@ def test_a_node_that_dies_by_itself_is_a_finding(monkeypatch):
         raise RuntimeError("broken")
 
     monkeypatch.setattr(ControlState, "truncate", broken)
-    result = run_plan(read_plan(SCRIPTS / "rejoining_leader.toml"))
+    result = run_plan(read_script("rejoining_leader"))
 
     assert result.property == "node-died"
     assert result.violations[0].causes[0] == "node-died"

@@ -1,16 +1,13 @@
 """The scripted schedules of the seeded bugs: the true node passes, each mutant is found."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-import harness.sim
 from harness.sim.runner import run_plan
-from tests.harness.sim.plans import read_plan
+from tests.harness.sim import plans
 
-FOLDER = Path(harness.sim.__file__).parent / "scripts"
-SCRIPTS = {path.stem: read_plan(path) for path in sorted(FOLDER.iterdir())}
+SCRIPTS = {name: plans.read_script(name) for name in plans.SCRIPTS}
 FOUND = {
     "M01": "leader-completeness", "M02": "leader-completeness", "M03": "durable-vote",
     "M04": "damage-accepted", "M06": "one-vote", "M09": "one-vote", "M10": "stable-leadership",

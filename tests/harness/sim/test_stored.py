@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import harness.sim
 from checkers.verdict import EXIT_CODES, Status
 from cluster.node.kraft.quorum.control_state import ControlState
 from harness.plan.plan import Plan
@@ -15,11 +14,10 @@ from harness.plan.strands import Step, Strand
 from harness.sim.runner import run_plan
 from harness.sim.stored_run import run_stored
 from harness.sim.swarm.draw import draw
-from tests.harness.sim.plans import read_plan, sim_plan
+from tests.harness.sim.plans import read_script, sim_plan
 
 pytestmark = pytest.mark.slow
 
-SCRIPTS = Path(harness.sim.__file__).parent / "scripts"
 DAMAGE = {
     "quorum-state": Step("bit-flip", targets="follower", options={"file": "quorum-state"}),
     "log": Step("bit-flip", targets="leader", options={"file": "log"}),
@@ -69,7 +67,7 @@ def test_a_node_that_ends_for_another_reason_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ControlState, "truncate", broken)
-    plan = read_plan(SCRIPTS / "rejoining_leader.toml")
+    plan = read_script("rejoining_leader")
     assert run_stored(plan, tmp_path / "run") == 1
     assert results_of(tmp_path / "run")["log-agreement"] == "FAIL"
 
