@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
 from checkers.history import Event, EventType, seconds
+from checkers.history.recorded import statements
 from checkers.nodes.agreement import NAME, NO_SPACE, ended_from_outside, may_be_ended
 from checkers.runs.faults import fault_spans
 from checkers.verdict import Status
@@ -42,7 +43,7 @@ def deaths_meant(judged: Judged) -> Outcome:
         return OF_A_RUN
     if NAME in judged.wanted:
         return HOLDS
-    crashes = [n for n in judged.notes if n.f == CRASH and isinstance(n.value, dict)]
+    crashes = list(statements(judged.notes, CRASH))
     crowded = any(note.f == NO_SPACE for note in judged.notes)
     unclear = crowded or judged.run.extent.outlived or judged.run.extent.pending
     found = [(_blame(crash, judged.notes, unclear=unclear), _death(crash)) for crash in crashes]
@@ -95,11 +96,7 @@ def restarts_meant(judged: Judged) -> Outcome:
     begun = Counter(e.node for e in events if e.event == "start" and "pid" in e.fields)
     if not begun:
         return not_applicable("no trace names the processes of a node")
-    crashes = Counter(
-        str(note.value.get("node"))
-        for note in judged.notes
-        if note.f == CRASH and isinstance(note.value, dict)
-    )
+    crashes = Counter(str(note.value.get("node")) for note in statements(judged.notes, CRASH))
     ended = crashes | Counter(e.node for e in events if e.event == "fatal")
     meant = _starts(judged.notes) + ended
     odd = sorted(node for node in begun if begun[node] > 1 + meant[node])
@@ -117,10 +114,10 @@ def _starts(notes: Sequence[Event]) -> Counter[str]:
     found: Counter[str] = Counter()
     restarted: set[str] = set()
     """Nodes of the last one of `RESTARTS` that worked."""
-    for note in notes:
-        value = note.value
-        if note.type is EventType.INVOKE or not isinstance(value, dict):
+    for note in statements(notes):
+        if note.type is EventType.INVOKE:
             continue
+        value = note.value
         targets = value.get("targets")
         nodes = {str(target) for target in targets} if isinstance(targets, list) else set()
         if value.get("phase") == "inject":

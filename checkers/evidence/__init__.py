@@ -22,7 +22,8 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
-from checkers.history import NEMESIS, Event, seconds
+from checkers.history import Event, seconds
+from checkers.history.recorded import statements
 
 FINAL_READS = "final-reads"
 """The nemesis's note on which nodes could be read after the heal."""
@@ -198,10 +199,9 @@ class Evidence:
 
 def run_clock(events: Sequence[Event]) -> RunClock | None:
     """Return the clock of a journal's times, as its first phase carries it."""
-    for note in events:
-        if note.process == NEMESIS and note.f == PHASE and isinstance(note.value, dict):
-            name, origin_ns = note.value.get("clock"), note.value.get("origin_ns")
-            if isinstance(name, str) and name and type(origin_ns) is int:
-                return RunClock(name, origin_ns)
-            return None
+    for note in statements(events, PHASE):
+        name, origin_ns = note.value.get("clock"), note.value.get("origin_ns")
+        if isinstance(name, str) and name and type(origin_ns) is int:
+            return RunClock(name, origin_ns)
+        return None
     return None

@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 
 from checkers.evidence import FINAL_READS, PHASE, WORLD_CLOCK, Evidence, TraceEvent, run_clock
 from checkers.history import Event, EventType, seconds
-from checkers.history.recorded import end_of, notes_of
+from checkers.history.recorded import end_of, statements
 
 COLLECTED = "evidence"
 """Note that the nodes are down and what they left was collected: the last of a whole journal."""
@@ -75,10 +75,10 @@ WHOLE = Extent()
 
 def extent_of(events: Sequence[Event]) -> Extent:
     """Read from a journal how far it reaches."""
-    notes = [note for note in notes_of(events) if isinstance(note.value, dict)]
+    notes = list(statements(events))
     closed = any(note.f == PHASE and note.value.get("name") == "stop" for note in notes)
     collected = any(note.f == COLLECTED for note in notes)
-    clock = run_clock(notes_of(events))
+    clock = run_clock(events)
     simulated = clock is not None and clock.name == WORLD_CLOCK  # its nodes end with the harness
     return Extent(
         end_ns=end_of(events),

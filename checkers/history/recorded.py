@@ -80,6 +80,16 @@ def notes_of(events: Sequence[Event]) -> Sequence[Event]:
     return [event for event in events if event.process == NEMESIS]
 
 
+def statements(events: Sequence[Event], *names: str) -> Iterator[Event]:
+    """Yield the events of the nemesis that say something: of these names, or of any.
+
+    Journals of other tools have values there that are no documents; no check reads these.
+    """
+    for event in notes_of(events):
+        if isinstance(event.value, dict) and (not names or event.f in names):
+            yield event
+
+
 def span_of(events: Sequence[Event]) -> tuple[int, int]:
     """Return the times of the first and the last event of a client; zeros where there is none."""
     if isinstance(events, Journal):

@@ -28,6 +28,7 @@ from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.log_audit import LogFindings
 from checkers.evidence.trace_fields import well_formed
 from checkers.history import NEMESIS, Event, seconds
+from checkers.history.recorded import statements
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -189,7 +190,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
     """
     hit = hit_by_ending_fault(run.notes)
     unclear = run.extent.outlived or run.extent.pending
-    crowded = any(note.process == NEMESIS and note.f == NO_SPACE for note in run.notes)
+    crowded = any(note.f == NO_SPACE for note in run.notes)
     deaths: list[Anomaly] = []
     doubts: list[Anomaly] = []
     explained: set[str] = set()
@@ -207,9 +208,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
                 doubts.append(death)
             else:
                 deaths.append(death)
-    for note in run.notes:
-        if note.process != NEMESIS or note.f != "crash" or not isinstance(note.value, dict):
-            continue
+    for note in statements(run.notes, "crash"):
         node, code = str(note.value.get("node")), note.value.get("exit_code")
         if node in explained:
             continue
@@ -227,9 +226,7 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
 
 def _violations(events: Sequence[Event]) -> Iterator[Anomaly]:
     """Report what faults saw that no correct node may do: `violations` in what they measured."""
-    for note in events:
-        if note.process != NEMESIS or not isinstance(note.value, dict):
-            continue
+    for note in statements(events):
         detail = note.value.get("detail")
         seen = detail.get("violations") if isinstance(detail, dict) else None
         for violation in seen if isinstance(seen, list) else ():

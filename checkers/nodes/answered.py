@@ -38,9 +38,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.evidence import PHASE, Evidence, LogRecord, TraceEvent
+from checkers.evidence import Evidence, LogRecord, TraceEvent
 from checkers.evidence.effects import RULES, Effects, Places, effects_of, elements_of
-from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, Operation, seconds
+from checkers.history import INFINITY_NS, Event, EventType, Operation, seconds
+from checkers.runs.faults import HEAL, phases
 from checkers.verdict import Anomaly, anomaly
 
 ACK: Final = "ack"
@@ -377,12 +378,7 @@ def _describe_surplus(
     notes: Sequence[Event],
 ) -> list[str]:
     """Say how many reads a node answered that no operation asked for, while there were clients."""
-    phases = {
-        str(note.value.get("name")): note.time_ns
-        for note in notes
-        if note.process == NEMESIS and note.f == PHASE and isinstance(note.value, dict)
-    }
-    end_ns = phases.get("heal", 0)
+    end_ns = dict(phases(notes)).get(HEAL, 0)
     asking = [*asked.get(node, ()), *asked.get(None, ())]
     waiting = sorted(asking, key=lambda operation: operation.invoke_ns, reverse=True)
     open_: list[tuple[int, int, int]] = []

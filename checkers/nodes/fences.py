@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from checkers.evidence import Evidence, LogRecord
-from checkers.history import INFINITY_NS, NEMESIS, seconds
+from checkers.history import INFINITY_NS, seconds
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, OWN_DELAYS, fault_spans, phases
 from checkers.verdict import Anomaly, anomaly
@@ -45,7 +45,7 @@ def fence_doubts(
     fences = [r for r in log if r.kind == _CHANGE and r.value.get("fenced") == 1]
     committed = _commit_marks(evidence) if fences else []
     heal_ns = dict(phases(run.notes)).get(HEAL, INFINITY_NS)
-    starved = [n.time_ns for n in run.notes if n.process == NEMESIS and n.f == OWN_DELAYS]
+    starved = [n.time_ns for n in run.notes if n.f == OWN_DELAYS]
     changed = _moments(evidence)
     spans = fault_spans(run.notes)
     for record in fences:

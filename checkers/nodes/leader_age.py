@@ -29,7 +29,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.history import NEMESIS, Event
+from checkers.history import Event
+from checkers.history.recorded import statements
 from checkers.verdict import Anomaly, anomaly
 
 SLACK_MS = 1_000.0
@@ -217,9 +218,7 @@ def _clock(start: TraceEvent) -> _Clock | None:
 def _late_ms(events: Sequence[Event]) -> float:
     """By how much the nemesis may have slowed a message down, at most."""
     late_ms = 0.0
-    for event in events:
-        if event.process != NEMESIS or not isinstance(event.value, dict):
-            continue
+    for event in statements(events):
         if event.f == "delay":
             parameters = event.value.get("parameters") or {}
             asked_ms = parameters.get("delay_ms", 200), parameters.get("jitter_ms", 0)

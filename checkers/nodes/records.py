@@ -32,8 +32,7 @@ from checkers.evidence import FINAL_READS, Evidence, FinalRead, LogRecord
 from checkers.evidence.effects import CELLS, LOST, RULES, Places, cell_of, effects_of
 from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.order import out_of_order
-from checkers.history import NEMESIS
-from checkers.history.recorded import columns_of
+from checkers.history.recorded import columns_of, statements
 from checkers.nodes.answered import TRACED, Joined, join
 from checkers.nodes.in_sync import announced_end
 from checkers.nodes.snapshots import Image, image_of
@@ -186,8 +185,8 @@ def _final_reads(
 
 def _reads_gone(run: RunInput) -> list[str]:
     """Name the nodes that were read in the end, by the journal, and of which no read is there."""
-    notes = [e.value for e in run.notes if e.process == NEMESIS and e.f == FINAL_READS]
-    read = {str(n) for value in notes if isinstance(value, dict) for n in value.get("read") or ()}
+    notes = statements(run.notes, FINAL_READS)
+    read = {str(n) for note in notes for n in note.value.get("read") or ()}
     lost = read - run.required_evidence.final_reads.keys()
     return [f"{node} (final read)" for node in sorted(lost)]
 
@@ -195,10 +194,9 @@ def _reads_gone(run: RunInput) -> list[str]:
 def _without_sentinel(run: RunInput) -> Iterator[Anomaly]:
     """Find final reads without the sentinel: the harness takes a read that shows it, or none."""
     final_reads = run.required_evidence.final_reads
-    notes = [e.value for e in run.notes if e.process == NEMESIS and e.f == FINAL_READS]
-    for value in (value for value in notes if isinstance(value, dict)):
-        sentinel = value.get("sentinel")
-        for node in sorted({str(n) for n in value.get("read") or ()} & {*final_reads}):
+    for note in statements(run.notes, FINAL_READS):
+        sentinel = note.value.get("sentinel")
+        for node in sorted({str(n) for n in note.value.get("read") or ()} & {*final_reads}):
             if sentinel not in final_reads[node].configs.get(_NAMED, {}):
                 explanation = f"the final read of {node} does not show {sentinel!r}, written before"
                 yield anomaly("sentinel-missing", explanation, node=node)

@@ -21,7 +21,8 @@ from itertools import pairwise
 from typing import Final
 
 from checkers.evidence import Evidence, TraceEvent
-from checkers.history import NEMESIS, Event, EventType, seconds
+from checkers.history import Event, EventType, seconds
+from checkers.history.recorded import statements
 from checkers.run_input import RunInput
 
 
@@ -149,11 +150,7 @@ def _states(note: Event) -> dict[str, object]:
 
 def fault_notes(run: RunInput) -> list[Event]:
     """Return what the journal says of faults."""
-    return [
-        note
-        for note in run.notes
-        if note.process == NEMESIS and isinstance(note.value, dict) and "phase" in note.value
-    ]
+    return [note for note in statements(run.notes) if "phase" in note.value]
 
 
 def targets_of(note: Event) -> set[str]:

@@ -34,7 +34,8 @@ from typing import Any, Final
 
 from checkers.evidence import Evidence, LogRecord
 from checkers.evidence.evidence_result import evidence_result, without
-from checkers.history import NEMESIS, Event, EventType, seconds
+from checkers.history import Event, EventType, seconds
+from checkers.history.recorded import statements
 from checkers.nodes import fences
 from checkers.nodes.in_sync import longest_log
 from checkers.run_input import RunInput
@@ -100,11 +101,8 @@ def _injections(notes: Sequence[Event], fault: str) -> list[Event]:
     """Return the completed injections of a fault that acted."""
     return [
         note
-        for note in notes
-        if note.process == NEMESIS
-        and note.f == fault
-        and note.type is not EventType.INVOKE
-        and isinstance(note.value, dict)
+        for note in statements(notes, fault)
+        if note.type is not EventType.INVOKE
         and note.value.get("phase") == "inject"
         and isinstance(note.value.get("detail"), dict)
         and (note.value["detail"].get("answers") or note.value["detail"].get("to"))

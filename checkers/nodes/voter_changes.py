@@ -22,7 +22,7 @@ from typing import Any
 from checkers.evidence import LogRecord
 from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.trace_fields import VOTERS
-from checkers.history import NEMESIS, Event, EventType, Operation
+from checkers.history import Event, EventType, Operation
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -123,7 +123,7 @@ def _surplus_steps(
     operations: Sequence[Operation],
     events: Sequence[Event],
 ) -> Iterator[Anomaly]:
-    if any(event.process == NEMESIS and event.f in _CHANGING for event in events):
+    if any(event.f in _CHANGING for event in events):
         return
     asked = [operation for operation in operations if operation.f == CHANGE]
     unknown = sum(op.type not in (EventType.OK, EventType.FAIL) for op in asked)

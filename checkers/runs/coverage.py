@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from checkers.evidence.standings import Standings
 from checkers.evidence.trace_fields import well_formed
 from checkers.history import Event, EventType
+from checkers.history.recorded import statements
 from checkers.run_input import RunInput
 
 PHASES = ("steady", "catching-up", "establishing", "electing")
@@ -62,9 +63,9 @@ def coverage(run: RunInput) -> dict[str, int]:
 def _injections(events: Sequence[Event]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """Return (when it began, fault, targets) of every injection that bit."""
     begun: dict[tuple[str, str], int] = {}
-    for event in events:
+    for event in statements(events):
         value = event.value
-        if not isinstance(value, dict) or value.get("phase") != "inject":
+        if value.get("phase") != "inject":
             continue
         name = (event.f, str(value.get("entry")))
         if event.type is EventType.INVOKE:

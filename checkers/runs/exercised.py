@@ -57,7 +57,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.history import NEMESIS, Event, EventType, Operation
-from checkers.history.recorded import Recorded, failures, tally
+from checkers.history.recorded import Recorded, failures, statements, tally
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, began_ns, phases
 from checkers.runs.statistics import READS
@@ -354,10 +354,10 @@ def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
     verified: Counter[str] = Counter()
     tried: Counter[str] = Counter()
     entries: set[object] = set()
-    for event in events:
+    for event in statements(events):
         if event.type is EventType.INVOKE:
             continue
-        value = event.value if isinstance(event.value, dict) else {}
+        value = event.value
         if value.get("phase") == "inject":
             tried[event.f] += 1
             bit = event.type is EventType.OK and value.get("verified") is True
@@ -378,9 +378,8 @@ def _ended_early(value: Mapping[str, Any]) -> bool:
 def _names(events: Sequence[Event]) -> set[str]:
     """Return the models of losses of power (`cluster.systems.base.Names`)."""
     seen = set()
-    for event in events:
-        value = event.value if isinstance(event.value, dict) else {}
-        detail = value.get("detail")
+    for event in statements(events):
+        detail = event.value.get("detail")
         nodes = detail.get("nodes") if isinstance(detail, dict) else None
         for found in nodes.values() if isinstance(nodes, dict) else ():
             lost = found.get("lost") if isinstance(found, dict) else None
@@ -391,7 +390,7 @@ def _names(events: Sequence[Event]) -> set[str]:
 
 def _leader_changes(events: Sequence[Event]) -> int:
     """Count epochs first seen with a leader once a fault had begun; without faults, all but one."""
-    notes = [event for event in events if isinstance(event.value, dict)]
+    notes = list(statements(events))
     injections = [note for note in notes if note.value.get("phase") == "inject"]
     first_ns = min(map(began_ns, injections), default=math.inf)
     epochs: dict[object, bool] = {}

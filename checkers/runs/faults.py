@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkers.history import NEMESIS, Event, EventType, seconds
+from checkers.history import Event, EventType, seconds
+from checkers.history.recorded import statements
 
 HEAL = "heal"
 """Phase in which everything is healed; clients of the load have ended by then."""
@@ -70,8 +71,8 @@ def fault_spans(events: Sequence[Event]) -> list[FaultSpan]:
     invoked: dict[tuple[str, str], int] = {}
     spans: list[FaultSpan] = []
     open_spans: list[int] = []
-    for event in events:
-        if event.process != NEMESIS or event.f in NO_FAULT or not isinstance(event.value, dict):
+    for event in statements(events):
+        if event.f in NO_FAULT:
             continue
         phase, applied = str(event.value.get("phase")), event.value.get(APPLIED) is not False
         if event.type is EventType.INVOKE:
@@ -120,9 +121,7 @@ def not_healed(events: Sequence[Event], *, tried: bool = False) -> list[str]:
         if (span.heal_failed if tried else span.is_left)
     ]
     swept: dict[tuple[str, ...], str] = {}
-    for event in events:
-        if event.process != NEMESIS or event.f != SWEEP or not isinstance(event.value, dict):
-            continue
+    for event in statements(events, SWEEP):
         targets = _targets(event.value)
         reason = _reason(event)
         swept = {other: why for other, why in swept.items() if not set(other) <= set(targets)}
@@ -153,9 +152,7 @@ def reigns(events: Sequence[Event], end_ns: int) -> list[Reign]:
     """
     found: list[Reign] = []
     current: tuple[str, int, int] | None = None
-    for event in events:
-        if event.process != NEMESIS or event.f != "leader" or not isinstance(event.value, dict):
-            continue
+    for event in statements(events, "leader"):
         if current is not None:
             found.append(Reign(*current, end_ns=event.time_ns))
         node, epoch = event.value.get("leader"), event.value.get("epoch")
@@ -168,11 +165,7 @@ def reigns(events: Sequence[Event], end_ns: int) -> list[Reign]:
 
 def phases(events: Sequence[Event]) -> list[tuple[str, int]]:
     """Return name and beginning of each phase of the run."""
-    marks = (
-        event
-        for event in events
-        if event.process == NEMESIS and event.f == "phase" and isinstance(event.value, dict)
-    )
+    marks = statements(events, "phase")
     return [(str(event.value.get("name")), event.time_ns) for event in marks]
 
 

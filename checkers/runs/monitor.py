@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkers.history import seconds
+from checkers.history.recorded import statements
 from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status
 from porcupine_py.search.outcome import Cancelled, never
@@ -24,12 +25,11 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     """Collect the violations of a journal."""
     del options, cancelled
     anomalies = []
-    for event in run.notes:
-        if event.f == VIOLATION and isinstance(event.value, dict):
-            fields = {key: event.value.get(key) for key in ("property", "explanation", "causes")}
-            fields["explanation"] = f"{fields['explanation']}, at {seconds(event.time_ns)}"
-            place = {"kind": str(fields["property"]), "at_ns": event.time_ns}
-            anomalies.append({**place, **fields})
+    for event in statements(run.notes, VIOLATION):
+        fields = {key: event.value.get(key) for key in ("property", "explanation", "causes")}
+        fields["explanation"] = f"{fields['explanation']}, at {seconds(event.time_ns)}"
+        place = {"kind": str(fields["property"]), "at_ns": event.time_ns}
+        anomalies.append({**place, **fields})
     summary = "nothing was violated while it ran"
     if anomalies:
         summary = f"{anomalies[0]['property']}: {anomalies[0]['explanation']}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from checkers.evidence.assisted import OPEN_END_NS
 from checkers.history import NEMESIS, Event, EventType, Operation, seconds
-from checkers.history.recorded import columns_of
+from checkers.history.recorded import columns_of, statements
 from checkers.runs import answers
 from checkers.runs.faults import OWN_DELAYS, phases
 from checkers.verdict import CheckResult, Status
@@ -105,11 +105,9 @@ def _latest_fault_s(plan: Mapping[str, Any], notes: Sequence[Event]) -> float | 
     if not isinstance(schedule, list) or began_ns is None:
         return None
     late: dict[object, float] = {}
-    for event in notes:
+    for event in statements(notes):
         value = event.value
-        if event.process != NEMESIS or event.type is not EventType.INVOKE:
-            continue
-        if not isinstance(value, dict) or value.get("phase") != "inject":
+        if event.type is not EventType.INVOKE or value.get("phase") != "inject":
             continue
         entry = value.get("entry")
         if type(entry) is not int or not 0 <= entry < len(schedule) or entry in late:

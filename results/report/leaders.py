@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from checkers.evidence import TraceEvent
-from checkers.history import NEMESIS, Event, EventType
+from checkers.history import Event, EventType
+from checkers.history.recorded import statements
 from checkers.runs.faults import Reign, phases, reigns
 
 EVENTS = frozenset({"start", "state", "fatal"})
@@ -120,10 +121,8 @@ def _reigns_of(
 def _deaths(node: str, notes: Sequence[Event]) -> list[int]:
     """Return when the journal says that a process of this node ended."""
     found = []
-    for event in notes:
+    for event in statements(notes):
         value = event.value
-        if event.process != NEMESIS or not isinstance(value, dict):
-            continue
         targets = value.get("targets")
         hit = isinstance(targets, list) and node in targets and value.get("phase") == "inject"
         killed = hit and event.f in _ENDS_PROCESS and event.type is not EventType.INVOKE

@@ -20,8 +20,8 @@ from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence.assisted import OPEN_END_NS
 from checkers.evidence.standings import Standings
 from checkers.evidence.trace_fields import well_formed
-from checkers.history import NEMESIS, Event, EventType, Operation, seconds
-from checkers.history.recorded import by_index, end_of, notes_of
+from checkers.history import Event, EventType, Operation, seconds
+from checkers.history.recorded import by_index, end_of, notes_of, statements
 from checkers.runs.faults import active_between, began_ns, fault_spans
 from checkers.verdict import CheckResult, Status
 from results.report.leaders import partition_of
@@ -322,10 +322,8 @@ def _node_line(at_ns: int, event: TraceEvent, partition: str | None) -> Line | N
 def _faults(events: Sequence[Event], backend: str, begin_ns: int, end_ns: int) -> Iterator[Line]:
     """Yield the beginning of each fault, and the end of its heal."""
     begun: dict[tuple[str, object], Event] = {}
-    for event in events:
+    for event in statements(events):
         value = event.value
-        if event.process != NEMESIS or not isinstance(value, dict):
-            continue
         if value.get("phase") not in ("inject", "heal"):
             continue  # it marks or observes
         undone = value["phase"] == "heal"

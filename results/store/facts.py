@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from checkers.history import NEMESIS, Event, EventType, Operation
+from checkers.history import Event, EventType, Operation
 from checkers.run_input import RunInput
+from checkers.runs.faults import HEAL, phases
 from checkers.runs.statistics import READS, figures_of
 
 _STARTED = re.compile(r"(\d{8}T\d{6}Z)-")
@@ -167,11 +168,7 @@ def load_end_ns(events: Sequence[Event]) -> float:
 
     Without such a mark (another tool's journal) the load lasts to the end.
     """
-    for event in events:
-        is_phase = event.process == NEMESIS and event.f == "phase"
-        if is_phase and isinstance(event.value, dict) and event.value.get("name") == "heal":
-            return event.time_ns
-    return float("inf")
+    return next((at_ns for name, at_ns in phases(events) if name == HEAL), float("inf"))
 
 
 def _unavailability_s(loaded: Sequence[Operation]) -> float:

@@ -25,7 +25,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from checkers.history import NEMESIS, Event, EventType
+from checkers.history import Event, EventType
+from checkers.history.recorded import statements
+from checkers.runs.faults import phases
 from checkers.verdict import Status
 from cluster.backends.registry import SIM
 from cluster.names import unknown
@@ -188,9 +190,7 @@ def _acts(plan: Plan, events: Sequence[Event]) -> Iterator[Acted]:
     invoked: dict[tuple[str, int | str], Event] = {}
     healed = _heals(events)
     leader = ""
-    for event in events:
-        if event.process != NEMESIS or not isinstance(event.value, dict):
-            continue
+    for event in statements(events):
         value = event.value
         if event.f == "leader":
             leader = str(value.get("leader"))
@@ -237,20 +237,14 @@ def _role(targets: tuple[str, ...], leader: str, nodes: tuple[str, ...]) -> str:
 
 
 def _faults_began_ms(events: Sequence[Event]) -> float:
-    for event in events:
-        if event.f == "phase" and isinstance(event.value, dict):
-            if event.value.get("name") == "faults":
-                return event.time_ns / _NS_PER_MS
-    return 0.0
+    return next((at / _NS_PER_MS for name, at in phases(events) if name == "faults"), 0.0)
 
 
 def _heals(events: Sequence[Event]) -> dict[tuple[str, int | str], list[float]]:
     """Return (fault, entry) -> times at which its heals ended, in ms of the run."""
     found: dict[tuple[str, int | str], list[float]] = {}
-    for event in events:
+    for event in statements(events):
         value = event.value
-        if event.process != NEMESIS or not isinstance(value, dict):
-            continue
         done = value.get("phase") == "heal" and event.type is not EventType.INVOKE
         if done and isinstance(value.get("entry"), int | str):
             found.setdefault((event.f, value["entry"]), []).append(event.time_ns / _NS_PER_MS)
