@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import click
@@ -68,16 +69,12 @@ def bisect(file: Path, versions: str, error: float, limit_s: float, shown: Shown
     end_ms = played.fault_phase_ms + 1000.0 * plan.duration_s
     is_early = 0.0 < violation.at_ms < end_ms
     state = Bisection(plan, finding(violation), releases, error, is_early)
-    is_stopped = False
-
-    def stop() -> None:
-        nonlocal is_stopped
-        is_stopped = True
+    stopped = Event()
 
     def share_of_time() -> float:
-        return 1.0 if is_stopped else (time.monotonic() - began) / limit_s
+        return 1.0 if stopped.is_set() else (time.monotonic() - began) / limit_s
 
-    with progress_bar("bisecting", limit_s, shown) as bar, stopping(stop):
+    with progress_bar("bisecting", limit_s, shown) as bar, stopping(stopped.set):
 
         def report(tried: Tried) -> None:
             bar.at(min(limit_s, time.monotonic() - began), _line(tried))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from threading import Event
 
 import click
 
@@ -80,16 +81,12 @@ def reproduce(
 
 
 def _search(red: RedRun, began: float, limit_s: float, shown: Shown) -> Search:
-    stopped = False
-
-    def stop() -> None:
-        nonlocal stopped
-        stopped = True
+    stopped = Event()
 
     def goes_on() -> bool:
-        return not stopped and time.monotonic() - began < limit_s
+        return not stopped.is_set() and time.monotonic() - began < limit_s
 
-    with progress_bar("searching", limit_s, shown) as bar, stopping(stop):
+    with progress_bar("searching", limit_s, shown) as bar, stopping(stopped.set):
 
         def report(state: Search) -> None:
             others = "".join(f", {name} {count}" for name, count in state.others.items())
