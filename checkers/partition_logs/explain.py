@@ -33,6 +33,12 @@ class _Case:
     def send(self) -> Operation | None:
         return self.send_of(self.record)
 
+    @property
+    def shown_by(self) -> Operation:
+        """The read that shows what is wrong."""
+        assert self.read is not None, "this anomaly has a read"
+        return self.read
+
     def send_of(self, record: int) -> Operation | None:
         """Return the send of a record; None where there is none."""
         if not 0 <= record < self.facts.log.records:
@@ -126,9 +132,7 @@ def _read(operation: Operation | None) -> str:
 
 
 def _explain_loss(case: _Case) -> str:
-    send, facts, read = case.send, case.facts, case.read
-    assert send is not None, "a record that was sent"
-    assert read is not None, "the read that lacks it"
+    facts, read = case.facts, case.shown_by
     shown = facts.seen_read[case.record]
     why = ""
     if shown != NONE:
@@ -181,10 +185,8 @@ def _order(case: _Case) -> str:
 
 
 def _skip(case: _Case) -> str:
-    read = case.read
-    assert read is not None
     return (
-        f"{_read(read)} passed over offset {case.offset}, where {case.send_text(case.record)} "
+        f"{_read(case.read)} passed over offset {case.offset}, where {case.send_text(case.record)} "
         "stands, and showed records behind it"
     )
 
@@ -197,37 +199,23 @@ def _disorder(case: _Case) -> str:
 
 
 def _below_position(case: _Case) -> str:
-    read = case.read
-    assert read is not None
+    read = case.shown_by
     asked = "where its last poll had ended" if read.input is None else f"offset {read.input}"
     return f"{_read(read)} asked from {asked} and shows offset {case.offset}, without a seek"
 
 
 def _explain_truncation(case: _Case) -> str:
-    read, before = case.read, case.before
-    assert read is not None
+    read, shown_at = case.shown_by, case.offset - 1
     reign = f" in epoch {read.epoch}"
     refused = f"poll {read.index} from offset {case.offset} was refused{_by(read)}{reign} as out of"
-    return f"{refused} range, though {_read(before)} had shown a record at {case.offset - 1} or up"
+    return f"{refused} range, though {_read(case.before)} had shown a record at {shown_at} or up"
 
 
-def _dirty(case: _Case) -> str:
-    read = case.read
-    assert read is not None
-    mark = read.output["high_watermark"]
+def _lower_mark(case: _Case) -> str:
+    mark = case.shown_by.output["high_watermark"]
     return (
-        f"{_read(case.before)} shows offset {case.offset}; afterwards, in the same epoch, "
-        f"{_read(read)} gives {mark} as high watermark, so it was not committed"
-    )
-
-
-def _dirty_ack(case: _Case) -> str:
-    read = case.read
-    assert read is not None
-    mark = read.output["high_watermark"]
-    return (
-        f"{case.send_text(case.record)}; afterwards, in the same epoch, {_read(read)} gives {mark} "
-        "as high watermark, so it was not committed"
+        f"; afterwards, in the same epoch, {_read(case.read)} gives {mark} as high watermark, "
+        "so it was not committed"
     )
 
 
@@ -257,8 +245,8 @@ _SENTENCES: dict[str, Callable[[_Case], str]] = {
     "int-nonmonotonic-poll": _disorder,
     "nonmonotonic-poll": _below_position,
     "truncated": _explain_truncation,
-    "dirty-read": _dirty,
-    "dirty-ack": _dirty_ack,
+    "dirty-read": lambda c: f"{_read(c.before)} shows offset {c.offset}{_lower_mark(c)}",
+    "dirty-ack": lambda c: f"{c.send_text(c.record)}{_lower_mark(c)}",
     "log-start-moved": lambda c: (
         f"the log begins at offset {c.offset} by {_read(c.read)}, though nothing may be deleted"
     ),

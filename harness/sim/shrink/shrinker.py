@@ -402,12 +402,12 @@ class Shrinker:
             if getattr(plan.world, item.name) != getattr(plain, item.name):
                 world = replace(plan.world, **{item.name: getattr(plain, item.name)})
                 plan = self._keep(replace(plan, world=world), plan)
-        for calm in (
-            replace(plan.world, loss=0.0, duplication=0.0),
-            replace(plan.world, drift_ppm=0.0, skew_ms=0.0),
-        ):
-            world = calm
-            plan = self._keep(replace(plan, world=world), plan)
+        calm_worlds: tuple[dict[str, Any], ...] = (
+            {"loss": 0.0, "duplication": 0.0},
+            {"drift_ppm": 0.0, "skew_ms": 0.0},
+        )
+        for calm in calm_worlds:
+            plan = self._keep(replace(plan, world=replace(plan.world, **calm)), plan)
         return plan
 
     def _values(self, plan: Plan) -> Plan:
