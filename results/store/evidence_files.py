@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +46,7 @@ _AFTER_TORN = ("start", "fatal")
 _TRACE_HEADER = frozenset({"t", "w", "n", "e"})
 
 _T = TypeVar("_T")
+_Item = LogRecord | Snapshot | FinalRead | PartitionLog | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,33 +57,19 @@ class LoadedEvidence:
     problems: tuple[str, ...]
 
 
-def write_log(folder: Path, records: Iterable[LogRecord]) -> None:
-    """Store a node's whole log in its evidence folder."""
-    _write_lines(folder / LOG_FILE, map(_shallow, records))
+def write_lines(path: Path, items: Iterable[_Item]) -> None:
+    """Store what was decoded of a node's files, each item as a sealed line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = (json.dumps(_row(item), separators=(",", ":"), allow_nan=False) for item in items)
+    write_atomically(path, b"".join(map(seal, rows)))
 
 
-def write_snapshots(folder: Path, snapshots: Iterable[Snapshot]) -> None:
-    """Store what a node's snapshots hold."""
-    _write_lines(folder / SNAPSHOTS_FILE, map(_shallow, snapshots))
-
-
-def write_partition_logs(folder: Path, logs: Iterable[PartitionLog]) -> None:
-    """Store the logs of partitions that lie on a node's disk."""
-    _write_lines(folder / PARTITION_LOGS_FILE, map(_row_of_log, logs))
-
-
-def write_quorum_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """Store a node's last quorum-state, with logStartOffset and logEndOffset beside it."""
-    _write_lines(folder / QUORUM_STATE_FILE, [state])
-
-
-def write_final_read(folder: Path, read: FinalRead) -> None:
-    """Store what a node served after healing."""
-    _write_lines(folder / STATE_FILE, [_shallow(read)])
-
-
-def _shallow(item: LogRecord | Snapshot | FinalRead) -> dict[str, Any]:
+def _row(item: _Item) -> Mapping[str, Any]:
     """The fields as they are: what is written at once needs no deep copy, the cost of `asdict`."""
+    if isinstance(item, Mapping):
+        return item
+    if isinstance(item, PartitionLog):
+        return _row_of_log(item)
     return {each.name: getattr(item, each.name) for each in dataclasses.fields(item)}
 
 
@@ -97,31 +84,22 @@ def load_evidence(nodes_folder: Path, nodes: Sequence[str]) -> LoadedEvidence:
     final_reads: dict[str, FinalRead] = {}
     for node in nodes:
         folder = nodes_folder / node / "evidence"
-        log = _attempt(problems, _read_log, folder / LOG_FILE, node)
-        state = _attempt(problems, _read_quorum_state, folder / QUORUM_STATE_FILE, node)
+        log = _attempt(problems, logs, _read_log, folder / LOG_FILE, node)
+        state = _attempt(
+            problems, quorum_states, _read_quorum_state, folder / QUORUM_STATE_FILE, node
+        )
         if log and state is not None and state.get("logEndOffset") != log[-1].offset + 1:
             problems.append(
                 f"{folder / LOG_FILE}: it ends at offset {log[-1].offset + 1}, though the node's "
                 f"log ended at {state.get('logEndOffset')}: it was cut"
             )
-            log = None
-        if log is not None:
-            logs[node] = log
-        found = _attempt(problems, _read_snapshots, folder / SNAPSHOTS_FILE, node)
-        if found is not None:
-            snapshots[node] = found
-        held = _attempt(problems, _read_partition_logs, folder / PARTITION_LOGS_FILE, node)
-        if held is not None:
-            partition_logs[node] = held
-        if state is not None:
-            quorum_states[node] = state
-        read = _attempt(problems, _read_final_read, folder / STATE_FILE, node)
-        if read is not None:
-            final_reads[node] = read
+            del logs[node]
+        _attempt(problems, snapshots, _read_snapshots, folder / SNAPSHOTS_FILE, node)
+        held = folder / PARTITION_LOGS_FILE
+        _attempt(problems, partition_logs, _read_partition_logs, held, node)
+        _attempt(problems, final_reads, _read_final_read, folder / STATE_FILE, node)
         path = nodes_folder / node / "trace.jsonl"
-        trace = _attempt(problems, _read_trace, path, node)
-        if trace is not None:
-            traces[node] = trace
+        if _attempt(problems, traces, _read_trace, path, node) is not None:
             problems += _cut_off(path, (state or {}).get("traceBytes"))
     evidence = Evidence(
         tuple(nodes), logs, quorum_states, traces, final_reads, snapshots, partition_logs
@@ -161,48 +139,67 @@ def _cut_off(path: Path, collected_bytes: Any) -> list[str]:
 
 
 def _attempt(
-    problems: list[str], read: Callable[[Path, str], _T], path: Path, node: str
+    problems: list[str],
+    found: dict[str, _T],
+    read: Callable[[Path, str], _T | None],
+    path: Path,
+    node: str,
 ) -> _T | None:
+    """Add what a node's file holds to what was found, or why it cannot be read to the problems."""
     if not path.exists():
         return None
     try:
-        return read(path, node)
+        item = read(path, node)
     except StoreError as error:
         problems.append(str(error))
     except OSError as error:
         problems.append(f"{path}: {error.strerror}")
+    else:
+        if item is not None:
+            found[node] = item
+        return item
     return None
+
+
+def _rows(
+    path: Path, node: str, make: Callable[[str, dict[str, Any]], _T]
+) -> Iterator[tuple[int, _T]]:
+    """Yield what the object of each line is, with the number of the line, which an error names."""
+    for number, fields in _objects(path, node):
+        try:
+            row = make(node, fields)
+        except ValueError as error:
+            raise StoreError(f"{path}, line {number}: {error}") from error
+        yield number, row
 
 
 def _read_log(path: Path, node: str) -> list[LogRecord]:
     records: list[LogRecord] = []
-    for number, fields in _objects(path, node):
-        try:
-            record = LogRecord(
-                node=node,
-                offset=_integer(fields, "offset"),
-                epoch=_integer(fields, "epoch"),
-                batch_crc=_integer(fields, "batch_crc"),
-                kind=sys.intern(_string(fields, "kind")),
-                value=_share_names(_mapping(fields, "value")),
-            )
-        except ValueError as error:
-            raise StoreError(f"{path}, line {number}: {error}") from error
+    for number, record in _rows(path, node, _record):
         if records and record.offset <= records[-1].offset:
             raise StoreError(f"{path}, line {number}: offset {record.offset} is out of order")
         records.append(record)
     return records
 
 
+def _record(node: str, fields: dict[str, Any]) -> LogRecord:
+    return LogRecord(
+        node=node,
+        offset=_integer(fields, "offset"),
+        epoch=_integer(fields, "epoch"),
+        batch_crc=_integer(fields, "batch_crc"),
+        kind=sys.intern(_string(fields, "kind")),
+        value=_share_names(_mapping(fields, "value")),
+    )
+
+
 def _read_snapshots(path: Path, node: str) -> list[Snapshot]:
-    snapshots = []
-    for number, fields in _objects(path, node):
-        try:
-            offset, epoch = _integer(fields, "offset"), _integer(fields, "epoch")
-            snapshots.append(Snapshot(node, offset, epoch, _pairs(fields.get("records"))))
-        except ValueError as error:
-            raise StoreError(f"{path}, line {number}: {error}") from error
-    return snapshots
+    return [snapshot for _, snapshot in _rows(path, node, _snapshot)]
+
+
+def _snapshot(node: str, fields: dict[str, Any]) -> Snapshot:
+    offset, epoch = _integer(fields, "offset"), _integer(fields, "epoch")
+    return Snapshot(node, offset, epoch, _pairs(fields.get("records")))
 
 
 def _pairs(records: object) -> list[tuple[str, Mapping[str, Any]]]:
@@ -232,23 +229,20 @@ def _row_of_log(log: PartitionLog) -> dict[str, Any]:
 
 
 def _read_partition_logs(path: Path, node: str) -> list[PartitionLog]:
-    logs = []
-    for number, fields in _objects(path, node):
-        try:
-            mark, damage = fields.get("high_watermark"), fields.get("damage")
-            log = PartitionLog(
-                node=node,
-                partition=_string(fields, "partition"),
-                start_offset=_integer(fields, "start_offset"),
-                end_offset=_integer(fields, "end_offset"),
-                high_watermark=None if mark is None else _integer(fields, "high_watermark"),
-                batches=_batches(fields.get("batches")),
-                damage=None if damage is None else _string(fields, "damage"),
-            )
-        except ValueError as error:
-            raise StoreError(f"{path}, line {number}: {error}") from error
-        logs.append(log)
-    return logs
+    return [log for _, log in _rows(path, node, _partition_log)]
+
+
+def _partition_log(node: str, fields: dict[str, Any]) -> PartitionLog:
+    mark, damage = fields.get("high_watermark"), fields.get("damage")
+    return PartitionLog(
+        node=node,
+        partition=_string(fields, "partition"),
+        start_offset=_integer(fields, "start_offset"),
+        end_offset=_integer(fields, "end_offset"),
+        high_watermark=None if mark is None else _integer(fields, "high_watermark"),
+        batches=_batches(fields.get("batches")),
+        damage=None if damage is None else _string(fields, "damage"),
+    )
 
 
 def _batches(rows: object) -> list[DataBatch]:
@@ -275,18 +269,16 @@ def _read_quorum_state(path: Path, node: str) -> dict[str, Any]:
 
 def _read_final_read(path: Path, node: str) -> FinalRead | None:
     """Take the last line: a node may have been read again until it had caught up."""
-    last: FinalRead | None = None
-    for number, fields in _objects(path, node):
-        try:
-            topics = _mapping(fields, "topics")
-            configs = _mapping(fields, "configs")
-            for part in (*topics.values(), *configs.values()):
-                if not isinstance(part, dict):
-                    raise StoreError("a topic or config is no object")
-            last = FinalRead(node, _integer(fields, "high_watermark"), topics, configs)
-        except ValueError as error:
-            raise StoreError(f"{path}, line {number}: {error}") from error
-    return last
+    reads = [read for _, read in _rows(path, node, _final_read)]
+    return reads[-1] if reads else None
+
+
+def _final_read(node: str, fields: dict[str, Any]) -> FinalRead:
+    topics, configs = _mapping(fields, "topics"), _mapping(fields, "configs")
+    for part in (*topics.values(), *configs.values()):
+        if not isinstance(part, dict):
+            raise StoreError("a topic or config is no object")
+    return FinalRead(node, _integer(fields, "high_watermark"), topics, configs)
 
 
 def _read_trace(path: Path, node: str) -> list[TraceEvent]:
@@ -386,9 +378,3 @@ def _mapping(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise StoreError(f"{name} must be an object")
     return value
-
-
-def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = (seal(json.dumps(row, separators=(",", ":"), allow_nan=False)) for row in rows)
-    write_atomically(path, b"".join(lines))

@@ -31,7 +31,7 @@ from checkers.evidence import Evidence, FinalRead, LogRecord, PartitionLog, Snap
 from checkers.history import Event
 from results.store import digests, evidence_files
 from results.store.digests import FileDigest, Step, digest_of, files_below, read_chain
-from results.store.evidence_files import LoadedEvidence
+from results.store.evidence_files import LoadedEvidence, write_lines
 from results.store.files import StoreError, read_json_object, write_json
 from results.store.folders import Walk, is_run, walk
 from results.store.journal import JournalWriter, read_journal
@@ -186,23 +186,23 @@ class RunStore:
 
     def write_log(self, node: str, records: Iterable[LogRecord]) -> None:
         """Store a node's decoded log, in offset order."""
-        evidence_files.write_log(self.evidence_path(node), records)
+        write_lines(self.evidence_path(node) / evidence_files.LOG_FILE, records)
 
     def write_snapshots(self, node: str, snapshots: Iterable[Snapshot]) -> None:
         """Store what a node's snapshots hold, in offset order."""
-        evidence_files.write_snapshots(self.evidence_path(node), snapshots)
+        write_lines(self.evidence_path(node) / evidence_files.SNAPSHOTS_FILE, snapshots)
 
     def write_partition_logs(self, node: str, logs: Iterable[PartitionLog]) -> None:
         """Store the logs of partitions that lie on a node's disk."""
-        evidence_files.write_partition_logs(self.evidence_path(node), logs)
+        write_lines(self.evidence_path(node) / evidence_files.PARTITION_LOGS_FILE, logs)
 
     def write_quorum_state(self, node: str, state: Mapping[str, Any]) -> None:
         """Store a node's last quorum-state, with logStartOffset and logEndOffset beside it."""
-        evidence_files.write_quorum_state(self.evidence_path(node), state)
+        write_lines(self.evidence_path(node) / evidence_files.QUORUM_STATE_FILE, [state])
 
     def write_final_read(self, read: FinalRead) -> None:
         """Store what a node served after healing."""
-        evidence_files.write_final_read(self.evidence_path(read.node), read)
+        write_lines(self.evidence_path(read.node) / evidence_files.STATE_FILE, [read])
 
     def plan(self) -> dict[str, Any]:
         """Return the run's plan. Raises StoreError when it is missing or no plan."""

@@ -7,7 +7,7 @@ from checkers.evidence import DataBatch, PartitionLog
 from cluster.client.batches import batch_of
 from cluster.node.log.batch.records import Record, encode_batch, parse_header, with_place
 from harness.evidence.partition_logs import decode_partitions
-from results.store.evidence_files import load_evidence, write_partition_logs
+from results.store.evidence_files import PARTITION_LOGS_FILE, load_evidence, write_lines
 
 CHECKPOINT = "0\n1\nd0 3 {}\n"
 
@@ -110,16 +110,15 @@ def test_evidence_is_read_as_it_was_written(tmp_path):
         PartitionLog("n1", "d0-3", 0, 3, 2, [DataBatch(0, 2, 1, 77, ["a", None, "c"])]),
         PartitionLog("n1", "d0-4", 0, 0, None, [], "byte 3"),
     ]
-    write_partition_logs(tmp_path / "n1" / "evidence", logs)
+    write_lines(tmp_path / "n1" / "evidence" / PARTITION_LOGS_FILE, logs)
     loaded = load_evidence(tmp_path, ["n1"])
     assert loaded.problems == ()
     assert loaded.evidence.partition_logs == {"n1": logs}
 
 
 def test_evidence_that_was_changed_is_left_out_and_reported(tmp_path):
-    folder = tmp_path / "n1" / "evidence"
-    write_partition_logs(folder, [PartitionLog("n1", "d0-3", 0, 3, 2, [])])
-    path = folder / "partition-logs.jsonl"
+    path = tmp_path / "n1" / "evidence" / PARTITION_LOGS_FILE
+    write_lines(path, [PartitionLog("n1", "d0-3", 0, 3, 2, [])])
     path.write_bytes(path.read_bytes().replace(b'"end_offset":3', b'"end_offset":4'))
     loaded = load_evidence(tmp_path, ["n1"])
     assert "n1" not in loaded.evidence.partition_logs
