@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
-import shutil
 import statistics
 import tempfile
 import time
@@ -169,11 +168,8 @@ def main() -> None:
     parser.add_argument("--linger-ms", type=int, default=25)
     parser.add_argument("--fetch-timeout-ms", type=int, default=2000)
     arguments = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="kraftprobe-benchmark-"))
-    try:
-        asyncio.run(measure(arguments, folder))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="kraftprobe-benchmark-") as folder:
+        asyncio.run(measure(arguments, Path(folder)))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import statistics
 import tempfile
 from pathlib import Path
@@ -41,11 +40,8 @@ def main() -> None:
 
 
 def report_quorum(topics: int, rounds: int) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="kraftprobe-benchmark-"))
-    try:
-        found = asyncio.run(catch_up.measure(folder, topics, rounds))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="kraftprobe-benchmark-") as folder:
+        found = asyncio.run(catch_up.measure(Path(folder), topics, rounds))
     print(f"quorum of three local nodes, {topics} topics with 1 partition of 3 replicas:")
     rate = topics / found.create_s
     print(f"  creating them          {found.create_s:7.2f} s  {rate:,.0f} topics/s")

@@ -1,1 +1,1 @@
-"""Throughput, latency and fail-over of three local nodes, beside PySyncObj."""
+"""Load on nodes: a closed loop of clients, fail-overs, and one request at a time."""

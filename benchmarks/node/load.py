@@ -33,13 +33,10 @@ class Load:
     p99_ms: float
 
 
-def quantile(ordered: list[float], q: float) -> float:
-    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
-
-
 def summarize(latencies_ms: list[float], seconds: float) -> Load:
     ordered = sorted(latencies_ms)
-    return Load(len(ordered) / seconds, quantile(ordered, 0.5), quantile(ordered, 0.99))
+    p50_ms, p99_ms = (ordered[min(len(ordered) - 1, int(q * len(ordered)))] for q in (0.5, 0.99))
+    return Load(len(ordered) / seconds, p50_ms, p99_ms)
 
 
 class Writer:

@@ -26,7 +26,6 @@ SHORTER = {
     ".venv/bin/kraftprobe run --campaign quick --seed 7": " --duration 25",
     ".venv/bin/kraftprobe run --backend docker --campaign quick": " --duration 25 --seed 7",
     ".venv/bin/python -m benchmarks.sim": " --runs 1 --repeats 1 --seconds 20",
-    ".venv/bin/python -m benchmarks.node": " --clients 2 --seconds 1 --repeats 1 --failovers 1",
     ".venv/bin/python -m benchmarks.broker": " --no-kafka --seconds 1 --warm-up 1 --repeats 1"
     " --log-mb 20 --recoveries 1",
 }
@@ -45,7 +44,6 @@ OF_DOCS = """\
 make check
 make test
 make find
-.venv/bin/python -m benchmarks.node
 .venv/bin/python -m benchmarks.broker
 .venv/bin/python -m benchmarks.sim
 """
