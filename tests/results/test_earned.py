@@ -9,7 +9,7 @@ import pytest
 from checkers.earned import CONDITIONS, EARNED, Judged, earn, verdict
 from checkers.earned.observed import checks_ran, observations
 from checkers.earned.outages import nodes_answered
-from checkers.earned.phases import final_reads, last_phase
+from checkers.earned.phases import faults_wanted, final_reads, last_phase
 from checkers.earned.processes import KEEPS_PROCESS, STARTS_AT_ONCE
 from checkers.evidence import FINAL_READS, TraceEvent
 from checkers.history import EventType, pair
@@ -261,6 +261,12 @@ def test_final_reads_were_taken_behind_a_committed_write(sound, fields):
     )(sound)
     assert final_reads(changed).status is Status.UNKNOWN
     assert final_reads(of_other_system(changed)).status is None
+
+
+@pytest.mark.parametrize(("said", "status"), [(True, "PASS"), ("yes", "UNDER-EXERCISED")])
+def test_a_run_without_faults_was_asked_for_in_so_many_words(sound, said, status):
+    outcome = faults_wanted(plan(faults=[], schedule=[], without_faults=said)(sound))
+    assert outcome.status == Status(status)
 
 
 def test_while_a_node_is_left_it_may_have_answered(sound):

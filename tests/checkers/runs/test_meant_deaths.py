@@ -3,7 +3,7 @@
 import pytest
 
 from checkers.earned.base import Judged
-from checkers.earned.processes import _blame, restarts_meant
+from checkers.earned.processes import _blame, deaths_meant, restarts_meant
 from checkers.evidence import Evidence, TraceEvent
 from checkers.history import NEMESIS, Event, EventType
 from checkers.run_input import RunInput
@@ -68,3 +68,16 @@ def test_a_process_begins_as_often_as_the_journal_may_start_it(notes, fatal, sta
         trace += [TraceEvent("n2", n, 0, "fatal", {}) for n in range(fatal)]
         run = RunInput(notes, [], Evidence(["n2"], {}, {}, {"n2": trace}, {}))
         assert restarts_meant(Judged(run, [], [], {})).status is status
+
+
+@pytest.mark.parametrize(
+    ("notes", "status"),
+    [
+        ([CRASH], Status.FAIL),
+        ([note(1, EventType.INFO, "crash", node="n2", exit_code=-9)], Status.UNKNOWN),
+        ([note(0, EventType.INFO, "no-space"), CRASH], Status.UNKNOWN),
+        ([], Status.PASS),
+    ],
+)
+def test_a_death_by_itself_fails_and_one_from_outside_is_unknown(notes, status):
+    assert deaths_meant(Judged(RunInput(notes, []), [], [], {})).status is status
