@@ -135,3 +135,5 @@ def test_judging_again_changes_nothing_in_the_run(bench, tmp_path):
     assert bench.try_gate(situation).exit_code == 1
     assert recompute(store).status == "PASS"
     assert {p: p.read_bytes() for p in store.folder.rglob("*") if p.is_file()} == before
+    store.junit_path.write_text("<testsuites/>")
+    assert gate([store], Rules(derive, recompute=recompute)).exit_code == 3
