@@ -27,7 +27,7 @@ from cluster.node.controller.metadata.state import (
     PartitionRegistration,
     ResourceType,
 )
-from cluster.node.controller.partitions import alter_partition
+from cluster.node.controller.partitions import alter_partition, leadership
 from cluster.node.controller.partitions.leadership import broker_fenced, broker_restarted
 from cluster.node.controller.partitions.partition_change import PartitionChangeBuilder, _Target
 from cluster.node.controller.records import MetadataRecord
@@ -269,7 +269,7 @@ ALL = (
         "leaves a broker that it fences in its ISRs, and leading",
         "valid state: partitions are led by a broker that is not there",
         (
-            Patch(broker_lifecycle, "broker_fenced", _m41e_stays_in_sync),
+            Patch(leadership, "broker_fenced", _m41e_stays_in_sync),
             Patch(periodic, "broker_fenced", _m41e_stays_in_sync),
         ),
     ),

@@ -7,7 +7,6 @@ import pytest
 
 from cluster.backends.base import NodeState
 from cluster.node.broker.replication.fetcher_manager import ReplicaFetcherManager
-from cluster.node.controller.brokers import broker_lifecycle
 from cluster.node.controller.core import periodic
 from cluster.node.controller.metadata.registrations import registered_brokers
 from cluster.node.controller.metadata.state import (
@@ -15,6 +14,7 @@ from cluster.node.controller.metadata.state import (
     PartitionRegistration,
     TopicImage,
 )
+from cluster.node.controller.partitions import leadership
 from cluster.node.controller.records.broker import BrokerRegistrationChangeRecord
 from cluster.node.log.data.clean_shutdown import read_clean_shutdown
 from cluster.node.protocol.messages import CreatableReplicaAssignment
@@ -188,7 +188,7 @@ def test_a_controller_that_fences_a_broker_and_leaves_it_in_sync_is_found(monkey
         ]
 
     monkeypatch.setattr(periodic, "broker_fenced", careless)
-    monkeypatch.setattr(broker_lifecycle, "broker_fenced", careless)
+    monkeypatch.setattr(leadership, "broker_fenced", careless)
     _, monitor, _, _ = campaign(seed=3, **PLAN)
     assert "valid-brokers" in {violation.property for violation in monitor.violations}
 
