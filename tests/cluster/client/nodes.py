@@ -19,6 +19,13 @@ T = TypeVar("T")
 
 TIMEOUT_S = 300.0
 
+PATIENT = """
+import cluster.node.process
+cluster.node.process.SHUTDOWN_TIMEOUT_MS = 60_000.0
+cluster.node.process.main()
+"""
+"""A node that waits for a disk which others keep busy, so that an end in order is one."""
+
 
 def free_ports(count: int) -> list[int]:
     """Ports that no program listens on, below those that outgoing connections are given."""
@@ -114,7 +121,7 @@ class Nodes:
         config.write_text("".join(f"{k}={v}\n" for k, v in self.properties(node).items()))
         with (folder / "stderr").open("ab") as stderr, (folder / "stdout").open("ab") as stdout:
             process = subprocess.Popen(
-                [sys.executable, "-m", "cluster.node", "--config", str(config)],
+                [sys.executable, "-c", PATIENT, "--config", str(config)],
                 stderr=stderr,
                 stdout=stdout,
             )
