@@ -3,7 +3,8 @@
 `UpkeepWatch(world, watcher)` looks at each node that runs, every few seconds of the world: at its
 checkpoints of high watermarks, and at its metadata log and snapshots. It looks at nothing that
 waits for a disk. A node that was stopped does what is due right after: so what is late has to be so
-at two looks that both find it at work.
+at two looks that both find it at work. A node whose clock has run at two rates is looked at no
+more: a timer that it set at the slower one comes late by the other, by any factor.
 """
 
 from __future__ import annotations
@@ -50,11 +51,15 @@ class UpkeepWatch:
         """By process: since when it has had too large a log, and how many looks."""
         self._left: dict[Process, set[str]] = {}
         """By process: files of snapshots that nobody used at the last look."""
+        self._clocks: dict[Process, float] = {}
+        """By process: what its clock was at its first event. Each change of its rate changes it."""
         world.observers.append(self._observe)
         world.scheduler.call_later(_OFTEN_MS, self._look)
         self._looks = 0
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        offset_ms = self._world.nodes[process.name].clock.offset_ms
+        self._clocks.setdefault(_id(process), offset_ms)
         if event not in _SEEN:
             return
         if event in _SHORTER:
@@ -69,6 +74,8 @@ class UpkeepWatch:
         for host in self._world.nodes.values():
             process = host.process
             if process is None or not process.runs or process.node is None:
+                continue
+            if self._clocks.get(_id(process)) != host.clock.offset_ms:
                 continue
             is_still = host.disk.is_idle and not host.disk.detached
             if is_still and not process.node.raft._halted:
