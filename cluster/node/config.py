@@ -38,8 +38,6 @@ from cluster.node.security.settings import (
 )
 from cluster.values import valueclass
 
-NO_TEXT: Final = ""
-
 
 class ConfigError(Exception):
     """The configuration cannot be used; the message is one line and names file and key."""
@@ -54,7 +52,7 @@ class NodeConfig:
 
     process_roles: Annotated[frozenset[str], kinds.roles]
     node_id: Annotated[int, kinds.node_id_of]
-    cluster_id: Annotated[str, kinds.text_of, NO_TEXT]
+    cluster_id: Annotated[str, kinds.text_of, ""]
     """Empty when not given: then it is the one that the folder was formatted with."""
     listeners: Annotated[tuple[ListenerAddress, ...], kinds.listeners]
     advertised_listeners: Annotated[tuple[ListenerAddress, ...], kinds.listeners, None]

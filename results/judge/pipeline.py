@@ -32,7 +32,7 @@ from checkers.evidence.assisted import resolve
 from checkers.evidence.extent import COLLECTED, Extent, extent_of, within
 from checkers.evidence.recovered import torn_too_far
 from checkers.history import Event
-from checkers.history.recorded import notes_of
+from checkers.history.recorded import notes_of, statements
 from checkers.linearizability import linearizable
 from checkers.linearizability.certificates import verify_lines
 from checkers.registry import (
@@ -202,7 +202,7 @@ def _evidence_or_none(
     evidence = loaded.evidence
     parts = (evidence.logs, evidence.quorum_states, evidence.traces, evidence.final_reads)
     if not any(parts):
-        return None, []
+        return None, _collection_problems(events)
     known = replace(
         evidence,
         run_clock=run_clock(events),
@@ -225,8 +225,7 @@ def _collection_problems(notes: Sequence[Event]) -> list[str]:
     """Return what the harness said, when it collected the evidence, of what it could not use."""
     return [
         str(problem)
-        for note in notes
-        if note.f == COLLECTED and isinstance(note.value, dict)
+        for note in statements(notes, COLLECTED)
         for problem in note.value.get("problems") or ()
     ]
 

@@ -58,6 +58,12 @@ def status_of(results):
     return Status.UNKNOWN if results is None else results.status
 
 
+def files_named(results):
+    """What is said of files of evidence that could not be used."""
+    (files,) = [check for check in results.checks if check.checker == "evidence-files"]
+    return [anomaly["explanation"] for anomaly in files.anomalies]
+
+
 def cut(name, place):
     def change(store):
         path = store.folder / name
@@ -215,9 +221,34 @@ def test_storage_that_failed_before_the_harness_died_is_in_doubt(good):
 def test_a_trace_by_another_clock_is_left_out_and_named(good):
     results = judged(good, killed(2.9, BROKEN, clock="another kernel"))
     assert status_of(results) is Status.UNKNOWN
-    (files,) = [check for check in results.checks if check.checker == "evidence-files"]
-    explanations = [anomaly["explanation"] for anomaly in files.anomalies]
-    assert any("n2: its trace" in problem for problem in explanations), explanations
+    assert any("n2: its trace" in line for line in files_named(results))
+
+
+def test_what_the_harness_could_not_collect_is_named_where_nothing_else_is_left(good):
+    def change(store):
+        path = store.folder / "history.jsonl"
+        lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+        for line in lines:
+            line.pop("crc", None)
+            if line["f"] == "evidence":
+                line["value"]["problems"] = ["n2: not collected"]
+        path.write_bytes(b"".join(seal(json.dumps(line)) for line in lines))
+        shutil.rmtree(store.folder / "nodes")
+
+    results = judged(good, change)
+    assert status_of(results) is Status.UNKNOWN
+    assert "n2: not collected" in files_named(results)
+
+
+def test_a_log_that_is_torn_below_what_was_flushed_is_named(good):
+    def change(store):
+        path = store.folder / "nodes/n2/evidence/quorum-state.json"
+        state = json.loads(path.read_bytes())
+        path.write_text(json.dumps({**state, "tornTailBytes": 7, "logEndOffset": 1}))
+
+    results = judged(good, change)
+    assert status_of(results) is Status.UNKNOWN
+    assert any("7 bytes behind offset 1 are no batch" in line for line in files_named(results))
 
 
 def journal(*notes):
