@@ -72,7 +72,9 @@ def figure_tables(entries: Iterable[Entry]) -> dict[str, pa.Table]:
         run = entry.row.run
         rows["recoveries"] += _recoveries(run, entry)
         try:
-            table = pq.read_table(operations, columns=list(_COLUMNS))
+            table = pq.read_table(
+                operations, columns=list(_COLUMNS), page_checksum_verification=True
+            )
             notes = _notes(events)
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{operations.parent}: its tables cannot be read") from error
@@ -84,7 +86,7 @@ def figure_tables(entries: Iterable[Entry]) -> dict[str, pa.Table]:
 
 def _notes(path: Path) -> list[Event]:
     """Return the events of the nemesis, some thousand rows at a time."""
-    batches = pq.ParquetFile(path).iter_batches()
+    batches = pq.ParquetFile(path, page_checksum_verification=True).iter_batches()
     return [note for b in batches for note in EventColumns(pa.Table.from_batches([b])).notes]
 
 

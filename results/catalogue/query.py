@@ -47,11 +47,13 @@ class QueryError(ValueError):
 def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
     """Answer one query. Raises QueryError, also where DuckDB is not installed."""
     tables: dict[str, Any] = {"runs": runs_table(entries), "checks": checks_table(entries)}
+    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
     for name, (file, schema) in _STORED.items():
         paths = [entry.store.parquet_path.absolute() / file for entry in entries]
         files = [str(path) for path in paths if path.is_file()]
         plain = pa.schema([(field.name, _plain(field.type)) for field in schema])
-        tables[name] = ds.dataset(files, plain, format="parquet", filesystem=pafs.LocalFileSystem())
+        tables[name] = ds.dataset(files, plain, filesystem=pafs.LocalFileSystem(), format=parquet)
     tables |= figure_tables(entries if _names_any(sql) else ())
     try:
         import duckdb  # noqa: PLC0415  (an extra: nothing else needs it)

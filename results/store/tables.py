@@ -175,7 +175,7 @@ def write_tables(folder: Path, events: pa.Table, operations: pa.Table, records: 
         shutil.rmtree(left, ignore_errors=True)
     aside = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
     aside.chmod(0o755)
-    pq.write_table(events, aside / EVENTS_FILE)
+    pq.write_table(events, aside / EVENTS_FILE, write_page_checksum=True)
     _write_groups(aside / OPERATIONS_FILE, operations, *_by_key(operations))
     begins = np.flatnonzero(np.diff(numbers(records, "offset"))) + 1
     _write_groups(
@@ -192,7 +192,7 @@ def _write_groups(path: Path, table: pa.Table, order: Int64s, cuts: Sequence[int
     One group of rows is copied at a time: a copy of all would be the most that a judgement holds.
     """
     table = table.unify_dictionaries()
-    with pq.ParquetWriter(path, table.schema) as file:
+    with pq.ParquetWriter(path, table.schema, write_page_checksum=True) as file:
         for begin, end in pairwise(cuts):
             rows = order[begin:end]
             group = [take_rows(column, rows) for column in table.columns]

@@ -10,7 +10,6 @@ from checkers.runs.faults import fault_spans
 from results.catalogue.fault_figures import SCHEMAS, figure_tables
 from results.catalogue.rows import catalogue
 from results.judge.pipeline import judge
-from results.store.files import StoreError
 from results.store.tables import OPERATIONS_FILE
 
 
@@ -91,14 +90,6 @@ def test_the_longest_window_is_the_unavailability_of_the_run(tmp_path):
 def test_a_run_that_was_not_judged_has_no_figures(entries):
     tables = figure_tables([replace(entries[0], results=None)])
     assert {name: table.num_rows for name, table in tables.items()} == dict.fromkeys(SCHEMAS, 0)
-
-
-def test_a_damaged_table_is_one_line(root, tmp_path):
-    store = make_run(tmp_path, duration_s=6)
-    judge(store)
-    (store.parquet_path / OPERATIONS_FILE).write_bytes(b"PAR1 no more")
-    with pytest.raises(StoreError, match="tables cannot be read"):
-        figure_tables(catalogue(tmp_path))
 
 
 def test_sql_has_the_figures_too(entries):

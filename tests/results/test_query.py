@@ -2,12 +2,16 @@
 
 import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from factory import make_run
 
+from results.catalogue.fault_figures import figure_tables
 from results.catalogue.query import QueryError, query
 from results.catalogue.rows import catalogue
 from results.judge.pipeline import judge
+from results.store.files import StoreError
 
 pytest.importorskip("duckdb", reason="DuckDB is not installed (make test installs it)")
 
@@ -87,15 +91,33 @@ def test_a_query_neither_writes_nor_opens_files_of_a_run(entries, sql):
     assert {path: path.read_bytes() for path in tables.iterdir()} == before
 
 
+def cut(data):
+    return data[:-20]
+
+
+def other_time(data):
+    """One bit of a time that a client measured."""
+    group = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    (times,) = [column for column in columns if column.path_in_schema == "complete_ns"]
+    changed = bytearray(data)
+    begin = times.dictionary_page_offset or times.data_page_offset
+    changed[begin + times.total_compressed_size - 1] ^= 1
+    return bytes(changed)
+
+
 @pytest.mark.slow
-def test_a_damaged_table_is_one_line(tmp_path):
+@pytest.mark.parametrize("damaged", [cut, other_time])
+def test_a_damaged_table_is_one_line(tmp_path, damaged):
     judge(make_run(tmp_path, duration_s=20, rate_per_s=20))
     (entry,) = catalogue(tmp_path)
     path = entry.store.parquet_path / "operations.parquet"
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(QueryError, match=r"operations\.parquet") as refused:
-        query("SELECT count(f) FROM operations", [entry])
+    path.write_bytes(damaged(path.read_bytes()))
+    with pytest.raises(QueryError) as refused:
+        query("SELECT count(f), sum(complete_ns) FROM operations", [entry])
     assert "\n" not in str(refused.value)
+    with pytest.raises(StoreError, match="tables cannot be read"):
+        figure_tables([entry])
 
 
 def test_without_duckdb_a_line_says_what_to_install(entries, monkeypatch):

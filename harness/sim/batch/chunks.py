@@ -163,7 +163,7 @@ def store_rows(folder: Path, rows: Sequence[Row]) -> None:
     name = f"{rows[0]['seed']:09d}-{rows[-1]['seed']:09d}.parquet"
     path = folder / "results" / name
     temporary = path.with_suffix(f".tmp{os.getpid()}")
-    pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), temporary)
+    pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), temporary, write_page_checksum=True)
     temporary.replace(path)
 
 
@@ -171,7 +171,7 @@ def read_finished(path: Path) -> list[Row]:
     """Read the rows of a finished chunk. Raises BatchError."""
     try:
         with open_plain(path) as file:
-            table = pq.read_table(file)
+            table = pq.read_table(file, page_checksum_verification=True)
         if not table.schema.equals(SCHEMA) or table.column("seed").null_count:
             raise BatchError(f"{path}: {NO_RESULTS}")
         return list(table.to_pylist())

@@ -142,7 +142,8 @@ def _rows(folder: Path, plan: BatchPlan) -> dict[int, Row]:
 def _table(path: Path, rows_max: int) -> pa.Table:
     """Read a chunk's rows. Raises StoreError."""
     try:
-        file = pq.ParquetFile(pa.BufferReader(read_bounded(path, _CHUNK_BYTES_MAX)))
+        data = pa.BufferReader(read_bounded(path, _CHUNK_BYTES_MAX))
+        file = pq.ParquetFile(data, page_checksum_verification=True)
         if file.metadata.num_rows > rows_max:
             raise StoreError(f"{path}: it holds more rows than the batch has seeds")
         if _unpacked_bytes(file.metadata) > _CHUNK_BYTES_MAX:

@@ -67,6 +67,17 @@ def test_failures_are_stored_grouped_and_replayed(tmp_path):
     assert run_plan(read_plan(files[0])).property == "durable-vote"
     assert "durable-vote" in (tmp_path / "summary.txt").read_text()
 
+    for path in (tmp_path / "results").iterdir():
+        column = pq.read_metadata(path).row_group(0).column(0)
+        begin = column.dictionary_page_offset or column.data_page_offset
+        data = bytearray(path.read_bytes())
+        data[begin + column.total_compressed_size - 1] ^= 1
+        path.write_bytes(data)
+    with pytest.raises(BatchError, match="these are no results of seeds"):
+        Batch(tmp_path, BatchPlan(0, 4, "M03"))
+    entry = gate_batch(tmp_path, allow_no_faults=False, judge_again=False)
+    assert "cannot be read" in entry.line
+
 
 def test_the_first_failure_can_end_it(tmp_path):
     _, summary = run(tmp_path, BatchPlan(0, 50, "M03", stop_at_first=True))
