@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
 
 from cluster.systems.kafka import fetch as kafka_fetch
 from harness.commands.options import Group, shown_options
 from harness.terminal.answers import Shown, answer
-from harness.terminal.progress import Steps
+from harness.terminal.progress import Steps, console_of
 
 
 @click.group(cls=Group)
@@ -30,7 +29,7 @@ def fetch(version: str, repository: str | None, shown: Shown) -> int:
     What has arrived is not fetched again: an interrupted fetch goes on where it was. What another
     repository has, such as that of a release candidate, gets a name of its own, VERSION@DIGEST.
     """
-    steps = Steps(Console(stderr=True, quiet=shown is not Shown.LINES))
+    steps = Steps(console_of(shown))
     with steps.show(at_once=True):
         home = kafka_fetch.fetch(version, repository, steps.step)
     lines = [str(home)]

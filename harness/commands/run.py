@@ -142,7 +142,7 @@ def run(
         # Each import waits for what may be refused without it: nothing costs a refusal more.
         from harness.doctor.impossible_faults import settle  # noqa: PLC0415
 
-        plan = settle(document, skip=skip_impossible)
+        plan = settle(document, skip=skip_impossible, shown=shown)
     from harness.run.run_to_verdict import Request, own_arguments, perform, repeat_command  # noqa: PLC0415
 
     request = Request(

@@ -144,7 +144,7 @@ def _on_trial(plan: Plan, needs: Collection[Need], act: _Act, steps: Steps) -> N
     system = IdleSystem(RunSecurity(plan.security, TRIAL).client())
     with trial_folder() as folder:
         run_folder = folder / f"{TRIAL}{secrets.token_hex(4)}"
-        with place_of(small, system, run_folder, needs=needs, say=steps.step) as place:
+        with place_of(small, system, run_folder, steps.step, needs=needs) as place:
 
             async def work() -> None:
                 try:

@@ -22,7 +22,8 @@ from harness.plan.document import from_document
 from harness.plan.plan import Plan, Skipped, fault_kinds
 from harness.plan.strands import strand_to_json, without_faults
 from harness.plan.system_request import request_of
-from harness.terminal.progress import Steps
+from harness.terminal.answers import Shown
+from harness.terminal.progress import Steps, console_of
 from nemeses.processes.roles import RoleChange
 from workloads.base import CLIENT, OWN
 
@@ -45,7 +46,7 @@ def asked_faults(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*plan.faults, *fault_kinds(plan))))
 
 
-def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
+def settle(document: Mapping[str, Any], *, skip: bool, shown: Shown = Shown.LINES) -> Plan:
     """Return the plan of a document as it can run here.
 
     Raises PlanError; SettingError where its system is not installed; BackendError where no node
@@ -62,7 +63,8 @@ def settle(document: Mapping[str, Any], *, skip: bool) -> Plan:
         plan.kind.java(request_of(plan))
     asked = asked_faults(plan)
     probes = _unfit(plan, asked)
-    probes |= try_faults(plan, tuple(kind for kind in asked if kind not in probes), Steps())
+    untried = tuple(kind for kind in asked if kind not in probes)
+    probes |= try_faults(plan, untried, Steps(console_of(shown)))
     impossible = {kind: probe for kind, probe in probes.items() if not probe.possible}
     if not impossible:
         return plan

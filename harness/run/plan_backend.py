@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-import click
-
 from checkers.evidence import WORLD_CLOCK
 from cluster.backends.base import Backend
 from cluster.backends.registry import BACKENDS, SIM, BackendRequest
@@ -57,14 +55,14 @@ def place_of(
     plan: Plan,
     system: System,
     run_folder: Path,
+    say: Say,
     *,
     needs: Collection[Need] | None = None,
-    say: Say | None = None,
 ) -> Iterator[Place]:
     """Prepare the backend that the plan names; nothing is started yet.
 
-    `needs`: surroundings of the nodes; None: those that the plan's faults need. `say` gets a line
-    before each slow step; None: stderr.
+    `say` gets a line before each slow step. `needs`: surroundings of the nodes; None: those that
+    the plan's faults need.
     """
     if plan.backend == SIM.name:
         with _simulation(plan, run_folder) as place:
@@ -76,7 +74,7 @@ def place_of(
             plan.nodes,
             frozenset(_needs(plan) if needs is None else needs),
             plan.inventory,
-            say or _say,
+            say,
         )
         yield Place(
             BACKENDS[plan.backend].create(asked),
@@ -90,10 +88,6 @@ def place_of(
 def _needs(plan: Plan) -> Needs:
     """Return the surroundings that the plan's faults need nodes to be started with."""
     return needs_of([*plan.faults, *fault_kinds(plan)])
-
-
-def _say(line: str) -> None:
-    click.echo(line, err=True)
 
 
 @contextlib.contextmanager

@@ -13,8 +13,6 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
-
 from checkers.evidence.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
 from checkers.nodes.agreement import NO_SPACE
@@ -41,6 +39,7 @@ from harness.run.plan_backend import place_of
 from harness.run.recorder import Recorder
 from harness.signals.blocked_loop import raise_in_blocked_loop
 from harness.terminal.answers import Shown
+from harness.terminal.progress import console_of
 from results.judge.engine import Engine
 from results.report.advice import describe_starvation
 from results.store.model import system_shown
@@ -103,7 +102,7 @@ def make_store(
 
 def _perform(request: Request, store: RunStore) -> int:
     plan = request.plan
-    console = Console(stderr=True, quiet=request.shown is not Shown.LINES)
+    console = console_of(request.shown)
     display = Display(console, f"{plan.campaign}/{store.folder.name}", plan.duration_s, plan.mutant)
     display.say(f"run {store.folder} of system {system_shown(store.plan())}")
     if plan.mutant is not None:
@@ -142,7 +141,7 @@ def run_cluster(plan: Plan, store: RunStore, display: Display) -> None:
         with (
             _secrets_concealed(store, plan),
             store.journal_writer() as journal,
-            place_of(plan, system, store.folder) as place,
+            place_of(plan, system, store.folder, display.say) as place,
         ):
 
             async def work() -> None:

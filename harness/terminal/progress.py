@@ -35,10 +35,15 @@ class Bar:
             click.echo(f"{now - self._began:.0f} s: {what}", err=True)
 
 
+def console_of(shown: Shown) -> Console:
+    """Where progress is shown: stderr, or nowhere if stdout alone is asked for."""
+    return Console(stderr=True, quiet=shown is not Shown.LINES)
+
+
 @contextmanager
 def progress_bar(what: str, total: float, shown: Shown) -> Iterator[Bar]:
     """Show progress on stderr while the block runs, for a person."""
-    console = Console(stderr=True, quiet=shown is not Shown.LINES)
+    console = console_of(shown)
     columns = (TextColumn("{task.description}"), BarColumn())
     is_terminal = can_redraw(console)
     with Progress(*columns, TimeElapsedColumn(), console=console, disable=not is_terminal) as bar:

@@ -21,6 +21,7 @@ from harness.evidence import node_disks
 from harness.plan import stored_document
 from harness.plan.document import from_document
 from harness.run import run_to_verdict
+from harness.terminal.answers import Shown
 from harness.terminal.progress import Steps
 from nemeses.registry import FAULTS
 from tests.harness.fake_cluster import FakeCluster
@@ -96,9 +97,12 @@ def test_a_probe_that_fails_counts_as_impossible(monkeypatch):
         settle(document(faults=["kill"]), skip=False)
 
 
-def test_skipping_draws_a_schedule_of_what_is_left(monkeypatch):
+def test_skipping_draws_a_schedule_of_what_is_left(monkeypatch, capfd):
     on(monkeypatch, Crippled)
     plan = settle(document(faults=["kill", "partition"]), skip=True)
+    assert "probing 2 faults" in capfd.readouterr().err
+    assert plan == settle(document(faults=["kill", "partition"]), skip=True, shown=Shown.QUIET)
+    assert capfd.readouterr().err == ""
     assert plan.faults == ("kill",)
     assert {entry.fault for entry in plan.schedule} == {"kill"}
     assert plan.expectations["faults"] == ["kill"]

@@ -81,6 +81,6 @@ def test_nodes_are_started_with_what_a_fault_of_a_step_needs(monkeypatch, tmp_pa
     monkeypatch.setattr(plan_backend, "BACKENDS", backends)
     step = {"kind": "disk-slow", "targets": "all"}
     plan = from_document({"backend": "local", "faults": [], "schedule": [{"steps": [step]}]})
-    with place_of(plan, None, tmp_path):
+    with place_of(plan, None, tmp_path, print):
         pass
     assert [each.needs for each in asked] == [{"disks"}]

@@ -158,7 +158,7 @@ def test_the_handlers_of_signals_are_as_before_after_a_run():
 def test_the_world_of_a_plan_is_that_of_its_run(tmp_path):
     world = {"power_loss": "written", "latency_ms": [1.0, 2.0]}
     plan = from_document({"backend": "sim", "seed": 1, "world": world})
-    with place_of(plan, None, tmp_path) as place:
+    with place_of(plan, None, tmp_path, print) as place:
         assert place.backend.world.settings == plan.world
     assert plan.world.power_loss == "written"
 
