@@ -21,6 +21,7 @@ from harness.evidence import node_disks
 from harness.plan import stored_document
 from harness.plan.document import from_document
 from harness.run import run_to_verdict
+from harness.terminal import progress
 from harness.terminal.answers import Shown
 from harness.terminal.progress import Steps
 from nemeses.registry import FAULTS
@@ -99,6 +100,7 @@ def test_a_probe_that_fails_counts_as_impossible(monkeypatch):
 
 def test_skipping_draws_a_schedule_of_what_is_left(monkeypatch, capfd):
     on(monkeypatch, Crippled)
+    monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.0)
     plan = settle(document(faults=["kill", "partition"]), skip=True)
     assert "probing 2 faults" in capfd.readouterr().err
     assert plan == settle(document(faults=["kill", "partition"]), skip=True, shown=Shown.QUIET)
