@@ -231,7 +231,8 @@ class OutboundRequests:
     def fetch_from_leader(self, state: Follower, now_ms: float) -> float:
         """Fetch from the leader, or ask around when it cannot be asked; returns when again."""
         core = self._core
-        # Only a voter stands for election when its time is over; an observer asks around for good.
+        # Only a voter stands for election when its time is over; an observer asks around, also its
+        # leader, which may lead for good and be none of the others that it asks (KAFKA-19354).
         is_lost = now_ms >= state.fetch_deadline_ms
         if is_lost:
             # The voters may count on it already, by a record that it has not fetched: an observer
@@ -243,7 +244,7 @@ class OutboundRequests:
         awaited_until_ms = core.requests.awaited_until_ms(now_ms)
         if awaited_until_ms is not None:
             return min(deadline_ms, awaited_until_ms)
-        if not is_lost and core.requests.is_ready(state.leader_id, now_ms):
+        if core.requests.is_ready(state.leader_id, now_ms):
             if self._updates.maybe_send(state, now_ms, self._send_update_voter):
                 pass  # a Fetch follows its answer
             elif core.download is None:

@@ -8,6 +8,7 @@ from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as raft
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.states import Follower, Unattached
+from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.ports import Endpoint
 from tests.cluster.node.kraft.world import World
 
@@ -354,6 +355,23 @@ def test_an_observer_follows_and_asks_around_when_the_leader_is_gone():
     world.settle(3_000)
     assert [value for _, value in observer.listener.values] == [b"a", b"b"]
     assert not isinstance(observer.state, Unattached | Leader)
+
+
+def test_an_observer_asks_its_leader_again_that_it_knows_as_no_voter():
+    world = World(observers=1).start()
+    leader, observer = world.elect(), world.nodes[4]
+    observer.crash()
+    others = [node.node_id for node in world.voter_nodes if node is not leader]
+    world.voters = VoterSet.of(Endpoint(i, "n", 9000 + i) for i in others)
+    observer.start()
+    world.settle()
+    assert observer.state.leader_id == leader.node_id
+    world.network.isolate(4, (leader.node_id,))
+    world.commit(leader, "a")
+    world.settle(10_000)
+    world.network.heal()
+    world.settle()
+    assert [value for _, value in observer.listener.values] == [b"a"]
 
 
 def test_an_observer_without_a_quorum_does_not_spin():
