@@ -297,12 +297,23 @@ def _entries(of: StateMap[K, V]) -> dict[K, V]:
 
 
 def _changed_keys(before: dict[K, V], after: dict[K, V]) -> Iterator[K]:
-    """Yield the keys that were added, replaced or removed."""
-    kept = 0
+    """Yield the keys that were added, replaced or removed.
+
+    Most keys are the same objects in the same order, and are not looked up: to hash one with an
+    UUID takes longer than all else. What is added is behind them.
+    """
+    passed: dict[K, V] = {}
+    """Keys of `before` that were not met in `after`, so far."""
+    held = iter(before.items())
     for key, value in after.items():
-        old = before.get(key)
-        kept += old is not None
+        old: V | None
+        for old_key, old in held:
+            if old_key is key:
+                break
+            passed[old_key] = old
+        else:
+            old = passed.pop(key, None)
         if old is not value:
             yield key
-    if kept < len(before):
-        yield from (key for key in before if key not in after)
+    yield from passed
+    yield from (key for key, _ in held)
