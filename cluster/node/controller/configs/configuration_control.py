@@ -68,7 +68,7 @@ def incremental_alter_configs(
             else:
                 current = state.resource_configs(resource)
                 changes = incremental_changes(resource, item.configs, current)
-                records += _checked_records(resource, changes, state, cluster)
+                records += _checked_records(resource, current, changes, state, cluster)
         except ConfigError as refusal:
             error = refusal.api_error
         results.append(
@@ -88,19 +88,23 @@ def incremental_alter_configs(
 
 
 def _checked_records(
-    resource: ConfigResource, changes: Changes, state: MetadataState, cluster: ClusterInfo
+    resource: ConfigResource,
+    current: Mapping[str, str],
+    changes: Changes,
+    state: MetadataState,
+    cluster: ClusterInfo,
 ) -> list[MetadataRecord]:
-    """Return the records of a resource's changes. Raises ConfigError."""
+    """Return the records of the changes of what is set on a resource. Raises ConfigError."""
     _check_type(resource)
-    validate(resource, apply_changes(state.resource_configs(resource), changes))
+    validate(resource, apply_changes(current, changes))
     if MIN_INSYNC_REPLICAS in changes and is_elr_enabled(state):
         _check_min_isr(resource, changes[MIN_INSYNC_REPLICAS])
     _check_exists(resource, state, cluster)
-    return _records(resource, changes, state)
+    return _records(resource, current, changes, state)
 
 
 def _records(
-    resource: ConfigResource, changes: Changes, state: MetadataState
+    resource: ConfigResource, current: Mapping[str, str], changes: Changes, state: MetadataState
 ) -> list[MetadataRecord]:
     records: list[MetadataRecord] = [
         ConfigRecord(
@@ -109,7 +113,7 @@ def _records(
         for name, value in changes.items()
         # As Kafka does: a broker hears of a value that was set again, so that it reloads what the
         # value names (KAFKA-14136); another configuration that stays as it is costs no record.
-        if value != state.configs.get((resource, name)) or resource.type == ResourceType.BROKER
+        if value != current.get(name) or resource.type == ResourceType.BROKER
     ]
     return [*records, *_cleared_elr(resource, records, state)]
 
