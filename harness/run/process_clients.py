@@ -110,7 +110,8 @@ def _is_operation(op: object) -> bool:
         isinstance(op, Op)
         and isinstance(op.f, str)
         and all(isinstance(text, str | None) for text in (op.key, op.node))
-        and all(map(is_json, (op.f, op.key, op.node, op.value)))
+        and is_json([op.f, op.key, op.node])
+        and is_json(op.value)
     )
 
 
@@ -120,5 +121,6 @@ def _has_place_in_a_journal(completion: object) -> bool:
         and isinstance(completion.type, EventType)
         and all(isinstance(text, str | None) for text in (completion.error, completion.node))
         and all(n is None or is_whole(n) for n in (completion.offset, completion.epoch))
-        and all(map(is_json, (completion.value, completion.error, completion.node)))
+        and is_json([completion.error, completion.node])
+        and is_json(completion.value)
     )
