@@ -54,7 +54,7 @@ Of voters and snapshots, on what nodes of a simulated world have done by then (n
 
 | name | says |
 |---|---|
-| voters-known | a node goes by voters as new as are committed below what it knows to be |
+| voters-known | a node goes by voters as new as are committed below what it knows to be, of its log |
 | new-voter-holds-log | a replica becomes a voter once it has held all of the leader's log |
 | described | a leader's answer to DescribeQuorum leaves out nobody, and no end is beyond its own |
 | snapshot-made | a node snapshots its metadata when as much is new as calls for it |
@@ -69,6 +69,7 @@ Of brokers and partitions, on the metadata images of a simulated world's nodes (
 | broker-epoch | a broker's epoch grows with each incarnation, and with nothing else |
 | partition-epochs | leader and partition epochs never decrease, and a change of leader is one of both |
 | bootstrap-first | what a controller commits first is what a cluster begins with |
+| partitions-found | a controller finds by a broker, or by what is due, the partitions that have it |
 | published-new | a node that starts publishes nothing before it has what a leader calls committed |
 
 Of brokers' sessions, on the requests that a simulated world sees arrive (no trace holds these):
@@ -109,6 +110,8 @@ Of what a node does in its own time, on the disks of a simulated world's nodes (
 | mark-checkpointed | a high watermark is in its checkpoint two intervals later |
 | snapshots-cleaned | what is more than metadata.max.retention.bytes goes, and files that nobody uses |
 | move-kept | a replica that begins to move has a folder where a start finds it |
+| answered-in-time | a request that says for how long it may wait is answered by then |
+| batches-indexed | an entry that a broker adds to an offset index points at its batch |
 
 | file | what |
 |---|---|

@@ -220,6 +220,37 @@ class PublishedNew(Invariant):
         return Broken(f"{node} published its first metadata, up to offset {offset}, {known}")
 
 
+class PartitionsFound(Invariant):
+    """A controller finds by a broker, or by what is due to partitions, those that have it alone.
+
+    It acts on nothing else: what it misses when a broker goes keeps its leader, and a partition
+    that it finds by what is no more is changed for nothing, or is gone.
+    """
+
+    name = "partitions-found"
+    source = "BrokersToIsrs.java"
+    order = Order.NONE
+    unstored = _UNSTORED
+
+    def on_partitions_found(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what an active controller would find."""
+        found, having = fields["found"], fields["having"]
+        for mark in dict.fromkeys((*having, *found)):
+            wrong = sorted({*found.get(mark, ())} ^ {*having.get(mark, ())})
+            if not wrong:
+                continue
+            among = f"the partitions that are {mark}"
+            if isinstance(mark, int):
+                among = f"the partitions that broker {mark} holds"
+            is_one = wrong[0] in having.get(mark, ())
+            finds = "does not find" if is_one else "finds"
+            return Broken(
+                f"{node} leads the controllers and {finds} {wrong[0]} among {among}, of which it "
+                f"is {'one' if is_one else 'none'}"
+            )
+        return None
+
+
 class BootstrapFirst(Invariant):
     """What a controller commits first, where there are no metadata, is what a cluster begins with.
 
@@ -251,6 +282,7 @@ BROKER_INVARIANTS: tuple[type[Invariant], ...] = (
     PartitionEpochs,
     PublishedNew,
     BootstrapFirst,
+    PartitionsFound,
 )
 
 

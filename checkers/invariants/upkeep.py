@@ -4,7 +4,9 @@ They read events that no node traces (`harness/sim/upkeep_sight.py`): `checkpoin
 watermark that has stood for so long and what the checkpoint on the disk has; `cleaning-seen`, for
 how long log and snapshots have been larger than is kept; `file-left`, a file of a snapshot that is
 neither being written nor waits to be removed; `move-seen`, a replica begins its way to another log
-directory, and whether it has a folder there.
+directory, and whether it has a folder there; `request-late`, a request that a broker took so long
+ago and has not answered, and for how long it was to wait; `entry-seen`, an entry of the offset
+index of a segment, and the last offset of the batch to which it points.
 """
 
 from __future__ import annotations
@@ -86,4 +88,53 @@ class MoveKept(_OfUpkeep):
         return Broken(f"{node} moves {fields['name']} to {fields['to_dir']} and makes no folder")
 
 
-UPKEEP: tuple[type[Invariant], ...] = (MarkCheckpointed, SnapshotsCleaned, MoveKept)
+class AnsweredInTime(_OfUpkeep):
+    """A request that says for how long it may wait is answered by then, with what there is.
+
+    Fetch, Produce and DeleteRecords wait for other brokers, and for nothing else: whatever becomes
+    of those, or of a disk, their time ends.
+    """
+
+    name = "answered-in-time"
+    source = "DelayedOperation.java; fetch.max.wait.ms, timeout.ms"
+    unstored = "no trace holds which requests wait"
+
+    def on_request_late(self, node: str, fields: Fields) -> Broken | None:
+        """Judge a request that is not answered yet."""
+        for_ms, waits_ms = fields["for_ms"], fields["waits_ms"]
+        if for_ms <= waits_ms + SLACK_MS:
+            return None
+        return Broken(
+            f"{node} took a {fields['request']} {for_ms:.0f} ms ago that was to wait "
+            f"{waits_ms:g} ms at the most, and has not answered it"
+        )
+
+
+class BatchesIndexed(_OfUpkeep):
+    """An entry that a broker adds to an offset index points at the batch whose end it names.
+
+    By one that does not a read begins elsewhere. A file of an index is a hint, which a crash or
+    damage may leave wrong: what a broker has read from it is not judged.
+    """
+
+    name = "batches-indexed"
+    source = "OffsetIndex.java; DumpLogSegments, index mismatches"
+
+    def on_entry_seen(self, node: str, fields: Fields) -> Broken | None:
+        """Judge an entry."""
+        if fields["found"] == fields["offset"]:
+            return None
+        return Broken(
+            f"{node} has an entry in the index of {fields['path']} by which the batch that ends "
+            f"at offset {fields['offset']} begins at byte {fields['position']}, where "
+            + ("no batch begins" if fields["found"] is None else f"one ends at {fields['found']}")
+        )
+
+
+UPKEEP: tuple[type[Invariant], ...] = (
+    MarkCheckpointed,
+    SnapshotsCleaned,
+    MoveKept,
+    AnsweredInTime,
+    BatchesIndexed,
+)

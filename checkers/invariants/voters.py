@@ -104,11 +104,12 @@ class VotersKnown(Invariant):
     """A node that knows what is committed goes by voters as new as are committed below.
 
     Its log has their record, or the snapshot that it began with has them: a snapshot without voters
-    would leave it with those that are configured.
+    would leave it with those that are configured. With the end of its log the voters go whose
+    record was there.
     """
 
     name = "voters-known"
-    source = "KIP-853, snapshots"
+    source = "KIP-853, snapshots; Ongaro's thesis, 4.1"
     reads = frozenset({"voters", "voter-change", "hw", "truncate-fully", "state.at-once"})
     unstored = "traces of other systems show voters after what is committed"
 
@@ -146,6 +147,15 @@ class VotersKnown(Invariant):
         return Broken(
             f"{node} knows all below {end_offset} to be committed and goes by the voters of offset "
             f"{own}, not by those of {newest}"
+        )
+
+    def on_log_cut(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the voters in force after a truncation, which only simulated worlds show."""
+        offset, end_offset = fields["voters_offset"], fields["end_offset"]
+        if offset < end_offset:
+            return None
+        return Broken(
+            f"{node} has cut its log at {end_offset} and goes by the voters of offset {offset}"
         )
 
 

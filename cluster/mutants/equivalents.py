@@ -75,5 +75,31 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:broker.replication.leader_offsets:LeaderOffsets.ask:number:0": (
         "no leader looks at the isolation: none has open transactions"
     ),
+    "X:kraft.quorum.quorum_state:QuorumState.to_follower:never:4": (
+        "no epoch has two leaders, of whom this condition would refuse the second"
+    ),
+    "X:kraft.snapshot_store:SnapshotFile.discard:left-out:0": (
+        "a file that was given up is nobody's download any more: what comes for it is dropped"
+    ),
+    "X:log.metadata.log:Log._truncate_files:relation:0": (
+        "a log is cut by the answer to a Fetch, and fetched for when it is durable: then the disk "
+        "shows what the tail does"
+    ),
+    "X:log.storage.tail:Tail.append:never:0": (
+        "nothing here compacts a log: each batch begins where the one before ended"
+    ),
+    "X:controller.core.appending:Appender._go_on:relation:0": (
+        "no request here makes as many records as a part holds"
+    ),
+    "X:controller.core.controller:QuorumController._write_failed:always:1": (
+        "what fails was refused, or the leadership is lost: no request here has two parts"
+    ),
+    "X:broker.replication.fetcher_manager:ReplicaFetcherManager.on_move:left-out:0": (
+        "a follower's log begins later by an answer, after which its position is named anyway: "
+        "nothing here is deleted by age or size"
+    ),
+    "X:broker.serving.config_admin:_response:truth:0": (
+        "there is an error, or none, for each resource"
+    ),
 }
 """Id -> the argument."""

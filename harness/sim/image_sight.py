@@ -2,8 +2,8 @@
 
 `ImageWatch(world, watcher)` shows a node's image at its trace events `hw` (so in the state before
 the high watermark moved), `ack` and `load-snapshot`, what it published first, that a snapshot is
-due, and that an active controller's image has no metadata.version. Worlds without registered
-brokers have no such images.
+due, that an active controller's image has no metadata.version, and whatever it finds partitions by
+as it appends. Worlds without registered brokers have no such images.
 
 Images are large and most offsets change a single partition, so reading a whole image at every
 offset would dominate the simulation. Registrations are immutable and replaced when they change: an
@@ -24,6 +24,7 @@ from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import Node
 from cluster.node.controller.metadata.feature_levels import METADATA_VERSION, is_elr_enabled
+from cluster.node.controller.metadata.indexed import IndexedTimelineMap
 from cluster.node.controller.metadata.registrations import (
     has_online_replica,
     is_active,
@@ -37,6 +38,7 @@ from cluster.node.controller.metadata.state import (
     PartitionKey,
     PartitionRegistration,
     ResourceType,
+    partition_marks,
 )
 from cluster.node.controller.metadata.timeline import CommittedMap, StateMap
 from cluster.node.controller.partitions.leadership import MIN_INSYNC_REPLICAS, min_insync_replicas
@@ -109,7 +111,29 @@ class ImageWatch:
             }
             self._watcher.take(process.name, "controller-image", shown)
 
+    def _look_at_marks(self, process: Incarnation, node: Node) -> None:
+        """Show which partitions an active controller finds by their marks, and which bear them."""
+        partitions = node.controller.speculative.state.partitions
+        assert isinstance(partitions, IndexedTimelineMap), "an overlay's"
+        index = partitions._marked._index
+        if index is None:
+            return  # it is made when it is first asked for
+        having: dict[Hashable, list[str]] = {}
+        for key in list(partitions.keys()):
+            partition = partitions.get(key)
+            assert partition is not None, "it has this key"
+            for mark in partition_marks(partition):
+                having.setdefault(mark, []).append(_name(key))
+        found = {
+            mark: [_name(key) for key in partitions.keys_with(mark)]
+            for mark in dict.fromkeys((*having, *index))
+        }
+        shown = {"found": found, "having": having}
+        self._watcher.take(process.name, "partitions-found", shown)
+
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
+        if event == "append" and process.node is not None and process.node.controller.is_active:
+            self._look_at_marks(process, process.node)
         if event == "claim":
             self._claims[process.name, process.incarnation] = fields["offset"]
         if process.node is not None:
@@ -129,6 +153,10 @@ class ImageWatch:
         changes = sight.look(image.offset, image.state)
         shown = image_of(image.offset, image.state, changes, sight.digest, _view(process, sight))
         self._watcher.take(process.name, "image", {"image": shown})
+
+
+def _name(key: PartitionKey) -> str:
+    return f"{key[0]}-{key[1]}"
 
 
 def _view(process: Incarnation, sight: ImageSight) -> str | None:

@@ -1,15 +1,18 @@
 """Shows what simulated nodes do in their own time to the invariants of upkeep.
 
 `UpkeepWatch(world, watcher)` looks at each node that runs, every few seconds of the world: at its
-checkpoints of high watermarks, and at its metadata log and snapshots. It looks at nothing that
-waits for a disk. A node that was stopped does what is due right after: so what is late has to be so
-at two looks that both find it at work. A node whose clock has run at two rates is looked at no
-more: a timer that it set at the slower one comes late by the other, by any factor.
+checkpoints of high watermarks, at its metadata log and snapshots, at the requests that wait there,
+and at the entries that it has added to indexes. It looks at no file that waits for a disk. A node
+that was stopped does what is due right after: so what is late has to be so at two looks that both
+find it at work. A node whose clock has run at two rates is looked at no more: a timer that it set
+at the slower one comes late by the other, by any factor.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import datetime as dt
+from collections.abc import Callable
+from typing import Any, Final
 
 from checkers.invariants.upkeep import CHECKPOINT_MS, SLACK_MS
 from checkers.invariants.watcher import Watcher
@@ -19,11 +22,19 @@ from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import Node
 from cluster.node.broker.replication.replica_manager import ReplicaManager
 from cluster.node.kraft.snapshot_store import SnapshotStore
+from cluster.node.log.batch.records import HEADER_BYTES, CorruptBatchError, parse_header
 from cluster.node.log.data.data_log import DataLog
+from cluster.node.log.data.data_segment import DataSegment
 from cluster.node.log.data.directory_checkpoints import HIGH_WATERMARK_FILE
 from cluster.node.log.data.log_directory import LogDirectory
 from cluster.node.log.metadata.snapshot import SUFFIX, parse_snapshot_name
 from cluster.node.log.storage.checkpoint import TopicPartition, decode_offsets
+from cluster.node.protocol.data_messages import (
+    DeleteRecordsRequest,
+    FetchRequest,
+    ProduceRequest,
+    wants_response,
+)
 
 _OFTEN_MS: Final = 1_000.0
 _SELDOM: Final = round((CHECKPOINT_MS + SLACK_MS) / _OFTEN_MS)
@@ -33,6 +44,12 @@ _GROWN_MAX_BYTES: Final = 16 << 20
 _SHORTER: Final = ("log-start", "truncate", "truncate-fully")
 _CUT: Final = ("replica-truncated", "replica-begun")
 _SEEN: Final = frozenset({*_SHORTER, *_CUT, "replica-moving"})
+_WAITS_MS: Final[dict[type, Callable[[Any], float]]] = {
+    FetchRequest: lambda request: request.max_wait_ms,
+    ProduceRequest: lambda request: request.timeout_ms,
+    DeleteRecordsRequest: lambda request: request.timeout / dt.timedelta(milliseconds=1),
+}
+"""Requests of a broker's data that may wait, and for how long they say that they do."""
 
 Process = tuple[str, int]
 """A node and the number of its incarnation."""
@@ -53,6 +70,13 @@ class UpkeepWatch:
         """By process: files of snapshots that nobody used at the last look."""
         self._clocks: dict[Process, float] = {}
         """By process: what its clock was at its first event. Each change of its rate changes it."""
+        self._asked: dict[Process, dict[int, tuple[Any, float]]] = {}
+        """By process and identity: requests that it has not answered, and since when."""
+        self._late: dict[Process, set[int]] = {}
+        """By process: requests that were late at the last look."""
+        for kind in _WAITS_MS:
+            world.mesh.on_serve[kind].append(self._hear)
+            world.mesh.on_reply[kind].append(self._forget)
         world.observers.append(self._observe)
         world.scheduler.call_later(_OFTEN_MS, self._look)
         self._looks = 0
@@ -64,10 +88,25 @@ class UpkeepWatch:
             return
         if event in _SHORTER:
             self._large.pop(_id(process), None)
+            self._look_at_voters(process)
         elif event in _CUT:
             self._marks.pop(_id(process), None)
         else:
             self._look_at_move(process, fields)
+
+    def _hear(self, name: str, request: object) -> None:
+        process = self._world.nodes[name].process
+        if process is None or process.node is None or process.node._held is not None:
+            return  # what comes before it serves clients is kept until it does
+        if wants_response(request):
+            asked = self._asked.setdefault(_id(process), {})
+            asked[id(request)] = request, process.monotonic_ms()
+
+    def _forget(self, name: str, request: object, response: object) -> None:
+        del response
+        process = self._world.nodes[name].process
+        if process is not None:
+            self._asked.get(_id(process), {}).pop(id(request), None)
 
     def _look(self) -> None:
         self._looks += 1
@@ -77,6 +116,8 @@ class UpkeepWatch:
                 continue
             if self._clocks.get(_id(process)) != host.clock.offset_ms:
                 continue
+            if process.node.replicas is not None:
+                self._look_at_requests(process, process.node.replicas)
             is_still = host.disk.is_idle and not host.disk.detached
             if is_still and not process.node.raft._halted:
                 self._look_at_size(process, process.node)
@@ -86,6 +127,7 @@ class UpkeepWatch:
                 self._look_at_files(process, process.node)
             if process.node.replicas is not None:
                 self._look_at_checkpoints(process, process.node.replicas)
+                self._look_at_indexes(process, process.node.replicas)
         self._world.scheduler.call_later(_OFTEN_MS, self._look)
 
     def _look_at_checkpoints(self, process: Incarnation, manager: ReplicaManager) -> None:
@@ -114,6 +156,43 @@ class UpkeepWatch:
                 shown = {"name": str(replica.at), "mark": min(before, mark), "saved": has}
                 shown |= {"for_ms": now_ms - since_ms}
                 self._watcher.take(process.name, "checkpoint-seen", shown)
+
+    def _look_at_requests(self, process: Incarnation, manager: ReplicaManager) -> None:
+        at, now_ms = _id(process), process.monotonic_ms()
+        before, late = self._late.pop(at, set()), self._late.setdefault(at, set())
+        if manager._is_stopped:
+            return
+        for number, (request, since_ms) in self._asked.get(at, {}).items():
+            for_ms, waits_ms = now_ms - since_ms, _WAITS_MS[type(request)](request)
+            if for_ms > waits_ms:
+                late.add(number)
+            if number in late & before:
+                shown = {
+                    "request": type(request).__name__.removesuffix("Request"),
+                    "for_ms": for_ms,
+                    "waits_ms": waits_ms,
+                }
+                self._watcher.take(process.name, "request-late", shown)
+
+    def _look_at_indexes(self, process: Incarnation, manager: ReplicaManager) -> None:
+        for directory in manager.logs.online:
+            if _is_still(directory):
+                for _, log in directory._existing():
+                    for segment in log._segments:
+                        self._look_at_index(process, segment)
+
+    def _look_at_index(self, process: Incarnation, segment: DataSegment) -> None:
+        index = segment._index
+        for relative, position in zip(index.offsets, index.positions, strict=True) if index else ():
+            if position < segment._loaded_bytes:
+                continue
+            shown = {
+                "path": segment.path,
+                "offset": segment.base_offset + relative,
+                "position": position,
+                "found": _batch_end(segment, position),
+            }
+            self._watcher.take(process.name, "entry-seen", shown)
 
     def _look_at_files(self, process: Incarnation, node: Node) -> None:
         store, now_ms = node.raft._core.log.snapshots, process.monotonic_ms()
@@ -148,6 +227,13 @@ class UpkeepWatch:
             }
             self._watcher.take(process.name, "cleaning-seen", shown)
 
+    def _look_at_voters(self, process: Incarnation) -> None:
+        """Show by which voters a node goes whose log has become shorter."""
+        if process.node is not None:
+            log = process.node.raft._core.log
+            shown = {"voters_offset": log.control.voters_offset, "end_offset": log.end_offset}
+            self._watcher.take(process.name, "log-cut", shown)
+
     def _look_at_move(self, process: Incarnation, fields: TraceFields) -> None:
         """Look for the folder of a move that begins, or for work of the disk that will make it."""
         assert process.node is not None, "it traced"
@@ -170,11 +256,25 @@ def _id(process: Incarnation) -> Process:
 def _checkpoint(directory: LogDirectory) -> dict[TopicPartition, int] | None:
     """Return the checkpoint of high watermarks; None while its disk, or a start, goes on."""
     disk = directory.disk
-    assert isinstance(disk, MemoryDisk), "a simulated node's"
-    if not directory.is_open or not disk.is_idle or disk.detached:
+    if not _is_still(directory):
         return None
     path = f"{directory.folder}/{HIGH_WATERMARK_FILE}" if directory.folder else HIGH_WATERMARK_FILE
     return decode_offsets(disk.read(path)) if disk.exists(path) else {}
+
+
+def _is_still(directory: LogDirectory) -> bool:
+    disk = directory.disk
+    assert isinstance(disk, MemoryDisk), "a simulated node's"
+    return directory.is_open and disk.is_idle and not disk.detached
+
+
+def _batch_end(segment: DataSegment, position: int) -> int | None:
+    """Return the last offset of the batch that begins there, if one does."""
+    try:
+        found = segment._disk.read(segment.path, position, HEADER_BYTES)
+        return parse_header(found).last_offset
+    except CorruptBatchError:
+        return None
 
 
 def _strays(store: SnapshotStore) -> list[str]:

@@ -112,7 +112,7 @@ def test_without_elr_the_last_member_of_an_isr_may_be_fenced_and_lead_nothing():
 
 def test_every_invariant_of_brokers_has_a_case():
     names = [invariant.name for invariant in BROKER_INVARIANTS]
-    assert sorted(names) == sorted((*CASES, "published-new", "bootstrap-first"))
+    assert sorted(names) == sorted((*CASES, "published-new", "bootstrap-first", "partitions-found"))
 
 
 @pytest.mark.parametrize(
@@ -146,4 +146,22 @@ def test_configurations_go_with_their_topic():
 def test_nothing_is_published_before_all_that_is_committed_is_known(high_watermark, found):
     watcher = Watcher(among=BROKER_INVARIANTS)
     watcher.take("n1", "published", {"offset": 6, "high_watermark": high_watermark})
+    assert [violation.property for violation in watcher.violations] == found
+
+
+@pytest.mark.parametrize(
+    ("found_by", "found"),
+    [
+        ({1: ["t-0"], "leaderless": ["t-1"]}, []),
+        ({1: ["t-0"], "leaderless": ["t-1"], 2: []}, []),
+        ({1: ["t-0"], "leaderless": []}, ["partitions-found"]),
+        ({1: ["t-0", "t-1"], "leaderless": ["t-1"]}, ["partitions-found"]),
+        ({1: ["t-0"], "leaderless": ["t-1"], 2: ["t-0"]}, ["partitions-found"]),
+    ],
+    ids=["all", "none of a broker that holds none", "one too few", "one too many", "one anew"],
+)
+def test_partitions_are_found_by_who_holds_them_and_what_is_due(found_by, found):
+    watcher = Watcher(among=BROKER_INVARIANTS)
+    having = {1: ["t-0"], "leaderless": ["t-1"]}
+    watcher.take("n1", "partitions-found", {"found": found_by, "having": having})
     assert [violation.property for violation in watcher.violations] == found

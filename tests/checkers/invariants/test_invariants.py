@@ -364,6 +364,10 @@ CHANGED = [*CHANGES, hw("n1", 10, replicas=ALL_HAVE)]
 LOADED = [voters("n3", "1234", offset=11), hw("n3", 12, replicas=ALL_HAVE)]
 
 
+def cut(node, end_offset):
+    return node, "log-cut", {"voters_offset": 9, "end_offset": end_offset}
+
+
 def followed(node, offset):
     return node, "hw", {"epoch": 1, "offset": offset, "role": "follower"}
 
@@ -374,6 +378,8 @@ def followed(node, offset):
         ([*CHANGED, followed("n2", 10)], {"voters-known"}),
         ([*CHANGED, begun("n2", 12), followed("n2", 12), followed("n2", 13)], {"voters-known"}),
         ([*CHANGED, followed("n2", 9)], set()),
+        ([cut("n2", 9)], {"voters-known"}),
+        ([cut("n2", 10)], set()),
         ([*CHANGED, begun("n2", 12), followed("n2", 12)], set()),
         ([*CHANGED, voters("n2", "1234", offset=11), followed("n2", 12)], set()),
         ([*CHANGES, hw("n1", 9, replicas=ALL_HAVE), followed("n2", 10)], set()),
@@ -384,6 +390,8 @@ def followed(node, offset):
         "it missed a change",
         "it missed one in a snapshot",
         "it does not know of it yet",
+        "its log, cut where their record was, has it no more",
+        "its log, cut behind their record, has it still",
         "it has yet to read its snapshot",
         "it has them of its snapshot",
         "the change was never committed, and is overwritten",

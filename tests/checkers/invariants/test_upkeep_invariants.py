@@ -46,6 +46,20 @@ def test_a_replica_moves_to_a_folder(is_there, found):
     assert broken("move-seen", name="t-0", to_dir="/d", is_there=is_there) == found
 
 
+@pytest.mark.parametrize(("for_ms", "found"), [(1_501.0, ["answered-in-time"]), (1_500.0, [])])
+def test_a_request_is_answered_when_its_time_is_over(for_ms, found):
+    assert broken("request-late", request="Fetch", for_ms=for_ms, waits_ms=500.0) == found
+
+
+@pytest.mark.parametrize(
+    ("end", "found"),
+    [(7, []), (8, ["batches-indexed"]), (None, ["batches-indexed"])],
+    ids=["the batch", "a later batch", "the midst of one"],
+)
+def test_an_entry_of_an_index_points_at_its_batch(end, found):
+    assert broken("entry-seen", path="/d/t-0/0.log", offset=7, position=512, found=end) == found
+
+
 def host(**core):
     raft = SimpleNamespace(_core=SimpleNamespace(config=SimpleNamespace(replica_key=None), **core))
     return SimpleNamespace(process=SimpleNamespace(node=SimpleNamespace(raft=raft)))
@@ -148,6 +162,7 @@ WATCHED = {**SNAPSHOTS, "duration_s": 2, "nodes": 5, "world": {"observers": 2}}
         ),
         (WATCHED, "X:kraft.quorum.replica_state:Observers.live:negation:0", "described"),
         (MOVED, "X:controller.metadata.replay:_register_controller:left-out:0", "placement"),
+        (SENDS, "X:broker.serving.fetch:_Delayed.try_complete:never:0", "answered-in-time"),
         (SENDS, None, None),
         (KILLED, None, None),
         (MOVED, None, None),

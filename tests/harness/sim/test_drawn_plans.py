@@ -243,6 +243,7 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("X:broker.serving.fetch:_Delayed.wake:truth:0", 0, "fetch-answered"),
         (f"{_SNAPSHOTS}.is_due:connector:1", 0, "snapshot-made"),
         ("M39C", 1, "newest-changed"),
+        ("X:log.storage.index:OffsetIndex.truncate:never:0", 25, "batches-indexed"),
         ("X:broker.replication.partition:Follower.is_caught_up:connector:0", 4, "lag-allowed"),
     ],
 )
@@ -266,6 +267,11 @@ def test_drawn_worlds_with_logs_find_faulty_brokers(mutant, seed, expected):
         ("M29V", 22, "voters-known"),
         ("M30U", 0, "committed-voters"),
         ("M39F", 1, "isr"),
+        (
+            "X:controller.metadata.indexed:IndexedTimelineMap.keys_with:always:0",
+            0,
+            "partitions-found",
+        ),
     ],
 )
 def test_drawn_worlds_find_faulty_controllers(mutant, seed, expected):
