@@ -105,11 +105,15 @@ class ProcessClient:
             self._network.close()
 
 
+_TEXT = str, type(None)
+
+
 def _is_operation(op: object) -> bool:
     return (
         isinstance(op, Op)
         and isinstance(op.f, str)
-        and all(isinstance(text, str | None) for text in (op.key, op.node))
+        and isinstance(op.key, _TEXT)
+        and isinstance(op.node, _TEXT)
         and is_json([op.f, op.key, op.node])
         and is_json(op.value)
     )
@@ -119,7 +123,8 @@ def _has_place_in_a_journal(completion: object) -> bool:
     return (
         isinstance(completion, Completion)
         and isinstance(completion.type, EventType)
-        and all(isinstance(text, str | None) for text in (completion.error, completion.node))
+        and isinstance(completion.error, _TEXT)
+        and isinstance(completion.node, _TEXT)
         and all(n is None or is_whole(n) for n in (completion.offset, completion.epoch))
         and is_json([completion.error, completion.node])
         and is_json(completion.value)
