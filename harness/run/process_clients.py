@@ -114,8 +114,7 @@ def _is_operation(op: object) -> bool:
         and isinstance(op.f, str)
         and isinstance(op.key, _TEXT)
         and isinstance(op.node, _TEXT)
-        and is_json([op.f, op.key, op.node])
-        and is_json(op.value)
+        and is_json([op.f, op.key, op.node, op.value])  # as deep as in the journal's object
     )
 
 
@@ -126,6 +125,5 @@ def _has_place_in_a_journal(completion: object) -> bool:
         and isinstance(completion.error, _TEXT)
         and isinstance(completion.node, _TEXT)
         and all(n is None or is_whole(n) for n in (completion.offset, completion.epoch))
-        and is_json([completion.error, completion.node])
-        and is_json(completion.value)
+        and is_json([completion.error, completion.node, completion.value])
     )

@@ -1,11 +1,13 @@
 """What a workload of a package has to give, and how it is said that it does not."""
 
 import asyncio
+import json
 from types import SimpleNamespace
 
 import pytest
 
 from checkers.history import EventType
+from checkers.history.json_text import DEPTH_MAX
 from harness.errors import WrongAnswerError
 from harness.run.generators.base import Context
 from harness.run.process_clients import ProcessClient, client_stream, operations_of
@@ -43,6 +45,7 @@ def test_a_workload_without_operations_is_refused():
         Op(7, "k", 1),
         Op("read", "k", node=3),
         Op("read", "\ud800"),
+        Op("write", "k", json.loads("[" * DEPTH_MAX + "]" * DEPTH_MAX)),
     ],
 )
 def test_what_no_journal_holds_is_no_operation(op):
