@@ -117,8 +117,6 @@ def section(document: Document) -> Iterator[str]:
         by_property.setdefault(row["found"]["property"], []).append(_name(row))
     for name, mutants in sorted(by_property.items()):
         yield f"| {name} | {', '.join(mutants)} |"
-    alone = [_name(row) for row in trials if row["alone"] is not None]
-    yield f"| clients alone | {', '.join(alone) or '-'} |"
     missed = [row for row in trials if row["found"] is None and not _is_equivalent(row)]
     catalogue = [f"{_name(row)} {row['seeds']}" for row in missed if not _is_mechanical(row)]
     if catalogue:

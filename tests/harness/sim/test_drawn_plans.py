@@ -265,6 +265,11 @@ def test_drawn_worlds_with_logs_find_faulty_brokers(mutant, seed, expected):
         ("L10", 33, "silent-fenced"),
         ("M10C", 0, "pre-elected"),
         ("M29V", 22, "voters-known"),
+        (
+            "X:kraft.quorum.control_state:LogHistory.truncate_new:relation:0",
+            22,
+            "voters-known",
+        ),
         ("M30U", 0, "committed-voters"),
         ("M39F", 1, "isr"),
         (
