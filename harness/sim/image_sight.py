@@ -55,9 +55,9 @@ _COMPARED: Final = tuple(
 )
 """The maps of a state of which the others are indexes."""
 _EVENTS = frozenset({"hw", "ack", "load-snapshot"})
-_VIEWS_EVERY = 16
-"""The broker's published view is compared with the image at every n-th image of an incarnation,
-beginning with the first. The comparison is expensive, and a difference persists."""
+_EVERY = 16
+"""All partitions are read at every n-th image, or append, of an incarnation, beginning with the
+first. That is expensive, and a difference persists."""
 
 
 class ImageWatch:
@@ -74,6 +74,8 @@ class ImageWatch:
         """By node and incarnation: the high watermark that it had heard of, before it published."""
         self._claims: dict[tuple[str, int], int] = {}
         """By node and incarnation: where its image ended as it claimed to be the controller."""
+        self._appends: dict[tuple[str, int], int] = {}
+        """By node and incarnation: appends of its controller that could find partitions."""
         world.observers.append(self._observe)
 
     def _look_at_publication(self, process: Incarnation, node: Node) -> None:
@@ -118,6 +120,10 @@ class ImageWatch:
         index = partitions._marked._index
         if index is None:
             return  # it is made when it is first asked for
+        at = process.name, process.incarnation
+        self._appends[at] = self._appends.get(at, 0) + 1
+        if self._appends[at] % _EVERY != 1:
+            return
         having: dict[Hashable, list[str]] = {}
         for key in list(partitions.keys()):
             partition = partitions.get(key)
@@ -160,10 +166,10 @@ def _name(key: PartitionKey) -> str:
 
 
 def _view(process: Incarnation, sight: ImageSight) -> str | None:
-    """Compare a broker's published view with its image, at every `_VIEWS_EVERY`-th image."""
+    """Compare a broker's published view with its image, at every `_EVERY`-th image."""
     assert process.node is not None
     publisher, controller = process.node.publisher, process.node.controller
-    due = controller.loader.is_published and sight.looks % _VIEWS_EVERY == 1
+    due = controller.loader.is_published and sight.looks % _EVERY == 1
     if publisher is None or not due:
         return None
     return publisher.differences(controller.image.state)
