@@ -281,8 +281,8 @@ def test_two_judgements_at_a_time_both_succeed_and_the_run_stays_whole(tmp_path,
     store = make_run(tmp_path, duration_s=20)
     write = pq.write_table
 
-    def slowly(table, path):
-        write(table, path)
+    def slowly(table, path, **options):
+        write(table, path, **options)
         time.sleep(0.1)
 
     monkeypatch.setattr("results.store.tables.pq.write_table", slowly)
