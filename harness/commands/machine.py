@@ -31,7 +31,7 @@ from harness.commands.options import Command, json_option, runs_option, shown_op
 from harness.doctor.examination import examine, explain, shortcomings, tables
 from harness.errors import EXIT_USAGE
 from harness.terminal.answers import Shown, answer, print_document
-from harness.terminal.progress import Steps
+from harness.terminal.progress import Steps, console_of
 
 
 @click.command(cls=Command)
@@ -49,7 +49,7 @@ def doctor(*, as_json: bool, backends: tuple[str, ...], inventory: str | None) -
 
     Exit code 0 when campaigns can run on one of the backends here, else 2.
     """
-    steps = Steps(Console(stderr=True, quiet=as_json))
+    steps = Steps(console_of(Shown.JSON if as_json else Shown.LINES))
     found = examine(backends or BACKENDS, inventory, steps)
     if as_json:
         print_document(found.to_json())

@@ -14,7 +14,8 @@ that DuckDB may read it may write as well (`COPY ... TO`, `ATTACH`), so it is al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -73,7 +74,23 @@ def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
             result: pa.Table = found.to_arrow_table()
             return result
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        raise QueryError(" ".join(str(error).split())[:500]) from error
+        line = " ".join(str(error).split())[:500]
+        if isinstance(error, duckdb.InvalidInputException):
+            line = _damage(tables[name] for name in _STORED) or line
+        raise QueryError(line) from error
+
+
+def _damage(stored: Iterable[ds.Dataset]) -> str:
+    """Return a line that names a damaged file, or nothing: the error of a page names none."""
+    for table in stored:
+        for fragment in table.get_fragments():
+            try:
+                for _ in fragment.to_batches(schema=table.schema):
+                    pass
+            except (pa.ArrowException, OSError):
+                run = Path(fragment.path).parent.parent
+                return f"{fragment.path}: damaged; kraftprobe check {run} writes it anew"
+    return ""
 
 
 def _names_any(sql: str) -> bool:

@@ -108,14 +108,15 @@ def other_time(data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damaged", [cut, other_time])
-def test_a_damaged_table_is_one_line(tmp_path, damaged):
+def test_a_damaged_table_is_one_line_that_names_the_file(tmp_path, damaged):
     judge(make_run(tmp_path, duration_s=20, rate_per_s=20))
     (entry,) = catalogue(tmp_path)
     path = entry.store.parquet_path / "operations.parquet"
     path.write_bytes(damaged(path.read_bytes()))
     with pytest.raises(QueryError) as refused:
         query("SELECT count(f), sum(complete_ns) FROM operations", [entry])
-    assert "\n" not in str(refused.value)
+    again = f"kraftprobe check {entry.store.folder.absolute()} writes it anew"
+    assert f"{path.absolute()}: damaged; {again}" == str(refused.value)
     with pytest.raises(StoreError, match="tables cannot be read"):
         figure_tables([entry])
 
