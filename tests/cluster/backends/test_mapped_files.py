@@ -83,6 +83,20 @@ def test_a_stalled_disk_does_not_hold_who_unmaps(folder: Path):
     assert path.read_bytes()[:5] == b"there"
 
 
+def test_a_stall_is_measured_while_an_fsync_of_the_folder_holds_its_lock(folder: Path):
+    ask(folder, "set", fault="stall")
+    with subprocess.Popen(["sync", str(folder)]) as syncing:
+        while ask(folder, "status")["hits"] != {"stall": 1}:
+            assert syncing.poll() is None, "the stall holds it"
+        code = "import sys; from cluster.backends.machine.inside import disks; "
+        code += "print(disks.measure(sys.argv[1], 0.5))"
+        measure = [sys.executable, "-c", code, str(folder)]
+        stalled = subprocess.run(measure, check=True, capture_output=True, text=True).stdout
+        assert stalled.strip() == "{'write_ms': None, 'fsync_ms': None, 'error': None}"
+        ask(folder, "clear", fault="stall")
+    assert syncing.returncode == 0
+
+
 def test_a_folder_gets_another_name_and_its_files_lose_what_they_had_to_lose(folder: Path):
     (folder / "wal.tmp").mkdir()
     (folder / "wal.tmp" / "0.wal").write_bytes(b"lost")
