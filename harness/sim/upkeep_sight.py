@@ -10,6 +10,7 @@ at the slower one comes late by the other, by any factor.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Callable
 from typing import Any, Final
@@ -51,8 +52,25 @@ _WAITS_MS: Final[dict[type, Callable[[Any], float]]] = {
 }
 """Requests of a broker's data that may wait, and for how long they say that they do."""
 
-Process = tuple[str, int]
-"""A node and the number of its incarnation."""
+
+@dataclasses.dataclass(slots=True)
+class _Seen:
+    """What was seen of a node's incarnation."""
+
+    incarnation: int
+    clock_ms: float | None = None
+    """What its clock was at its first event. Each change of its rate changes it."""
+    marks: dict[DataLog, tuple[float, int, int]] = dataclasses.field(default_factory=dict)
+    """By log of a replica: since when it has had at least this high watermark, by its clock,
+    and how many looks at its checkpoint lacked it since."""
+    large: tuple[float, int] | None = None
+    """Since when it has had too large a log, and how many looks."""
+    left: set[str] = dataclasses.field(default_factory=set)
+    """Files of snapshots that nobody used at the last look."""
+    asked: dict[int, tuple[Any, float]] = dataclasses.field(default_factory=dict)
+    """By identity: requests that it has not answered, and since when."""
+    late: set[int] = dataclasses.field(default_factory=set)
+    """Requests that were late at the last look."""
 
 
 class UpkeepWatch:
@@ -61,19 +79,7 @@ class UpkeepWatch:
     def __init__(self, world: SimWorld, watcher: Watcher) -> None:
         self._world = world
         self._watcher = watcher
-        self._marks: dict[Process, dict[DataLog, tuple[float, int, int]]] = {}
-        """By process and log of a replica: since when it has had at least this high
-        watermark, by its clock, and how many looks at its checkpoint lacked it since."""
-        self._large: dict[Process, tuple[float, int]] = {}
-        """By process: since when it has had too large a log, and how many looks."""
-        self._left: dict[Process, set[str]] = {}
-        """By process: files of snapshots that nobody used at the last look."""
-        self._clocks: dict[Process, float] = {}
-        """By process: what its clock was at its first event. Each change of its rate changes it."""
-        self._asked: dict[Process, dict[int, tuple[Any, float]]] = {}
-        """By process and identity: requests that it has not answered, and since when."""
-        self._late: dict[Process, set[int]] = {}
-        """By process: requests that were late at the last look."""
+        self._seen: dict[str, _Seen] = {}
         for kind in _WAITS_MS:
             world.mesh.on_serve[kind].append(self._hear)
             world.mesh.on_reply[kind].append(self._forget)
@@ -83,14 +89,16 @@ class UpkeepWatch:
 
     def _observe(self, process: Incarnation, event: str, fields: TraceFields) -> None:
         offset_ms = self._world.nodes[process.name].clock.offset_ms
-        self._clocks.setdefault(_id(process), offset_ms)
+        seen = self._of(process)
+        if seen.clock_ms is None:
+            seen.clock_ms = offset_ms
         if event not in _SEEN:
             return
         if event in _SHORTER:
-            self._large.pop(_id(process), None)
+            seen.large = None
             self._look_at_voters(process)
         elif event in _CUT:
-            self._marks.pop(_id(process), None)
+            seen.marks = {}
         else:
             self._look_at_move(process, fields)
 
@@ -99,14 +107,13 @@ class UpkeepWatch:
         if process is None or process.node is None or process.node._held is not None:
             return  # what comes before it serves clients is kept until it does
         if wants_response(request):
-            asked = self._asked.setdefault(_id(process), {})
-            asked[id(request)] = request, process.monotonic_ms()
+            self._of(process).asked[id(request)] = request, process.monotonic_ms()
 
     def _forget(self, name: str, request: object, response: object) -> None:
         del response
         process = self._world.nodes[name].process
         if process is not None:
-            self._asked.get(_id(process), {}).pop(id(request), None)
+            self._of(process).asked.pop(id(request), None)
 
     def _look(self) -> None:
         self._looks += 1
@@ -114,7 +121,7 @@ class UpkeepWatch:
             process = host.process
             if process is None or not process.runs or process.node is None:
                 continue
-            if self._clocks.get(_id(process)) != host.clock.offset_ms:
+            if self._of(process).clock_ms != host.clock.offset_ms:
                 continue
             if process.node.replicas is not None:
                 self._look_at_requests(process, process.node.replicas)
@@ -130,11 +137,17 @@ class UpkeepWatch:
                 self._look_at_indexes(process, process.node.replicas)
         self._world.scheduler.call_later(_OFTEN_MS, self._look)
 
+    def _of(self, process: Incarnation) -> _Seen:
+        seen = self._seen.get(process.name)
+        if seen is None or seen.incarnation != process.incarnation:
+            seen = self._seen[process.name] = _Seen(process.incarnation)
+        return seen
+
     def _look_at_checkpoints(self, process: Incarnation, manager: ReplicaManager) -> None:
         if manager._is_stopped:
             return
-        known, now_ms = self._marks.pop(_id(process), {}), process.monotonic_ms()
-        seen = self._marks[_id(process)] = {}
+        look, now_ms = self._of(process), process.monotonic_ms()
+        known, look.marks = look.marks, {}
         saved = {directory.path: _checkpoint(directory) for directory in manager.logs.online}
         for replica in manager.replicas():
             mark = replica.partition.high_watermark
@@ -145,28 +158,28 @@ class UpkeepWatch:
             marks = saved.get(directory.path)
             since_ms, before, looks = known.get(key, (now_ms, mark, 0))
             if marks is None or key not in known:
-                seen[key] = now_ms, mark, 0
+                look.marks[key] = now_ms, mark, 0
                 continue
             has = marks.get(replica.at, 0)
             if has >= min(before, mark):
-                seen[key] = now_ms, mark, 0
+                look.marks[key] = now_ms, mark, 0
                 continue
-            seen[key] = since_ms, min(before, mark), looks + 1
+            look.marks[key] = since_ms, min(before, mark), looks + 1
             if looks:
                 shown = {"name": str(replica.at), "mark": min(before, mark), "saved": has}
                 shown |= {"for_ms": now_ms - since_ms}
                 self._watcher.take(process.name, "checkpoint-seen", shown)
 
     def _look_at_requests(self, process: Incarnation, manager: ReplicaManager) -> None:
-        at, now_ms = _id(process), process.monotonic_ms()
-        before, late = self._late.pop(at, set()), self._late.setdefault(at, set())
+        seen, now_ms = self._of(process), process.monotonic_ms()
+        before, seen.late = seen.late, set()
         if manager._is_stopped:
             return
-        for number, (request, since_ms) in self._asked.get(at, {}).items():
+        for number, (request, since_ms) in seen.asked.items():
             for_ms, waits_ms = now_ms - since_ms, _WAITS_MS[type(request)](request)
             if for_ms > waits_ms:
-                late.add(number)
-            if number in late & before:
+                seen.late.add(number)
+            if number in seen.late & before:
                 shown = {
                     "request": type(request).__name__.removesuffix("Request"),
                     "for_ms": for_ms,
@@ -200,24 +213,25 @@ class UpkeepWatch:
         late_ms = now_ms - node.raft._cleaner._interval_ms - 2 * CHECKPOINT_MS
         used |= {path for due_ms, path in store._deleted if due_ms >= late_ms}
         left = {path for path in _strays(store) if path not in used}
-        for path in sorted(left & self._left.get(_id(process), set())):
+        seen = self._of(process)
+        for path in sorted(left & seen.left):
             self._watcher.take(process.name, "file-left", {"path": path})
-        self._left[_id(process)] = left
+        seen.left = left
 
     def _look_at_size(self, process: Incarnation, node: Node) -> None:
-        at, log, cleaner = _id(process), node.raft._core.log, node.raft._cleaner
+        seen, log, cleaner = self._of(process), node.raft._core.log, node.raft._cleaner
         ids = log.snapshots.ids
         is_vast = cleaner._retention_bytes > _GROWN_MAX_BYTES
         if is_vast or len(ids) < 2 or not log.start_offset < ids[1].offset <= log.high_watermark:
-            self._large.pop(at, None)
+            seen.large = None
             return
         size_bytes = log.size_bytes + sum(map(log.snapshots.size_bytes, ids))
         if size_bytes <= cleaner._retention_bytes:
-            self._large.pop(at, None)
+            seen.large = None
             return
         now_ms = process.monotonic_ms()
-        since_ms, looks = self._large.get(at, (now_ms, 0))
-        self._large[at] = since_ms, looks + 1
+        since_ms, looks = seen.large or (now_ms, 0)
+        seen.large = since_ms, looks + 1
         if looks > 1:
             shown = {
                 "for_ms": now_ms - since_ms,
@@ -247,10 +261,6 @@ class UpkeepWatch:
             is_there = not disk.is_idle or disk.exists(directory.future_logs[at].directory)
             shown = {"name": str(at), "to_dir": directory.path, "is_there": is_there}
             self._watcher.take(process.name, "move-seen", shown)
-
-
-def _id(process: Incarnation) -> Process:
-    return process.name, process.incarnation
 
 
 def _checkpoint(directory: LogDirectory) -> dict[TopicPartition, int] | None:

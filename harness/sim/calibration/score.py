@@ -19,6 +19,9 @@ Row = Mapping[str, Any]
 SECTION = "calibration"
 """Of a page (`harness.page_sections`): what `section` renders."""
 
+_ALONE = "\\*"
+"""In a table, after what clients alone find."""
+
 _Z = 1.96
 """Standard deviations of an interval of 95 %."""
 
@@ -110,11 +113,12 @@ def section(document: Document) -> Iterator[str]:
     yield from _head(document)
     trials = document["trials"]
     yield ""
-    yield "| found by | faulty nodes |"
+    yield f"| found by | faulty nodes ({_ALONE}: by clients alone, too) |"
     yield "|---|---|"
     by_property: dict[str, list[str]] = {}
     for row in _findings(trials):
-        by_property.setdefault(row["found"]["property"], []).append(_name(row))
+        mark = _ALONE if row["alone"] is not None else ""
+        by_property.setdefault(row["found"]["property"], []).append(_name(row) + mark)
     for name, mutants in sorted(by_property.items()):
         yield f"| {name} | {', '.join(mutants)} |"
     missed = [row for row in trials if row["found"] is None and not _is_equivalent(row)]
