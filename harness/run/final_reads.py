@@ -28,6 +28,8 @@ from nemeses.at_once import OutOfTimeError, in_time
 SENTINEL_PREFIX = "kraftprobe.sentinel."
 _PAUSE_S = 0.1
 _REQUEST_TIMEOUT_MS = 5_000.0
+_REQUESTS_MIN = 3
+"""Requests without an answer that a node is sent within the bound, or more of 5 s each."""
 _STATE_BOUND_S = 5.0
 
 
@@ -67,9 +69,10 @@ class FinalReads:
 async def read_all(
     backend: Backend, client: Client, observer: Observer, cells: Cells, bound_s: float
 ) -> FinalReads:
-    """Write the sentinel and then read every node, each of the two in at most about `bound_s`.
+    """Write the sentinel and then read every node: at most about `bound_s` for a commit.
 
-    A sentinel that took long, as on a starved machine, takes nothing from the time of the reads.
+    As long for each node to show it, however long the commit took, and as long again for a node
+    that shows it to show the same twice: a busy broker takes a while to describe its topics.
     """
     loop = asyncio.get_running_loop()
     nodes = backend.nodes if cells.nodes is None else cells.nodes
@@ -77,9 +80,8 @@ async def read_all(
     if committed is None:
         reason = f"no write was committed within {bound_s:g} s after the heal"
         return FinalReads({}, dict.fromkeys(nodes, reason), None)
-    deadline_s = loop.time() + bound_s
     results = await asyncio.gather(
-        *(_read_node(backend, client, node, cells, committed, deadline_s) for node in nodes)
+        *(_read_node(backend, client, node, cells, committed, bound_s) for node in nodes)
     )
     reads: dict[str, FinalRead] = {}
     missing: dict[str, str] = {}
@@ -122,7 +124,7 @@ async def _read_node(
     node: str,
     cells: Cells,
     committed: tuple[str, int],
-    deadline_s: float,
+    bound_s: float,
 ) -> FinalRead | str:
     """Read until two consecutive reads are equal and show the sentinel; else return the reason."""
     sentinel, high_watermark = committed
@@ -132,12 +134,15 @@ async def _read_node(
     also = tuple(dict.fromkeys(r for r in resources if r[0] != TOPIC_RESOURCE))
     endpoint = backend.endpoint(node, "CLIENT")
     before: dict[str, Any] | None = None
-    reason = "was not asked"
-    while asyncio.get_running_loop().time() < deadline_s:
+    reason, was_extended = "was not asked", False
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + bound_s
+    timeout_ms = max(_REQUEST_TIMEOUT_MS, 1000.0 * bound_s / _REQUESTS_MIN)
+    while loop.time() < deadline_s:
         try:
             if await in_time(backend.state(node), _STATE_BOUND_S) is NodeState.DEAD:
                 return "is not running"
-            read = await client.final_read(endpoint, also=also, timeout_ms=_REQUEST_TIMEOUT_MS)
+            read = await client.final_read(endpoint, also=also, timeout_ms=timeout_ms)
         except (CallFailed, FinalReadRefused) as error:
             before, reason = None, f"does not answer ({error})"
         except OutOfTimeError:
@@ -147,6 +152,8 @@ async def _read_node(
             caught_up = sentinel in read["configs"].get(NAMED, {})
             if caught_up and read == before:
                 return FinalRead(node, high_watermark, read["topics"], read["configs"])
+            if caught_up and not was_extended:
+                deadline_s, was_extended = loop.time() + bound_s, True
             before = read
             reason = "keeps changing" if caught_up else f"has not replayed {sentinel}"
         await asyncio.sleep(_PAUSE_S)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkers.evidence import Evidence
+from checkers.evidence import Evidence, FinalRead
 from checkers.history import EventType, pair
 from checkers.registry import RunInput, run_check
 from checkers.verdict import Status
@@ -125,6 +125,53 @@ def test_a_sentinel_that_took_long_takes_nothing_from_the_time_of_the_reads():
     cells = Cells(kafka.KIND.cell, ())
     read = run(read_all(backend, client, SimpleNamespace(ask=ask), cells, 30.0))
     assert (sorted(read.reads), read.missing, read.sentinel) == (["n1"], {}, sentinel)
+
+
+@pytest.mark.parametrize(
+    ("shown_s", "read_s", "is_read"), [(0, 24, True), (29, 24, True), (31, 1, False)]
+)
+def test_a_node_that_shows_the_sentinel_in_time_is_read_again(shown_s, read_s, is_read):
+    sentinel = f"{SENTINEL_PREFIX}1"
+
+    async def read_both():
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+
+        async def final_read(*_, **__):
+            configs = {f"client-metrics:{sentinel}": {"metrics": "1"}}
+            shows = loop.time() >= begun_s + shown_s
+            await asyncio.sleep(read_s if shows else 1)
+            return {"topics": {}, "configs": configs if shows else {}}
+
+        async def state(_node):
+            return NodeState.RUNNING
+
+        backend = SimpleNamespace(state=state, endpoint=lambda node, listener: (node, listener))
+        client = SimpleNamespace(final_read=final_read)
+        cells = Cells(kafka.KIND.cell, ())
+        return await read_node(backend, client, "n1", cells, (sentinel, 9), 30.0)
+
+    read = run(read_both())
+    assert isinstance(read, FinalRead) is is_read, read
+
+
+def test_a_node_that_goes_on_to_change_is_not_read_for_ever():
+    sentinel, count = f"{SENTINEL_PREFIX}1", itertools.count()
+
+    async def final_read(*_, **__):
+        await asyncio.sleep(1)
+        return {
+            "topics": {str(next(count)): {}},
+            "configs": {f"client-metrics:{sentinel}": {"metrics": "1"}},
+        }
+
+    async def state(_node):
+        return NodeState.RUNNING
+
+    backend = SimpleNamespace(state=state, endpoint=lambda node, listener: (node, listener))
+    client = SimpleNamespace(final_read=final_read)
+    read = run(read_node(backend, client, "n1", Cells(kafka.KIND.cell, ()), (sentinel, 9), 30.0))
+    assert (read, next(count)) == ("keeps changing", 29)
 
 
 @pytest.mark.slow
