@@ -35,11 +35,14 @@ Kinds of anomalies, and why a correct Kafka never shows them:
   (KAFKA-19690), from which a producer recovers.
 - `aborted-read` (G1a): a read_committed consumer saw what an aborted transaction appended. No
   EndTxn that commits was ever sent for it, or the first was refused before it decided anything.
+  So it is of one that was to abort or to be fenced, though it ended in `info`.
 - `circular-reads`: each of some transactions saw what the next one committed, or began when that
-  was done, in a circle. Each one's reads are done before its own commit is sent.
+  was done, in a circle. Each one's reads are done before its own appends, and these before its own
+  commit is sent (`checkers.transactions.circles`). With read_uncommitted: saw what was appended.
 - `incompatible-order`: two reads of a partition, of which none begins with the other: as above.
 - `append-order`, `duplicate`, `phantom`: appends of one transaction to a partition in another order
-  than it made them; twice; by nobody. Sequences of its producer forbid it (KIP-98).
+  than it made them; twice; by nobody. Sequences of its producer forbid it (KIP-98). Or an append
+  stands before one that was made earlier, as it follows from what was read or answered before.
 - `skipped`: read_uncommitted shows a record and not what lies before it, or another order than
   read_committed. It shows all below the high watermark.
 - `hanging-transaction`: a transaction stays open. Coordinators abort what exceeds its time-out.
@@ -80,9 +83,9 @@ from checkers.transactions.atomic_rules import (
     uncommitted_anomalies,
     zombie_commits,
 )
+from checkers.transactions.circles import circles
 from checkers.transactions.list_append import NotUniqueError
 from checkers.transactions.operations import ReplyError
-from checkers.transactions.search import cycle_anomaly, in_components, realtime_edges
 from checkers.verdict import Anomaly, CheckResult, Status
 from porcupine_py.search.outcome import Cancelled, never
 
@@ -117,8 +120,6 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         return _unknown(operations, f"nothing can be inferred: {error}")
     if cancelled():
         return _unknown(operations, "cancelled")
-    wr = [edge for edge in inferred.edges if edge.kind == "wr"]
-    order = [*wr, *realtime_edges(inferred.transactions)]
     wrong: list[Anomaly] = [
         *broken_in_the_end(parts),
         *lost_records(parts),
@@ -130,10 +131,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             for found in inferred.anomalies
             if found["kind"] in _KINDS
         ),
-        *(
-            cycle_anomaly("circular-reads", cycle, inferred.transactions)
-            for cycle in in_components(order, ("wr",))
-        ),
+        *circles(parts.transactions, parts.dirty),
         *uncommitted_anomalies(parts),
         *hanging_transactions(parts, open_ms),
     ]

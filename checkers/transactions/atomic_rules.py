@@ -21,6 +21,8 @@ FENCED = {
     OUTLIVE: "it had timed out, and its producer's batch was refused for that",
 }
 """Function of those that must not commit -> why not."""
+_NEVER_COMMIT = frozenset({ABORT, ABORT + LATE, *FENCED})
+"""No commit of these was sent before another producer or the coordinator had ended them."""
 FATAL = "invalid_txn_state"
 REFUSED_LATE = frozenset({"invalid_producer_epoch", "producer_fenced", FATAL})
 """Errors of an OUTLIVE whose batch was refused since its transaction was over."""
@@ -37,7 +39,7 @@ class TransactionParts:
     dirty: Sequence[Transaction]
     """Reads with read_uncommitted that were answered."""
     last: Mapping[str, Transaction]
-    """Partition -> its last READ_ALL that was answered after all transactions had ended."""
+    """Partition -> its last READ_ALL that was answered, and began after all transactions."""
     refused: Mapping[str, Sequence[Operation]]
     """Partition without such a read -> its READ_ALLs that found a transaction open."""
     unread: Sequence[str]
@@ -78,7 +80,7 @@ def parts_of(operations: Sequence[Operation]) -> TransactionParts:
     refused: dict[str, list[Operation]] = {}
     for transaction in read:
         operation = transaction.operation
-        if operation.f != READ_ALL or operation.invoke_ns < end_ns:
+        if operation.f != READ_ALL or operation.invoke_ns <= end_ns:
             continue
         for step in transaction.steps:
             if transaction.type is EventType.OK:
@@ -107,7 +109,7 @@ def broken_in_the_end(parts: TransactionParts) -> Iterator[Anomaly]:
     """Compare each transaction with the last reads of its partitions."""
     there = {key: frozenset(_list(t, key)) for key, t in parts.last.items()}
     for transaction in parts.appends():
-        if transaction.type is EventType.FAIL:
+        if not _may_commit(transaction):
             continue  # whatever is seen of it, at any time, is `aborted-read`
         steps = [s for s in transaction.writes(list_append.WRITER) if str(s.key) in there]
         here = [s for s in steps if s.value in there[str(s.key)]]
@@ -163,7 +165,7 @@ def aborted_reads(parts: TransactionParts) -> Iterator[Anomaly]:
     writers = {
         (str(step.key), step.value): t
         for t in parts.appends()
-        if t.type is EventType.FAIL
+        if not _may_commit(t)
         for step in t.writes(list_append.WRITER)
     }
     seen: set[int] = set()
@@ -174,13 +176,27 @@ def aborted_reads(parts: TransactionParts) -> Iterator[Anomaly]:
                 if writer is None or writer.index in seen:
                     continue
                 seen.add(writer.index)
-                error = writer.operation.error
-                why = "" if error in (None, "aborted") else f" ({error})"
                 what = (
-                    f"{name(writer)} appended {show(value)} to {step.key} and aborted{why}; "
+                    f"{name(writer)} appended {show(value)} to {step.key} and {_end(writer)}; "
                     f"{_consumer(reader)} read it"
                 )
                 yield anomaly("aborted-read", what, writer, reader, transaction=writer.index)
+
+
+def _may_commit(transaction: Transaction) -> bool:
+    """Whether its appends may be seen: it committed, or ended amid a commit."""
+    f = transaction.operation.f
+    if transaction.type is EventType.INFO or f.removesuffix(LATE) == ABORT:
+        return f not in _NEVER_COMMIT
+    return transaction.type is EventType.OK
+
+
+def _end(transaction: Transaction) -> str:
+    """Say why a transaction did not commit."""
+    if transaction.type is EventType.INFO:
+        return "ended without an answer, where nothing could commit it"
+    error = transaction.operation.error
+    return "aborted" if error in (None, "aborted") else f"aborted ({error})"
 
 
 def zombie_commits(parts: TransactionParts) -> Iterator[Anomaly]:

@@ -175,7 +175,8 @@ def test_transactions_that_should_time_out_and_never_do_show_nothing():
 
 
 def test_two_orders_in_two_partitions_are_allowed():
-    history = History().txn(a("x", 1), a("y", 1), times=(0, 9)).txn(a("x", 2), a("y", 2))
+    history = History().txn(a("x", 1), a("y", 1), times=(0, 9))
+    history.txn(a("x", 2), a("y", 2), times=(0, 9))
     assert judged(history.end(x=[1, 2], y=[2, 1])) == PASS  # G0
 
 
@@ -186,10 +187,44 @@ def test_a_lost_update_and_a_read_skew_are_allowed():
 
 
 def test_what_was_appended_before_what_one_reads_need_not_be_committed_before():
-    # T0 appends to x before T1 does, and reads what T1 committed in y: G1c, of ww and wr.
-    history = History().txn(r("y", 5), a("x", 1), times=(0, 9))
+    # T0 appends to x before T1 does, then reads what T1 committed in y: G1c, of ww and wr.
+    history = History().txn(a("x", 1), r("y", 5), times=(0, 9))
     history.txn(a("x", 2), a("y", 5), times=(1, 5))
     assert judged(history.end(x=[1, 2], y=[5])) == PASS
+
+
+def test_an_append_stands_behind_what_was_committed_when_it_was_made():
+    history = two().txn(a("x", 2))
+    assert judged(history.end(x=[2, 1], y=[2])) == failed("append-order")
+    history = History().txn(r("y", 5), a("x", 1), times=(0, 9))
+    history.txn(a("x", 2), a("y", 5), times=(1, 5))
+    assert judged(history.end(x=[1, 2], y=[5])) == failed("append-order")
+
+
+def test_all_that_is_read_was_committed_and_not_only_the_last_of_it():
+    history = History().txn(r("y", 2), a("x", 1), times=(0, 9)).txn(a("x", 3), times=(0, 9))
+    history.txn(r("x", 1, 3), a("y", 2), times=(0, 9))
+    assert judged(history.end(x=[1, 3], y=[2])) == failed("circular-reads")
+
+
+def test_nobody_reads_uncommitted_what_is_appended_later():
+    history = two().dirty(r("x", 1, 3)).add("abort", a("x", 3), kind=FAIL)
+    assert judged(history.end(x=[1], y=[2])) == failed("circular-reads")
+    history = two().add("abort", a("x", 3), a("x", 4), kind=FAIL).dirty(r("x", 1, 4, 3))
+    assert judged(history.end(x=[1], y=[2])) == failed("append-order")
+    history = two().add("abort", a("x", 3), kind=FAIL).dirty(r("x", 3)).dirty(r("x", 3, 1))
+    assert judged(history.end(x=[1], y=[2])) == failed("append-order")
+
+
+@pytest.mark.parametrize("function", ["abort", "zombie", "outlive", "abort-late"])
+def test_what_nothing_could_commit_is_not_seen_however_it_ended(function):
+    history = two().add(function, a("x", 3), kind=INFO)
+    assert judged(history.end(x=[1, 3], y=[2])) == failed("aborted-read")
+
+
+def test_a_last_read_that_may_have_begun_before_the_last_commit_shows_no_loss():
+    history = two().txn(a("x", 3), times=(0, 9)).add("read-all", r("x", 1), times=(9, 10))
+    assert judged(history.add("read-all", r("y", 2)))[0] is Status.UNKNOWN
 
 
 def test_two_transactions_cannot_each_have_read_what_the_other_committed():

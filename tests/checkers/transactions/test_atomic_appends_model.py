@@ -1,5 +1,6 @@
 """Histories of a model of Kafka are PASS, and with a fault in one transaction FAIL."""
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from checkers import Status
 from checkers.registry import RunInput
 from checkers.transactions.atomic_appends import check
+from tests.checkers.transactions.moments import changed, why_impossible
 from tests.checkers.transactions.partitions_model import Partitions
 
 SEEDS = range(60)
@@ -57,3 +59,20 @@ def test_a_fault_in_one_transaction_is_found(fault, expected):
         assert status is Status.FAIL, (seed, fault)
         assert kinds & set(expected.split()), (seed, kinds)
     assert found > 5
+
+
+def test_what_no_moments_explain_and_nothing_else_is_wrong():
+    found = Counter()
+    for seed in range(400):
+        random = Random(seed)
+        operations = Partitions(random).run(random.randint(2, 4), random.randint(2, 9))
+        changes = random.randint(0, 3)
+        for _ in range(changes):
+            operations = changed(random, operations)
+        why = why_impossible(operations)
+        assert changes or why is None, seed
+        status = check(RunInput([], operations), {}).status
+        assert (status is Status.FAIL) == (why is not None), (seed, why)
+        assert status is not Status.UNKNOWN, seed
+        found[why] += 1
+    assert len(found) == 7
