@@ -30,9 +30,11 @@ def read_document(
     """
     try:
         data = read_plain(path, bytes_max=bytes_max)
-        document = _parse(data.decode("utf-8"), path.suffix)
+        document = _parse(data.decode("utf-8-sig"), path.suffix)
     except OSError as failure:
         raise error(f"{path}: {failure.strerror}") from failure
+    except UnicodeDecodeError as failure:
+        raise error(f"{path}: cannot be read as {what}: it is not UTF-8 text") from failure
     except RecursionError:
         raise error(f"{path}: cannot be read as {what}: it is nested too deeply") from None
     except ValueError as failure:

@@ -157,9 +157,9 @@ def _describe_allowed(schema: Mapping[str, Any]) -> str:
     if "description" in schema and "properties" not in schema:  # else a class docstring
         return str(schema["description"])
     if kind in ("integer", "number"):
-        number = "a whole number" if kind == "integer" else "a number"
+        number, form = ("a whole number", "") if kind == "integer" else ("a number", ".12g")
         low, high = schema.get("minimum"), schema.get("maximum")
-        return number + ("" if low is None or high is None else f" from {low:.12g} to {high:.12g}")
+        return number + ("" if None in (low, high) else f" from {low:{form}} to {high:{form}}")
     if kind == "string" and "maxLength" in schema:
         return f"a string of at most {schema['maxLength']} characters"
     if kind == "array":

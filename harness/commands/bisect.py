@@ -15,7 +15,7 @@ from cluster.backends.sim.kafka.classes import java_command
 from cluster.systems import kafka_raft
 from cluster.systems.kinds import SystemRequest
 from harness.campaigns import error_origin, read_document
-from harness.commands.options import FILE, Command, number_option, shown_options
+from harness.commands.options import FILE, Command, Number, number_option, shown_options
 from harness.commands.shrink import time_option
 from harness.commands.sim import simulated_plan
 from harness.errors import UsageError
@@ -39,7 +39,7 @@ from harness.terminal.progress import progress_bar
 )
 @number_option(
     "--error",
-    click.FloatRange(1e-6, 0.5),
+    Number(1e-6, 0.5),
     0.01,
     "P",
     "Most probability of an answer that is wrong by chance.",

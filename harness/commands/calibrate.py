@@ -14,6 +14,7 @@ from harness.commands.options import (
     FILE,
     SEED_MAX,
     Command,
+    Number,
     number_option,
     path_option,
     shown_options,
@@ -55,7 +56,7 @@ from harness.terminal.progress import progress_bar
 )
 @number_option(
     "--budget budget_s",
-    click.FloatRange(0.1, 86_400),
+    Number(0.1, 86_400),
     60.0,
     "S",
     "Processor seconds for each search.",

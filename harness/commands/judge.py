@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -146,8 +147,7 @@ def check(
         )
     if certificate is not None and len(targets) > 1:
         raise UsageError("--certificate is for one history file")
-    place = None if certificate is None else certificate.resolve()
-    if place is not None and place == targets[0].resolve():
+    if certificate is not None and os.path.realpath(certificate) == os.path.realpath(targets[0]):
         raise UsageError(f"--certificate {certificate}: this is the history; give another file")
     chosen = [p for t in targets for p in (_runs([t]) if t.is_dir() else [t])]
     chosen = each_once(chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from functools import wraps
@@ -61,6 +62,17 @@ class _NewFile(click.Path):
         except OSError as error:
             self.fail(f"{value}: {error.strerror}", param, ctx)
         return path
+
+
+class Number(click.FloatRange):
+    """A number in a range: not nan, which no comparison finds outside of it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return number
 
 
 _Option = Callable[[Any], Any]

@@ -20,6 +20,7 @@ from cluster.names import unknown
 from harness.commands.options import (
     FILE,
     Group,
+    Number,
     json_option,
     runs_option,
     shown_options,
@@ -147,7 +148,7 @@ def diff(first: Path, second: Path, *, as_json: bool) -> int:
 @runs.command()
 @_filters
 @click.option(
-    "--older-than", "days", type=click.FloatRange(min=0), metavar="DAYS", help="Only older ones."
+    "--older-than", "days", type=Number(0, 36_500), metavar="DAYS", help="Only older ones."
 )
 @click.option(
     "--keep",

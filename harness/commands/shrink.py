@@ -11,7 +11,14 @@ from typing import Any
 import click
 
 from harness.campaigns import error_origin, read_document
-from harness.commands.options import FILE, Command, number_option, path_option, shown_options
+from harness.commands.options import (
+    FILE,
+    Command,
+    Number,
+    number_option,
+    path_option,
+    shown_options,
+)
 from harness.commands.sim import simulated_plan
 from harness.errors import UsageError
 from harness.full_disk import full_disk_of
@@ -31,7 +38,7 @@ def out_option(default: str) -> Callable[[Any], Any]:
 
 def time_option(default_s: float, bounded: str) -> Callable[[Any], Any]:
     """Make the option of the time limit."""
-    return number_option("--time limit_s", click.FloatRange(1, 86_400), default_s, "S", bounded)
+    return number_option("--time limit_s", Number(1, 86_400), default_s, "S", bounded)
 
 
 @click.command(cls=Command)

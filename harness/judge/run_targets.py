@@ -51,7 +51,9 @@ def walk_targets(targets: Sequence[Path]) -> Walk:
 
 def each_once(folders: Sequence[Path]) -> list[Path]:
     """Drop repetitions of a folder, by whatever path it was named."""
-    return list({folder.resolve(): folder for folder in reversed(folders)}.values())[::-1]
+    # Not Path.resolve, which raises RuntimeError at links in a circle before Python 3.13.
+    places = {os.path.realpath(folder): folder for folder in reversed(folders)}
+    return list(places.values())[::-1]
 
 
 def for_each(targets: Sequence[Path], act: Callable[[Path, str], int]) -> int:

@@ -188,7 +188,7 @@ def _leader(story: Story, ruled: Sequence[Reign], begin_ns: int, end_ns: int) ->
         for reign in active
     ]
     if left_out > 0:
-        named.insert(1, f"{left_out} more")
+        named[0] += f", {left_out} more"
     overlap = any(
         one.node != other.node and one.begin_ns <= other.end_ns and other.begin_ns <= one.end_ns
         for one, other in combinations(active, 2)

@@ -628,6 +628,13 @@ def test_check_of_files_and_runs_together(runs, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("before", [(), ("--certificate", "proof.json")])
+def test_links_in_a_circle_are_one_line(tmp_path, before):
+    (tmp_path / "circle").symlink_to("circle")
+    line = one_line_on_stderr(kraftprobe("check", *before, tmp_path / "circle"))
+    assert "Too many levels of symbolic links" in line
+
+
 def test_a_run_that_is_meant_twice_is_judged_once(runs):
     result = kraftprobe("check", runs / "a", runs / "a" / ".", runs / "b" / ".." / "a")
     assert result.stdout.count("PASS a: ") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import tomllib
 from collections.abc import Callable
@@ -301,6 +302,7 @@ def test_what_readers_raise_is_expected_of_a_user():
     [
         ("inventory", INVENTORY.replace(b'"id"', b'"~nobody-here/id"'), "has no such home"),
         ("inventory", b"a = " + b"[" * 3000, "cannot be read as an inventory"),
+        ("plan", b"\xff", "cannot be read as a plan: it is not UTF-8 text"),
         (
             "journal",
             JOURNAL.replace(b'"value":1', b'"value":' + b"[" * 200 + b"]" * 200),
@@ -325,3 +327,8 @@ def test_what_escaped_is_refused(tmp_path, name, data, why):
 def test_the_originals_are_read(tmp_path, name):
     original, _, read = READERS[name]
     read(tmp_path, original)
+
+
+def test_a_plan_behind_a_byte_order_mark_is_read(tmp_path):
+    original, _, read = READERS["plan"]
+    read(tmp_path, codecs.BOM_UTF8 + original)

@@ -227,6 +227,9 @@ def test_the_brief_names_both_leaders_and_the_fault_that_was_on():
     assert in_turn.split(" and ")[0].startswith("n3 (metadata epoch 1")
     assert in_turn.split(" and ")[1].startswith("n1 (metadata epoch 3")
     assert not in_turn.endswith("at the same time")
+    ruled = [Reign("n3", epoch, SECOND, 2 * SECOND) for epoch in range(1, 9)]
+    many = dict(brief_of(story, checks, ruled, []))["leader"].split(" and ")
+    assert many[0] == "n3 (metadata epoch 1, from 1.0 s to 2.0 s), 5 more"
     none = dict(brief_of(story, checks[:1], [], []))
     assert none["leader"] == "none is known at 1.0 s"
     assert none["fault"] == "none had taken effect before"

@@ -176,7 +176,7 @@ def test_what_took_effect_at_no_known_time_reaches_to_the_end_of_the_picture():
 
 def test_the_violating_window_is_drawn_and_listed(stale_page):
     assert '<figure class="timeline' in stale_page
-    assert "The 4 operations as a table" in text_of(stale_page)
+    assert "The operations as a table (4)" in text_of(stale_page)
 
 
 @pytest.mark.slow
@@ -333,7 +333,7 @@ def test_many_violations_have_tables_and_the_first_a_picture(tmp_path):
     results = replace(judge(store), status=Status.FAIL, checks=(check,))
     page = render(results, store.plan(), *history_of(store), NODES)
     assert page.count('<figure class="timeline') == report_page._PICTURES_MAX < 30
-    assert page.count("The 3 operations as a table") == report_page._ANOMALIES_MAX < 30
+    assert page.count("The operations as a table (3)") == report_page._ANOMALIES_MAX < 30
     assert "10 more like these" in page
 
 

