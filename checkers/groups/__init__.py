@@ -24,8 +24,8 @@ Kinds of anomalies, and why a correct Kafka never shows them:
   a coordinator loads all of that log before it answers. A join reads it with require_stable from
   the coordinator that has just had the new generation replicated, and so was not deposed when the
   join began.
-- `fenced-commit`: a commit was acknowledged to a member after another, of a later generation, had
-  been given the partition; or after another had taken over its group.instance.id.
+- `fenced-commit`: a commit was acknowledged to a member after somebody, of a later generation, had
+  joined; or after another had taken over its group.instance.id.
 - `two-owners`: one partition was given to two members of one generation. It has one assignment.
 - `generation-back`: a member joined a generation below one that was somebody's before.
 - `skipped`: a member committed an offset above a record that was acknowledged to its producer, and
@@ -33,7 +33,8 @@ Kinds of anomalies, and why a correct Kafka never shows them:
   and commit only what they have processed; so by induction over the commits nothing is between.
 
 With the protocol of KIP-848 (option `protocol`, `consumer`) a member's epoch may be behind the
-group's, so that only `lost-commit`, `fenced-commit` by another member, and `skipped` are judged.
+group's, so that only `lost-commit`, `fenced-commit` by another member that was given the partition,
+and `skipped` are judged.
 
 A commit that ended in `info` may have been done or not, at any time. One whose offsets are not
 known (its client was ended) makes what would be a `lost-commit` UNKNOWN. So does a history in which

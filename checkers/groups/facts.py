@@ -87,9 +87,12 @@ class GroupFacts:
 
     @property
     def last(self) -> Join | None:
-        """The last join of all partitions that began after every commit; None: there is none."""
+        """The last join after every commit that shows all that was committed; None: none does."""
+        committed = {partition for commit in self.commits for partition in commit.offsets}
         whole = [j for j in self.joins if j.operation.f == JOIN_ALL]
-        return whole[-1] if whole and whole[-1].operation.invoke_ns > self.end_ns else None
+        if not whole or whole[-1].operation.invoke_ns <= self.end_ns:
+            return None
+        return whole[-1] if committed <= whole[-1].committed.keys() else None
 
 
 class _Reader:

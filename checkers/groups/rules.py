@@ -111,7 +111,7 @@ def two_owners(facts: GroupFacts) -> Iterator[Anomaly]:
 
 
 def fenced_commits(facts: GroupFacts, *, classic: bool) -> Iterator[Anomaly]:
-    """Find commits that were acknowledged to a member after another had its partition."""
+    """Find commits that were acknowledged in an old generation, or after a takeover."""
     by_partition: dict[str, list[Join]] = {}
     by_instance: dict[tuple[str | None, int], list[Join]] = {}
     for join in facts.joins:
@@ -119,23 +119,26 @@ def fenced_commits(facts: GroupFacts, *, classic: bool) -> Iterator[Anomaly]:
             by_partition.setdefault(partition, []).append(join)
         by_instance.setdefault((join.member.instance_id, join.member.generation), []).append(join)
     latest = {partition: _Latest.of(joins) for partition, joins in by_partition.items()}
+    anywhere = _Latest.of(facts.joins)
     for commit in facts.commits:
         if not commit.is_ok:
             continue
         began_ns, member = commit.operation.invoke_ns, commit.member
         successor = _successor(commit, by_instance) if member.instance_id is not None else None
-        for partition in commit.offsets if successor is None else ():
-            other = latest[partition].before(began_ns) if partition in latest else None
-            if other is None or other.member.generation <= member.generation:
-                continue
-            if classic or not other.member.is_same(member):
+        if classic:  # a generation is of the whole group, and an epoch of one member
+            others = [anywhere.before(began_ns)]
+        else:
+            found = (latest[of].before(began_ns) for of in commit.offsets if of in latest)
+            others = [other for other in found if other and not other.member.is_same(member)]
+        for other in others if successor is None else ():
+            if other is not None and other.member.generation > member.generation:
                 successor = other
                 break
         if successor is not None:
             what = (
                 f"{_name(member)} committed {_offsets(commit)} at {seconds(began_ns)} (operation "
                 f"{commit.index}) and was acknowledged, after {_name(successor.member)} had been "
-                f"given {', '.join(successor.partitions)} at "
+                f"given {', '.join(successor.partitions) or 'no partition'} at "
                 f"{seconds(successor.operation.complete_ns)}"
             )
             yield anomaly("fenced-commit", what, commit, successor)

@@ -22,6 +22,7 @@ Numbers are compared as decimals, so that `0.1 + 0.2` is `0.3`. O(accounts x rea
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -55,13 +56,14 @@ def check_key(
     try:
         refuse_others(operations, "read", "transfer")
         shown = [(read, balances_of(read)) for read in reads]
+        given = options.get("total_amount")
+        asked = None if given is None else _number(given)
     except UnreadableError as error:
         return found.unreadable(str(error))
     accounts = options.get("accounts")
     known = None if accounts is None else {str(account) for account in accounts}
     whole = [balances for _, balances in shown if None not in balances.values()]
-    given = options.get("total_amount")
-    total = _number(given) if given is not None else _most_frequent(map(_sum, whole))
+    total = _most_frequent(map(_sum, whole)) if asked is None else asked
     for read, balances in shown:
         wrong = _problem(read, balances, known, total, below_zero=below_zero)
         if wrong is not None:
@@ -73,7 +75,7 @@ def check_key(
     }
     found.more = {"errors_by_type": _by_type(found.wrong)}
     idle = None
-    if not reads or (given is None and len(whole) < 2):
+    if not reads or (asked is None and len(whole) < 2):
         idle = "no two reads to compare, and no total_amount" if reads else "no read was ok"
     return found.result(idle=idle)
 
@@ -101,6 +103,12 @@ def _number(value: float) -> Fraction:
         return decimal(value)
     except ValueError as error:  # no number, or beyond all numbers
         raise UnreadableError(f"{value!r} is no amount of money") from error
+
+
+def _float(value: Fraction) -> float:
+    """Return the nearest number that JSON has."""
+    largest = sys.float_info.max
+    return float(max(-Fraction(largest), min(Fraction(largest), value)))
 
 
 def _sum(balances: Balances) -> Fraction:
@@ -134,14 +142,16 @@ def _problem(
         got = _sum(balances)
         added = f"the balances in {where} add up to {render_decimal(got)}"
         what = f"{added} instead of {render_decimal(total)}"
-        return anomaly("wrong-total", what, read, total=float(got), badness=float(abs(got - total)))
+        return anomaly(
+            "wrong-total", what, read, total=_float(got), badness=_float(abs(got - total))
+        )
     negative = {a: b for a, b in balances.items() if b is not None and b < 0}
     if negative and not below_zero:
         listed = ", ".join(
             f"{account}: {render_decimal(b)}" for account, b in sorted(negative.items())
         )
         what = f"{where} shows balances below zero: {listed}"
-        badness = float(-sum(negative.values()))
+        badness = _float(-sum(negative.values(), Fraction(0)))
         return anomaly("negative-value", what, read, accounts=sorted(negative), badness=badness)
     return None
 

@@ -107,9 +107,14 @@ def _wrong_values(
     writes: Mapping[Key, tuple[Operation, Hashable]],
     unseen: set[Hashable],
 ) -> list[Anomaly]:
-    """Return what a read shows that no write can have put there."""
+    """Return what a read shows that no write can have put there, or two states at once."""
     wrong = []
+    first: dict[Key, Hashable] = {}
     for _, key, value in steps:
+        before = first.setdefault(key, value)
+        if (before in unseen) != (value in unseen):
+            what = f"{title(read)} shows {show(before)} and {show(value)} of {show(key)}"
+            wrong.append(anomaly("non-repeatable-read", what, read))
         if value in unseen:
             continue
         writer, written = writes.get(key, (None, None))

@@ -1,5 +1,6 @@
 """Jepsen's checks of whole histories: right ones, wrong ones, crashes, and brute force."""
 
+import json
 from dataclasses import replace
 from itertools import combinations, permutations
 from random import Random
@@ -76,6 +77,18 @@ def test_decimals_add_up_as_they_are_written():
     assert judged(in_a_row(read_of(a=0.1, b=0.2), read_of(a=0.3, b=0)), "bank")[0] is PASS
     third, rest = read_all("1/3 2/3")
     assert judged(in_a_row(read_of(a=third, b=rest), read_of(a=1, b=0)), "bank")[0] is PASS
+
+
+@pytest.mark.parametrize("balance", [10**400, -(10**400), 1e308])
+def test_a_wrong_total_is_found_however_large(balance):
+    history = in_a_row(read_of(a=balance, b=balance), read_of(a=1, b=2))
+    assert judged(history, "bank", total_amount=3)[:2] == (Status.FAIL, {"wrong-total"})
+    json.dumps(check_by(history, "bank").anomalies, allow_nan=False)
+
+
+def test_a_total_that_is_no_number_is_not_judged():
+    result = check_by(in_a_row(read_of(a=1)), "bank", {"total_amount": float("nan")})
+    assert (result.status, result.summary) == (UNKNOWN, "nan is no amount of money")
 
 
 def test_banks_are_those_of_brute_force():
@@ -200,6 +213,12 @@ def test_a_crashed_write_may_be_seen_and_a_failed_one_may_not():
 def test_the_initial_value_counts_as_unseen():
     forked = in_a_row(wrote("x"), wrote("y"), saw(x=1, y=0), saw(x=0, y=1))
     assert judged(forked, "long-fork", initial=0)[1] == {"long-fork"}
+
+
+def test_a_read_that_shows_a_key_in_two_states_is_of_no_order():
+    twice = ("txn", None, [["r", "x", 1], ["r", "x", None], ["r", "y", None]])
+    found = judged(in_a_row(wrote("x"), wrote("y"), twice), "long-fork")
+    assert found[:2] == (Status.FAIL, {"non-repeatable-read"})
 
 
 def test_keys_that_are_written_twice_and_mixed_transactions_are_not_judged():

@@ -137,9 +137,11 @@ def test_with_member_epochs_a_member_may_be_behind_itself():
     assert history.judge_as_it_is(protocol="consumer") == (Status.PASS, [])
 
 
-def test_another_partition_of_the_next_generation_fences_nobody_by_itself():
+def test_a_later_generation_of_any_partition_fences_all_members_of_the_one_before():
     history = History().join((0, 1), "a", 1, p=-1).join((2, 3), "b", 2, q=-1)
-    assert history.commit((4, 5), "a", 1, p=6).judge(p=6, q=-1) == (Status.PASS, [])
+    history.commit((4, 5), "a", 1, p=6).join((9, 10), "last", 9, f="join-all", p=6, q=-1)
+    assert history.judge_as_it_is() == (Status.FAIL, [("fenced-commit", [1, 2])])
+    assert history.judge_as_it_is(protocol="consumer") == (Status.PASS, [])
 
 
 def test_a_static_members_predecessor_is_fenced_in_the_same_generation():
@@ -150,7 +152,7 @@ def test_a_static_members_predecessor_is_fenced_in_the_same_generation():
 
 def test_a_static_members_successor_is_not():
     history = History().join((0, 1), "a", 1, "w2", p=-1).join((2, 3), "b", 1, "w2", p=-1)
-    history.join((4, 5), "c", 2, q=-1).commit((6, 7), "b", 1, "w2", p=6)
+    history.commit((6, 7), "b", 1, "w2", p=6).join((8, 9), "c", 2, q=-1)
     assert history.judge(p=6, q=-1) == (Status.PASS, [])
 
 
@@ -215,6 +217,10 @@ def test_a_last_join_before_a_commit_has_ended_is_none():
     history = two_generations().join((7, 8), "last", 9, f="join-all", p=5)
     history.commit((8, 9), "b", 2, type=INFO, p=6)
     assert history.judge_as_it_is()[0] is Status.UNKNOWN
+
+
+def test_a_last_join_that_does_not_show_what_was_committed_is_none():
+    assert two_generations().commit((7, 8), "b", 2, q=9).judge(p=5)[0] is Status.UNKNOWN
 
 
 def test_a_group_of_one_generation_shows_little():
