@@ -30,7 +30,7 @@ _WIDTH, _EDGE, _BOTTOM = 320.0, 5.0, 55.0
 _TITLES = {
     "write_p99_ms": "p99 of writes, ms",
     "read_p99_ms": "p99 of reads, ms",
-    "unavailability_s": "longest time without an ok, s",
+    "unavailability_s": "longest time without an ok, or an ok write, s",
     "recovery_s": "longest recovery from a fault, s",
 }
 """Those of `results.catalogue.comparison.FIGURES` that the catalogue has, with their titles."""

@@ -18,7 +18,8 @@ whether that can be believed is the gate's business.
 | `leader_changes` | int64, null | |
 | `faults` | string | kinds that bit, with how often: `kill 2, pause 1` |
 | `write_p99_ms`, `read_p99_ms` | float64, null | of the slowest function |
-| `unavailability_s`, `recovery_s` | float64, null | the longest, over the whole run |
+| `unavailability_s` | float64, null | the longest without an `ok`, or without one of a write |
+| `recovery_s` | float64, null | the longest |
 | `signed` | bool | whether there is a signature; whose it is, the gate says |
 | `folder` | string | |
 
@@ -180,7 +181,10 @@ def _row(
         faults=_text(", ".join(f"{kind} {count}" for kind, count in bit)),
         write_p99_ms=_slowest_p99(figures, is_read=False),
         read_p99_ms=_slowest_p99(figures, is_read=True),
-        unavailability_s=_longest_s([figures.get("longest_unavailability")], "duration_ms"),
+        unavailability_s=_longest_s(
+            [figures.get(f"longest_{name}") for name in ("unavailability", "write_outage")],
+            "duration_ms",
+        ),
         recovery_s=_longest_s(figures.get("recoveries"), "recovery_ms"),
         signed=store.signature_path.exists(),
         folder=_text(str(store.folder)),

@@ -48,6 +48,18 @@ def test_a_row_holds_what_ran_how_much_and_the_verdict(root):
 
 
 @pytest.mark.slow
+def test_reads_that_are_served_end_no_outage_of_writes(tmp_path):
+    judge(make_run(tmp_path, duration_s=20, rate_per_s=20))
+    (entry,) = catalogue(tmp_path)
+    path = entry.store.folder / "results.json"
+    document = json.loads(path.read_text())
+    (figures,) = (c["statistics"] for c in document["checks"] if c["checker"] == "statistics")
+    figures["longest_write_outage"]["duration_ms"] = 77_000
+    path.write_text(json.dumps(document))
+    assert catalogue(tmp_path)[0].row.unavailability_s == pytest.approx(77)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "runs"),
     [

@@ -221,6 +221,11 @@ def test_the_violated_key_is_shown_over_time_and_gone_through_by_keyboard(browse
     assert sum("of the violation" in line for line in words) == suspects
     assert any("partition on n2" in line for line in words)
     assert any("leads epoch" in line for line in words)
+    epochs = {line.partition("leads ")[2] for line in words}
+    labels = page.locator("#key-picture .label").all_text_contents()
+    of_leaders = [label for label in labels if label.startswith("epoch")]
+    assert of_leaders
+    assert all(label.endswith("…") or label in epochs for label in of_leaders)
     page.locator("#key-picture g[tabindex='0']").focus()
     before = page.inner_text("#key-detail")
     page.keyboard.press("ArrowRight")
@@ -280,6 +285,8 @@ def test_runs_of_an_index_are_found_and_compared(browser, tmp_path):
     assert page.inner_text("#difference thead tr").split() == ["differs", "bad", "good"]
     assert "mutant" in page.inner_text("#difference tbody")
     assert "workload" not in page.inner_text("#difference tbody")
+    left = "document.querySelector({!r}).getBoundingClientRect().left"
+    assert page.evaluate(left.format("footer")) == page.evaluate(left.format("h1"))
     page.set_viewport_size({"width": 420, "height": 800})
     eventually(page, "document.documentElement.scrollWidth <= 420")
     assert problems == []

@@ -45,6 +45,9 @@ const keyTimeline = (function () {
     return asked ? name + " " + asked : name + " → " + (answer || operations.kinds[known.type[row]]);
   }
 
+  // Never silently: "epoch 1" of 14 would be another epoch.
+  const cut = (text, room) => (room < 4 ? "" : text.length > room ? text.slice(0, room - 1) + "…" : text);
+
   function draw() {
     const view = rows.slice(first, first + ROWS);
     picture.replaceChildren();
@@ -79,7 +82,7 @@ const keyTimeline = (function () {
       band.style.fill = "var(" + bar.colour + ")";
       make(band, "title", {}, bar.title);
       const room = overlap ? 0 : Math.floor((Math.min(WIDTH, x(bar.to)) - at - 8) / LETTER);
-      make(picture, "text", { x: at + 4, y: top + 14, class: "label" }, room > 3 ? bar.title.slice(0, room) : "");
+      make(picture, "text", { x: at + 4, y: top + 14, class: "label" }, cut(isLeader ? bar.text : bar.title, room));
       const line = document.createElement("li");
       line.textContent = bar.from.toFixed(4) + " s to " + bar.to.toFixed(4) + " s: " + bar.title;
       words.append(line);
@@ -106,7 +109,7 @@ const keyTimeline = (function () {
         class: "bar " + operations.kinds[known.type[row]] + (open(row) ? " open" : "")
           + (suspects.has(known.index[row]) ? " suspect" : ""),
       });
-      make(group, "text", { x: at + 5, y: top + 15, class: "label" }, room > 3 ? label(row).slice(0, room) : "");
+      make(group, "text", { x: at + 5, y: top + 15, class: "label" }, cut(label(row), room));
       group.addEventListener("focus", () => { detail.textContent = said(row); });
       group.addEventListener("click", () => group.focus());
     }
