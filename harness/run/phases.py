@@ -120,7 +120,7 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
             await _wait_for_leader(world)
         workload = plan.make_workload()
         if setup := [*operations_of(workload, workload.setup_operations())]:
-            await cast.interpreter.run(_until_ok(setup, world.bound_s))
+            await cast.interpreter.run(_until_ok(setup, world.first_bound_s))
         note("phase", {"name": "faults"})
         await _fault_phase(run, cast)
         if run.is_brief:
@@ -353,7 +353,7 @@ async def _standing(backend: Backend) -> AsyncIterator[None]:
 async def _wait_for_leader(world: World) -> None:
     """Wait for the first leader, bounded: a run without one goes on, and its verdict shows it."""
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + world.bound_s
+    deadline_s = loop.time() + world.first_bound_s
     while loop.time() < deadline_s:
         if await world.is_led():
             return

@@ -199,7 +199,7 @@ class _DrawnWorld:
         self, plan: Plan, journal: Journal, run_folder: Path | None, wanted: frozenset[str] | None
     ) -> None:
         self.timers: Scheduler = Scheduler()
-        self.bound_s = plan.bounds.liveness_ms / 1000.0
+        self.first_bound_s = self.bound_s = plan.bounds.liveness_ms / 1000.0
         self.backend = SimBackend(
             plan.nodes,
             plan.seed,

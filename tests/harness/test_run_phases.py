@@ -33,7 +33,8 @@ from nemeses import drive
 from nemeses.base import Injection
 from tests.harness.fake_cluster import FakeCluster, FakeNetwork
 from tests.harness.world import Journal
-from workloads.register import RegisterClient
+from workloads.base import Completion, Op
+from workloads.register import Register, RegisterClient
 from workloads.registry import WORKLOADS
 
 
@@ -206,6 +207,22 @@ def test_every_fault_is_injected_verified_and_healed():
 
 
 @pytest.mark.slow
+def test_faults_wait_for_a_cluster_that_takes_long_to_serve(monkeypatch):
+    true = RegisterClient.invoke
+
+    async def invoke(self, op):
+        if asyncio.get_running_loop().time() < 100:
+            return Completion(EventType.FAIL, error="not-sent")
+        return await true(self, op)
+
+    monkeypatch.setattr(RegisterClient, "invoke", invoke)
+    monkeypatch.setattr(Register, "setup_operations", lambda _: (Op("read", "r0"),))
+    events, _ = play(plan(faults=["kill"]), FakeCluster())
+    served = next(event for event in events if event.type is EventType.OK and event.f == "read")
+    hit = next(event for event in events if event.f == "kill")
+    assert 100e9 < served.time_ns < hit.time_ns
+
+
 def test_leader_changes_are_journaled_with_rising_epochs():
     events, _ = play(plan(), FakeCluster())
     epochs = [value["epoch"] for value in notes(events, "leader")]
