@@ -18,16 +18,17 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.backends.machine.mounts import Mount, mounts
-from cluster.backends.processes.labelled import kill_process, labelled_processes
+from cluster.backends.processes.labelled import kill_process, labelled_processes, titled_processes
 from cluster.backends.processes.records import (
     PROCESSES_FILE,
     TRIAL,
     RecordedProcess,
+    identify,
     own_identity,
     pid_namespace,
     read_recorded,
@@ -73,10 +74,13 @@ def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[
         command = _command(identity.pid)
         found[identity] = Leftover(run, identity, command, supports, contained)
 
+    titled = titled_processes()
     for processes in recorded.values():
         for process in _recorded_nodes(processes, run_id):
             supports = ":" in process.role
-            add(process.run_id, process.identity, supports=supports, contained=False)
+            group = _group_of(process.identity, titled)
+            for identity in group if _is_dead(process.identity) else (process.identity, *group):
+                add(process.run_id, identity, supports=supports, contained=False)
     for seen in labelled_processes():
         if runs is not None and seen.run_id not in here and not seen.run_id.startswith(TRIAL):
             continue
@@ -135,8 +139,28 @@ def _recorded_nodes(
     orphaned = bool(harnesses) and all(_is_dead(process.identity) for process in harnesses)
     for process in recorded:
         wanted = orphaned if run_id is None else process.run_id == run_id
-        if wanted and process.role != "harness" and not _is_dead(process.identity):
+        if wanted and process.role != "harness":
             yield process
+
+
+def _group_of(
+    leader: ProcessIdentity, titled: Mapping[int, Sequence[ProcessIdentity]]
+) -> list[ProcessIdentity]:
+    """List those of a process's group that show no labels any more, also when it is dead itself.
+
+    Its number is no other process's as long as one of the group lives. Where another has it, or
+    one of the group is older, or of another boot, the group is another.
+    """
+    there = identify(leader.pid)
+    if there is not None and there != leader:
+        return []
+    boot, _, began = leader.started.rpartition("-")
+    found = []
+    for identity in titled.get(leader.pid, ()):
+        boot_there, _, began_there = identity.started.rpartition("-")
+        if boot_there == boot and int(began_there) >= int(began) and identity != leader:
+            found.append(identity)
+    return found
 
 
 def _is_dead(identity: ProcessIdentity) -> bool:

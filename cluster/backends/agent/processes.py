@@ -49,7 +49,8 @@ def end_group(leader: int, run: str) -> None:
     """SIGKILL what a process that has ended left of its group: they are the node as well.
 
     The leader's number may be another's since it was waited for, so only a process with the run's
-    label is meant, held by a handle while that is looked up. Linux; elsewhere nothing is done.
+    label is meant, held by a handle while that is looked up, or one that shows no environment at
+    all: programs such as Redis write a title over it. Linux; elsewhere nothing is done.
     """
     killed: set[int] = set()
     while members := list(_members(leader, run)):
@@ -76,19 +77,20 @@ def _members(leader: int, run: str) -> Iterator[tuple[int, int]]:
     """Yield each live process of a group but its leader, and a handle that the caller closes."""
     label = f"{RUN_LABEL}={run}".encode()
     for name in os.listdir("/proc") if sys.platform == "linux" else ():
-        if not name.isdecimal() or int(name) == leader or _group(name) != leader:
+        if not name.isdecimal() or int(name) == leader or group_of(name) != leader:
             continue
         try:
             handle = os.pidfd_open(int(name))
         except ProcessLookupError:
             continue
-        if _group(name) == leader and label in _environment(name):
+        shown = environment_of(name)
+        if group_of(name) == leader and shown is not None and (label in shown or not shown):
             yield int(name), handle
         else:
             os.close(handle)
 
 
-def _group(pid: str) -> int | None:
+def group_of(pid: str) -> int | None:
     """Read the process group of a process; None when it is dead."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -98,12 +100,16 @@ def _group(pid: str) -> int | None:
     return None if state in b"ZXx" else int(group)
 
 
-def _environment(pid: str) -> list[bytes]:
+def environment_of(pid: str) -> list[bytes] | None:
+    """Read the variables that a process shows; none where it has written over them.
+
+    None when it is gone, or another user's.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read().split(b"\0")
-    except OSError:  # gone, or another user's
-        return []
+            return [pair for pair in file.read().split(b"\0") if b"=" in pair]
+    except OSError:
+        return None
 
 
 @functools.cache

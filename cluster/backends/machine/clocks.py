@@ -119,7 +119,7 @@ class FakedClocks:
         return await self._look(host, pid, variables(self._library, self._file(node)))
 
     async def _look(self, host: Machine, pid: int | None, own: Mapping[str, str]) -> ClockMeasure:
-        seen = await run_program(host, clocks.see, pid, dict(own) if pid is None else {})
+        seen = await run_program(host, clocks.see, pid, dict(own))
         if not seen["faked"]:
             raise BackendError(f"{host.node} runs without the library of faked clocks")
         return ClockMeasure(float(seen["wall_ms"]), float(seen["monotonic_ms"]))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from cluster.backends.agent.processes import RUN_LABEL
+from cluster.backends.agent.processes import RUN_LABEL, environment_of, group_of
 from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.backends.processes.records import (
     HARNESS_LABEL,
@@ -57,6 +57,17 @@ def labelled_processes() -> Iterator[Labelled]:
         run, harness = labels.get(RUN_LABEL), _parse_harness(labels.get(HARNESS_LABEL, ""))
         if run and harness is not None and identify(identity.pid) == identity:
             yield Labelled(run, harness, identity, SUPPORT_LABEL in labels, contained)
+
+
+def titled_processes() -> dict[int, list[ProcessIdentity]]:
+    """List live processes that wrote over their environments, labels too, by process group."""
+    found: dict[int, list[ProcessIdentity]] = {}
+    for entry in _PROC.iterdir() if sys.platform == "linux" else ():
+        if entry.name.isdecimal() and environment_of(entry.name) == []:
+            group, identity = group_of(entry.name), identify(int(entry.name))
+            if group and identity is not None:
+                found.setdefault(group, []).append(identity)
+    return found
 
 
 def _parse_harness(label: str) -> ProcessIdentity | None:

@@ -4,6 +4,7 @@ Frames that begin with b"exit" end it with that code, b"fail" in the configurati
 Run as `python fake_node.py CONFIG`; CONFIG is JSON {"listeners": [[host, port], ...], "mode": ...}.
 """
 
+import ctypes
 import json
 import selectors
 import signal
@@ -38,8 +39,17 @@ def serve(connection, buffer, selector):
         connection.sendall(len(frame).to_bytes(4, "big") + frame)
 
 
+def write_title():
+    """Write over the environment, as programs do that show a title of their own."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = map(int, fields[47:49])
+    ctypes.memset(begin, ord(" "), end - begin - 1)
+
+
 def main():
     config = json.loads(Path(sys.argv[1]).read_text())
+    if config["mode"] == "titled":
+        write_title()
     if config["mode"] == "fail":
         sys.exit("this node does not want to start")
     if config["mode"] == "deaf":
@@ -62,4 +72,5 @@ def main():
                 serve(key.fileobj, key.data, selector)
 
 
-main()
+if __name__ == "__main__":
+    main()

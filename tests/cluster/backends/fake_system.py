@@ -37,7 +37,7 @@ class FakeSystem(System):
 
     def command(self, node):
         program = (node.interpreter, "-I", "-S", *self.words(node.folder))
-        if self.mode in ("wrapped", "escaped"):
+        if self.mode in ("wrapped", "escaped", "titled"):
             apart = "setsid " if self.mode == "escaped" else ""
             return ("sh", "-c", f'{apart}"$@" & wait', "sh", *program)
         return program

@@ -1,4 +1,4 @@
-"""A harness that brings a cluster up, prints a line, and waits to be killed: RUN_FOLDER RUN_ID."""
+"""A harness that brings a cluster up, prints a line, and waits to be killed: RUN_FOLDER RUN_ID [MODE]."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ from cluster.backends.local.local_backend import LocalBackend
 
 
 async def main() -> None:
-    backend = LocalBackend(FakeSystem(), Path(sys.argv[1]), 3, sys.argv[2])
+    backend = LocalBackend(FakeSystem(*sys.argv[3:]), Path(sys.argv[1]), 3, sys.argv[2])
     await backend.up()
     await backend.pause("n2")
     sys.stdout.write("up\n")

@@ -17,6 +17,7 @@ from cluster.backends import cleanup
 from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.backends.cleanup import Leftover, clean, find_leftovers
 from cluster.backends.machine.mounts import Mount
+from cluster.backends.processes.labelled import kill_process
 from cluster.backends.processes.records import (
     HARNESS_LABEL,
     NAMESPACE_LABEL,
@@ -37,10 +38,10 @@ HARNESS = Path(__file__).with_name("orphaning_harness.py")
 
 
 @contextlib.contextmanager
-def harness(runs: Path, run_id: str) -> Iterator[subprocess.Popen[str]]:
+def harness(runs: Path, run_id: str, *mode: str) -> Iterator[subprocess.Popen[str]]:
     folder = runs / "campaign" / run_id
     folder.mkdir(parents=True)
-    command = [sys.executable, str(HARNESS), str(folder), run_id]
+    command = [sys.executable, str(HARNESS), str(folder), run_id, *mode]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline() == "up\n"
@@ -74,6 +75,19 @@ def test_a_killed_harness_leaves_nodes_and_cleanup_ends_them(tmp_path: Path):
         assert clean(found) == []
         assert states(left) == {NodeState.DEAD}
         assert find_leftovers(tmp_path) == []
+
+
+def test_what_wrote_over_its_environment_is_found_by_its_group(tmp_path: Path):
+    with harness(tmp_path, "r1", "titled") as process:
+        process.kill()
+        process.wait()
+        shells = nodes(tmp_path, "r1")
+        kill_process(shells[0])
+        left = {leftover.identity for leftover in find_leftovers(tmp_path)}
+        assert len(left) == 5
+        assert left >= set(shells[1:])
+        assert clean(find_leftovers(tmp_path)) == []
+        assert states(list(left)) == {NodeState.DEAD}
 
 
 def test_a_living_campaign_is_not_touched_unless_it_is_named(tmp_path: Path):

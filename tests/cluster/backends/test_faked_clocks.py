@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +121,20 @@ def test_a_process_keeps_a_library_that_was_built_anew_but_no_file_that_was(tmp_
         waiting.stdin.write("\n")
     assert [look["faked"] for look in seen] == [True, False]
     assert round(seen[0]["wall_ms"] / 1000) == HOUR_S
+
+
+def test_a_process_that_wrote_over_its_environment_is_known_by_what_it_has_in_its_memory(tmp_path):
+    file, folder = tmp_path / "offset", str(Path(__file__).parent)
+    source = f"import sys\nsys.path = [{folder!r}, *sys.path]\nimport fake_node\n"
+    clocks.store(str(file), HOUR_S * 10**9)
+    own = variables(library(), file)
+    with program(f"{source}fake_node.write_title()\nprint(flush=True)\ninput()", file) as waiting:
+        waiting.stdout.readline()
+        seen = clocks.see(waiting.pid, own)
+        other = clocks.see(waiting.pid, own | {"KRAFTPROBE_CLOCK_OFFSET": "/other"})
+        waiting.stdin.write("\n")
+    assert (seen["faked"], round(seen["wall_ms"] / 1000)) == (True, HOUR_S)
+    assert not other["faked"]
 
 
 def test_a_clock_that_drifts_is_moved_until_its_file_is_gone(tmp_path):

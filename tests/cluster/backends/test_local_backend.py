@@ -409,6 +409,15 @@ async def test_what_a_node_that_ended_by_itself_left_is_ended_with_it(backend: L
     await backend.start("n1")  # its ports are free
 
 
+@play("with_cluster", 1, "titled")
+async def test_what_wrote_over_its_environment_is_ended_with_its_node(backend: LocalBackend):
+    shell = await backend.process("n1")
+    os.kill(shell.pid, signal.SIGKILL)
+    await eventually(lambda: len(backend.unexpected_deaths()) == 1)
+    assert not await answers(backend.endpoint("n1", "CLIENT"))
+    await backend.start("n1")  # its ports are free
+
+
 @pytest.mark.parametrize("mode", ["wrapped", "escaped"])
 @play(asyncio.run)
 async def test_a_run_leaves_nothing_that_its_nodes_started(*, tmp_path, mode):

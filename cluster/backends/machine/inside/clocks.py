@@ -17,15 +17,17 @@ _LOOK = (
 def see(pid: "int | None", environment: "dict[str, str]") -> "dict[str, float | bool]":
     """Compare the clocks of a process, or of a program with `environment`, with the true ones.
 
+    A process that has written a title over its environment is taken to have been started with this.
+
     {"faked": whether the process has the library and the file of a faked clock in its memory,
     "wall_ms", "monotonic_ms": how far ahead}.
     """
-    variables = dict(os.environ)
+    variables = {**os.environ, **environment}
     faked = True
     if pid is not None:
         with open(f"/proc/{pid}/environ", "rb") as file:
             pairs = [os.fsdecode(pair).partition("=") for pair in file.read().split(b"\0")]
-        variables = {name: value for name, _, value in pairs if name}
+        variables = {name: value for name, sign, value in pairs if sign} or variables
         with open(f"/proc/{pid}/maps") as maps:
             mapped = maps.read()
         library = "/" + os.path.basename(variables.get("LD_PRELOAD", ""))
@@ -33,7 +35,6 @@ def see(pid: "int | None", environment: "dict[str, str]") -> "dict[str, float | 
         loaded = f"{library}\n" in mapped or f"{library} (deleted)\n" in mapped
         page = "/" + os.path.basename(variables.get("KRAFTPROBE_CLOCK_OFFSET", ""))
         faked = loaded and f"{page}\n" in mapped
-    variables.update(environment)
     looks = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(9)]
     began, true, _ = min(looks, key=lambda look: look[2] - look[0])
     shown = subprocess.run(
