@@ -36,14 +36,15 @@ Kinds of anomalies:
 - `phantom`: read, and never sent there. `aborted-read`: its send certainly failed.
 - `read-before-send`: a read that shows it ended before it was sent.
 - `nonmonotonic-send`: behind a record that the same producer sent after this one was done.
-  `real-time`: the same of two producers.
+  `real-time`: the same of two producers; or below a high watermark given before it was sent.
 - `poll-skip`: a poll shows a record and not a committed one between its position and that.
   `int-poll-skip`: nor one between two that it shows.
 - `nonmonotonic-poll`: a poll shows offsets below its position, which only a seek may lower.
   `int-nonmonotonic-poll`: offsets do not grow within a poll.
 - `truncated`: a poll is refused as out of range by a leader of an epoch in which, or before which,
   a record there or behind had been read.
-- `dirty-read`: read, and afterwards the leader of the same epoch has no higher high watermark.
+- `dirty-read`: read, or below the high watermark of a leader, and afterwards the leader of the same
+  epoch has no higher high watermark.
   `dirty-ack`: acknowledged with acks=all, and so afterwards at the node that answered.
 - `log-start-moved`: the log does not begin at 0 though nothing deletes records.
 

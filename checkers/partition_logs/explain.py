@@ -170,6 +170,12 @@ def _two_values(case: _Case) -> str:
 def _order(case: _Case) -> str:
     first, later = case.send_of(case.record), case.send_of(case.other)
     assert first is not None
+    if case.read is not None:
+        sent = seconds(first.invoke_ns, 3)
+        return (
+            f"{case.send_text(case.record)} stands at offset {case.offset}, and was only sent at "
+            f"{sent}, after {_read(case.read)} gave {_mark(case.read)} as high watermark"
+        )
     assert later is not None
     below = int(case.facts.place[case.other])
     when = f"only sent at {seconds(later.invoke_ns, 3)}, after that"
@@ -211,8 +217,21 @@ def _explain_truncation(case: _Case) -> str:
     return f"{refused} range, though {_read(case.before)} had shown a record at {shown_at} or up"
 
 
+def _mark(read: Operation) -> int:
+    mark: int = read.output["high_watermark"]
+    return mark
+
+
+def _shown_before(case: _Case) -> str:
+    before = case.before
+    assert before is not None, "something was read before"
+    if any(offset == case.offset for offset, _ in before.output["records"]):
+        return f"{_read(before)} shows offset {case.offset}"
+    return f"{_read(before)} gives {_mark(before)} as high watermark"
+
+
 def _lower_mark(case: _Case) -> str:
-    mark = case.shown_by.output["high_watermark"]
+    mark = _mark(case.shown_by)
     return (
         f"; afterwards, in the same epoch, {_read(case.read)} gives {mark} as high watermark, "
         "so it was not committed"
@@ -245,7 +264,7 @@ _SENTENCES: dict[str, Callable[[_Case], str]] = {
     "int-nonmonotonic-poll": _disorder,
     "nonmonotonic-poll": _below_position,
     "truncated": _explain_truncation,
-    "dirty-read": lambda c: f"{_read(c.before)} shows offset {c.offset}{_lower_mark(c)}",
+    "dirty-read": lambda c: f"{_shown_before(c)}{_lower_mark(c)}",
     "dirty-ack": lambda c: f"{c.send_text(c.record)}{_lower_mark(c)}",
     "log-start-moved": lambda c: (
         f"the log begins at offset {c.offset} by {_read(c.read)}, though nothing may be deleted"

@@ -254,12 +254,40 @@ def find_reordered(facts: Facts, lost: Bools) -> tuple[Found, Found]:
     mine, mine_other = _behind_later(facts, rows, own, done)
     any_, any_other = _behind_later(facts, rows, facts.partition[rows], done)
     rest = ~np.isin(any_, mine)
+    missing = np.flatnonzero(lost & (facts.place != NONE))
+    taken = places(facts.partition[missing], facts.place[missing])
+    others = rows[~np.isin(places(facts.partition[rows], facts.place[rows]), taken)]
+    below, marks = _below_earlier_mark(facts, others)
+    more = ~np.isin(below, np.concatenate([mine, any_]))
+    record = np.concatenate([any_[rest], below[more]])
+    none = np.full(int(more.sum()), NONE, np.int64)
     return (
         findings("nonmonotonic-send", record=mine, other=mine_other, offset=facts.place[mine]),
         findings(
-            "real-time", record=any_[rest], other=any_other[rest], offset=facts.place[any_[rest]]
+            "real-time",
+            record=record,
+            other=np.concatenate([any_other[rest], none]),
+            read=np.concatenate([np.full(int(rest.sum()), NONE, np.int64), marks[more]]),
+            offset=facts.place[record],
         ),
     )
+
+
+def _below_earlier_mark(facts: Facts, rows: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the records below a high watermark that a read gave before they were sent."""
+    sends, reads = facts.log.sends, facts.log.reads
+    marks = np.flatnonzero(reads.high_watermark != NONE)
+    is_record = np.arange(len(rows) + len(marks)) < len(rows)
+    which = np.concatenate([rows, marks])
+    where = np.concatenate([facts.partition[rows], reads.partition[marks]])
+    time_ns = np.concatenate([sends.invoke_ns[facts.send[rows]], reads.complete_ns[marks]])
+    mark = np.concatenate([np.zeros(len(rows), np.int64), reads.high_watermark[marks]])
+    order = np.lexsort((~is_record, time_ns, where))  # what touches in time is concurrent
+    which, where, mark, is_record = which[order], where[order], mark[order], is_record[order]
+    best = _running_best(places(where, mark))
+    wrong = np.flatnonzero(is_record)
+    wrong = wrong[mark[best[wrong]] > facts.place[which[wrong]]]
+    return which[wrong], which[best[wrong]]
 
 
 def _behind_later(facts: Facts, rows: Int64s, group: Int64s, done: Int64s) -> tuple[Int64s, Int64s]:
@@ -394,10 +422,11 @@ def _running_best(numbers: Int64s) -> Int64s:
 
 
 def dirty_reads(facts: Facts) -> Found:
-    """Find records read that the leader of the same epoch afterwards held for uncommitted."""
+    """Find what was read, or below a high watermark, and uncommitted to its leader afterwards."""
     reads = facts.log.reads
-    shows = np.flatnonzero((reads.epoch != NONE) & (facts.last_shown != NONE))
-    offset = facts.last_shown[shows]
+    committed = np.maximum(facts.last_shown, reads.high_watermark - 1)
+    shows = np.flatnonzero((reads.epoch != NONE) & (committed >= 0))
+    offset = committed[shows]
     columns = [(of_reads, of_reads[shows]) for of_reads in (reads.partition, reads.epoch)]
     read, before = _find_lower_marks(reads, columns, reads.complete_ns[shows], offset)
     return findings("dirty-read", read=read, before=shows[before], offset=offset[before])

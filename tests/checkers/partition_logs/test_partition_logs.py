@@ -1,6 +1,7 @@
 """Logs with offsets: each anomaly by hand, its explanation, and all of them against brute force."""
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -160,6 +161,26 @@ ALL = [*BOTH, [2, "c"]]
 )
 def test_each_anomaly_is_found_alone(expected, history):
     assert kinds(history) == ({expected: 1}, {})
+
+
+@pytest.mark.parametrize(("mark", "expected"), [(1, {}), (2, {"real-time": 1})])
+def test_nothing_that_is_sent_later_stands_below_a_high_watermark(mark, expected):
+    marked = poll(0, [], at=0, high_watermark=mark)
+    for sent in (send(1, "b", 1), send(1, "b", None, (10, None))):
+        assert kinds([marked, sent, whole(9, BOTH[1:])])[0] == expected
+    assert kinds([marked, send(1, "b", 1, (5, 9)), whole(9, BOTH[1:])])[0] == {}
+    instead = [A, poll(1, [], at=0, high_watermark=1), send(2, "b", 0), whole(9, [[0, "b"]])]
+    assert kinds(instead)[0] == {"lost-write": 1}
+
+
+def test_the_high_watermark_of_an_epoch_never_goes_back():
+    for epochs, expected in [((3, 3), {"dirty-read": 1}), ((3, 4), {}), ((3, None), {})]:
+        first, then = (
+            poll(n, [], at=0, epoch=epoch, high_watermark=2 - n) for n, epoch in enumerate(epochs)
+        )
+        assert kinds([first, then, send(2, "a", 3), whole(9, [[3, "a"]])])[0] == expected
+        at_once = replace(then, invoke_ns=first.complete_ns)
+        assert kinds([first, at_once, send(2, "a", 3), whole(9, [[3, "a"]])])[0] == {}
 
 
 def test_two_values_at_one_offset_are_found_however_they_are_known():
@@ -348,6 +369,10 @@ def test_an_explanation_names_producer_offset_epoch_node_operations_and_faults()
             ["'a' of producer 1 (operation 0, without an answer)", "read by poll 1 of consumer 2"],
         ),
         (
+            [poll(0, [], at=0, high_watermark=2), send(1, "b", 1), whole(9, BOTH[1:])],
+            ["at offset 1, and was only sent at", "after poll 0 of consumer 2", "gave 2 as high"],
+        ),
+        (
             [A, B, C, poll(5, ALL[2:], at=1), whole(9, ALL)],
             ["poll 5 of consumer 2", "passed over offset 1, where 'b' of producer 1"],
         ),
@@ -364,6 +389,10 @@ def test_an_explanation_names_producer_offset_epoch_node_operations_and_faults()
         (
             [A, B, poll(4, BOTH, at=0, epoch=3), poll(5, [], at=2, epoch=3, high_watermark=1)],
             ["poll 4", "shows offset 1", "poll 5", "gives 1 as high watermark"],
+        ),
+        (
+            [poll(n, [], at=0, epoch=3, high_watermark=9 - n) for n in range(2)],
+            ["poll 0", "gives 9 as high watermark; afterwards", "gives 8 as high watermark"],
         ),
         (
             [A, send(1, "b", 1, epoch=3), whole(9, BOTH, epoch=3, high_watermark=1, node="n1")],

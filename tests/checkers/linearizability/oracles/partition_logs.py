@@ -194,7 +194,10 @@ class _Partition:
             and read.epoch is not None
             and read.epoch == then.epoch
             and answer(then, "high_watermark") is not None
-            and any(o >= then.output["high_watermark"] for o, _ in self.shown[read.index])
+            and (
+                any(o >= then.output["high_watermark"] for o, _ in self.shown[read.index])
+                or (answer(read, "high_watermark") or 0) > then.output["high_watermark"]
+            )
         }
         found["dirty-ack"] = {
             then.index
@@ -263,11 +266,21 @@ class _Partition:
             and self.place(send, nth, value) is not None
         ]
         found = {"nonmonotonic-send": set(), "real-time": set()}
+        taken = {
+            self.place(send, nth, value)
+            for send, nth, value in self.records
+            if value in self.forbidden and self.committed(send)
+        }
         for send, place, done_ns, value in placed:
             below = [s for s, p, _, _ in placed if p < place and s.invoke_ns > done_ns]
             if any(s.process == send.process for s in below):
                 found["nonmonotonic-send"].add(value)
-            elif below:
+            elif below or any(
+                place not in taken
+                and (answer(read, "high_watermark") or 0) > place
+                and read.complete_ns < send.invoke_ns
+                for read in self.reads
+            ):
                 found["real-time"].add(value)
         return found
 
