@@ -10,7 +10,7 @@ them, and `snapshots` compares what they counted.
 - `isr-elr-overlap`: a member of both (ValidControllerIsrAndElr of KIP-966's specification).
 - `leader-not-in-sync`: a leader that is not in the ISR (LeaderInIsr).
 - `unclean-election`: a leader that was in neither ISR nor ELR, nor put there with the others of the
-  ISR, nor added by a reassignment. Allowed where it is marked as RECOVERING and
+  ISR as a reassignment ends, nor added by it. Allowed where it is marked as RECOVERING and
   `unclean.leader.election.enable` is true for the topic or the cluster, or it is the last known
   leader of a partition with neither ISR nor ELR, but for those who are registered anew in the same
   batch (the unclean shutdown that takes the last one from the ELR elects in the same step).
@@ -227,8 +227,12 @@ class _Replay:
         if leader in eligible:
             return
         recovering = after.get("leaderRecoveryState") == _RECOVERING
-        if isr != [leader] or (not recovering and leader in _members(before, "addingReplicas")):
-            return  # joined the ISR with others, or a reassignment brought it
+        # The leader that proposes an ISR goes on, unless a reassignment takes it away: then it is
+        # one that has come with others, or alone of those that were added.
+        if record.value.get("replicas") is not None and isr != [leader]:
+            return
+        if not recovering and leader in _members(before, "addingReplicas"):
+            return
         # Who comes back from an unclean shutdown leaves the ELR in the same step that then elects.
         nobody = not eligible - self._left
         last_known = nobody and _members(before, "lastKnownElr") == [leader]

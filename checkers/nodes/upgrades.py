@@ -27,6 +27,7 @@ log begins above 0. Complexity: O(records x nodes).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -154,15 +155,18 @@ def _now(changes: Changes) -> dict[str, int]:
 
 
 def _went_back(changes: Changes, asked: Sequence[Event]) -> Iterator[Anomaly]:
-    lowered = {
-        _level(note)
-        for note in asked
-        if not _is_refused(note) and note.value["detail"].get("change") in _DOWNGRADES
-    }
+    lowered = Counter[tuple[str, int] | None]()
+    """How often a level may have been gone back to: once for each request that was not refused."""
+    for note in asked:
+        if note.value["detail"].get("change") in _DOWNGRADES:
+            lowered[_level(note)] += sum(answer not in _REFUSALS for answer in _answers(note))
     for feature in sorted(_now(changes)):
         own = [(record, level) for record, name, level in changes if name == feature]
         for (_, before), (record, level) in pairwise(own):
-            if level < before and (feature == _KRAFT or (feature, level) not in lowered):
+            if level >= before:
+                continue
+            lowered[feature, level] -= 1
+            if feature == _KRAFT or lowered[feature, level] < 0:
                 text = (
                     f"{feature} went back from {before} to {level} at {_place(record)}, and no "
                     "downgrade to it was accepted"

@@ -150,6 +150,16 @@ def test_an_election_of_a_replica_that_was_not_in_sync_is_found(recovering):
     assert configured is (Status.PASS if recovering else Status.FAIL), "it must be marked"
 
 
+def test_a_leader_comes_into_the_isr_with_others_only_as_a_reassignment_ends():
+    shrunk = change(isr=[1, 2])
+    found = judged(shrunk, change(isr=[1, 3], leader=3), start=LONE[:-1]).anomalies
+    assert [anomaly["kind"] for anomaly in found] == ["unclean-election"]
+    moving = change(replicas=[1, 2, 3, 4], addingReplicas=[4], removingReplicas=[1])
+    end = change(isr=[3, 2, 4], replicas=[3, 2, 4], addingReplicas=[], removingReplicas=[])
+    end[1]["leader"] = 3  # it was behind, and has come in sync with the last that was added
+    assert judged(shrunk, moving, end).status is Status.PASS
+
+
 def test_the_last_known_leader_may_return_and_no_other():
     nobody = [*START, EMPTY, change(eligibleLeaderReplicas=[])]
     crc = {len(nobody) - 1: 7, len(nobody): 7, len(nobody) + 1: 7, len(nobody) + 2: 7}

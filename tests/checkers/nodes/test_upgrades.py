@@ -87,6 +87,14 @@ def test_a_downgrade_that_was_accepted_is_one():
     assert judge([*GOOD, level(29)], [ASKED, safe]).status is Status.FAIL
 
 
+def test_a_downgrade_is_one_for_each_request_that_may_have_been_accepted():
+    twice = [*GOOD, level(30), level(33), level(30)]
+    once = asked(30, "none", change="safe-downgrade")
+    assert kinds(judge(twice, [ASKED, once])) == ["level-went-back"]
+    again = asked(30, "TIMED_OUT", "none", change="safe-downgrade")
+    assert judge(twice, [ASKED, again]).status is Status.PASS, "the first may have come late"
+
+
 def test_a_refused_downgrade_changes_nothing():
     safe = asked(30, REFUSED, change="safe-downgrade")
     result = judge([*GOOD, level(30)], [ASKED, safe])
