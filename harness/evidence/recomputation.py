@@ -94,10 +94,11 @@ def made_anew(store: RunStore) -> Iterator[tuple[RunStore, list[Difference]]]:
             trace = Path(layout.trace_file(copy.node_path(node)))
             if layout.trace_reader(copy.node_path(node)) is not None:
                 trace.unlink(missing_ok=True)
-        problems = [
-            Difference(None, f"its evidence cannot be made anew: {problem}")
+        found = [  # of the run itself: the copy is gone when this is read
+            problem.replace(str(copy.folder), str(store.folder))
             for problem in node_disks.collect(copy, nodes)
         ]
+        problems = [Difference(None, f"its evidence cannot be made anew: {each}") for each in found]
         for node in nodes:
             problems += _unlike(store, copy, node)
             if digest_of(Path(layout.trace_file(store.node_path(node)))) != digest_of(

@@ -14,6 +14,7 @@ from cluster.node.runtime.trace import encode_line
 from cluster.systems.kraft import KraftSystem
 from harness.evidence import node_disks
 from harness.evidence.node_disks import EvidenceError, decode_log
+from harness.evidence.recomputation import made_anew
 from harness.plan.strands import Step, Strand
 from harness.sim.stored_run import run_stored
 from results.judge.pipeline import judge
@@ -167,6 +168,14 @@ def test_a_bit_that_was_flipped_in_a_segment_is_unknown(stored, tmp_path, seed):
 
     results, _ = again(stored, tmp_path / "run", flip)
     assert results.status is Status.UNKNOWN
+
+
+def test_a_damaged_segment_is_named_where_it_lies(stored, tmp_path):
+    copy = RunStore(shutil.copytree(stored.folder, tmp_path / "run"))
+    segment = max(KraftSystem().log_folder(copy.node_path("n1")).glob("*.log"))
+    segment.write_bytes(segment.read_bytes()[:100] + b"x" + segment.read_bytes()[101:])
+    with made_anew(copy) as (_, problems):
+        assert f"cannot be made anew: n1: {segment}: byte " in problems[0].what
 
 
 @pytest.mark.parametrize("seed", range(4))
