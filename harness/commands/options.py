@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -105,11 +106,19 @@ def number_option(
 runs_option = path_option("--runs", "Folder of all runs.", default=RUNS)
 
 
+_MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|spark://.+:\d+.*|k8s://.+")
+"""An address that Spark knows: it is asked only once a run is over."""
+
+
 def _master(_: click.Context, __: click.Parameter, url: str | None) -> str | None:
     if url is not None and url.startswith("sc://"):
         raise UsageError(
             f"--spark-master {url}: Spark Connect is not supported, as it needs packages that "
             "PySpark does not bring; give the address of a master, such as spark://host:7077"
+        )
+    if url is not None and not _MASTER.fullmatch(url):
+        raise UsageError(
+            f"--spark-master {url}: give local[2], spark://host:7077, yarn or k8s://https://host:6443"
         )
     return url
 

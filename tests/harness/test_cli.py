@@ -17,6 +17,7 @@ from cluster.backends.registry import BACKENDS
 from harness.campaigns import campaign_names, load, read_document
 from harness.cli import main
 from harness.commands import judge as judge_commands
+from harness.commands import options as command_options
 from harness.commands import run as run_command
 from harness.doctor import examination
 from harness.doctor.fault_probes import Tried
@@ -713,6 +714,20 @@ def test_the_address_of_spark_connect_is_refused_in_one_line():
     line = one_line_on_stderr(kraftprobe("check", HISTORY, "--spark-master", "sc://here:15002"))
     assert "Spark Connect is not" in line
     assert "spark://host:7077" in line
+
+
+@pytest.mark.parametrize("url", ["local[x]", "nonsense://x", "spark://host"])
+def test_what_is_no_address_of_spark_is_refused_before_anything_runs(tmp_path, url):
+    line = one_line_on_stderr(kraftprobe("run", "--runs", tmp_path, "--spark-master", url))
+    assert f"--spark-master {url}: give local[2], spark://host:7077" in line
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    "url", ["local", "local[*]", "local[2, 3]", "spark://a:7077,b:7077", "yarn"]
+)
+def test_an_address_of_spark_is_taken(url):
+    assert command_options._MASTER.fullmatch(url)
 
 
 @pytest.mark.parametrize("raised", [SystemExit(0), SystemExit(1), asyncio.CancelledError()])
