@@ -241,7 +241,8 @@ def _run_batch(plan: BatchPlan, out: Path | None, spark_master: str | None, show
         summary = batch.finish()
     code, file = EXIT_CODES[Status(summary["verdict"])], str(folder / "summary.json")
     document = {"folder": str(folder), "exit_code": code, **summary}
-    answer(shown, document, [*lines_of(summary), file], [file])
+    verdict = f"{summary['verdict']} {folder}: {summary['finished']} seeds"
+    answer(shown, document, [*lines_of(summary), verdict, file], [file])
     return code
 
 

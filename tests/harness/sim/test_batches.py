@@ -356,6 +356,8 @@ def test_a_batch_says_which_seeds_were_quiet_and_is_judged_by_the_mean(tmp_path)
     assert summary["exercise"]["ok"] >= summary["exercise"]["needed"]["ok"]
     assert "2 seeds (1 PASS, 1 UNDER-EXERCISED), 0 left" in output
     assert ": 1 of 2 seeds (117)" in output
+    last = [f"PASS {folder}: 2 seeds", str(folder / "summary.json")]
+    assert output.splitlines()[-2:] == last
 
 
 def test_a_batch_whose_seeds_tried_next_to_nothing_is_no_pass(tmp_path):
