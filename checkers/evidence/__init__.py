@@ -61,6 +61,10 @@ class Snapshot:
     """(kind, value) as of `LogRecord`."""
 
 
+TEXT_MAX = 200
+"""Characters of a value that evidence keeps; longer ones are known by the CRC of their batch."""
+
+
 @dataclass(frozen=True, slots=True)
 class DataBatch:
     """One record batch of a partition's log."""
@@ -72,7 +76,8 @@ class DataBatch:
     crc: int
     """CRC-32C, which covers neither base offset nor epoch."""
     values: Sequence[str | None]
-    """Of its records, as texts; None for a record without a short text. Empty: a control batch."""
+    """Of its records, as texts; None for one without a text of at most `TEXT_MAX` characters.
+    Empty: a control batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
-from checkers.evidence import DataBatch, Evidence, PartitionLog
+from checkers.evidence import TEXT_MAX, DataBatch, Evidence, PartitionLog
 from checkers.evidence.evidence_result import evidence_result
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.nodes.in_sync import Members, members_at_end
@@ -230,7 +230,7 @@ class _Owed:
 
     def _add(self, operation: Operation, offset: int, value: object) -> None:
         known = self.records[str(operation.key)]
-        if offset not in known:
+        if offset not in known and value is not None:  # which nobody sends: check `log`
             known[offset] = (str(value), operation.complete_ns, operation)
 
     @property
@@ -286,7 +286,8 @@ def _lacking(
 
 
 def _holds(replica: _Replica, offset: int, value: str) -> bool:
-    return offset in replica.values and replica.values[offset] in (value, None)
+    kept = value if len(value) <= TEXT_MAX else None
+    return offset in replica.values and replica.values[offset] == kept
 
 
 def _unheld(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from checkers.evidence import DataBatch, PartitionLog
+from checkers.evidence import TEXT_MAX, DataBatch, PartitionLog
 from cluster.node.log.batch.records import (
     MAGIC,
     SEQUENCE_MAX,
@@ -37,8 +37,6 @@ _HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _MAGIC_BYTE: Final = 16
 _INFLATED_MAX_BYTES: Final = 1 << 28
-_TEXT_MAX: Final = 200
-"""Characters of a value that evidence keeps; longer ones are known by the CRC of their batch."""
 
 
 class _DamageError(Exception):
@@ -186,4 +184,4 @@ def _batch(header: BatchHeader, batch: bytes) -> DataBatch:
 
 def _short(record: Mapping[str, Any]) -> str | None:
     value = record.get("value")
-    return value if isinstance(value, str) and len(value) <= _TEXT_MAX else None
+    return value if isinstance(value, str) and len(value) <= TEXT_MAX else None

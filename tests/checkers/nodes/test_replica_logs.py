@@ -97,6 +97,14 @@ def test_equal_logs_that_hold_what_was_acknowledged_pass():
     assert "hold 3 records" in result.summary
 
 
+@pytest.mark.parametrize(
+    ("value", "found"), [("c" * 200, {"acknowledged-missing": 3}), ("c" * 201, {})]
+)
+def test_a_text_that_evidence_does_not_keep_is_no_other_value(value, found):
+    logs = [log_of(node, batch(0, "a", "b"), batch(2, None, crc=7, epoch=1)) for node in NODES]
+    assert kinds(run_of(logs, history(sent(value, 2)))) == found
+
+
 def test_without_any_batch_nothing_was_tried():
     assert judged(run_of([])).status is Status.UNDER_EXERCISED
 
@@ -132,11 +140,6 @@ def test_another_value_at_the_offset_is_named():
     assert (missing["kind"], missing["node"]) == ("acknowledged-missing", "n3")
     assert (missing["offset"], missing["operations"]) == (1, [0])
     assert "'x'" in missing["explanation"]
-
-
-def test_a_value_that_evidence_does_not_keep_is_no_other_value():
-    unknown = DataBatch(0, 0, 0, 7, [None])
-    assert kinds(run_of([log_of(node, unknown) for node in NODES], history(sent("a", 0)))) == {}
 
 
 def test_a_replica_that_was_read_whole_in_the_end_holds_what_was_acknowledged_before():
