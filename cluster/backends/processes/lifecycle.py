@@ -382,8 +382,10 @@ class ProcessBackend:
                     await incarnation.process.output_tail(), "its last output: "
                 )
                 await self.kill(node)
-                at = f"{waiting[-1].host}:{waiting[-1].port}"
-                raise BackendError(f"{node} did not answer at {at} within {limit_s:g} s; {words}")
+                at = f"at {waiting[-1].host}:{waiting[-1].port}"
+                if self.system.ready is not None:
+                    at = "its system's `ready`"  # which knows what it asks, and where
+                raise BackendError(f"{node} did not answer {at} within {limit_s:g} s; {words}")
             if await self._is_ready(node, waiting[-1]):
                 waiting.pop()
             else:

@@ -247,6 +247,19 @@ async def test_a_node_that_does_not_answer_is_reported_with_the_address_that_was
 
 
 @play(asyncio.run)
+async def test_a_node_that_is_never_ready_is_reported_with_who_asked(*, tmp_path):
+    async def ready(connect, ports):
+        return False
+
+    system = FakeSystem()
+    system.ready, system.ready_timeout_s = ready, 1.0
+    backend = LocalBackend(system, tmp_path, 1, "run-1")
+    with pytest.raises(BackendError, match="n1 did not answer its system's `ready` within 1 s"):
+        await backend.up()
+    await backend.down()
+
+
+@play(asyncio.run)
 async def test_a_cancelled_down_kills_at_once(*, tmp_path):
     system = FakeSystem("deaf")
     system.stop_timeout_s = 600.0
