@@ -133,10 +133,13 @@ class LogManager:
         holder = self.holder(partition)
         if holder is not None:
             return holder
-        preferred = self.at_path(self._preferred.pop(partition, ""))
-        if preferred is not None and not preferred.is_offline:
-            return preferred
-        return self.next_directory() if named is None else named
+        chosen = self.at_path(self._preferred.pop(partition, ""))
+        if chosen is None or chosen.is_offline:
+            chosen = self.next_directory() if named is None else named
+        if partition in chosen.future_logs:
+            # A crash left it alone: what it copied never held a record, and so had no folder.
+            chosen.take_over(partition)
+        return chosen
 
     # --- start and end ---
 

@@ -305,6 +305,21 @@ def test_a_future_log_that_is_not_assigned_there_does_not():
     assert held(moving.restart()) == (None, ("/1", 3))
 
 
+def test_a_future_log_alone_is_the_log_where_the_one_that_it_copied_had_no_record():
+    directories = Directories()
+    manager = directories.start()
+    create(manager, 0, IDS[0])
+    append(create(manager, 1, IDS[0])[1], b"a")
+    manager.directories[1].create(at(0), TOPIC_ID, is_future=True).flush(lambda: None)
+    directories.steps.run()
+    directories.kill()
+    manager = directories.start()
+    assert held(manager) == (None, ("/1", 0))
+    append(create(manager, 2, IDS[0])[1], b"a")
+    assert manager.directory_for(at(0), UNASSIGNED).path == "/1"
+    assert held(manager) == (("/1", 0), None)
+
+
 def test_a_renamed_log_is_read_and_appended_to_under_its_new_name():
     moving = Moving(copied=3)
     moving.rename()
