@@ -79,7 +79,7 @@ class PartitionsClient(TargetClient):
         # The new partition goes to a broker, which the active controller need not be.
         broker = context.endpoint(self._target.choose("CLIENT"), "CLIENT")
         outcome = await context.client.create_partition(
-            controller, topic, count, broker.node_id, timeout_ms=context.timeout_ms
+            controller, topic, count, (broker.node_id,), timeout_ms=context.timeout_ms
         )
         if outcome.type == "ok":
             self._counts[topic] = count + 1

@@ -4,6 +4,9 @@ Create and delete go to the active controller's CONTROLLER listener; describe is
 CLIENT listener, where the active controller names itself as controller and has confirmed its
 leadership; an answer of another node may be stale and counts as `fail`, which proves nothing.
 
+Every other deletion names the topic by its id, as Metadata show it just before: where another one
+of that name is there by then, the id is unknown, and there was none in between.
+
 Names are few, so that creations and deletions of one name meet. Every creation gets an id of its
 own from the controller, so a describe names the one creation that it saw. The number of
 partitions differs between creations, so that a topic without all its partitions is seen too.
@@ -19,6 +22,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from checkers.registry import CheckSpec
+from cluster.client.caller import Outcome
+from cluster.node.errors import ErrorCode
 from cluster.values import valueclass
 from workloads.base import Completion, Op, Option, Role, WorkloadKind, lagging_reads
 from workloads.keyed import Plain, TargetClient
@@ -43,7 +48,7 @@ class TopicsClient(TargetClient):
                 controller, op.key, op.value["partitions"], timeout_ms=timeout_ms
             )
         elif op.f == "delete":
-            outcome = await client.delete_topic(controller, op.key, timeout_ms=timeout_ms)
+            outcome = await self._delete(op, node)
         else:
             assert op.f == "describe", f"topics know no {op.f}"
             broker = self._context.endpoint(node, "CLIENT")
@@ -51,6 +56,29 @@ class TopicsClient(TargetClient):
                 broker, op.key, lags=self._context.reads_lag, timeout_ms=timeout_ms
             )
         return self._completion(node, outcome, op.value)
+
+    async def _delete(self, op: Op, node: str) -> Outcome:
+        """Delete a topic by its name, or by the id that the node shows for that name."""
+        assert op.key is not None, "topics have names"
+        context, topic_id = self._context, None
+        if op.value is not None:
+            shown_at = node if node in context.nodes_at("CLIENT") else self._target.choose("CLIENT")
+            shown = await context.client.describe_topic(
+                context.endpoint(shown_at, "CLIENT"),
+                op.key,
+                lags=context.reads_lag,
+                timeout_ms=context.timeout_ms / 2,
+            )
+            if shown.type != "ok" or shown.value is None:
+                error = shown.error or ErrorCode.unknown_topic_or_partition.name
+                return Outcome("fail", error=error)  # nothing was asked for yet
+            topic_id = shown.value["id"]
+        return await context.client.delete_topic(
+            context.endpoint(node, "CONTROLLER"),
+            op.key,
+            topic_id=topic_id,
+            timeout_ms=context.timeout_ms / (1 if topic_id is None else 2),
+        )
 
 
 @valueclass
@@ -75,7 +103,11 @@ class Topics(Plain):
             topic = self.topic(random.randrange(self.names))
             f = random.choice(choices)
             partitions = random.randint(1, self.partitions_max)
-            yield Op(f, topic, {"partitions": partitions} if f == "create" else None)
+            of_f = {
+                "create": {"partitions": partitions},
+                "delete": {"by": "id"} if random.random() < 0.5 else None,
+            }
+            yield Op(f, topic, of_f.get(f))
 
     def final_operations(self) -> Sequence[Op]:
         """Describe every name once more."""

@@ -113,12 +113,22 @@ Of what a node does in its own time, on the disks of a simulated world's nodes (
 | answered-in-time | a request that says for how long it may wait is answered by then |
 | batches-indexed | an entry that a broker adds to an offset index points at its batch |
 
+Of what a node answers to administrators and producers in a simulated world (no trace holds answers):
+
+| name | says |
+|---|---|
+| topics-known | a controller denies no topic that it has from the request to the answer |
+| feature-kept | a level that is said to be finalized is in the metadata |
+| resizes-judged | a broker takes another size of a part of it where it can, and nowhere else |
+| batches-taken | a leader takes a right batch, however it is compressed |
+| cluster-described | DescribeCluster shows the brokers, or controllers, that the node knows |
+
 | file | what |
 |---|---|
 | `sight.py` | what is known of nodes: the fields of events, and logs and disks where they can be read |
 | `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
 | `fold.py` | what an invariant is |
-| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `sessions.py`, `replicas.py`, `partitions.py`, `upkeep.py` | the invariants |
+| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `sessions.py`, `replicas.py`, `partitions.py`, `upkeep.py`, `answers.py` | the invariants |
 | `traces.py` | what traces, logs and files of a stored run owe each other; for stored runs alone |
 | `watcher.py` | all of the others, and feeds each event to them |
 | `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |

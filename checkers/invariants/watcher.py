@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from checkers.invariants.answers import ANSWERS
 from checkers.invariants.brokers import BROKER_INVARIANTS
 from checkers.invariants.commits import (
     AckCommitted,
@@ -99,6 +100,7 @@ LIVE: tuple[type[Invariant], ...] = (
     *REPLICATION,
     *PARTITIONS,
     *UPKEEP,
+    *ANSWERS,
 )
 """Those by which a simulated world is judged as it runs."""
 VIOLATIONS_MAX = 20

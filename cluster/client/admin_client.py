@@ -6,6 +6,7 @@ Each call is one request to the node that the caller names, with the outcomes of
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -21,6 +22,9 @@ from cluster.node.protocol.messages import BrokerId, TopicName, i8, i16, i32
 TOPIC_RESOURCE: Final = i8(2)
 BROKER_RESOURCE: Final = i8(4)
 CLIENT_METRICS_RESOURCE: Final = i8(16)
+BROKERS: Final = i8(1)
+CONTROLLERS: Final = i8(2)
+"""DescribeCluster's types of endpoints."""
 CLUSTER_RESOURCE: Final = (BROKER_RESOURCE, "")
 """The cluster-wide default of all brokers, which holds the register keys."""
 TOPICS_A_REQUEST: Final = 80
@@ -89,11 +93,22 @@ class Client(Caller):
         return await self.attempt(endpoint, request, read, timeout_ms)
 
     async def delete_topic(
-        self, endpoint: Endpoint, name: str, *, timeout_ms: float | None = None
+        self,
+        endpoint: Endpoint,
+        name: str,
+        *,
+        topic_id: str | None = None,
+        timeout_ms: float | None = None,
     ) -> Outcome:
-        """Delete a topic by name. The value is `{"id": uuid string of the deleted one}`."""
+        """Delete a topic by name, or by its id where that is given.
+
+        The value is `{"id": uuid string of the deleted one}`.
+        """
+        state = messages.DeleteTopicState(name=TopicName(name), topic_id=None)
+        if topic_id is not None:
+            state = messages.DeleteTopicState(name=None, topic_id=uuid.UUID(topic_id))
         request = messages.DeleteTopicsRequest(
-            topics=(messages.DeleteTopicState(name=TopicName(name), topic_id=None),),
+            topics=(state,),
             timeout=messages.milliseconds(self._server_timeout_ms(timeout_ms)),
         )
 
@@ -109,16 +124,18 @@ class Client(Caller):
         endpoint: Endpoint,
         name: str,
         index: int,
-        broker_id: int,
+        broker_ids: Sequence[int],
         *,
         timeout_ms: float | None = None,
     ) -> Outcome:
-        """Add the one partition `index` on a broker, if the topic has exactly `index` now.
+        """Add the one partition `index` on brokers, if the topic has exactly `index` now.
 
         The assignment makes CreatePartitions compare: it must have as many entries as partitions
-        are added. The topic has one replica for each partition.
+        are added. There are as many brokers as each partition of the topic has replicas.
         """
-        assignment = messages.CreatePartitionsAssignment(broker_ids=(BrokerId(broker_id),))
+        assignment = messages.CreatePartitionsAssignment(
+            broker_ids=tuple(map(BrokerId, broker_ids))
+        )
         topic = messages.CreatePartitionsTopic(
             name=TopicName(name), count=i32(index + 1), assignments=(assignment,)
         )
@@ -202,6 +219,25 @@ class Client(Caller):
             return failed or Outcome("ok", _set_on(result).get(name))
 
         return await self.attempt(endpoint, _question(resource, name), read, timeout_ms)
+
+    async def describe_cluster(
+        self, endpoint: Endpoint, *, is_controller: bool, timeout_ms: float | None = None
+    ) -> Outcome:
+        """Ask a broker for all brokers, a controller for all controllers: the value is their ids.
+
+        `is_controller`: what listens at the endpoint (KIP-919).
+        """
+        request = messages.DescribeClusterRequest(
+            include_cluster_authorized_operations=False,
+            endpoint_type=CONTROLLERS if is_controller else BROKERS,
+            include_fenced_brokers=not is_controller,
+        )
+
+        def read(response: Any) -> Outcome:
+            ids = [int(broker.broker_id) for broker in response.brokers]
+            return self.judge(response.error_code) or Outcome("ok", ids)
+
+        return await self.attempt(endpoint, request, read, timeout_ms)
 
     async def describe_quorum(
         self, endpoint: Endpoint, *, timeout_ms: float | None = None

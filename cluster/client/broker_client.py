@@ -9,16 +9,14 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from cluster.client.admin_client import CONTROLLERS
 from cluster.client.caller import Caller, Outcome, WrongAnswerError
 from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import messages
-from cluster.node.protocol.messages import BrokerId, i8, i16, i64, u16
+from cluster.node.protocol.messages import BrokerId, i16, i64, u16
 from cluster.values import valueclass
-
-CONTROLLERS = 2
-"""DescribeCluster's endpoint type of a controller listener."""
 
 
 @valueclass
@@ -52,7 +50,7 @@ class BrokerClient:
         if self._cluster_id is None:
             question = messages.DescribeClusterRequest(
                 include_cluster_authorized_operations=False,
-                endpoint_type=i8(CONTROLLERS),
+                endpoint_type=CONTROLLERS,
                 include_fenced_brokers=False,
             )
             described = await self._attempt(endpoint, question, _cluster_id)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 EQUIVALENT: Final[dict[str, str]] = {
+    "X:log.batch.compression:_inflate_into_room:extreme:0": (
+        "a batch of a megabyte asks for less room than is allowed; with all of it at once it "
+        "inflates to the same"
+    ),
     "M36E": (
         "a leader that is deposed and elected again at once has cut nothing: what it appended lies "
         "there still, and is acknowledged when all in sync have it"

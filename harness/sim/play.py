@@ -35,6 +35,7 @@ from harness.run.plan_backend import Watch
 from harness.run.recorder import Journal, Recorder
 from harness.run.strands.player import Player
 from harness.run.strands.progress import Act
+from harness.sim.answer_sight import AnswerWatch
 from harness.sim.findings import Violation, Violations, generalise
 from harness.sim.image_sight import ImageWatch
 from harness.sim.partition_sight import PartitionWatch
@@ -223,6 +224,7 @@ class _DrawnWorld:
         PartitionWatch(world, watcher)
         SessionWatch(world, watcher)
         UpkeepWatch(world, watcher)
+        AnswerWatch(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(
             journal, lambda: self.timers.now_ms / 1000.0, WORLD_CLOCK, {"seed": plan.seed}

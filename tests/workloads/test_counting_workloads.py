@@ -37,7 +37,7 @@ def test_an_increment_asks_for_exactly_the_next_partition_and_remembers_it():
     )
     assert [completion.type for completion in done] == [EventType.OK] * 2
     assert [call[0] for call in calls] == ["describe_topic", "create_partition", "create_partition"]
-    assert [call[2:5] for call in calls[1:]] == [("p1", 3, 1), ("p1", 4, 1)]
+    assert [call[2:5] for call in calls[1:]] == [("p1", 3, (1,)), ("p1", 4, (1,))]
     assert calls[1][1].host == "CONTROLLER"
 
 

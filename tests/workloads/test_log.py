@@ -22,7 +22,7 @@ from cluster.systems import kraft
 from tests.cluster.client.test_certainty import ImpatientClock
 from tests.workloads.scripted_brokers import LOST, Brokers
 from workloads.base import ClientContext, LeaderTracker, Op, Role
-from workloads.data.log_client import CONFIGURE, DELETE, MOVE, AtReplica, Producer
+from workloads.data.log_client import CONFIGURE, DELETE, MOVE, RESIZE, AtReplica, Producer
 from workloads.registry import WorkloadError, workload_named
 
 NODES = ("n1", "n2", "n3")
@@ -406,6 +406,15 @@ def test_a_topic_gets_a_configuration():
     (config,) = resource.configs
     assert (resource.resource_name, config.name, config.value) == ("d0", "segment.ms", "9")
     assert (done.type, done.value) == (OK, set_to)
+
+
+def test_a_broker_is_asked_itself_to_change_its_size():
+    brokers = Brokers()
+    set_to = {"name": "num.io.threads", "value": "4"}
+    (done,) = perform(brokers, Op(RESIZE, KEY, set_to), pinned_to="n2")
+    ((resource,),) = (each.resources for each in brokers.sent(m.IncrementalAlterConfigsRequest))
+    assert (resource.resource_type, resource.resource_name) == (4, "2")
+    assert (done.type, done.node, done.value) == (OK, "n2", set_to)
 
 
 def test_a_topic_that_is_renewed_is_deleted_made_and_sent_to():

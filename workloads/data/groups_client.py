@@ -69,7 +69,7 @@ class GroupsClient:
         self._partitions = topics.partitions
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._log = LogClient(context, topics, ALL, 0, SharedProducer())
+        self._log = LogClient(context, topics, ALL, 0, "none", SharedProducer())
         self._data = DataClient(context.client)
         self._group = GroupClient(context.client)
         self._leads = Leads(context, topics)

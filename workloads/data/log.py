@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
 from checkers.registry import CheckSpec
+from cluster.client.batches import CODECS
 from cluster.client.data_client import Acks, TopicPartition
 from cluster.values import valueclass
 from workloads.base import Choice, ClientContext, Op, Option, Role, WorkloadClient, WorkloadKind
@@ -45,6 +46,7 @@ OPTIONS: Final[Mapping[str, Option | Choice]] = {
     "idempotence": Option(1, "1: producers have ids and sequences, with acks all only", 0, 1),
     "retries": Option(0, "how often a send may be tried again within its operation", 0, 10),
     "in_flight": Option(1, "most batches that an idempotent producer has in flight", 1, 5),
+    "compression": Choice("none", "how producers compress batches", ("none", *CODECS)),
     "batch": Option(3, "most records of one send", 1, 1_000),
     "send_fraction": Option(0.5, "share of operations that are sends", 0.01, 0.99),
     "again_fraction": Option(0.1, "share of polls that read again what lies behind", 0.0, 1.0),
@@ -66,6 +68,7 @@ class Log(Plain):
     idempotence: bool
     retries: int
     in_flight: int
+    compression: str
     batch: int
     send_fraction: float
     again_fraction: float
@@ -112,7 +115,7 @@ class Log(Plain):
         if self.idempotence and self.acks == "all":
             group = context.worker // self.in_flight
             producer = self.producers.setdefault(group, SharedProducer())
-        return LogClient(context, topics, ACKS[self.acks], self.retries, producer)
+        return LogClient(context, topics, ACKS[self.acks], self.retries, self.compression, producer)
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """Every partition is a log that keeps what it promised; its ISR is decided by the rules."""

@@ -18,7 +18,8 @@ from typing import Final
 
 from checkers.history import EventType, Value
 from checkers.partition_logs.columns import POLL, POLL_ALL, RENEW, SEND
-from cluster.client.admin_client import TOPIC_RESOURCE
+from cluster.backends.base import Listener
+from cluster.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE
 from cluster.client.batches import batch_of
 from cluster.client.caller import Outcome
 from cluster.client.data_client import ANY_EPOCH, LATEST, Acks, DataClient, Fetched, TopicPartition
@@ -31,6 +32,12 @@ from workloads.data.leads import Budget, Lead, Leads, Stopped, Topics, node_name
 MOVE: Final = "move-leader"
 CONFIGURE: Final = "configure-topic"
 """Sets one configuration of a partition's topic, whose `name` and `value` are given."""
+RESIZE: Final = "resize-broker"
+"""Sets one configuration of the broker that is asked, whose `name` and `value` are given."""
+GROW: Final = "grow-topic"
+"""Adds a partition to a topic that is renewed, with replicas where its first one has some."""
+DESCRIBE: Final = "describe-cluster"
+"""Asks a broker for the brokers, and a controller for the controllers."""
 DELETE: Final = "delete-records"
 """Deletes what lies below an offset, of a topic that is renewed: of others nothing may be lost."""
 _POLL_BYTES: Final = 16 * 1024
@@ -108,12 +115,14 @@ class LogClient:
         topics: Topics,
         acks: Acks,
         retries: int,
+        compression: str,
         producer: SharedProducer | None,
     ) -> None:
         """`producer`: an idempotent one; None: batches carry no sequences."""
         self._context = context
         self._acks = acks
         self._retries = retries
+        self._compression = compression
         self._shared = producer
         self._data = DataClient(context.client)
         self._placement = PlacementClient(context.client)
@@ -132,6 +141,9 @@ class LogClient:
             POLL_ALL: self._poll_all,
             MOVE: self._move,
             CONFIGURE: self._configure,
+            RESIZE: self._resize,
+            DESCRIBE: self._describe,
+            GROW: self._grow,
             RENEW: self._renew,
             DELETE: self._delete,
         }
@@ -168,9 +180,8 @@ class LogClient:
         sequenced: Sequenced,
         budget: Budget,
     ) -> Completion:
-        batch = batch_of(
-            [str(value) for value in values], self._context.client.wall_ms(), sequenced
-        )
+        texts, now_ms = [str(value) for value in values], self._context.client.wall_ms()
+        batch = batch_of(texts, now_ms, sequenced, self._compression)
         epoch, certain = lead.epoch, True
         """The least of any attempt; every attempt so far certainly appended nothing."""
         for attempts_left in range(self._retries, -1, -1):
@@ -332,6 +343,51 @@ class LogClient:
         )
         self._leads.controllers.learn(node, outcome)
         return completion(replace(outcome, value=None), node, op.value)
+
+    async def _resize(self, op: Op, _: TopicPartition, budget: Budget) -> Completion:
+        """Change a configuration of one broker, which that broker alone can judge."""
+        assert isinstance(op.value, dict), "a configuration has a name and a value"
+        node = self._leads.asked
+        broker = self._leads.client_of(node)
+        outcome = await self._context.client.alter_config(
+            broker,
+            (BROKER_RESOURCE, str(broker.node_id)),
+            op.value["name"],
+            "set",
+            op.value["value"],
+            timeout_ms=budget.left_ms,
+        )
+        return completion(replace(outcome, value=None), node, op.value)
+
+    async def _grow(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
+        asked = self._leads.asked
+        view = await self._leads.view(asked, of, budget)  # makes the topic
+        found = await self._data.describe(self._leads.client_of(asked), of.topic, budget.left_ms)
+        count = len(self._leads.got(found, asked) or ())
+        node = self._leads.controllers.choose("CONTROLLER")
+        outcome = await self._context.client.create_partition(
+            self._context.endpoint(node, "CONTROLLER"),
+            of.topic,
+            count,
+            view.replicas,
+            timeout_ms=budget.left_ms,
+        )
+        self._leads.controllers.learn(node, outcome)
+        return completion(outcome, node, op.value)
+
+    async def _describe(self, op: Op, _: TopicPartition, budget: Budget) -> Completion:
+        node = self._leads.asked
+        controller = self._leads.controllers.choose("CONTROLLER")
+        of_each: tuple[tuple[str, Listener], ...] = ((node, "CLIENT"), (controller, "CONTROLLER"))
+        for asked, listener in of_each:
+            outcome = await self._context.client.describe_cluster(
+                self._context.endpoint(asked, listener),
+                is_controller=listener == "CONTROLLER",
+                timeout_ms=budget.left_ms,
+            )
+            if outcome.type != "ok":
+                break
+        return completion(replace(outcome, value=None), asked, op.value)
 
     async def _delete(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
         assert isinstance(op.value, int), "offsets are numbers"

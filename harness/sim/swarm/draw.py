@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from random import Random
 from typing import Any
 
@@ -23,11 +24,13 @@ from cluster.values import valueclass
 from harness.plan.document import expectations_of
 from harness.plan.plan import Bounds, Plan
 from harness.plan.strands import Condition, Step, Strand
-from harness.sim.swarm.brokers import with_brokers
+from harness.sim.swarm.administration import with_administration
+from harness.sim.swarm.brokers import GROWING, with_brokers
 from harness.sim.swarm.disks import with_damage
 from harness.sim.swarm.fragments import FRAGMENTS, Draw, kill_parameters, strand
 from harness.sim.swarm.kafka import of_kafka, settings_of
 from harness.sim.swarm.logs import with_logs
+from harness.sim.swarm.second_tries import with_second_tries
 from harness.sim.swarm.starts import with_starts
 from harness.sim.swarm.topics import with_topics
 from harness.sim.swarm.voters import (
@@ -70,6 +73,11 @@ MESSAGES = (
 """What plain faults hold; `with_pieces` holds what only snapshots need."""
 
 APPENDS = appends.KIND.name
+_ASKED_MIN = 300
+"""Operations that a plan's rate comes to; a verdict needs 50 that were ok."""
+_WAITS_MIN = 60
+"""Operations that a plan's clients end, even if each waits for as long as it may."""
+_WORKERS_MAX = 16
 _WORKER = 999
 """Above the workers of any plan, so that no value is written twice."""
 _EVENTS_MAX = 1_000_000
@@ -148,10 +156,12 @@ def _draw(
         removed = with_own_removals(with_one_voter(changed), unit_ms)
         cut = with_cut_changes(with_pieces(removed, unit_ms), unit_ms)
         damaged = with_damage(cut, unit_ms)
-        begun = with_starts(with_topics(_with_clients(damaged, unit_ms), unit_ms), unit_ms)
-        drawn = _with_operations(begun)
+        busy = _with_load(_with_clients(damaged, unit_ms))
+        begun = with_starts(with_topics(busy, unit_ms), unit_ms)
+        asked = with_second_tries(with_administration(begun, unit_ms), unit_ms)
     else:
-        drawn = _with_operations(of_kafka(changed, raft, unit_ms))
+        asked = of_kafka(changed, raft, unit_ms)
+    drawn = _with_operations(asked)
     return replace(drawn, expectations=expectations_of(drawn), bounds=_bounds(drawn))
 
 
@@ -172,6 +182,17 @@ def _with_clients(plan: Plan, unit_ms: float) -> Plan:
     """Draw clients of partitions' logs, clients of brokers, or neither."""
     of_logs = with_logs(plan, unit_ms)
     return of_logs if of_logs is not plan else with_brokers(plan, unit_ms)
+
+
+def _with_load(plan: Plan) -> Plan:
+    """Let clients ask enough for a verdict in a short world, though many of them only wait."""
+    waits = plan.operation_timeout_ms / plan.duration_ms
+    least_per_s = 0.0 if plan.workload in GROWING else round(_ASKED_MIN / plan.duration_s, 1)
+    return replace(
+        plan,
+        rate_per_s=max(plan.rate_per_s, least_per_s),
+        concurrency=max(plan.concurrency, min(_WORKERS_MAX, ceil(_WAITS_MIN * waits))),
+    )
 
 
 def _events_max(duration_ms: float) -> int:

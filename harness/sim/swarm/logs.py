@@ -21,6 +21,7 @@ from random import Random
 from typing import Final
 
 from checkers.runs.exercised import DEPOSING
+from cluster.client.batches import CODECS
 from cluster.systems.kraft import LOG_DIRS, REGISTRATION
 from harness.plan.plan import Plan
 from harness.plan.strands import Condition, Step, Strand
@@ -49,6 +50,7 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
         "idempotence": random.choice((0, 1, 1)),
         "retries": (retries := random.choice((0, 2, 4))),
         "in_flight": _in_flight(plan.seed) if retries else 1,
+        "compression": _compression(plan.seed),
         "batch": random.choice((1, 3, 8)),
         "send_fraction": random.choice((0.3, 0.5, 0.8)),
         "again_fraction": random.choice((0.1, 0.5)),
@@ -95,6 +97,11 @@ def with_logs(plan: Plan, unit_ms: float) -> Plan:
 
 def _in_flight(seed: int) -> int:
     return Random(f"swarm/{seed}/in-flight").choice((1, 2, 3, 5))
+
+
+def _compression(seed: int) -> str:
+    codecs = ("none",) * len(CODECS) + (*CODECS,)
+    return Random(f"swarm/{seed}/compression").choice(codecs)
 
 
 def _behind(
@@ -287,8 +294,29 @@ def _directories(
         if random.random() < loss_share:
             gone_ms = round(unit_ms * random.uniform(1.0, 6.0), 1)
             step = Step("log-dir-loss", targets=target, for_ms=gone_ms)
+        elif loss_share and random.random() < _CUT_MOVE_SHARE:
+            yield _cut_move(random, plan, unit_ms, at_ms)
+            at_ms += unit_ms * (2.0 + random.expovariate(0.3))
+            continue
         yield Strand(round(at_ms, 1), (step,))
         at_ms += unit_ms * (1.0 + random.expovariate(0.3))
+
+
+def _cut_move(random: Random, plan: Plan, unit_ms: float, at_ms: float) -> Strand:
+    """A broker dies as a replica takes over in another log directory, as the controller allows."""
+    node = f"node:n{random.randint(1, plan.nodes)}"
+    spans_ms = plan.world.latency_ms[1] + plan.world.sync_ms[1]
+    steps = (
+        Step("log-dir-move", targets=node),
+        Step("wait", until=Condition(at=node, event="assign-replicas"), within_ms=2 * unit_ms),
+        Step(
+            "kill",
+            targets=node,
+            after_ms=round(random.uniform(0.0, 3.0) * spans_ms, 2),
+            for_ms=round(unit_ms * random.uniform(0.1, 1.0), 1),
+        ),
+    )
+    return Strand(round(at_ms, 1), steps)
 
 
 def _patience(plan: Plan, unit_ms: float) -> dict[str, int]:
@@ -303,6 +331,7 @@ _FLIP_SHARE: Final = 0.5
 _IMPATIENT_SHARE: Final = 0.6
 _DIRECTORIES_SHARE: Final = 0.4
 _LOSS_SHARE: Final = 0.25
+_CUT_MOVE_SHARE: Final = 0.4
 
 _INDEX_BYTES_MAX: Final = 1_000
 """With more bytes between two entries, the index of a short run has too few to be misled by."""

@@ -180,7 +180,7 @@ def test_every_failure_is_expected_somewhere_above():
 BROKER = FakeBroker(7)
 EVERYTHING = {
     **{name: call for name, (call, _) in OPERATIONS.items()},
-    "create_partition": lambda c: c.create_partition(NODE, "t", 1, 1),
+    "create_partition": lambda c: c.create_partition(NODE, "t", 1, (1,)),
     "register": lambda c: BrokerClient(c, 100).register(NODE, BROKER),
     "heartbeat": lambda c: BrokerClient(c, 100).heartbeat(NODE, BROKER, 1, 0),
     "allocate_producer_ids": lambda c: BrokerClient(c, 100).allocate_producer_ids(NODE, BROKER, 1),

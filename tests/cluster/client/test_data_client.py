@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.client.admin_client import Client
-from cluster.client.batches import batch_of, read_batches
+from cluster.client.batches import CODECS, batch_of, read_batches
 from cluster.client.caller import Outcome
 from cluster.client.data_client import (
     ANY_EPOCH,
@@ -27,6 +27,8 @@ from cluster.node.log.batch.records import (
     parse_header,
     with_base_offset,
 )
+from cluster.node.log.data.data_config import DataLogConfig
+from cluster.node.log.data.validation import validate
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
@@ -277,6 +279,17 @@ def test_control_batches_are_passed_over_and_move_the_position():
 def test_what_is_no_log_of_texts_in_order_is_refused(data):
     with pytest.raises(CorruptBatchError):
         read_batches(data, 0)
+
+
+@pytest.mark.parametrize("compression", CODECS)
+def test_a_compressed_batch_is_read_as_it_was_written(compression):
+    texts = ["a", "b" * 9_000]
+    batch = batch_of(texts, 17, Sequenced(4000, 1, 8), compression)
+    assert batch == batch_of(texts, 17, Sequenced(4000, 1, 8), compression)
+    assert len(batch) < 9_000
+    header, kept = validate(batch, DataLogConfig(), 17)
+    assert (header.base_sequence, header.record_count, kept) == (8, 2, batch)
+    assert read_batches(batch, 0).records == ((0, "a"), (1, "b" * 9_000))
 
 
 def test_an_idempotent_batch_carries_its_producer_and_sequence():

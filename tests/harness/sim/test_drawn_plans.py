@@ -1,20 +1,23 @@
 """Plans with strands as data: drawn ones survive storing, wrong ones are refused in one line."""
 
 import json
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.partition_logs.columns import RENEW
+from cluster.client.batches import CODECS
 from cluster.systems.kraft import LOG_DIRS
 from harness.errors import PlanError
 from harness.plan.document import from_document
+from harness.plan.step_verbs import is_fault
 from harness.sim.runner import run_plan
 from harness.sim.swarm.coverage import cell, empty, steer_for, universe
 from harness.sim.swarm.draw import Steer, draw
 from tests.harness.sim.plans import read_plan
-from workloads.data.log_client import CONFIGURE, DELETE, MOVE
+from workloads.data.log_client import CONFIGURE, DELETE, DESCRIBE, GROW, MOVE, RESIZE
 
 LOGS = (1178, 94, 111, 5019)
 """Short worlds, one of them with a single replica; in the last an idle leader moves."""
@@ -66,7 +69,7 @@ def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own()
     plans = [draw(seed) for seed in range(60)]
     known = {"register": {"write"}, "log": {"send"}, "topics": {"create", "delete"}}
     for plan in plans:
-        beside = (MOVE, CONFIGURE, RENEW, DELETE)
+        beside = (MOVE, CONFIGURE, RENEW, DELETE, DESCRIBE, GROW, RESIZE)
         scripted = [
             step for step in steps_of(plan) if step.kind == "op" and step.options["f"] not in beside
         ]
@@ -175,6 +178,37 @@ def test_topics_change_beside_the_workload():
     assert names == {"min.insync.replicas", "segment.ms"}
 
 
+def test_administrators_change_features_and_brokers_beside_the_workload():
+    plans = [draw(seed) for seed in range(120)]
+    with_levels = [p for p in plans if any(s.kind == "finalize" for s in steps_of(p))]
+    assert 10 < len(with_levels) < 40
+    asked = {
+        f: [p for p in plans if any(s.options.get("f") == f for s in steps_of(p))]
+        for f in (RESIZE, DESCRIBE, GROW)
+    }
+    assert all(len(found) > 20 for found in asked.values())
+    assert {p.workload for found in asked.values() for p in found} == {"log"}
+    codecs = {p.workload_options["compression"] for p in plans if p.workload == "log"}
+    assert codecs == {"none", *CODECS}
+
+
+def test_a_fault_that_is_drawn_seldom_is_tried_again():
+    again = 0
+    for plan in map(draw, range(60)):
+        faults = [s for s in steps_of(plan) if is_fault(s.kind)]
+        counts = Counter(s.kind for s in faults)
+        once = [s for s in faults if counts[s.kind] == 1]
+        assert {s.options["file"] for s in once} <= {"partition"}
+        again += sum(s.within_ms == plan.duration_ms for s in faults)
+    assert again > 100
+
+
+def test_some_replicas_take_over_in_another_directory_as_their_broker_dies():
+    plans = [draw(seed) for seed in range(120)]
+    strands = [[s.kind for s in strand.steps] for p in plans for strand in p.strands]
+    assert strands.count(["log-dir-move", "wait", "kill"]) > 10
+
+
 def test_a_leader_that_is_to_be_lost_is_made_the_leader_first():
     plans = [plan for seed in range(60) if (plan := draw(seed)).workload == "log"]
     moves = [
@@ -215,25 +249,25 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
 @pytest.mark.parametrize(
     ("mutant", "seed", "expected"),
     [
-        ("M34", 93, "log"),
+        ("M34", 25, "log"),
         ("M36A", 25, "log"),
         ("M36B", 276, "held-in-sync"),
         ("M36C", 17, "enough-in-sync"),
         ("X:broker.replication.partition:Partition._adopt:left-out:3", 9, "enough-in-sync"),
-        ("M37", 0, "log"),
+        ("M37", 1, "log"),
         ("M39A", 0, "isr"),
         ("M40I", 145, "log"),
-        ("K13091", 0, "held-committed"),
+        ("K13091", 1, "held-committed"),
         ("K14857", 0, "published-new"),
-        ("K14145P", 0, "fetch-answered"),
-        ("K7128", 0, "joins-in-epoch"),
+        ("K14145P", 1, "fetch-answered"),
+        ("K7128", 9, "joins-in-epoch"),
         ("M26I", 20, "image-agreement"),
         ("M25F", 12, "remembered-in-log"),
-        ("K14616", 114, "own-topic"),
+        ("K14616", 94, "own-topic"),
         pytest.param("M34B", 11, "sequences", marks=pytest.mark.nightly),
         ("V02", 4, "change-awaited"),
         ("M40C", 6, "mark-removed"),
-        ("M41F", 11, "caught-up-first"),
+        ("M41F", 0, "caught-up-first"),
         ("M34G", 11, "sequences"),
         ("M34K", 11, "remembered-in-log"),
         ("M34O", 11, "sequences"),
@@ -243,7 +277,7 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("X:broker.serving.fetch:_Delayed.wake:truth:0", 0, "fetch-answered"),
         (f"{_SNAPSHOTS}.is_due:connector:1", 0, "snapshot-made"),
         ("M39C", 1, "newest-changed"),
-        ("X:log.storage.index:OffsetIndex.truncate:never:0", 25, "batches-indexed"),
+        ("X:log.storage.index:OffsetIndex.truncate:never:0", 130, "batches-indexed"),
         ("X:broker.replication.partition:Follower.is_caught_up:connector:0", 4, "lag-allowed"),
     ],
 )

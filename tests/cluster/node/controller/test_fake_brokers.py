@@ -89,7 +89,7 @@ def test_a_partition_is_added_only_when_it_is_the_next(count, error):
 
     async def main():
         client = Client(Direct(node), FakeClock())
-        return await client.create_partition(HERE, "a", count, 1, timeout_ms=1_000.0)
+        return await client.create_partition(HERE, "a", count, (1,), timeout_ms=1_000.0)
 
     outcome = asyncio.run(main())
     assert outcome.error == error

@@ -1,0 +1,136 @@
+"""Invariants of what nodes answer to administrators and producers.
+
+They read events that no node traces (`harness/sim/answer_sight.py`), each made as a node answers:
+`topic-answer`, a topic that a request names, and what the active controller knew it by before and
+after; `feature-answer`, a level that is finalized now; `resize-answer`, a number that a broker is
+to have of something; `batch-answer`, what became of a right batch; `cluster-answer`, rows of
+DescribeCluster, and what the node knows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.sight import Fields
+
+_UNKNOWN: Final = frozenset({"unknown_topic_id", "unknown_topic_or_partition"})
+_INVALID: Final = frozenset({"invalid_request", "invalid_config"})
+_WRONG_BATCH: Final = frozenset(
+    {
+        *("corrupt_message", "invalid_record", "unknown_server_error"),
+        *("unsupported_compression_type", "unsupported_for_message_format"),
+    }
+)
+BUFFER: Final = "log.cleaner.dedupe.buffer.size"
+_BUFFER_BYTES_MIN: Final = 1 << 20
+"""Of each thread of the cleaner, which has one unless it is given another number."""
+
+
+class _OfAnswers(Invariant):
+    unstored = "no trace holds what a node answers"
+    order = Order.NONE
+
+
+class TopicsKnown(_OfAnswers):
+    """A controller denies no topic that is in its state from the request to the answer.
+
+    The topic is the same by its id: one that is deleted meanwhile may be there anew.
+    """
+
+    name = "topics-known"
+    source = "ReplicationControlManager.java, deleteTopics, createPartitions"
+
+    def on_topic_answer(self, node: str, fields: Fields) -> Broken | None:
+        """Judge an answer about one topic."""
+        before, error = fields["before"], fields["error"]
+        if error not in _UNKNOWN or before is None or before != fields["after"]:
+            return None
+        return Broken(
+            f"{node} leads the controllers and answers {fields['request']} of {fields['topic']} "
+            f"with {error}, and has had that topic all the time, as {before}"
+        )
+
+
+class FeatureKept(_OfAnswers):
+    """A level of a feature that a controller says is finalized is in its metadata."""
+
+    name = "feature-kept"
+    source = "KIP-584, UpdateFeatures; FeatureControlManager.java"
+
+    def on_feature_answer(self, node: str, fields: Fields) -> Broken | None:
+        """Judge an update that succeeded; another one may have followed."""
+        level = fields["level"]
+        if level in fields["found"] or not fields["is_alone"]:
+            return None
+        return Broken(
+            f"{node} answers that {fields['feature']} is finalized at level {level}, and its "
+            f"metadata have level {fields['found'][-1]}"
+        )
+
+
+class ResizesJudged(_OfAnswers):
+    """A broker takes another size of a part of it where it can, and nowhere else.
+
+    Of a pool of threads at least half of what it was started with, and at most twice as many; of
+    the cleaner's buffer more than a megabyte a thread.
+    """
+
+    name = "resizes-judged"
+    source = "DynamicThreadPool.scala, validateReconfiguration; DynamicLogConfig, CleanerConfig"
+
+    def on_resize_answer(self, node: str, fields: Fields) -> Broken | None:
+        """Judge an answer of the broker itself."""
+        name, value, before = fields["name"], fields["value"], fields["before"]
+        is_right = max(1, before // 2) <= value <= 2 * before
+        if name == BUFFER:
+            is_right = value > _BUFFER_BYTES_MIN
+            if _BUFFER_BYTES_MIN < value <= 2 * _BUFFER_BYTES_MIN:
+                return None  # it depends on the number of threads
+        error = fields["error"]
+        if (error in _INVALID) if is_right else (error == "none"):
+            does = "refuses" if is_right else "takes"
+            return Broken(f"{node} was started with {name} {before} and {does} {value}: {error}")
+        return None
+
+
+class BatchesTaken(_OfAnswers):
+    """A leader takes a right batch, however it is compressed, or says what else is in its way."""
+
+    name = "batches-taken"
+    source = "LogValidator.java"
+
+    def on_batch_answer(self, node: str, fields: Fields) -> Broken | None:
+        """Judge an answer to a producer whose batches are right."""
+        error = fields["error"]
+        if error not in _WRONG_BATCH:
+            return None
+        return Broken(f"{node} answers {error} to a right batch of {fields['partition']}")
+
+
+class ClusterDescribed(_OfAnswers):
+    """DescribeCluster shows the brokers, or the controllers, that the node knows, and no others."""
+
+    name = "cluster-described"
+    source = "KIP-700; KIP-919"
+
+    def on_cluster_answer(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the rows of an answer, each of them an id and what is said of it."""
+        rows, known = fields["rows"], fields["known"]
+        if rows == known:
+            return None
+        of = fields["of"]
+        return Broken(f"{node} describes the {of} {_text(rows)}, and knows {_text(known)}")
+
+
+def _text(rows: Fields) -> str:
+    return ", ".join(f"{number}{says}" for number, says in rows.items()) or "none"
+
+
+ANSWERS: tuple[type[Invariant], ...] = (
+    TopicsKnown,
+    FeatureKept,
+    ResizesJudged,
+    BatchesTaken,
+    ClusterDescribed,
+)

@@ -1,0 +1,181 @@
+"""Shows what simulated nodes answer to administrators and producers to the invariants of answers.
+
+`AnswerWatch(world, watcher)` sees requests as they are handed to a node, and answers as they leave
+it: see `checkers.invariants.answers`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from checkers.invariants.answers import BUFFER
+from checkers.invariants.watcher import Watcher
+from cluster.backends.sim.world import SimWorld
+from cluster.node.assembly import Node
+from cluster.node.controller.configs.definitions import BROKER
+from cluster.node.controller.metadata.feature_levels import OFFERED
+from cluster.node.controller.metadata.registrations import is_static, registered_brokers
+from cluster.node.controller.metadata.state import MetadataState
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.data_messages import ProduceRequest
+from cluster.node.protocol.messages import (
+    CreatePartitionsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    IncrementalAlterConfigsRequest,
+    UpdateFeaturesRequest,
+)
+
+_BROKER: Final = 4
+"""ConfigResource.Type"""
+_BROKERS: Final = 1
+"""DescribeCluster's type of endpoints that are brokers."""
+_POOLS: Final = frozenset(
+    {
+        *("background.threads", "num.io.threads", "num.network.threads"),
+        *("num.recovery.threads.per.data.dir", "num.replica.fetchers"),
+    }
+)
+
+
+class AnswerWatch:
+    """See the module."""
+
+    def __init__(self, world: SimWorld, watcher: Watcher) -> None:
+        self._nodes = world.nodes
+        self._watcher = watcher
+        self._topics: dict[tuple[str, int], tuple[object, Node, int, list[str | None]]] = {}
+        """By node and identity: a request about topics that the active controller has to answer,
+        its claim, and the ids of these topics as it came."""
+        self._updates: Counter[str] = Counter()
+        """Node -> updates of features that it has not answered."""
+        mesh = world.mesh
+        for kind in (DeleteTopicsRequest, CreatePartitionsRequest):
+            mesh.on_serve[kind].append(self._hear_topics)
+            mesh.on_reply[kind].append(self._look_at_topics)
+        mesh.on_serve[UpdateFeaturesRequest].append(self._hear_update)
+        mesh.on_reply[UpdateFeaturesRequest].append(self._look_at_update)
+        mesh.on_reply[IncrementalAlterConfigsRequest].append(self._look_at_resize)
+        mesh.on_reply[ProduceRequest].append(self._look_at_batches)
+        mesh.on_reply[DescribeClusterRequest].append(self._look_at_cluster)
+
+    def _node(self, name: str) -> Node | None:
+        process = self._nodes[name].process
+        return None if process is None else process.node
+
+    def _hear_topics(self, name: str, request: Any) -> None:
+        node = self._node(name)
+        if node is not None and node.controller.is_active:
+            ids = list(_ids(node.controller.newest_state(), request))
+            epoch = node.controller.cur_claim_epoch
+            self._topics[name, id(request)] = request, node, epoch, ids
+
+    def _look_at_topics(self, name: str, request: Any, response: Any) -> None:
+        _, node, epoch, before = self._topics.pop((name, id(request)), (None, None, -1, []))
+        if node is None or node is not self._node(name):
+            return
+        controller = node.controller
+        is_deletion = isinstance(request, DeleteTopicsRequest)
+        results = response.responses if is_deletion else response.results
+        if controller.cur_claim_epoch != epoch or len(results) != 1 or len(before) != 1:
+            return
+        (after,) = _ids(controller.newest_state(), request)
+        shown = {
+            "request": type(request).__name__.removesuffix("Request"),
+            "topic": str(request.topics[0].name or "a topic by its id"),
+            "before": before[0],
+            "after": after,
+            "error": results[0].error_code.name,
+        }
+        self._watcher.take(name, "topic-answer", shown)
+
+    def _hear_update(self, name: str, request: object) -> None:
+        del request
+        self._updates[name] += 1
+
+    def _look_at_update(self, name: str, request: Any, response: Any) -> None:
+        is_alone = self._updates[name] == 1
+        self._updates[name] = max(0, self._updates[name] - 1)
+        node = self._node(name)
+        if node is None or request.validate_only or response.error_code is not ErrorCode.none:
+            return
+        states = (node.controller.newest_state(), node.controller.image.state)
+        for update in request.feature_updates:
+            feature = str(update.feature)
+            if feature not in OFFERED:  # kraft.version is among the voters
+                continue
+            shown = {
+                "feature": feature,
+                "level": int(update.max_version_level),
+                "found": [state.features.get(feature) or 0 for state in states],
+                "is_alone": is_alone,
+            }
+            self._watcher.take(name, "feature-answer", shown)
+
+    def _look_at_resize(self, name: str, request: Any, response: Any) -> None:
+        if len(request.resources) != 1 or len(request.resources[0].configs) != 1:
+            return
+        resource, (config,) = request.resources[0], request.resources[0].configs
+        is_resize = config.name in _POOLS or config.name == BUFFER
+        if resource.resource_type != _BROKER or not resource.resource_name or not is_resize:
+            return
+        shown = {
+            "name": str(config.name),
+            "value": int(config.value),
+            "before": int(BROKER[config.name].default or 0),
+            "error": response.responses[0].error_code.name,
+        }
+        self._watcher.take(name, "resize-answer", shown)
+
+    def _look_at_batches(self, name: str, request: object, response: Any) -> None:
+        del request
+        for result in response.partitions:
+            if result.error is ErrorCode.none:
+                continue
+            shown = {"partition": f"{result.topic}-{result.index}", "error": result.error.name}
+            self._watcher.take(name, "batch-answer", shown)
+
+    def _look_at_cluster(self, name: str, request: Any, response: Any) -> None:
+        node = self._node(name)
+        if node is None or response.error_code is not ErrorCode.none:
+            return
+        state = node.controller.image.state
+        is_of_brokers = request.endpoint_type == _BROKERS
+        if is_of_brokers and is_static(state):
+            return
+        known = _brokers(state, fenced=request.include_fenced_brokers)
+        shown = {
+            "of": "brokers" if is_of_brokers else "controllers",
+            "rows": {
+                int(row.broker_id): _says(row.rack, is_fenced=row.is_fenced)
+                for row in response.brokers
+            },
+            "known": dict(known) if is_of_brokers else dict(_controllers(node, state)),
+        }
+        self._watcher.take(name, "cluster-answer", shown)
+
+
+def _ids(state: MetadataState, request: Any) -> Iterator[str | None]:
+    """Yield the id of each topic that a request names, None where there is no such topic."""
+    for item in request.topics:
+        topic_id = getattr(item, "topic_id", None)
+        topic = state.topics.get(topic_id) if topic_id else state.topic_by_name(item.name)
+        yield None if topic is None else str(topic.id)
+
+
+def _brokers(state: MetadataState, *, fenced: bool) -> Iterator[tuple[int, str]]:
+    for broker in registered_brokers(state):
+        if broker.listeners and (fenced or not broker.fenced):
+            yield broker.id, _says(broker.rack, is_fenced=broker.fenced)
+
+
+def _controllers(node: Node, state: MetadataState) -> Iterator[tuple[int, str]]:
+    """Yield those that have registered, and the voters in force."""
+    voters = {voter.endpoint.node_id for voter in node.raft.voters}
+    yield from ((number, "") for number in sorted({*voters, *state.controllers.keys()}))
+
+
+def _says(rack: str | None, *, is_fenced: bool) -> str:
+    return (f" in rack {rack}" if rack is not None else "") + " (fenced)" * is_fenced

@@ -1,0 +1,70 @@
+"""The swarm's draws of what administrators ask for beside all else (see `harness.sim.swarm.draw`).
+
+They use a stream of their own. Levels of features go down and up again, which no node of these
+worlds acts by. Where clients send to partitions, brokers get other sizes of their parts, some of
+which they must refuse, and are asked what they know of the cluster; and the topic grows that
+nothing else uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from harness.plan.plan import Plan
+from harness.plan.strands import Step, Strand
+from harness.sim.swarm.topics import RENEWED
+from workloads.data import log
+from workloads.data.log_client import DESCRIBE, GROW, RESIZE
+
+_LEVELS_SHARE: Final = 0.2
+_SHARE: Final = 0.5
+_FEATURES: Final = ("group.version", "share.version", "streams.version")
+_SIZES: Final = (
+    *(("num.io.threads", size) for size in (3, 4, 16, 17)),
+    *(("num.recovery.threads.per.data.dir", size) for size in (0, 1, 4, 5)),
+    *(("log.cleaner.dedupe.buffer.size", size) for size in (1 << 20, 64 << 20)),
+)
+"""Those that a broker with Kafka's defaults takes, and the ones next to them."""
+
+
+def with_administration(plan: Plan, unit_ms: float) -> Plan:
+    """Draw whether levels of features change, and whether brokers are asked for this and that."""
+    random = Random(f"swarm/{plan.seed}/administration")
+    has_levels, has_requests = random.random() < _LEVELS_SHARE, random.random() < _SHARE
+    strands = list(plan.strands)
+    if has_levels:
+        strands += _levels(random, plan, unit_ms)
+    if has_requests and plan.workload == log.KIND.name:
+        strands += _requests(random, plan, unit_ms)
+    return replace(plan, strands=tuple(strands))
+
+
+def _levels(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:
+    at_ms = unit_ms * random.uniform(2.0, 6.0)
+    while at_ms < plan.duration_ms - unit_ms:
+        feature = random.choice(_FEATURES)
+        down = {"feature": feature, "level": 0, "change": "safe-downgrade"}
+        up_ms = round(unit_ms * random.uniform(1.0, 4.0), 1)
+        steps = (
+            Step("finalize", options=down),
+            Step("finalize", after_ms=up_ms, options={"feature": feature}),
+        )
+        yield Strand(round(at_ms, 1), steps)
+        at_ms += up_ms + unit_ms * (3.0 + random.expovariate(0.2))
+
+
+def _requests(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:
+    at_ms = unit_ms * random.uniform(1.0, 4.0)
+    while at_ms < plan.duration_ms - unit_ms:
+        name, size = random.choice(_SIZES)
+        resize = {"f": RESIZE, "key": "d0-0", "value": {"name": name, "value": str(size)}}
+        steps = (
+            Step("op", targets="random", options=resize),
+            Step("op", targets="random", options={"f": DESCRIBE, "key": "d0-0"}),
+            Step("op", options={"f": GROW, "key": RENEWED}),
+        )
+        yield Strand(round(at_ms, 1), steps)
+        at_ms += unit_ms * (2.0 + random.expovariate(0.3))

@@ -1,0 +1,169 @@
+"""What nodes answer: each invariant broken, and the closest right answers."""
+
+import pytest
+
+from checkers.invariants.answers import ANSWERS, BUFFER
+from checkers.invariants.watcher import Watcher
+from harness.plan.document import from_document
+from harness.sim.runner import run_plan
+
+
+def broken(event, **fields):
+    watcher = Watcher(among=ANSWERS)
+    watcher.take("n1", event, fields)
+    return [violation.property for violation in watcher.violations]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "error", "found"),
+    [
+        ("A", "A", "unknown_topic_id", ["topics-known"]),
+        ("A", "A", "unknown_topic_or_partition", ["topics-known"]),
+        ("A", None, "unknown_topic_id", []),
+        (None, "A", "unknown_topic_or_partition", []),
+        ("A", "B", "unknown_topic_or_partition", []),
+        (None, None, "unknown_topic_or_partition", []),
+        ("A", "A", "invalid_partitions", []),
+    ],
+    ids=[
+        *("by id", "by name", "deleted meanwhile", "made meanwhile", "renewed", "not there"),
+        "another error",
+    ],
+)
+def test_a_controller_denies_no_topic_that_it_has(before, after, error, found):
+    facts = {"topic": "t", "before": before, "after": after, "error": error}
+    assert broken("topic-answer", request="DeleteTopics", **facts) == found
+
+
+@pytest.mark.parametrize(
+    ("levels", "is_alone", "found"),
+    [
+        ([0, 0], True, ["feature-kept"]),
+        ([1, 0], True, []),
+        ([0, 1], True, []),
+        ([0, 0], False, []),
+    ],
+    ids=["the old one", "appended", "committed, and not led any more", "another one followed"],
+)
+def test_a_level_that_is_finalized_is_in_the_metadata(levels, is_alone, found):
+    answer = {"feature": "share.version", "level": 1, "found": levels, "is_alone": is_alone}
+    assert broken("feature-answer", **answer) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "value", "error", "found"),
+    [
+        ("num.io.threads", 8, 4, "invalid_request", True),
+        ("num.io.threads", 8, 3, "none", True),
+        ("num.io.threads", 8, 16, "invalid_request", True),
+        ("num.io.threads", 8, 17, "none", True),
+        ("num.replica.fetchers", 1, 0, "none", True),
+        ("num.io.threads", 8, 4, "none", False),
+        ("num.io.threads", 8, 3, "invalid_request", False),
+        ("num.io.threads", 8, 16, "not_controller", False),
+        ("num.io.threads", 8, 17, "invalid_request", False),
+        (BUFFER, 128 << 20, 1 << 20, "none", True),
+        (BUFFER, 128 << 20, 3 << 20, "invalid_request", True),
+        (BUFFER, 128 << 20, 1 << 20, "invalid_request", False),
+        (BUFFER, 128 << 20, 2 << 20, "invalid_request", False),
+    ],
+)
+def test_a_broker_takes_half_as_many_threads_up_to_twice_as_many(name, before, value, error, found):
+    answer = {"name": name, "before": before, "value": value, "error": error}
+    assert broken("resize-answer", **answer) == ["resizes-judged"] * found
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        ("invalid_record", ["batches-taken"]),
+        ("unknown_server_error", ["batches-taken"]),
+        ("none", []),
+        ("not_leader_or_follower", []),
+        ("out_of_order_sequence_number", []),
+        ("invalid_timestamp", []),
+    ],
+)
+def test_a_leader_takes_a_right_batch(error, found):
+    assert broken("batch-answer", partition="t-0", error=error) == found
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ({1: "", 2: " (fenced)"}, []),
+        ({1: ""}, ["cluster-described"]),
+        ({1: "", 2: ""}, ["cluster-described"]),
+        ({1: "", 2: " (fenced)", 3: ""}, ["cluster-described"]),
+    ],
+    ids=["as they are", "one is missing", "one is not fenced", "one too many"],
+)
+def test_a_cluster_is_described_as_the_node_knows_it(rows, found):
+    known = {1: "", 2: " (fenced)"}
+    assert broken("cluster-answer", of="brokers", rows=rows, known=known) == found
+
+
+LOG = {
+    "version": 1,
+    "backend": "sim",
+    "nodes": 3,
+    "seed": 1,
+    "concurrency": 2,
+    "faults": [],
+    "without_faults": True,
+    "duration_s": 6,
+    "rate_per_s": 10,
+    "workload": "log",
+    "workload_options": {"compression": "snappy"},
+    "node_settings": {"kraftprobe.registration": 1},
+    "schedule": [
+        {
+            "at_ms": at_ms,
+            "steps": [
+                {"kind": "op", "f": "describe-cluster", "key": "d0-0", "targets": "node:n2"},
+                {"kind": "op", "f": "grow-topic", "key": "e0-0"},
+                *(
+                    {
+                        "kind": "op",
+                        "f": "resize-broker",
+                        "key": "d0-0",
+                        "targets": "node:n2",
+                        "value": {"name": name, "value": value},
+                    }
+                    for name, value in (("num.io.threads", "4"), (BUFFER, "1048576"))
+                ),
+                {
+                    "kind": "finalize",
+                    "feature": "share.version",
+                    "level": 0,
+                    "change": "safe-downgrade",
+                },
+            ],
+        }
+        for at_ms in (1_000, 2_500)
+    ],
+}
+TOPICS = {**LOG, "workload": "topics", "workload_options": {"names": 2}, "schedule": []}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("document", "mutant", "found"),
+    [
+        (LOG, "X:controller.configs.validation:_check_resize:relation:3", "resizes-judged"),
+        (LOG, "X:controller.configs.validation:_enough_buffer:connector:0", "resizes-judged"),
+        (LOG, "X:controller.core.feature_update:_update:left-out:0", "feature-kept"),
+        (LOG, "X:controller.topics.topic_changes:_partitions:relation:0", "topics-known"),
+        (LOG, "X:log.batch.compression:inflate:relation:0", "batches-taken"),
+        (LOG, "X:controller.apis.describe:_cluster_response:relation:0", "node-died"),
+        (TOPICS, "X:controller.topics.topic_changes:_topic_to_delete:relation:10", "topics-known"),
+        (LOG, None, None),
+        (TOPICS, None, None),
+        *(
+            ({**LOG, "workload_options": {"compression": codec}}, None, None)
+            for codec in ("gzip", "lz4", "zstd")
+        ),
+    ],
+)
+def test_worlds_find_wrong_answers_and_accuse_no_correct_node(document, mutant, found):
+    assert run_plan(from_document({**document, "mutant": mutant})).property == found
