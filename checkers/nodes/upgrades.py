@@ -69,12 +69,16 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     log = () if node is None else evidence.logs[node]
     asked = [note for note in _injections(run.notes, FINALIZE) if _level(note) is not None]
     changes = list(_changes(log))
-    anomalies = [*_went_back(changes, asked), *_refusals_made(changes, asked), *_above_support(log)]
+    anomalies = [*_went_back(changes, asked), *_refusals_made(changes, asked)]
     lost = list(_losses(changes, asked)) if log and log[0].offset == 0 else []
     lost += _gaps(evidence)
     sure = run.extent.finished and not missing
     upgrades = _injections(run.notes, UPGRADE)
     doubts = [] if sure else lost
+    if not run.extent.finished:  # it says nothing of the change that it was just asking for
+        doubts = [*(found for found in anomalies if found["feature"] != _KRAFT), *doubts]
+        anomalies = [found for found in anomalies if found["feature"] == _KRAFT]
+    anomalies += _above_support(log)
     doubts += _other_releases(upgrades, evidence)
     doubts += fences.fence_doubts(run, evidence, log, options.get("session_ms", fences.SESSION_MS))
     steps = options.get("steps") or {}

@@ -6,7 +6,7 @@ it: see `checkers.invariants.answers`.
 
 from __future__ import annotations
 
-from collections import Counter
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -40,6 +40,17 @@ _POOLS: Final = frozenset(
 )
 
 
+@dataclasses.dataclass(slots=True)
+class _Update:
+    """An update of features that a node was asked for."""
+
+    request: object
+    """Kept, so that no other has its identity."""
+    node: Node | None
+    is_alone: bool
+    """Whether the node had no other to answer at any time since."""
+
+
 class AnswerWatch:
     """See the module."""
 
@@ -49,8 +60,8 @@ class AnswerWatch:
         self._topics: dict[tuple[str, int], tuple[object, Node, int, list[str | None]]] = {}
         """By node and identity: a request about topics that the active controller has to answer,
         its claim, and the ids of these topics as it came."""
-        self._updates: Counter[str] = Counter()
-        """Node -> updates of features that it has not answered."""
+        self._updates: dict[int, _Update] = {}
+        """By identity: updates of features that are not answered."""
         mesh = world.mesh
         for kind in (DeleteTopicsRequest, CreatePartitionsRequest):
             mesh.on_serve[kind].append(self._hear_topics)
@@ -92,25 +103,28 @@ class AnswerWatch:
         self._watcher.take(name, "topic-answer", shown)
 
     def _hear_update(self, name: str, request: object) -> None:
-        del request
-        self._updates[name] += 1
+        node = self._node(name)
+        others = [other for other in self._updates.values() if other.node is node]
+        for other in others:
+            other.is_alone = False
+        self._updates[id(request)] = _Update(request, node, is_alone=not others)
 
     def _look_at_update(self, name: str, request: Any, response: Any) -> None:
-        is_alone = self._updates[name] == 1
-        self._updates[name] = max(0, self._updates[name] - 1)
-        node = self._node(name)
-        if node is None or request.validate_only or response.error_code is not ErrorCode.none:
+        update, node = self._updates.pop(id(request), None), self._node(name)
+        if update is None or node is None or update.node is not node:
+            return
+        if request.validate_only or response.error_code is not ErrorCode.none:
             return
         states = (node.controller.newest_state(), node.controller.image.state)
-        for update in request.feature_updates:
-            feature = str(update.feature)
+        for change in request.feature_updates:
+            feature = str(change.feature)
             if feature not in OFFERED:  # kraft.version is among the voters
                 continue
             shown = {
                 "feature": feature,
-                "level": int(update.max_version_level),
+                "level": int(change.max_version_level),
                 "found": [state.features.get(feature) or 0 for state in states],
-                "is_alone": is_alone,
+                "is_alone": update.is_alone,
             }
             self._watcher.take(name, "feature-answer", shown)
 

@@ -1,10 +1,16 @@
 """What nodes answer: each invariant broken, and the closest right answers."""
 
+from collections import defaultdict
+from types import SimpleNamespace
+
 import pytest
 
 from checkers.invariants.answers import ANSWERS, BUFFER
 from checkers.invariants.watcher import Watcher
+from cluster.node.errors import ErrorCode
+from cluster.node.protocol.messages import UpdateFeaturesRequest
 from harness.plan.document import from_document
+from harness.sim.answer_sight import AnswerWatch
 from harness.sim.runner import run_plan
 
 
@@ -48,6 +54,28 @@ def test_a_controller_denies_no_topic_that_it_has(before, after, error, found):
 def test_a_level_that_is_finalized_is_in_the_metadata(levels, is_alone, found):
     answer = {"feature": "share.version", "level": 1, "found": levels, "is_alone": is_alone}
     assert broken("feature-answer", **answer) == found
+
+
+def test_an_update_that_others_overlapped_is_not_alone_even_when_they_are_answered_first():
+    mesh = SimpleNamespace(on_serve=defaultdict(list), on_reply=defaultdict(list))
+    state = SimpleNamespace(features={})
+    controller = SimpleNamespace(newest_state=lambda: state, image=SimpleNamespace(state=state))
+    process = SimpleNamespace(node=SimpleNamespace(controller=controller))
+    shown = []
+    watcher = SimpleNamespace(take=lambda _node, _event, fields: shown.append(fields["is_alone"]))
+    world = SimpleNamespace(nodes={"n1": SimpleNamespace(process=process)}, mesh=mesh)
+    AnswerWatch(world, watcher)
+    change = SimpleNamespace(feature="share.version", max_version_level=1)
+    updates = [SimpleNamespace(feature_updates=[change], validate_only=False) for _ in range(3)]
+    answer = SimpleNamespace(error_code=ErrorCode.none)
+    (hear,), (look,) = mesh.on_serve[UpdateFeaturesRequest], mesh.on_reply[UpdateFeaturesRequest]
+    for update in updates[:2]:
+        hear("n1", update)
+    for update in reversed(updates[:2]):
+        look("n1", update, answer)
+    hear("n1", updates[2])
+    look("n1", updates[2], answer)
+    assert shown == [False, False, True]
 
 
 @pytest.mark.parametrize(

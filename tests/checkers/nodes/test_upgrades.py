@@ -108,6 +108,17 @@ def test_a_refused_upgrade_changes_nothing():
     assert judge(notes=[asked(33, REFUSED), ASKED]).status is Status.PASS
 
 
+def test_a_change_that_a_run_was_broken_off_in_may_have_been_made():
+    cut = replace(WHOLE, finished=False)
+    for feature, is_sure in ((METADATA, False), ("kraft.version", True)):
+        back = (*GOOD, kraft(1), kraft(0)) if is_sure else (*GOOD, level(30))
+        assert judge(back).status is Status.FAIL
+        judged = judge(back, extent=cut)
+        assert judged.status is (Status.FAIL if is_sure else Status.UNKNOWN), feature
+    refused = asked(30, REFUSED, change="safe-downgrade")
+    assert judge((*GOOD, level(30)), (ASKED, refused), extent=cut).status is Status.UNKNOWN
+
+
 def test_an_acknowledged_level_is_in_the_log():
     assert kinds(judge(GOOD[:-1])) == ["level-lost"]
     missing = judge(GOOD[:-1], logs={"n1": [LogRecord("n1", 0, 1, 0, *level(30))]})
