@@ -221,7 +221,7 @@ class FakeNetwork:
         if isinstance(message, m.CreateTopicsRequest):
             return SimpleNamespace(topics=(self._create(message.topics[0], refusal),))
         if isinstance(message, m.DeleteTopicsRequest):
-            return SimpleNamespace(responses=(self._delete(message.topics[0].name, refusal),))
+            return SimpleNamespace(responses=(self._delete(message.topics[0], refusal),))
         assert isinstance(message, m.MetadataRequest), message
         names = sorted(c.topics) if message.topics is None else [t.name for t in message.topics]
         return SimpleNamespace(
@@ -262,10 +262,13 @@ class FakeNetwork:
         topic_id = c.topics.get(topic.name, (None, 0))[0]
         return SimpleNamespace(error_code=refusal, name=topic.name, topic_id=topic_id)
 
-    def _delete(self, name, refusal):
-        c = self.cluster
+    def _delete(self, topic, refusal):
+        c, name = self.cluster, topic.name
+        if topic.topic_id is not None:
+            name = next((n for n, (known, _) in c.topics.items() if known == topic.topic_id), None)
         if refusal is ErrorCode.none and name not in c.topics:
-            refusal = ErrorCode.unknown_topic_or_partition
+            by_id = topic.topic_id is not None
+            refusal = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
         topic_id = None
         if refusal is ErrorCode.none:
             c.version += 1
