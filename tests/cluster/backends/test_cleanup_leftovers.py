@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -83,6 +84,8 @@ def test_what_wrote_over_its_environment_is_found_by_its_group(tmp_path: Path):
         process.wait()
         shells = nodes(tmp_path, "r1")
         kill_process(shells[0])
+        while state_of(shells[0]) is not NodeState.DEAD:
+            time.sleep(0.01)
         left = {leftover.identity for leftover in find_leftovers(tmp_path)}
         assert len(left) == 5
         assert left >= set(shells[1:])
