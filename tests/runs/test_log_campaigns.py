@@ -30,12 +30,14 @@ def assert_kept(checks: dict[str, CheckResult]) -> None:
     assert checks["log"].statistics["allowed_by_kind"] == {}
     assert checks["replica-logs"].statistics["logs"] == 24
     assert checks["replica-logs"].statistics["records_owed"] > 100
-    assert checks["isr"].statistics["elections"] > 0
+    # In real time one broker may lead all partitions, which was alone when they were made.
+    assert checks["isr"].statistics["decisions"] > 0
 
 
 def test_ours_loses_nothing_of_what_all_in_sync_have_in_virtual_time(tmp_path: Path):
     folder, checks = ran(tmp_path, "--backend", "sim", "--campaign", "log", "--duration", 25)
     assert_kept(checks)
+    assert checks["isr"].statistics["elections"] > 0
     assert kraftprobe("gate", "--judge-again", folder).returncode == 0
     done = kraftprobe("log", "dump", folder / "nodes/n1/metadata/d0-0")
     records = [json.loads(line) for line in done.stdout.splitlines()]
@@ -49,6 +51,7 @@ def test_nothing_is_lost_with_a_log_directory_nor_by_moves_between_two(tmp_path:
         tmp_path, "--backend", "sim", "--campaign", "log-dirs", "--duration", 40, *faults
     )
     assert_kept(checks)
+    assert checks["isr"].statistics["elections"] > 0
     second = folder / "nodes/n1/log-2"
     assert any(path.name.startswith("d0-") for path in second.iterdir())
     traced = {
