@@ -33,6 +33,7 @@ from nemeses.active_faults import held_down, is_damaged
 from nemeses.at_once import OutOfTimeError, do_at_once, not_cancelled
 from nemeses.base import Injection, ParameterError, Parameters, Refusal, View, others, refusal
 from nemeses.disks.io_faults import DiskError, DiskFull, DiskSlow, DiskStall
+from nemeses.disks.log_dirs import LogDirLoss
 from nemeses.disks.wipe import DiskWipe
 from nemeses.processes.signals import Stop
 from nemeses.quorum.requests import Resign
@@ -41,13 +42,14 @@ from nemeses.registry import fault_named
 
 T = TypeVar("T")
 
-_MEMBERSHIP = 2
+_AFTER_SWEEP = 2
 _RANK = {
     **dict.fromkeys((DiskStall.name, DiskSlow.name, DiskFull.name, DiskError.name), -1),
     Stop.name: 1,
-    DiskWipe.name: _MEMBERSHIP,
-    Voters.name: 3,
-    Resign.name: 4,
+    LogDirLoss.name: _AFTER_SWEEP,
+    DiskWipe.name: 3,
+    Voters.name: 4,
+    Resign.name: 5,
 }
 """Place in the order of heals; 0 where none is given."""
 _failed_late: WeakKeyDictionary[Backend, set[tuple[str, int]]] = WeakKeyDictionary()
@@ -135,9 +137,10 @@ def heal_order(injections: Sequence[Injection]) -> list[Injection]:
 
     A change of voters commits only where a majority runs and is reached, so membership is restored
     after processes, links, clocks and disks, whichever of them came later; a voter that lost its
-    disk before another one that was removed, for that may be the same node. That the quorum went on
-    after a resignation shows last of all. A node that is ending can end once it is not paused and
-    its disk works.
+    disk before another one that was removed, for that may be the same node. A broker that gets a
+    log directory back is whole once a quorum registers it: when what cuts or kills is healed. That
+    the quorum went on after a resignation shows last of all. A node that is ending can end once it
+    is not paused and its disk works.
     """
     newest_first = list(reversed(injections))
     return sorted(newest_first, key=lambda injection: _RANK.get(injection.fault, 0))
@@ -146,13 +149,13 @@ def heal_order(injections: Sequence[Injection]) -> list[Injection]:
 async def heal_all(view: View) -> tuple[Injection, ...]:
     """Undo everything that is active in `heal_order`; one result each, in that order.
 
-    Before membership sweep up what no injection accounts for, as after a cancelled one: cut links,
-    paused nodes, and dead nodes, but not those that died unasked, which are evidence, unless a
-    fault that was healed had failed their storage. A sweep that found something is reported as a
-    last result of fault `sweep`.
+    Before what needs a quorum sweep up what no injection accounts for, as after a cancelled one:
+    cut links, paused nodes, and dead nodes, but not those that died unasked, which are evidence,
+    unless a fault that was healed had failed their storage. A sweep that found something is
+    reported as a last result of fault `sweep`.
     """
     ordered = heal_order(view.active)
-    first = [injection for injection in ordered if _RANK.get(injection.fault, 0) < _MEMBERSHIP]
+    first = [injection for injection in ordered if _RANK.get(injection.fault, 0) < _AFTER_SWEEP]
     results = [await heal(view, injection) for injection in first]
     swept = await _sweep(view)
     results += [await heal(view, injection) for injection in ordered[len(first) :]]

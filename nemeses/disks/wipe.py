@@ -37,6 +37,7 @@ from nemeses.disks.damage import DamageFault
 from nemeses.node_fault import Seen, start_if_dead
 from nemeses.queries import leading, until
 from nemeses.quorum.membership import (
+    CATCH_UP_S,
     CHANGE_TIMEOUT_S,
     LOST,
     add_voter,
@@ -46,16 +47,15 @@ from nemeses.quorum.membership import (
     endpoint_of,
     fetching_directory,
     is_dynamic,
+    is_voter,
     lost_voters,
     node_id,
     observer_lag,
+    quorum_in_force,
     remove_voter,
 )
 from nemeses.quorum.voters import Voters
 from nemeses.restarts import lose, return_of
-
-CATCH_UP_S = 1.0
-"""How long the other voters may take to replicate the records that put the voters into the log."""
 
 
 class DiskWipe(DamageFault):
@@ -85,7 +85,7 @@ class DiskWipe(DamageFault):
         details = await super().choose_details(view, nodes, parameters)
         if parameters.get("empty"):
             return details
-        found = await leading(view)
+        found = await quorum_in_force(view)
         voters = {} if found is None else directories(found[1])
         may_lose = found is not None and _may_lose(view, found[1], nodes)
         if may_lose and found is not None and "back_ms" in parameters:
@@ -163,7 +163,7 @@ class DiskWipe(DamageFault):
             async def back() -> list[str] | None:
                 now = await fetching_directory(view, node)
                 if now is None:
-                    return await _is_settled_voter(view, node)
+                    return await is_voter(view, node, wanted=True)
                 return await add_voter(view, node, now, tuple(lost["endpoint"]))
 
             lag = partial(observer_lag, view, node)
@@ -221,12 +221,3 @@ async def _observes_anew(view: View, node: str) -> bool:
         return False
     await way.begin(view, node)
     return True
-
-
-async def _is_settled_voter(view: View, node: str) -> list[str] | None:
-    """The voters, once a leader that has committed something in its epoch counts the node in."""
-    found = await leading(view)
-    if found is None or found[1].high_watermark < 0:
-        return None
-    voters = directories(found[1])
-    return sorted(f"n{voter}" for voter in voters) if node_id(node) in voters else None

@@ -34,7 +34,7 @@ from cluster.node.protocol.messages import (
 )
 from nemeses.active_faults import DISK_WIPE, hit
 from nemeses.base import View
-from nemeses.queries import ask, leading
+from nemeses.queries import ask, leading, until
 from nemeses.restarts import gave_up
 
 LOST = "lost_voter"
@@ -42,6 +42,8 @@ LOST = "lost_voter"
 CHANGE_TIMEOUT_S = 10.0
 """How long a change may take to commit in a quorum that works."""
 REQUEST_TIMEOUT_MS = 3_000
+CATCH_UP_S = 1.0
+"""How long a quorum that works may take to replicate what its leader has appended."""
 
 
 def node_id(node: str) -> int:
@@ -52,6 +54,34 @@ def node_id(node: str) -> int:
 def directories(quorum: DescribeQuorumResponse) -> dict[int, UUID]:
     """Id -> directory id of each voter; NO_DIRECTORY where voters are configured."""
     return {voter.replica_id: voter.directory_id for voter in quorum.voters}
+
+
+async def quorum_in_force(view: View) -> tuple[str, DescribeQuorumResponse] | None:
+    """The leader, and what it says of the quorum, once the voters that it names are committed.
+
+    A leader counts by a set of voters from the moment that it appends it (KIP-853), and may lose
+    that record with its office: what it names, and its DUPLICATE_VOTER and VOTER_NOT_FOUND, are
+    facts only once its high watermark has passed the end that its log had when it named them.
+    """
+    first: DescribeQuorumResponse | None = None
+
+    async def look() -> tuple[str, DescribeQuorumResponse] | None:
+        nonlocal first
+        found = await leading(view)
+        if found is None:
+            return None
+        now = found[1]
+        if first is None or _reign(first) != _reign(now):
+            first = now
+        # A leader that removes itself names its own end no more.
+        ends = [v.log_end_offset for v in first.voters if v.replica_id == first.leader_id]
+        return found if ends and now.high_watermark >= ends[0] else None
+
+    return await until(look, CATCH_UP_S)
+
+
+def _reign(quorum: DescribeQuorumResponse) -> tuple[int, int, dict[int, UUID]]:
+    return quorum.leader_id, quorum.leader_epoch, directories(quorum)
 
 
 def is_dynamic(quorum: DescribeQuorumResponse) -> bool:
@@ -119,8 +149,13 @@ def lost_voters(view: View) -> list[str]:
 async def remove_voter(view: View, node: str, directory: UUID) -> bool | None:
     """Ask for the removal; True once it is committed, or there is no such voter."""
     answer = await ask_leader(view, RemoveVoterRequest(None, node_id(node), directory))
-    done = (ErrorCode.none, ErrorCode.voter_not_found)
-    return True if isinstance(answer, RemoveVoterResponse) and answer.error in done else None
+    if not isinstance(answer, RemoveVoterResponse):
+        return None
+    if answer.error is ErrorCode.voter_not_found:
+        found = await quorum_in_force(view)
+        gone = found is not None and directories(found[1]).get(node_id(node)) != directory
+        return gone or None
+    return True if answer.error is ErrorCode.none else None
 
 
 async def add_voter(
@@ -142,8 +177,8 @@ async def add_voter(
 
 
 async def is_voter(view: View, node: str, *, wanted: bool) -> list[str] | None:
-    """The voters, when the node is one of them, or is not, as wanted."""
-    found = await leading(view)
+    """The voters in force, when the node is one of them, or is not, as wanted."""
+    found = await quorum_in_force(view)
     if found is None:
         return None
     voters = directories(found[1])

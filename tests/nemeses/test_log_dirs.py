@@ -12,7 +12,7 @@ from cluster.backends.base import BackendError, NodeState
 from cluster.backends.localhost import LocalHost
 from cluster.backends.machine.equip import HostDetachable
 from cluster.backends.machine.programs import Machine
-from nemeses.drive import heal, inject
+from nemeses.drive import heal, heal_all, inject
 from tests.cluster.node.controller.fakes import creatable, create
 from tests.nemeses.simulated import WorldView, in_world
 from tests.play import play
@@ -79,6 +79,16 @@ async def test_a_replica_is_moved(view: WorldView):
         (at.topic, at.partition) for at in directory.logs
     ]
     assert (await heal(view, moved)).verified
+
+
+@play(in_world, node_settings=TWO)
+async def test_a_broker_gets_its_directory_back_when_a_quorum_can_register_it(view: WorldView):
+    """`sim --seed 72000051`: it was given back first, and waited for a leader in vain."""
+    await with_topic(view)
+    for node in ("n2", "n3"):
+        assert (await inject(view, "kill", {"targets": f"node:{node}"})).verified
+    await inject(view, "log-dir-loss", {"targets": "node:n1"})
+    assert all(healed.verified for healed in await heal_all(view))
 
 
 @pytest.mark.parametrize("fault", ["log-dir-loss", "log-dir-move"])

@@ -18,9 +18,15 @@ from cluster.systems.kraft import KraftSystem
 from harness.sim.world_sight import watch
 from nemeses.base import Injection, View
 from nemeses.drive import heal, heal_all, heal_order, inject
-from nemeses.queries import describe, leading
+from nemeses.queries import describe, leading, until
 from nemeses.quorum import voters
-from nemeses.quorum.membership import is_dynamic
+from nemeses.quorum.membership import (
+    add_voter,
+    directories,
+    fetching_directory,
+    is_dynamic,
+    quorum_in_force,
+)
 from nemeses.registry import FAULTS
 from tests.play import play
 from tests.views import StubView
@@ -169,11 +175,12 @@ async def test_a_voter_comes_back_after_the_nodes_without_which_no_change_commit
 
 
 def test_everything_but_voters_is_healed_newest_first():
-    faults = ["voters", "kill", "voters", "partition", "resign"]
+    faults = ["voters", "kill", "voters", "partition", "resign", "log-dir-loss"]
     active = [Injection(fault, {}, (), verified=True, applied=True) for fault in faults]
-    partition, kill, newer, older, resign = heal_order(active)
+    partition, kill, directory, newer, older, resign = heal_order(active)
     assert resign is active[4], "it shows that the quorum went on, when all others are healed"
     assert (partition, kill) == (active[3], active[1])
+    assert directory is active[5], "a quorum must register the broker that gets it back"
     assert newer is active[2]
     assert older is active[0]
 
@@ -225,6 +232,27 @@ async def test_an_observer_becomes_a_voter_and_the_heal_leaves_it(view: View):
     assert healed.verified, healed.detail
     found = await leading(view)
     assert len(found[1].voters) == 4
+
+
+@play(with_observer)
+async def test_an_addition_that_only_the_leader_has_is_no_fact(view: View):
+    """`sim --seed 74000068`: it was taken for committed, and then too many disks for lost."""
+    await heal(view, await inject(view, "voters", {"change": "upgrade"}))
+    leader = await view.leader()
+    rest = [node for node in NODES if node != leader]
+    cut = [link for node in rest for link in ((leader, node), (node, leader))]
+    directory = await fetching_directory(view, "n4")
+    where = view.backend.endpoint("n4", "CONTROLLER")
+    await view.backend.cut_links(cut)
+    asked = asyncio.create_task(add_voter(view, "n4", directory, (where.host, where.port)))
+    await asyncio.sleep(0.3)
+    named, force = await leading(view), await quorum_in_force(view)
+    assert named is not None
+    assert (named[0], 4 in directories(named[1])) == (leader, True)
+    assert force is None or 4 not in directories(force[1])
+    await view.backend.restore_links(cut)
+    assert await asked is None
+    assert await until(lambda: quorum_in_force(view), 10) is not None
 
 
 @play(in_world)

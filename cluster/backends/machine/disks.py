@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import PurePath
@@ -20,7 +19,7 @@ from cluster.backends.abilities import Damage, DiskFault, DiskMeasure
 from cluster.backends.base import BackendError, NodeState, Probe
 from cluster.backends.machine.inside import damage, disks
 from cluster.backends.machine.mounts import mount_label, mounts, state_folder, unmount
-from cluster.backends.machine.programs import Machine, run_program, source_of
+from cluster.backends.machine.programs import Machine, run_program
 from cluster.backends.packages import install
 from cluster.backends.processes.records import labels, own_identity
 from cluster.systems.base import Damageable, Names
@@ -263,15 +262,13 @@ class FuseDisks:
         return answer
 
     async def _measure(self, host: Machine, folder: PurePath, timeout_s: float) -> DiskMeasure:
-        command = [host.interpreter, "-I", "-S", "-c", source_of(disks.measure)]
-        asked = json.dumps([[str(folder), timeout_s + 0.5], {}]).encode()
-        done = await host.run(command, stdin=asked, timeout_s=timeout_s + 10)
-        lines = done.stdout.decode().splitlines()
-        measured = json.loads(lines[-1]) if lines else {}
+        measured = await run_program(
+            host, disks.measure, str(folder), timeout_s + 0.5, timeout_s=timeout_s + 10
+        )
         limit_ms = timeout_s * 1000
-        times = (measured.get("write_ms"), measured.get("fsync_ms"))
-        write_ms, fsync_ms = (None if ms is None or ms > limit_ms else float(ms) for ms in times)
-        return DiskMeasure(write_ms, fsync_ms, measured.get("error"))
+        times = (measured["write_ms"], measured["fsync_ms"])
+        write_ms, fsync_ms = (None if ms is None or ms > limit_ms else ms for ms in times)
+        return DiskMeasure(write_ms, fsync_ms, measured["error"])
 
 
 def fuse_remedy(reason: str) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
-from typing import ParamSpec, TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from cluster.backends.abilities import Completed, Host
 from cluster.backends.base import BackendError
 from cluster.values import valueclass
 
 _WORDS_MAX = 300
-P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 @valueclass
@@ -41,15 +41,14 @@ class Machine:
 
 
 async def run_program(
-    host: Machine, program: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    host: Machine, program: Callable[[*Ts], T], *args: *Ts, timeout_s: float = 10.0
 ) -> T:
     """Call a function of `machine.inside` inside the host; what it returns, as JSON gives it back.
 
     Raises BackendError with the last line of stderr when it fails.
     """
-    command = [host.interpreter, *("-I", "-S", "-c", source_of(program))]
-    asked = json.dumps([args, kwargs]).encode()
-    done = await host.run(command, stdin=asked)
+    command = [host.interpreter, *("-I", "-S", "-c", _source_of(program))]
+    done = await host.run(command, stdin=json.dumps(args).encode(), timeout_s=timeout_s)
     if done.exit_code != 0:
         raise BackendError(f"{host.node}: {_last_line(done.stderr) or done.exit_code}")
     try:
@@ -59,13 +58,12 @@ async def run_program(
     return answer
 
 
-def source_of(program: Callable[..., object]) -> str:
+def _source_of(program: Callable[..., object]) -> str:
     """Return the source of a program that calls the function with the JSON of its stdin."""
     module = Path(program.__code__.co_filename).read_text(encoding="utf-8")
     return (
         f"{module}\nimport json, sys\n"
-        "args, kwargs = json.loads(sys.stdin.read())\n"
-        f"print(json.dumps({program.__name__}(*args, **kwargs)), flush=True)\n"
+        f"print(json.dumps({program.__name__}(*json.loads(sys.stdin.read()))), flush=True)\n"
     )
 
 

@@ -25,7 +25,7 @@ def ask(state: str, request: "dict[str, Any]") -> Any:
             return json.loads(stream.readline())
 
 
-def measure(folder: str, limit_s: float) -> "dict[str, float | str | None]":
+def measure(folder: str, limit_s: float) -> "dict[str, Any]":
     """Write and fsync a file: {"write_ms", "fsync_ms", "error": its name}, None where unknown.
 
     A child does it and is left alone after `limit_s`: while a stalled fsync of the folder by the
