@@ -16,8 +16,7 @@ from harness.run import run_to_verdict
 from harness.run.recorder import Recorder
 from results.store import files, journal
 from results.store.journal import JournalWriter, read_journal
-from tests.checkers.evidence.run_evidence import NODES, good_run, good_trace, trace
-from tests.checkers.evidence.test_evidence_checks import kinds
+from tests.checkers.evidence.run_evidence import NODES, good_run, good_trace, judged, trace
 from tests.harness.world import Journal
 from tests.results.factory import make_run
 
@@ -155,7 +154,7 @@ def test_a_node_that_shares_a_full_disk_with_the_harness_is_not_to_blame(reason,
         events.append(Event(1, 1, NEMESIS, EventType.INFO, "no-space", None, {"free_bytes": 0}))
     traces = {node: good_trace(node) for node in NODES}
     traces["n2"] += trace("n2", ("fatal", {"reason": reason}))
-    assert kinds("log-agreement", good_run(events=events, traces=traces))[0] is status
+    assert judged(good_run(events=events, traces=traces), "log-agreement")[0] is status
 
 
 @pytest.mark.slow

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from checkers.evidence import Evidence, FinalRead, LogRecord, TraceEvent
+from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
+from checkers.verdict import Status
 
 NODES = ("n1", "n2", "n3")
 
@@ -111,8 +113,18 @@ def with_trace(node: str, *events: tuple[Any, ...]) -> RunInput:
     return good_run(traces=traces)
 
 
+def with_evidence(run: RunInput, **changes: Any) -> RunInput:
+    return replace(run, evidence=replace(run.evidence, **changes))
+
+
 def with_log(node: str, log: list[LogRecord]) -> RunInput:
     return good_run(logs={name: good_log(name) for name in NODES} | {node: log})
+
+
+def judged(run: RunInput, name: str = "invariants") -> tuple[Status, set[str]]:
+    """Verdict of a check, and the kinds of what it found."""
+    result = run_check(CheckSpec(name), run)
+    return result.status, {anomaly["kind"] for anomaly in result.anomalies}
 
 
 def final_reads(**states: Any) -> dict[str, FinalRead]:

@@ -12,6 +12,7 @@ from tests.checkers.evidence.run_evidence import (
     good_log,
     good_run,
     good_trace,
+    judged,
     leader_change,
     record,
     trace,
@@ -20,14 +21,9 @@ from tests.checkers.evidence.run_evidence import (
 )
 
 
-def kinds(name, run):
-    result = run_check(CheckSpec(name), run)
-    return result.status, {anomaly["kind"] for anomaly in result.anomalies}
-
-
 @pytest.mark.parametrize("name", ["log-agreement", "invariants"])
 def test_a_run_in_order_passes(name):
-    assert kinds(name, good_run()) == (Status.PASS, set())
+    assert judged(good_run(), name) == (Status.PASS, set())
 
 
 LOG_FAULTS = {
@@ -38,7 +34,7 @@ LOG_FAULTS = {
 
 @pytest.mark.parametrize("kind", LOG_FAULTS)
 def test_a_wrong_log_fails(kind):
-    status, found = kinds("log-agreement", with_log("n2", LOG_FAULTS[kind]))
+    status, found = judged(with_log("n2", LOG_FAULTS[kind]), "log-agreement")
     assert status is Status.FAIL
     assert kind in found
 
@@ -47,9 +43,9 @@ def test_what_was_committed_must_be_in_a_majority_of_logs():
     short = {node: good_log(node)[:4] for node in ("n2", "n3")}
     states = {node: {"leaderId": 1, "leaderEpoch": 1, "votedId": 1} for node in NODES}
     run = good_run(logs={"n1": good_log("n1"), **short}, quorum_states=states)
-    assert kinds("log-agreement", run) == (Status.FAIL, {"committed-lost"})
+    assert judged(run, "log-agreement") == (Status.FAIL, {"committed-lost"})
     shorter = good_run(logs={"n1": good_log("n1"), "n2": good_log("n2"), "n3": short["n3"]})
-    assert kinds("log-agreement", shorter) == (Status.PASS, set())
+    assert judged(shorter, "log-agreement") == (Status.PASS, set())
 
 
 @pytest.mark.parametrize(
@@ -58,7 +54,7 @@ def test_what_was_committed_must_be_in_a_majority_of_logs():
 def test_a_node_that_died_unasked_fails_unless_something_else_killed_it(exit_code, status):
     value = {"node": "n2", "exit_code": exit_code}
     crash = Event(0, 0, NEMESIS, EventType.INFO, "crash", None, value)
-    assert kinds("log-agreement", good_run(events=[crash])) == (status, {"crash"})
+    assert judged(good_run(events=[crash]), "log-agreement") == (status, {"crash"})
 
 
 FETCH = {"epoch": 1, "leader_id": 1, "offset": 6, "durable_end_offset": 6}
@@ -83,12 +79,12 @@ def test_evidence_that_is_missing_is_named_and_never_passes(name, part):
 
 def test_missing_evidence_does_not_hide_what_the_rest_shows():
     traces = {"n2": good_trace("n2") + trace("n2", ("fatal", {"reason": "broken"}))}
-    assert kinds("log-agreement", good_run(traces=traces)) == (Status.FAIL, {"fatal"})
+    assert judged(good_run(traces=traces), "log-agreement") == (Status.FAIL, {"fatal"})
 
 
 @pytest.mark.parametrize("name", ["log-agreement", "invariants"])
 def test_without_any_evidence_nothing_passes(name):
-    assert kinds(name, RunInput([], [], None)) == (Status.UNKNOWN, set())
+    assert judged(RunInput([], [], None), name) == (Status.UNKNOWN, set())
 
 
 ODD_LINES = [
@@ -117,7 +113,7 @@ def test_a_malformed_trace_line_is_reported_and_never_passes(name, event, fields
 def test_a_malformed_trace_line_does_not_hide_what_the_rest_shows():
     bad = ("fetch", FETCH | {"durable_end_offset": 1})
     run = with_trace("n2", ("fetch", {"epoch": 1}), bad)
-    assert kinds("invariants", run) == (Status.FAIL, {"durable-fetch"})
+    assert judged(run) == (Status.FAIL, {"durable-fetch"})
 
 
 def test_many_malformed_lines_are_counted():
@@ -145,7 +141,7 @@ def died(reason, targets=("n2",), *, may_end_node=True):
     ]
     traces = {n: good_trace(n) for n in NODES}
     traces["n2"] += trace("n2", ("fatal", {"reason": reason}))
-    return kinds("log-agreement", good_run(events=events, traces=traces))
+    return judged(good_run(events=events, traces=traces), "log-agreement")
 
 
 def test_a_node_may_end_when_a_fault_took_its_disk():
@@ -200,6 +196,6 @@ def test_what_is_committed_is_kept_by_a_majority_of_the_voters_in_force(voters, 
         for node in NODES
     }
     logs = {"n1": good_log("n1"), **short}
-    assert kinds("log-agreement", good_run(logs=logs, quorum_states=states, traces=traces)) == (
+    assert judged(good_run(logs=logs, quorum_states=states, traces=traces), "log-agreement") == (
         expected
     )

@@ -6,47 +6,35 @@ import pytest
 
 from checkers.evidence.recovered import durable_end
 from checkers.history import NEMESIS, Event, EventType
-from checkers.invariants.watcher import INVARIANTS
-from checkers.registry import CheckSpec, RunInput, run_check
+from checkers.registry import RunInput
 from checkers.verdict import Status
 from tests.checkers.evidence.run_evidence import (
     NODES,
     append,
     good_run,
     good_trace,
+    high_watermark,
+    judged,
     opened,
     state,
     trace,
 )
 
-
-@pytest.fixture(autouse=True)
-def of_the_quorum_alone(monkeypatch):
-    """Leave what evidence owes itself to test_trace_evidence: these runs hold what they need only."""
-    kinds = {kind.name: kind for kind in INVARIANTS if not kind.unstored}
-    monkeypatch.setattr("checkers.invariants.stored._JUDGED", kinds)
-
+pytestmark = pytest.mark.usefixtures("of_the_quorum_alone")
 
 FLUSHED = ("flush", {"end_offset": 6})
 
 
-def back(end_offset: int, directory: str = "d2"):
-    recovered = {"start_offset": 0, "end_offset": end_offset, "last_epoch": 1, "truncated_bytes": 0}
-    return (
-        ("start", {"node_id": 2, "mutant": None, "directory_id": directory}, 1),
-        ("recovered", recovered, 1),
-    )
+def back(end_offset: int, directory: str = "d2", last_epoch: int = 1):
+    started = {"node_id": 2, "mutant": None, "directory_id": directory}
+    recovered = {"start_offset": 0, "end_offset": end_offset, "last_epoch": last_epoch}
+    return (("start", started, 1), ("recovered", {**recovered, "truncated_bytes": 0}, 1))
 
 
 def run_of(*events, happened=()) -> RunInput:
     traces = {node: good_trace(node) for node in NODES}
     traces["n2"] = trace("n2", *opened("n2"), state(1), append(0, 5), *events)
     return good_run(traces=traces, events=list(happened))
-
-
-def judged(run: RunInput):
-    result = run_check(CheckSpec("invariants"), run)
-    return result.status, {anomaly["kind"] for anomaly in result.anomalies}
 
 
 @pytest.mark.parametrize(("directory", "end"), [("d2", 6), ("d9", 0)])
@@ -99,42 +87,28 @@ def test_a_torn_write_excuses_neither_loss_nor_death():
     died = ("fatal", {"reason": "CorruptLogError: byte 7"}, 1)
     run = run_of(FLUSHED, *back(5), died, happened=[hit("torn-write", {})])
     assert judged(run) == (Status.FAIL, {"recovery"})
-    assert run_check(CheckSpec("log-agreement"), run).status is Status.FAIL
-
-
-def again(end_offset: int, last_epoch: int, directory: str = "d2"):
-    fields = {"start_offset": 0, "end_offset": end_offset, "last_epoch": last_epoch}
-    started = {"node_id": 2, "mutant": None, "directory_id": directory}
-    return (("start", started, 1), ("recovered", {**fields, "truncated_bytes": 0}, 1))
-
-
-def written(base_offset: int, epoch: int):
-    last = {"last_offset": base_offset, "role": "follower"}
-    return "append", {"base_offset": base_offset, "epoch": epoch, **last}
-
-
-def announced(offset: int):
-    return "hw", {"epoch": 3, "offset": offset, "role": "follower"}
+    assert judged(run, "log-agreement")[0] is Status.FAIL
 
 
 CUT_OFF = "committed-truncated"
 CUT = ("truncate", {"end_offset": 6, "epoch": 1}, 1)
-OLD_TAIL = (written(6, 1), written(7, 1), ("flush", {"end_offset": 8}))
-NEW = (("truncate", {"end_offset": 6, "epoch": 1}), written(6, 3), announced(7))
+OLD_TAIL = (append(6, 6), append(7, 7), ("flush", {"end_offset": 8}))
+ANNOUNCED = high_watermark(7, epoch=3)
+NEW = (("truncate", {"end_offset": 6, "epoch": 1}), append(6, 6, epoch=3), ANNOUNCED)
 
 
 def test_a_truncation_that_a_power_loss_undid_may_be_made_again():
     """What was announced was never fsynced; the tail that it had replaced is there again."""
-    assert CUT_OFF not in judged(run_of(*OLD_TAIL, *NEW, *again(8, 1), CUT))[1]
+    assert CUT_OFF not in judged(run_of(*OLD_TAIL, *NEW, *back(8), CUT))[1]
 
 
 @pytest.mark.parametrize(
     "events",
     [
-        (*OLD_TAIL, *NEW, ("flush", {"end_offset": 7}), *again(7, 3), CUT),
-        (*OLD_TAIL, *NEW, *again(7, 3), CUT),
-        (*OLD_TAIL, *NEW, ("flush", {"end_offset": 7}), *again(8, 1), CUT),
-        (*OLD_TAIL, announced(7), *again(8, 1), CUT),
+        (*OLD_TAIL, *NEW, ("flush", {"end_offset": 7}), *back(7, last_epoch=3), CUT),
+        (*OLD_TAIL, *NEW, *back(7, last_epoch=3), CUT),
+        (*OLD_TAIL, *NEW, ("flush", {"end_offset": 7}), *back(8), CUT),
+        (*OLD_TAIL, ANNOUNCED, *back(8), CUT),
     ],
 )
 def test_what_was_announced_and_is_still_there_is_not_cut_off(events):
@@ -142,5 +116,5 @@ def test_what_was_announced_and_is_still_there_is_not_cut_off(events):
 
 
 def test_another_disk_is_another_log():
-    events = (*OLD_TAIL, announced(7), *again(8, 1, "another disk"), CUT)
+    events = (*OLD_TAIL, ANNOUNCED, *back(8, "another disk"), CUT)
     assert CUT_OFF not in judged(run_of(*events))[1]

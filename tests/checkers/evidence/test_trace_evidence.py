@@ -17,8 +17,10 @@ from tests.checkers.evidence.run_evidence import (
     good_run,
     good_trace,
     high_watermark,
+    judged,
     state,
     trace,
+    with_evidence,
     with_trace,
 )
 
@@ -29,11 +31,6 @@ PENDING = append(6, 6)
 def recovered(end_offset, truncated_bytes=0, epoch=1):
     fields = {"start_offset": 0, "end_offset": end_offset, "last_epoch": epoch}
     return ("recovered", {**fields, "truncated_bytes": truncated_bytes}, 1)
-
-
-def judged(run):
-    result = run_check(CheckSpec("invariants"), run)
-    return result.status, {anomaly["kind"] for anomaly in result.anomalies}
 
 
 def fetch(offset, durable):
@@ -86,7 +83,7 @@ def test_a_node_hears_of_leaders_and_candidates_from_themselves(named):
     written |= {f"{name}Id": number for name, number in named.items()}
     states = run.evidence.quorum_states
     states = {**states, "n2": {**states["n2"], **written}}
-    run = replace(run, evidence=replace(run.evidence, quorum_states=states))
+    run = with_evidence(run, quorum_states=states)
     assert judged(run) == (Status.UNKNOWN, {"heard-of"})
 
 
@@ -108,7 +105,7 @@ def test_what_was_appended_may_be_flushed_and_fetched():
     run = with_trace("n2", PENDING, ("flush", {"end_offset": 7}), fetch(7, 7))
     states = run.evidence.quorum_states
     states = {**states, "n2": {**states["n2"], "logEndOffset": 7}}
-    run = replace(run, evidence=replace(run.evidence, quorum_states=states))
+    run = with_evidence(run, quorum_states=states)
     assert judged(run) == (Status.PASS, set())
 
 
@@ -165,7 +162,7 @@ def test_traces_and_the_faults_of_the_journal_agree(restart, late, status):
 
 
 def with_snapshots(run):
-    return replace(run, evidence=replace(run.evidence, snapshots={"n2": []}))
+    return with_evidence(run, snapshots={"n2": []})
 
 
 @pytest.mark.parametrize("name", FALSE)
@@ -290,7 +287,7 @@ def test_a_node_that_served_after_a_fault_ended_it_started_behind_it():
         first = traces["n2"][0]
         traces["n2"] = [replace(first, fields=start), *traces["n2"][1:], *more]
         run = good_run(traces=traces, events=events, final_reads=final_reads(n2={}))
-        run = replace(run, evidence=replace(run.evidence, run_clock=clock))
+        run = with_evidence(run, run_clock=clock)
         return str(run_check(CheckSpec("invariants"), run).statistics["missing"])
 
     assert "no start behind" in found()

@@ -15,12 +15,7 @@ from results.store.tables import RunName, events_table, operations_table
 from tests.checkers.histories import FAIL, FIRST_WORLDS, INFO, op, random_history, read, write
 from tests.checkers.linearizability.test_corpus_verdicts import JUDGED, expected, folder  # noqa: F401  (fixture)
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _small_files_by_arrow_too():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("checkers.history.files.SMALL_BYTES", -1)
-        yield
+pytestmark = pytest.mark.usefixtures("small_files_by_arrow_too")
 
 
 def several(seed, kind):

@@ -10,13 +10,7 @@ from checkers.history.files import load_columns, load_judged
 from checkers.history.foreign import Reading
 from checkers.history.formats import load
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _small_files_by_arrow_too():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("checkers.history.files.SMALL_BYTES", -1)
-        yield
-
+pytestmark = pytest.mark.usefixtures("small_files_by_arrow_too")
 
 VALUES = ["nil", "7", "-3", ":a", '"a b"', '"7"', "[1 2]", "[nil :x]", "true", "0", '""']
 TAG = "#jepsen.independent/tuple"

@@ -21,13 +21,7 @@ from checkers.history.formats import load
 from porcupine_py.values import freeze, show
 from tests.mutations import HUGE, mutated
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _small_files_by_arrow_too():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("checkers.history.files.SMALL_BYTES", -1)
-        yield
-
+pytestmark = pytest.mark.usefixtures("small_files_by_arrow_too")
 
 ROOT = Path(__file__).parents[3]
 EDN = b"""{:index 0, :time 1, :process 0, :type :invoke, :f :write, :value 1}

@@ -6,18 +6,16 @@ from types import SimpleNamespace
 import pytest
 
 from checkers.invariants.answers import ANSWERS, BUFFER
-from checkers.invariants.watcher import Watcher
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import UpdateFeaturesRequest
 from harness.plan.document import from_document
 from harness.sim.answer_sight import AnswerWatch
 from harness.sim.runner import run_plan
+from tests.checkers.invariants.watching import broken_by
 
 
 def broken(event, **fields):
-    watcher = Watcher(among=ANSWERS)
-    watcher.take("n1", event, fields)
-    return [violation.property for violation in watcher.violations]
+    return broken_by(("n1", event, fields), among=ANSWERS)
 
 
 @pytest.mark.parametrize(

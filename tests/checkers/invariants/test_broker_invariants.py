@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from checkers.invariants.brokers import BROKER_INVARIANTS, Image, Partition, faults
-from checkers.invariants.watcher import Watcher
+from tests.checkers.invariants.watching import broken_by
 
 LED = Partition(
     name="t-0",
@@ -49,11 +49,12 @@ CASES = {
 }
 
 
-def broken(seen):
-    watcher = Watcher(among=BROKER_INVARIANTS)
-    for node, shown in seen:
-        watcher.take(node, "image", {"image": shown})
-    return {violation.property for violation in watcher.violations}
+def broken(*events):
+    return broken_by(*events, among=BROKER_INVARIANTS)
+
+
+def broken_images(seen):
+    return set(broken(*((node, "image", {"image": shown}) for node, shown in seen)))
 
 
 NEW = replace(LED, partition_epoch=0)
@@ -69,19 +70,19 @@ NEW = replace(LED, partition_epoch=0)
     ids=["all are placed", "a broker has one directory", "it was created before"],
 )
 def test_new_replicas_are_placed_where_there_is_no_choice(partition, found):
-    assert broken([("n1", image(1, partition))]) == found
+    assert broken_images([("n1", image(1, partition))]) == found
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_breaks_an_invariant_is_reported_and_its_neighbour_is_not(name):
     violated, correct = CASES[name]
-    assert broken(violated) == {name}
-    assert broken(correct) == set()
+    assert broken_images(violated) == {name}
+    assert broken_images(correct) == set()
 
 
 def test_an_older_image_of_another_node_breaks_no_epoch():
     newer = image(2, replace(LED, leader_epoch=5, partition_epoch=8), broker=(6, "b"))
-    assert broken([("n1", newer), ("n2", image(1))]) == set()
+    assert broken_images([("n1", newer), ("n2", image(1))]) == set()
 
 
 @pytest.mark.parametrize(
@@ -126,16 +127,13 @@ def test_every_invariant_of_brokers_has_a_case():
     ids=["nothing", "its claim alone is committed", "a part of it", "a metadata.version"],
 )
 def test_what_a_controller_commits_first_is_what_a_cluster_begins_with(now, found):
-    watcher = Watcher(among=BROKER_INVARIANTS)
     looked = {"claimed": 7, "offset": 8, "in_transaction": False, "has_version": False}
-    watcher.take("n1", "controller-image", looked | now)
-    assert [violation.property for violation in watcher.violations] == found
+    assert broken(("n1", "controller-image", looked | now)) == found
 
 
 def test_configurations_go_with_their_topic():
-    watcher = Watcher(among=BROKER_INVARIANTS)
-    watcher.take("n1", "image", {"image": replace(image(1), stray_configs=("t",))})
-    assert [violation.property for violation in watcher.violations] == ["valid-brokers"]
+    shown = replace(image(1), stray_configs=("t",))
+    assert broken(("n1", "image", {"image": shown})) == ["valid-brokers"]
 
 
 @pytest.mark.parametrize(
@@ -144,9 +142,8 @@ def test_configurations_go_with_their_topic():
     ids=["no leader told it", "it lacks a record", "it has all", "there is nothing"],
 )
 def test_nothing_is_published_before_all_that_is_committed_is_known(high_watermark, found):
-    watcher = Watcher(among=BROKER_INVARIANTS)
-    watcher.take("n1", "published", {"offset": 6, "high_watermark": high_watermark})
-    assert [violation.property for violation in watcher.violations] == found
+    published = {"offset": 6, "high_watermark": high_watermark}
+    assert broken(("n1", "published", published)) == found
 
 
 @pytest.mark.parametrize(
@@ -161,7 +158,5 @@ def test_nothing_is_published_before_all_that_is_committed_is_known(high_waterma
     ids=["all", "none of a broker that holds none", "one too few", "one too many", "one anew"],
 )
 def test_partitions_are_found_by_who_holds_them_and_what_is_due(found_by, found):
-    watcher = Watcher(among=BROKER_INVARIANTS)
     having = {1: ["t-0"], "leaderless": ["t-1"]}
-    watcher.take("n1", "partitions-found", {"found": found_by, "having": having})
-    assert [violation.property for violation in watcher.violations] == found
+    assert broken(("n1", "partitions-found", {"found": found_by, "having": having})) == found

@@ -7,13 +7,9 @@ from checkers.invariants.elections import PreElected
 from checkers.invariants.electorate import ANY
 from checkers.invariants.sight import Election
 from checkers.invariants.snapshots import SnapshotMade
-from checkers.invariants.voters import (
-    CommittedVoters,
-    Described,
-    NewVoterHoldsLog,
-    VotersKnown,
-)
+from checkers.invariants.voters import CommittedVoters, Described, NewVoterHoldsLog, VotersKnown
 from checkers.invariants.watcher import INVARIANTS, LIVE, Watcher
+from tests.checkers.invariants.watching import broken_by
 
 VOTERS = {"1": "a", "2": "b", "3": "c"}
 
@@ -256,11 +252,7 @@ SEEN_CASES = {
 
 
 def broken(events, sight=None):
-    """Names of the invariants that a sequence of (node, event, fields) breaks."""
-    watcher = Watcher(sight)
-    for node, event, fields in events:
-        watcher.take(node, event, fields)
-    return {violation.property for violation in watcher.violations}
+    return set(broken_by(*events, sight=sight))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -349,10 +341,7 @@ STANDS = state("n3", 3, "Candidate", voted=3)
     ],
 )
 def test_a_node_stands_once_a_majority_would_vote_for_it(events, found):
-    watcher = Watcher(among=[PreElected])
-    for node, event, fields in events:
-        watcher.take(node, event, fields)
-    assert {violation.property for violation in watcher.violations} == found
+    assert set(broken_by(*events, among=[PreElected])) == found
 
 
 def begun(node, offset):
@@ -368,23 +357,19 @@ def cut(node, end_offset):
     return node, "log-cut", {"voters_offset": 9, "end_offset": end_offset}
 
 
-def followed(node, offset):
-    return node, "hw", {"epoch": 1, "offset": offset, "role": "follower"}
-
-
 @pytest.mark.parametrize(
     ("events", "found"),
     [
-        ([*CHANGED, followed("n2", 10)], {"voters-known"}),
-        ([*CHANGED, begun("n2", 12), followed("n2", 12), followed("n2", 13)], {"voters-known"}),
-        ([*CHANGED, followed("n2", 9)], set()),
+        ([*CHANGED, hw("n2", 10)], {"voters-known"}),
+        ([*CHANGED, begun("n2", 12), hw("n2", 12), hw("n2", 13)], {"voters-known"}),
+        ([*CHANGED, hw("n2", 9)], set()),
         ([cut("n2", 9)], {"voters-known"}),
         ([cut("n2", 10)], set()),
-        ([*CHANGED, begun("n2", 12), followed("n2", 12)], set()),
-        ([*CHANGED, voters("n2", "1234", offset=11), followed("n2", 12)], set()),
-        ([*CHANGES, hw("n1", 9, replicas=ALL_HAVE), followed("n2", 10)], set()),
-        ([*CHANGES, hw("n1", 10, 2, replicas=ALL_HAVE), followed("n2", 10)], set()),
-        ([*CHANGED, voters("n2", "1234", offset=9), *LOADED, followed("n2", 12)], set()),
+        ([*CHANGED, begun("n2", 12), hw("n2", 12)], set()),
+        ([*CHANGED, voters("n2", "1234", offset=11), hw("n2", 12)], set()),
+        ([*CHANGES, hw("n1", 9, replicas=ALL_HAVE), hw("n2", 10)], set()),
+        ([*CHANGES, hw("n1", 10, 2, replicas=ALL_HAVE), hw("n2", 10)], set()),
+        ([*CHANGED, voters("n2", "1234", offset=9), *LOADED, hw("n2", 12)], set()),
     ],
     ids=[
         "it missed a change",
@@ -400,10 +385,7 @@ def followed(node, offset):
     ],
 )
 def test_voters_are_known_that_are_committed(events, found):
-    watcher = Watcher(among=[VotersKnown])
-    for node, event, fields in events:
-        watcher.take(node, event, fields)
-    assert {violation.property for violation in watcher.violations} == found
+    assert set(broken_by(*events, among=[VotersKnown])) == found
 
 
 @pytest.mark.parametrize(
@@ -426,10 +408,9 @@ def test_voters_are_known_that_are_committed(events, found):
     ],
 )
 def test_a_leader_describes_what_it_may_know(says, found):
-    watcher = Watcher(among=[Described])
     known = {"log_end": 9, "high_watermark": 9, "ends": {"n1": 9, "n2": 9, "n3": 4}}
-    watcher.take("n1", "description", {**known, "following": ["n3"], **says})
-    assert [violation.property for violation in watcher.violations] == found
+    description = {**known, "following": ["n3"], **says}
+    assert broken_by(("n1", "description", description), among=[Described]) == found
 
 
 def test_a_wiped_voter_counts_with_what_it_had_fsynced_before():
@@ -532,11 +513,9 @@ def test_voters_of_a_log_are_in_force_with_its_kraft_version(version, found):
 @pytest.mark.parametrize(("known", "found"), [(4, {"committed-voters"}), (3, set())])
 def test_voters_that_a_log_gave_up_for_a_snapshot_may_never_be_committed(known, found):
     """A leader that was replaced as it upgraded kraft.version (seed 24000130)."""
-    watcher = Watcher(among=[CommittedVoters])
     held = [start("n1"), voters("n1", offset=3), append("n1", 0, 4), hw("n1", known)]
-    for node, event, fields in [*held, begun("n1", 12), followed("n1", 12), voters("n1")]:
-        watcher.take(node, event, fields)
-    assert {violation.property for violation in watcher.violations} == found
+    events = [*held, begun("n1", 12), hw("n1", 12), voters("n1")]
+    assert set(broken_by(*events, among=[CommittedVoters])) == found
 
 
 @pytest.mark.parametrize(("offset", "found"), [(3, {"committed-voters"}), (-1, set())])
@@ -579,15 +558,12 @@ def test_a_follower_takes_no_more_for_committed_than_leaders_announced(offset, f
     ids=["it lacks the epoch's start", "it has that and no more", "a voter leaves"],
 )
 def test_a_voter_that_is_added_has_held_the_leaders_log(ids, last, found):
-    watcher = Watcher(among=[NewVoterHoldsLog])
     begin = [*QUORUM, start("n4", "d"), epoch_start("n1", 2, 5), append("n1", 5, 5, epoch=2)]
-    for event in [*begin, append("n4", 0, last), change("n1", ids, epoch=2)]:
-        watcher.take(*event)
-    assert [violation.property for violation in watcher.violations] == found
+    events = [*begin, append("n4", 0, last), change("n1", ids, epoch=2)]
+    assert broken_by(*events, among=[NewVoterHoldsLog]) == found
 
 
 @pytest.mark.parametrize(("commits", "found"), [(30, []), (31, ["snapshot-made"])])
 def test_a_snapshot_that_is_due_is_made_within_some_commits(commits, found):
-    watcher = Watcher(among=(SnapshotMade,))
-    watcher.take("n1", "snapshot-due", {"commits": commits})
-    assert [violation.property for violation in watcher.violations] == found
+    due = ("n1", "snapshot-due", {"commits": commits})
+    assert broken_by(due, among=[SnapshotMade]) == found

@@ -3,13 +3,11 @@
 import pytest
 
 from checkers.invariants.partitions import PARTITIONS
-from checkers.invariants.watcher import Watcher
+from tests.checkers.invariants.watching import broken_by
 
 
 def broken(event, **fields):
-    watcher = Watcher(among=PARTITIONS)
-    watcher.take("n1", event, {"name": "t-0", **fields})
-    return [violation.property for violation in watcher.violations]
+    return broken_by(("n1", event, {"name": "t-0", **fields}), among=PARTITIONS)
 
 
 @pytest.mark.parametrize(
@@ -129,11 +127,10 @@ def test_what_is_remembered_of_a_producer_is_not_refused(asked, error, found):
     ],
 )
 def test_sequences_of_a_producer_follow_one_another(batches, found):
-    watcher = Watcher(among=PARTITIONS)
     looked = {"name": "t-0", "producer": 7, "epoch": 0}
-    watcher.take("n1", "producer-batches", looked | {"batches": [(3, 6, 11)]})
-    watcher.take("n2", "producer-batches", looked | {"batches": batches})
-    assert [violation.property for violation in watcher.violations] == found
+    one = ("n1", "producer-batches", looked | {"batches": [(3, 6, 11)]})
+    other = ("n2", "producer-batches", looked | {"batches": batches})
+    assert broken_by(one, other, among=PARTITIONS) == found
 
 
 @pytest.mark.parametrize(("held", "found"), [("a", ["own-topic"]), ("b", [])])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from checkers.invariants.replicas import REPLICATION, Lead, Led, Proposal
-from checkers.invariants.watcher import Watcher
+from tests.checkers.invariants.watching import broken_by
 
 LED = Led(
     key="t-0",
@@ -28,11 +28,8 @@ LEAD = Lead(
 )
 
 
-def broken(*looks, event="high-watermark"):
-    watcher = Watcher(among=REPLICATION)
-    for look in looks:
-        watcher.take("n1", event, {"partition": look, "lead": look})
-    return [violation.property for violation in watcher.violations]
+def broken(event, *seen):
+    return broken_by(*(("n1", event, fields) for fields in seen), among=REPLICATION)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +54,7 @@ def broken(*looks, event="high-watermark"):
     ],
 )
 def test_a_member_of_the_isr_holds_what_is_committed(looks, found):
-    assert broken(*looks) == found
+    assert broken("high-watermark", *({"partition": look} for look in looks)) == found
 
 
 MOVED = replace(SMALL, high_watermark=11)
@@ -87,17 +84,15 @@ MOVED = replace(SMALL, high_watermark=11)
     ],
 )
 def test_nothing_is_committed_by_too_few(looks, found):
-    assert broken(*looks) == found
+    assert broken("high-watermark", *({"partition": look} for look in looks)) == found
 
 
 @pytest.mark.parametrize(
     ("ago_ms", "found"), [({2: 300.0}, ["lag-allowed"]), ({2: 300.1}, []), ({}, [])]
 )
 def test_a_member_leaves_once_it_has_lagged_for_as_long_as_is_allowed(ago_ms, found):
-    watcher = Watcher(among=REPLICATION)
     proposal = Proposal("t-0", 4, ago_ms, 300.0, epoch_start=0, reached={})
-    watcher.take("n1", "isr-proposal", {"proposal": proposal})
-    assert [violation.property for violation in watcher.violations] == found
+    assert broken("isr-proposal", {"proposal": proposal}) == found
 
 
 @pytest.mark.parametrize(
@@ -112,10 +107,8 @@ def test_a_member_leaves_once_it_has_lagged_for_as_long_as_is_allowed(ago_ms, fo
     ids=["it has less", "it has not fetched", "it has just that", "two join", "nobody joins"],
 )
 def test_a_replica_joins_an_isr_that_has_reached_the_epoch(reached, found):
-    watcher = Watcher(among=REPLICATION)
     proposal = Proposal("t-0", 4, {}, 300.0, epoch_start=10, reached=reached)
-    watcher.take("n1", "isr-proposal", {"proposal": proposal})
-    assert [violation.property for violation in watcher.violations] == found
+    assert broken("isr-proposal", {"proposal": proposal}) == found
 
 
 @pytest.mark.parametrize(
@@ -124,18 +117,16 @@ def test_a_replica_joins_an_isr_that_has_reached_the_epoch(reached, found):
     ids=["nothing has changed", "the metadata have decided", "another leader epoch has begun"],
 )
 def test_a_leader_waits_for_what_becomes_of_a_change_of_its_isr(known, found):
-    watcher = Watcher(among=REPLICATION)
-    watcher.take("n1", "isr-change", {"name": "t-0", "asked": (4, 7), "known": known})
-    assert [violation.property for violation in watcher.violations] == found
+    assert broken("isr-change", {"name": "t-0", "asked": (4, 7), "known": known}) == found
 
 
 @pytest.mark.parametrize(
-    ("looks", "found"),
+    ("lead", "found"),
     [
-        ([LEAD], []),
-        ([replace(LEAD, heard=frozenset())], ["counted-by-fetch"]),
-        ([replace(LEAD, heard=frozenset(), counted=frozenset())], []),
-        ([replace(LEAD, has_epoch=False)], ["own-epoch-known"]),
+        (LEAD, []),
+        (replace(LEAD, heard=frozenset()), ["counted-by-fetch"]),
+        (replace(LEAD, heard=frozenset(), counted=frozenset()), []),
+        (replace(LEAD, has_epoch=False), ["own-epoch-known"]),
     ],
     ids=[
         "a follower fetched and is counted",
@@ -144,5 +135,5 @@ def test_a_leader_waits_for_what_becomes_of_a_change_of_its_isr(known, found):
         "its log lacks its epoch",
     ],
 )
-def test_a_leader_goes_by_what_it_was_asked(looks, found):
-    assert broken(*looks, event="led") == found
+def test_a_leader_goes_by_what_it_was_asked(lead, found):
+    assert broken("led", {"lead": lead}) == found

@@ -23,13 +23,11 @@ from cluster.node.protocol.messages import (
     BrokerRegistrationResponse,
 )
 from harness.sim.session_sight import SessionWatch
+from tests.checkers.invariants.watching import broken_by
 
 
 def broken(event, *seen):
-    watcher = Watcher(among=SESSIONS)
-    for fields in seen:
-        watcher.take("n1", event, fields)
-    return {violation.property for violation in watcher.violations}
+    return set(broken_by(*(("n1", event, fields) for fields in seen), among=SESSIONS))
 
 
 @pytest.mark.parametrize(("silent_ms", "found"), [(999.0, {"fenced-silent"}), (1_000.0, set())])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from checkers.invariants.merge import by_causes
-from checkers.invariants.watcher import INVARIANTS, Watcher
+from checkers.invariants.watcher import Watcher
 from checkers.registry import CheckSpec, run_check
 from checkers.verdict import Status
 from tests.checkers.evidence.run_evidence import (
@@ -15,29 +15,20 @@ from tests.checkers.evidence.run_evidence import (
     good_run,
     good_trace,
     high_watermark,
+    judged,
     leader_change,
     record,
     state,
     trace,
+    with_evidence,
     with_log,
     with_trace,
 )
 
-
-@pytest.fixture(autouse=True)
-def of_the_quorum_alone(monkeypatch):
-    """Leave what evidence owes itself to test_trace_evidence: these runs hold what they need only."""
-    kinds = {kind.name: kind for kind in INVARIANTS if not kind.unstored}
-    monkeypatch.setattr("checkers.invariants.stored._JUDGED", kinds)
-
+pytestmark = pytest.mark.usefixtures("of_the_quorum_alone")
 
 FETCH = {"epoch": 1, "leader_id": 1, "offset": 6, "durable_end_offset": 6}
 VOTE = {"epoch": 1, "candidate_id": 1, "pre_vote": False, "granted": True}
-
-
-def judged(run):
-    result = run_check(CheckSpec("invariants"), run)
-    return result.status, {anomaly["kind"] for anomaly in result.anomalies}
 
 
 def stamped(run, order):
@@ -54,7 +45,7 @@ def stamped(run, order):
         ]
         for node, trace in run.evidence.traces.items()
     }
-    return replace(run, evidence=replace(run.evidence, traces=traces))
+    return with_evidence(run, traces=traces)
 
 
 def timed(run):
@@ -73,7 +64,7 @@ def timed(run):
 def without_events(run, node, *names):
     kept = [event for event in run.evidence.traces[node] if event.event not in names]
     traces = {**run.evidence.traces, node: kept}
-    return replace(run, evidence=replace(run.evidence, traces=traces))
+    return with_evidence(run, traces=traces)
 
 
 def test_a_run_in_order_passes_and_names_what_was_left_out():
@@ -168,7 +159,7 @@ def test_committed_voters_are_not_forgotten(events, found):
     run = with_trace("n2", *events)
     led = [*good_trace("n1"), *with_trace("n1", append(6, 9, role="leader")).evidence.traces["n1"]]
     del led[len(good_trace("n1")) : -1]
-    run = replace(run, evidence=replace(run.evidence, traces={**run.evidence.traces, "n1": led}))
+    run = with_evidence(run, traces={**run.evidence.traces, "n1": led})
     assert judged(run)[1] == found
 
 
@@ -247,8 +238,10 @@ def test_a_log_that_goes_on_behind_its_trace_makes_a_doubt_of_a_difference():
     run = with_log("n2", [*LOG_FAULTS["committed-prefix"], record("n2", 6, epoch=2)])
     states = {**run.evidence.quorum_states}
     states["n2"] = {**states["n2"], "logEndOffset": 7}
-    run = replace(run, evidence=replace(run.evidence, quorum_states=states))
-    assert judged(run) == (Status.UNKNOWN, {"committed-prefix"})
+    assert judged(with_evidence(run, quorum_states=states)) == (
+        Status.UNKNOWN,
+        {"committed-prefix"},
+    )
 
 
 # -- traces that lack something -------------------------------------------------------------------
@@ -258,9 +251,7 @@ def cut(run, node, event):
     """Cut a trace before the first event of a name."""
     trace = run.evidence.traces[node]
     at = next(i for i, e in enumerate(trace) if e.event == event)
-    return replace(
-        run, evidence=replace(run.evidence, traces={**run.evidence.traces, node: trace[:at]})
-    )
+    return with_evidence(run, traces={**run.evidence.traces, node: trace[:at]})
 
 
 @pytest.mark.parametrize(
@@ -288,9 +279,7 @@ def test_what_whole_traces_do_not_hold_is_found_without_a_clock(names, kind):
             replace(e, fields=fields) if e.event == "state" else e
             for e in run.evidence.traces[node]
         ]
-        run = replace(
-            run, evidence=replace(run.evidence, traces={**run.evidence.traces, node: trace})
-        )
+        run = with_evidence(run, traces={**run.evidence.traces, node: trace})
     assert judged(run) == (Status.FAIL, {kind})
 
 
@@ -314,8 +303,7 @@ def test_too_few_that_were_not_seen_explain_nothing():
         ]
         for node, trace in run.evidence.traces.items()
     }
-    evidence = replace(run.evidence, traces=traces, nodes=(*NODES, "n4"))
-    found = judged(replace(run, evidence=evidence))
+    found = judged(with_evidence(run, traces=traces, nodes=(*NODES, "n4")))
     assert found == (Status.FAIL, {"elected-by-majority"})
 
 
@@ -326,7 +314,7 @@ def test_a_good_run_never_fails_wherever_a_trace_ends(clock, node):
     trace = run.evidence.traces[node]
     for end in range(len(trace)):
         traces = {**run.evidence.traces, node: trace[:end]}
-        status, kinds = judged(replace(run, evidence=replace(run.evidence, traces=traces)))
+        status, kinds = judged(with_evidence(run, traces=traces))
         assert status is not Status.FAIL, (end, kinds)
 
 
@@ -359,7 +347,7 @@ def test_a_snapshot_too_far_is_not_blamed_on_the_commit_that_waits_behind_it():
         at = next(i for i, e in enumerate(traces[node]) if e.event == "flush")
         too_far = trace(node, ("snapshot", {"offset": 7, "epoch": 1}), begin_ns=at)
         traces[node] = [*traces[node][:at], *too_far, *traces[node][at:]]
-    found = judged(replace(run, evidence=replace(run.evidence, traces=traces)))
+    found = judged(with_evidence(run, traces=traces))
     assert found == (Status.FAIL, {"snapshot-committed"})
 
 
@@ -422,5 +410,4 @@ def test_nodes_that_leave_traces_alone_are_judged_by_these():
 
 
 def without_files(run):
-    left = replace(run.evidence, logs={}, snapshots={}, quorum_states={})
-    return replace(run, evidence=left)
+    return with_evidence(run, logs={}, snapshots={}, quorum_states={})

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 from checkers.invariants.upkeep import UPKEEP
-from checkers.invariants.watcher import Watcher
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumResponse
 from cluster.node.kraft.quorum.states import Follower
@@ -14,12 +13,11 @@ from cluster.node.ports import Endpoint
 from harness.plan.document import from_document
 from harness.sim.runner import run_plan
 from harness.sim.world_sight import Descriptions
+from tests.checkers.invariants.watching import broken_by
 
 
 def broken(event, **fields):
-    watcher = Watcher(among=UPKEEP)
-    watcher.take("n1", event, fields)
-    return [violation.property for violation in watcher.violations]
+    return broken_by(("n1", event, fields), among=UPKEEP)
 
 
 @pytest.mark.parametrize(

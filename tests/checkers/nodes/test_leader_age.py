@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from checkers.evidence import TraceEvent
 from checkers.history import NEMESIS, Event, EventType
-from checkers.invariants.watcher import INVARIANTS
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
-from tests.checkers.evidence.run_evidence import good_run
+from tests.checkers.evidence.run_evidence import good_run, with_evidence
 
-
-@pytest.fixture(autouse=True)
-def of_the_quorum_alone(monkeypatch):
-    """Leave what evidence owes itself to test_trace_evidence: these runs hold what they need only."""
-    kinds = {kind.name: kind for kind in INVARIANTS if not kind.unstored}
-    monkeypatch.setattr("checkers.invariants.stored._JUDGED", kinds)
-
+pytestmark = pytest.mark.usefixtures("of_the_quorum_alone")
 
 TIMEOUT_MS = 1500.0
 ALONE_FROM_S = 3.0
@@ -86,7 +78,7 @@ def run_of(*traces: list[TraceEvent], happened: tuple[Event, ...] = ()) -> RunIn
     run = good_run(traces=by_node, events=list(happened))
     assert run.evidence is not None
     nodes = tuple(sorted({*run.evidence.nodes, *by_node}))
-    return replace(run, evidence=replace(run.evidence, nodes=nodes))
+    return with_evidence(run, nodes=nodes)
 
 
 def found(run: RunInput) -> set[str]:
@@ -118,7 +110,7 @@ def test_a_leader_that_goes_on_after_the_other_traces_ended_is_in_doubt():
         node: [event for event in trace if node == "n1" or event.time_ns < ALONE_FROM_S * 1e9]
         for node, trace in run.evidence.traces.items()
     }
-    run = replace(run, evidence=replace(run.evidence, traces=cut))
+    run = with_evidence(run, traces=cut)
     result = run_check(CheckSpec("invariants"), run)
     assert result.status is Status.UNKNOWN
     assert "n1 still led" in result.summary
