@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,23 +24,22 @@ from cluster.backends.hosts import (
 from cluster.backends.links.probe import LinkProber
 from cluster.backends.links.rules import LinkRules
 from cluster.backends.links.shaping import HostShaping
+from cluster.backends.machine.equip import equip
+from cluster.backends.machine.programs import Machine
 from cluster.backends.processes.lifecycle import Incarnation, ProcessBackend, command_of
 from cluster.backends.processes.probe import SILENCE_S, SLEEP, TIMEOUT_S, probe_process
 from cluster.backends.processes.records import labels
-from cluster.backends.terms import ONE_NODE
+from cluster.backends.terms import ONE_NODE, Need
 from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement, System
 
 _SHARED = "others use the nodes' hosts: no further port is known to be free"
 
-MakeAbilities = Callable[["HostedBackend"], Abilities]
-
 
 class HostedBackend(ProcessBackend):
     """See `cluster.backends.base.Backend`. Nothing happens before `up`.
 
-    `make_abilities` is called once, when the hosts are there (`hosts`, `shaping`); what it makes
-    may add to `before_start`, which is called before each start of a node.
+    `needs`: as of `cluster.backends.machine.equip`.
     """
 
     def __init__(
@@ -51,14 +50,14 @@ class HostedBackend(ProcessBackend):
         node_count: int,
         run_id: str,
         *,
-        make_abilities: MakeAbilities | None = None,
+        needs: Collection[Need] = (),
     ) -> None:
         super().__init__(system, run_folder, node_count, run_id)
         self.name = provider.name
         self.provider = provider
         self.hosts: Mapping[str, AgentHost] = {}
         """By node, once `up` has made them."""
-        self._make_abilities = make_abilities
+        self._needs = needs
         self._abilities = Abilities()
         self.shaping: HostShaping | None = None
         """Links that lose and delay, once `up` has made the hosts."""
@@ -94,14 +93,7 @@ class HostedBackend(ProcessBackend):
             self._prober = LinkProber(self.provider, self.hosts)
             self.shaping = HostShaping(self.hosts, self.run_id, self._prober)
             self.before_start.append(self.shaping.ensure)
-            alone = all(self.provider.ports(node) == HostPorts() for node in self.nodes)
-            self._abilities = Abilities(
-                shaping=self.shaping,
-                addresses=self if alone else None,
-                missing={} if alone else {"addresses": _SHARED},
-            )
-            if self._make_abilities is not None:
-                self._abilities = self._make_abilities(self)
+            self._abilities = self._equip()
             await _all(self._rules.install(), self._prober.start(), self._configure())
             await _all(*(self.start(node) for node in self.nodes))
         except OSError as error:
@@ -202,6 +194,20 @@ class HostedBackend(ProcessBackend):
             raise
 
     # -- parts -----------------------------------------------------------------------------------
+
+    def _equip(self) -> Abilities:
+        """Return what can be done to the hosts, which are there."""
+        alone = all(self.provider.ports(node) == HostPorts() for node in self.nodes)
+        abilities = Abilities(
+            shaping=self.shaping,
+            addresses=self if alone else None,
+            missing={} if alone else {"addresses": _SHARED},
+        )
+        machines = self._machines()
+        return equip(self, machines, self._needs, abilities, self.provider.clock_library)
+
+    def _machines(self) -> Mapping[str, Machine]:
+        return {node: Machine(host, self.provider.interpreter) for node, host in self.hosts.items()}
 
     async def _configure(self) -> None:
         for node in self.nodes:

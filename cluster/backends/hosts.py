@@ -30,7 +30,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Protocol
 
 from cluster.backends.abilities import Host
@@ -112,6 +112,10 @@ class HostProvider(Protocol):
     def interpreter(self) -> str:
         """Python inside the hosts that can import `cluster` with its dependencies."""
 
+    @property
+    def clock_library(self) -> PurePath | None:
+        """Where the library of faked clocks lies inside the hosts; None where there is none."""
+
     async def create(self, nodes: Sequence[str]) -> Mapping[str, AgentHost]:
         """Make a host for every node, ready for `put` and `start`, and the folders of the nodes.
 
@@ -160,13 +164,16 @@ class HostProvider(Protocol):
 
 async def plain_connect(host: str, port: int) -> socket.socket:
     """Connect as any program of this machine does. Raises OSError."""
-    loop = asyncio.get_running_loop()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    connection = socket.socket(family, socket.SOCK_STREAM)
+    return await connect_by(socket.socket(family, socket.SOCK_STREAM), host, port)
+
+
+async def connect_by(connection: socket.socket, host: str, port: int) -> socket.socket:
+    """Connect this socket, which is closed where that fails. Raises OSError."""
     try:
         connection.setblocking(False)  # noqa: FBT003  (takes no keyword)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await loop.sock_connect(connection, (host, port))
+        await asyncio.get_running_loop().sock_connect(connection, (host, port))
     except BaseException:
         connection.close()
         raise

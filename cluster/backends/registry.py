@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from cluster.backends.abilities import Abilities
 from cluster.backends.base import Backend
 from cluster.backends.terms import Need
 from cluster.systems.base import System
@@ -51,22 +50,11 @@ def _local(asked: BackendRequest) -> Backend:
 
 def _netns(asked: BackendRequest) -> Backend:
     from cluster.backends.hosted import HostedBackend  # noqa: PLC0415
-    from cluster.backends.machine.equip import equip  # noqa: PLC0415
-    from cluster.backends.machine.programs import Machine  # noqa: PLC0415
     from cluster.backends.netns.netns_hosts import NetnsProvider  # noqa: PLC0415
 
-    def make_abilities(backend: HostedBackend) -> Abilities:
-        interpreter = backend.provider.interpreter
-        machines = {node: Machine(host, interpreter) for node, host in backend.hosts.items()}
-        return equip(backend, machines, asked.needs, abilities=backend.abilities())
-
+    provider = NetnsProvider(asked.folder, asked.run_id)
     return HostedBackend(
-        NetnsProvider(asked.folder, asked.run_id),
-        asked.system,
-        asked.folder,
-        asked.nodes,
-        asked.run_id,
-        make_abilities=make_abilities,
+        provider, asked.system, asked.folder, asked.nodes, asked.run_id, needs=asked.needs
     )
 
 

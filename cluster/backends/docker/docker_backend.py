@@ -8,21 +8,17 @@ without privilege mounts is open to that user alone, which is why nodes run as t
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from cluster.backends.abilities import Abilities
 from cluster.backends.base import BackendError, NodeState, Probe
-from cluster.backends.docker.docker_hosts import CLOCK_LIBRARY, DockerProvider
+from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import Say
 from cluster.backends.hosted import HostedBackend
-from cluster.backends.localhost import LocalHost
-from cluster.backends.machine.disks import FuseDisks
-from cluster.backends.machine.equip import equip
+from cluster.backends.machine.equip import fuse_disks, local_machines
 from cluster.backends.machine.programs import Machine
-from cluster.backends.processes.records import labels
 from cluster.backends.terms import Need
 from cluster.systems.base import System
 
@@ -80,10 +76,7 @@ class ContainerLoss:
 
 
 class DockerBackend(HostedBackend):
-    """See `cluster.backends.base.Backend`.
-
-    `needs`: as of `cluster.backends.machine.equip`. `say` reports images that are built.
-    """
+    """See `cluster.backends.hosted.HostedBackend`. `say` reports images that are built."""
 
     def __init__(
         self,
@@ -109,54 +102,26 @@ class DockerBackend(HostedBackend):
             run_folder,
             node_count,
             run_id,
-            make_abilities=lambda _: self._equip(),
+            needs=frozenset(needs) - {"disks"},
         )
-        self._needs = frozenset(needs)
-        outside = self._outside()
-        self._disks = FuseDisks(
-            outside,
-            {node: system.data_folder(machine.folder) for node, machine in outside.items()},
-            system.mapped,
-            system.names,
-            system.damageable,
-            run_id,
-            self.kill,
-            self.state,
-        )
-        if "disks" in self._needs:  # now: what is mounted by an `up` that fails is to go as well
+        self._disks = fuse_disks(self, local_machines(self))
+        self._needs_disks = "disks" in needs
+        if self._needs_disks:  # now: what is mounted by an `up` that fails is to go as well
             self.surround(self._disks)
 
     async def wait_until_lost(self) -> str:
         return await self._containers.wait_until_lost()
 
-    def _outside(self) -> Mapping[str, Machine]:
-        """This machine, once a node: where their folders are mounted."""
-        environment = labels(self.run_id, support=True)
-        return {
-            node: Machine(
-                LocalHost(node, self.node_folder(node), environment, self.process), sys.executable
-            )
-            for node in self.nodes
-        }
-
     async def _prepare_folder(self, node: str, folder: Path) -> None:
         assert folder == self.node_folder(node), "provider and backend mean one folder"
-        if "disks" in self._needs:
+        if self._needs_disks:
             await self._disks.prepare(node)
 
     def _equip(self) -> Abilities:
         loss = ContainerLoss(self, self._containers)
         self.before_start.insert(0, loss.ensure)
-        interpreter = self._containers.interpreter
-        machines = {
-            node: Machine(host.as_node, interpreter)
-            for node, host in self._containers.hosts.items()
-        }
-        abilities = equip(
-            self,
-            machines,
-            self._needs - {"disks"},
-            abilities=self.abilities(),
-            clock_library=lambda: CLOCK_LIBRARY,
-        )
-        return replace(abilities, hosts=loss, disks=self._disks)
+        return replace(super()._equip(), hosts=loss, disks=self._disks)
+
+    def _machines(self) -> Mapping[str, Machine]:
+        interpreter, hosts = self._containers.interpreter, self._containers.hosts
+        return {node: Machine(host.as_node, interpreter) for node, host in hosts.items()}

@@ -68,8 +68,6 @@ from cluster.backends.terms import HostAwayError, NoPlaceError
 
 INTERFACE = "eth0"
 CODE = PurePath("/opt/kraftprobe/code/cluster")
-CLOCK_LIBRARY = CODE / clocks.LIBRARY.relative_to(PACKAGE)
-"""Where the library of faked clocks lies in every container."""
 _INTO_FOLDER = 'cd "$1" || exit; out="$2"; shift 2; exec "$@" >>"$out" 2>&1'
 _STOP_TIMEOUT_S = 5.0
 _ROOT = "0:0"
@@ -133,6 +131,8 @@ class DockerProvider:
 
     name = "docker"
     interpreter = str(rootfs.INTERPRETER)
+    clock_library = CODE / clocks.LIBRARY.relative_to(PACKAGE)
+    """In every container."""
 
     def __init__(
         self,
@@ -345,7 +345,7 @@ class DockerProvider:
         """Create the container of a node's root; it ends with the one that it is beside."""
         mounts = [Mount(str(folder), str(folder), type="bind")]
         if (library := clocks.library()) is not None:
-            mounts.append(Mount(str(CLOCK_LIBRARY), str(library), type="bind", read_only=True))
+            mounts.append(Mount(str(self.clock_library), str(library), type="bind", read_only=True))
         return self._connect().containers.create(
             **at_rest(image, self.run_id),
             name=f"{beside.name}-root",

@@ -21,9 +21,9 @@ from cluster.backends.local import probe
 from cluster.backends.local.messages import LocalMessages
 from cluster.backends.local.ports import NodePorts
 from cluster.backends.local.shaping import LocalShaping
-from cluster.backends.localhost import LocalHost, write_files
-from cluster.backends.machine.equip import equip
-from cluster.backends.machine.programs import Machine
+from cluster.backends.localhost import write_files
+from cluster.backends.machine.clocks import library
+from cluster.backends.machine.equip import equip, local_machines
 from cluster.backends.processes.lifecycle import ProcessBackend, command_of
 from cluster.backends.processes.records import LocalProcess, RecordedProcess, labels, record_process
 from cluster.backends.terms import Need
@@ -61,13 +61,6 @@ class LocalBackend(ProcessBackend):
             self.nodes, self.endpoint, lambda node: system.listeners(int(node[1:]))
         )
         self._shaping = LocalShaping(self._proxies, self.nodes, system.ping)
-        environment = labels(run_id, support=True)
-        machines = {
-            node: Machine(
-                LocalHost(node, self.node_folder(node), environment, self.process), sys.executable
-            )
-            for node in self.nodes
-        }
         self._messages = LocalMessages(self._proxies)
         plain = system.client_security == PLAINTEXT
         abilities = Abilities(
@@ -75,7 +68,7 @@ class LocalBackend(ProcessBackend):
             messages=self._messages if plain else None,
             missing={} if plain else {"messages": _SECURED},
         )
-        self._abilities = equip(self, machines, needs, abilities=abilities)
+        self._abilities = equip(self, local_machines(self), needs, abilities, library())
 
     async def probe(self, ability: Ability) -> Probe:
         """Try it with a process and a proxy of its own."""

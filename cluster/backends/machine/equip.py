@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Final, Literal
 
 from cluster.backends.abilities import Abilities, LimitMeasure
 from cluster.backends.base import BackendError, Probe
-from cluster.backends.machine.clocks import FakedClocks, library
+from cluster.backends.localhost import LocalHost
+from cluster.backends.machine.clocks import FakedClocks
 from cluster.backends.machine.disks import FuseDisks
 from cluster.backends.machine.inside import limits, signals
 from cluster.backends.machine.programs import Machine, run_program
 from cluster.backends.processes.lifecycle import ProcessBackend
+from cluster.backends.processes.records import labels
 from cluster.backends.processes.releases import NodeReleases, NodeRoles
 from cluster.backends.terms import Need
 
@@ -144,21 +147,21 @@ class NodeSignals:
         return await run_program(self._machines[node], signals.latest_snapshot, folder)
 
 
-def equip(
-    backend: ProcessBackend,
-    machines: Mapping[str, Machine],
-    needs: Collection[Need],
-    *,
-    abilities: Abilities | None = None,
-    clock_library: Callable[[], PurePath | None] = library,
-) -> Abilities:
-    """Add to `abilities` what the operating system of these machines can do.
+def local_machines(backend: ProcessBackend) -> Mapping[str, Machine]:
+    """Return this machine, once a node: where the folders of a backend's nodes are."""
+    environment = labels(backend.run_id, support=True)
+    return {
+        node: Machine(
+            LocalHost(node, backend.node_folder(node), environment, backend.process),
+            sys.executable,
+        )
+        for node in backend.nodes
+    }
 
-    `needs`: what the nodes are to be started with; without it an ability can be probed and not
-    used.
-    """
-    clocks = FakedClocks(machines, clock_library())
-    disks = FuseDisks(
+
+def fuse_disks(backend: ProcessBackend, machines: Mapping[str, Machine]) -> FuseDisks:
+    """Return the disks of a backend's nodes, mounted in these machines."""
+    return FuseDisks(
         machines,
         {node: backend.system.data_folder(machine.folder) for node, machine in machines.items()},
         backend.system.mapped,
@@ -168,12 +171,28 @@ def equip(
         backend.kill,
         backend.state,
     )
+
+
+def equip(
+    backend: ProcessBackend,
+    machines: Mapping[str, Machine],
+    needs: Collection[Need],
+    abilities: Abilities,
+    clock_library: PurePath | None,
+) -> Abilities:
+    """Add to `abilities` what the operating system of these machines can do.
+
+    `needs`: what the nodes are to be started with; without it an ability can be probed and not
+    used. `clock_library`: see `FakedClocks`.
+    """
+    clocks = FakedClocks(machines, clock_library)
+    disks = fuse_disks(backend, machines)
     if "clocks" in needs:
         backend.surround(clocks)
     if "disks" in needs:
         backend.surround(disks)
     return replace(
-        abilities or Abilities(),
+        abilities,
         clocks=clocks,
         disks=disks,
         detachable=HostDetachable(

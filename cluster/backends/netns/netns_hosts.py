@@ -31,8 +31,9 @@ from cluster.backends.agent import channel
 from cluster.backends.agent.channel import ASK_S, Caller, Channel, Stream
 from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
-from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts
+from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, connect_by
 from cluster.backends.localhost import unpack, write_files
+from cluster.backends.machine import clocks
 from cluster.backends.packages import install
 from cluster.backends.processes.records import (
     LocalProcess,
@@ -113,6 +114,11 @@ class NetnsProvider:
         self._started: list[LocalProcess] = []
         self._nodes: dict[str, LocalProcess] = {}
 
+    @property
+    def clock_library(self) -> PurePath | None:
+        """Where it lies on this machine."""
+        return clocks.library()
+
     async def create(self, nodes: Sequence[str]) -> Mapping[str, AgentHost]:
         _refuse_without_tools()
         try:
@@ -159,15 +165,7 @@ class NetnsProvider:
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """Connect from the hub's namespace."""
-        connection = await self._socket()
-        try:
-            connection.setblocking(False)  # noqa: FBT003  (takes no keyword)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await asyncio.get_running_loop().sock_connect(connection, (host, port))
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        return await connect_by(await self._socket(), host, port)
 
     async def tear_down(self) -> None:
         self.abandon()

@@ -44,8 +44,6 @@ from cluster.backends.ssh.setup import CLEANING, PREFLIGHT, UNPACK, check_host
 from cluster.values import valueclass
 
 INTERPRETER = "kraftprobe-python"
-CLOCK_LIBRARY = PurePosixPath("faked_clock.so")
-"""Looked for where the agent says (LD_LIBRARY_PATH): hosts have it in different folders."""
 
 _FILTERS = frozenset({"nft", "iptables", "ip6tables", "tc", "ip"})
 _NOW_S = 3.0
@@ -154,6 +152,8 @@ class SshProvider:
 
     name = "ssh"
     interpreter = INTERPRETER
+    clock_library = PurePosixPath("faked_clock.so")
+    """Looked for where the agent says (LD_LIBRARY_PATH): hosts have it in different folders."""
 
     def __init__(self, inventory: Inventory, run_folder: Path, run_id: str) -> None:
         self.run_id = run_id
