@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from cluster.backends.links.rules import LinkRules
 from cluster.backends.links.shaping import HostShaping
 from cluster.backends.machine.equip import equip
 from cluster.backends.machine.programs import Machine
-from cluster.backends.processes.lifecycle import Incarnation, ProcessBackend, command_of
+from cluster.backends.processes.lifecycle import Incarnation, ProcessBackend
 from cluster.backends.processes.probe import SILENCE_S, SLEEP, TIMEOUT_S, probe_process
 from cluster.backends.processes.records import labels
 from cluster.backends.terms import ONE_NODE, Need
@@ -84,25 +84,6 @@ class HostedBackend(ProcessBackend):
             return ONE_NODE
         return await probe_links(self.rules, self.prober, *self.nodes[:2])
 
-    async def up(self) -> None:
-        try:
-            self._make_run_folder()
-            self.hosts = await self.provider.create(self.nodes)
-            assert set(self.hosts) == set(self.nodes), "a host for every node"
-            self._rules = LinkRules(self.hosts, self.run_id)
-            self._prober = LinkProber(self.provider, self.hosts)
-            self.shaping = HostShaping(self.hosts, self.run_id, self._prober)
-            self.before_start.append(self.shaping.ensure)
-            self._abilities = self._equip()
-            await _all(self._rules.install(), self._prober.start(), self._configure())
-            await _all(*(self.start(node) for node in self.nodes))
-        except OSError as error:
-            await self.down()
-            raise self.not_started(error) from error
-        except BaseException:
-            await self.down()
-            raise
-
     async def cut_links(self, links: Iterable[Link]) -> None:
         await self.rules.cut(links)
 
@@ -144,7 +125,7 @@ class HostedBackend(ProcessBackend):
         now = self.endpoint(node, "CONTROLLER")
         port = max(*used, self.provider.ports(node).agent) + 1
         self._endpoints[node, "CONTROLLER"] = replace(now, port=port)
-        await _all(*(self._configure_node(each) for each in self.nodes))
+        await _all(*(self.configure(each) for each in self.nodes))
 
     async def host_returned(self, node: str) -> None:
         """Apply again what is in force in a node's host, which was lost and came back.
@@ -157,14 +138,24 @@ class HostedBackend(ProcessBackend):
 
     # -- ProcessBackend --------------------------------------------------------------------------
 
-    async def _launch(self, node: str, environment: Mapping[str, str]) -> StartedProcess:
-        placement = self._placement(node)
-        return await self.provider.start(
-            node,
-            command_of(self.system, placement),
-            {**self.system.environment(placement), **environment, **labels(self.run_id)},
-            NODE_OUTPUT,
-        )
+    async def _start_all(self) -> None:
+        self.hosts = await self.provider.create(self.nodes)
+        assert set(self.hosts) == set(self.nodes), "a host for every node"
+        self._rules = LinkRules(self.hosts, self.run_id)
+        self._prober = LinkProber(self.provider, self.hosts)
+        self.shaping = HostShaping(self.hosts, self.run_id, self._prober)
+        self.before_start.append(self.shaping.ensure)
+        self._abilities = self._equip()
+        await _all(self._rules.install(), self._prober.start(), self._configure_all())
+        await _all(*(self.start(node) for node in self.nodes))
+
+    async def _put(self, node: str, files: Mapping[str, bytes]) -> None:
+        await self.provider.put(node, files)
+
+    async def _launch(
+        self, node: str, command: Sequence[str], environment: Mapping[str, str]
+    ) -> StartedProcess:
+        return await self.provider.start(node, command, environment, NODE_OUTPUT)
 
     async def connect(self, endpoint: Endpoint) -> socket.socket:
         return await self.provider.connect(endpoint.host, endpoint.port)
@@ -209,7 +200,7 @@ class HostedBackend(ProcessBackend):
     def _machines(self) -> Mapping[str, Machine]:
         return {node: Machine(host, self.provider.interpreter) for node, host in self.hosts.items()}
 
-    async def _configure(self) -> None:
+    async def _configure_all(self) -> None:
         for node in self.nodes:
             address, ports = self.hosts[node].address, self.provider.ports(node)
             number = int(node[1:])
@@ -218,30 +209,12 @@ class HostedBackend(ProcessBackend):
             free = max(ports.client, ports.controller, ports.agent) + 1
             for port, name in enumerate(self.system.ports, free):
                 self._endpoints[node, name] = Endpoint(number, address, port)
-        await _all(*(self._configure_node(node) for node in self.nodes))
-
-    async def _configure_node(self, node: str) -> None:
-        files = self.system.files(self._placement(node))
-        await self.provider.put(node, {path: text.encode() for path, text in files.items()})
+        await _all(*(self.configure(node) for node in self.nodes))
 
     def _placement(self, node: str) -> Placement:
-        controllers = tuple(self.endpoint(voter, "CONTROLLER") for voter in self.nodes)
-        return Placement(
-            name=node,
-            node_id=int(node[1:]),
-            run_id=self.run_id,
-            release=self.releases[node],
-            folder=self.hosts[node].folder,
-            interpreter=self.provider.interpreter,
-            client=self.endpoint(node, "CLIENT"),
-            controller=self.endpoint(node, "CONTROLLER"),
-            voters=() if node in self._joining else controllers,
-            bootstrap=tuple(
-                controller for controller in controllers if controller.node_id != int(node[1:])
-            ),
-            brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.nodes),
-            routes=(),
-            ports=self._named_ports(),
+        inside = self.hosts[node].folder
+        return replace(
+            super()._placement(node), folder=inside, interpreter=self.provider.interpreter
         )
 
     async def _restore_host(self, node: str) -> Mapping[str, str]:

@@ -7,14 +7,13 @@ the backend: nodes can talk to each other only while that loop runs.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import socket
-import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from cluster.backends.base import Abilities, Ability, Link, LinkMeasure, Probe
-from cluster.backends.hosts import StartedProcess, plain_connect
+from cluster.backends.base import Abilities, Ability, BackendError, Link, LinkMeasure, Probe
+from cluster.backends.hosts import NODE_OUTPUT, StartedProcess, plain_connect
 from cluster.backends.links.proxy import HOST, LinkProxies
 from cluster.backends.links.shapes import PERFECT
 from cluster.backends.local import probe
@@ -24,8 +23,8 @@ from cluster.backends.local.shaping import LocalShaping
 from cluster.backends.localhost import write_files
 from cluster.backends.machine.clocks import library
 from cluster.backends.machine.equip import equip, local_machines
-from cluster.backends.processes.lifecycle import ProcessBackend, command_of
-from cluster.backends.processes.records import LocalProcess, RecordedProcess, labels, record_process
+from cluster.backends.processes.lifecycle import ProcessBackend
+from cluster.backends.processes.records import LocalProcess, RecordedProcess, record_process
 from cluster.backends.terms import Need
 from cluster.node.ports import Endpoint
 from cluster.node.security.connecting import PLAINTEXT
@@ -38,8 +37,7 @@ _SECURED = "the listeners are secured: no message between them can be read or de
 class LocalBackend(ProcessBackend):
     """See `cluster.backends.base.Backend`. Nothing happens before `up`.
 
-    `first_port`: nodes use first_port, first_port + 1, ... (client and controller listener of n1,
-    then of n2, ...) instead of free ports. `needs`: see `cluster.backends.machine.equip`.
+    `needs`: see `cluster.backends.machine.equip`.
     """
 
     name = "local"
@@ -51,11 +49,9 @@ class LocalBackend(ProcessBackend):
         node_count: int,
         run_id: str,
         *,
-        first_port: int | None = None,
         needs: Collection[Need] = (),
     ) -> None:
         super().__init__(system, run_folder, node_count, run_id)
-        self._first_port = first_port
         self._ports = NodePorts(HOST)
         self._proxies = LinkProxies(
             self.nodes, self.endpoint, lambda node: system.listeners(int(node[1:]))
@@ -73,19 +69,6 @@ class LocalBackend(ProcessBackend):
     async def probe(self, ability: Ability) -> Probe:
         """Try it with a process and a proxy of its own."""
         return await probe.probe(ability)
-
-    async def up(self) -> None:
-        """Start all nodes at once; once more on other ports if another process took one first."""
-        try:
-            self._proxies.open()
-            self._make_run_folder()
-            await self._start_all(again=self._first_port is None)
-        except OSError as error:
-            await self.down()
-            raise self.not_started(error) from error
-        except BaseException:
-            await self.down()
-            raise
 
     async def cut_links(self, links: Iterable[Link]) -> None:
         self._proxies.cut(links)
@@ -106,14 +89,14 @@ class LocalBackend(ProcessBackend):
     def abilities(self) -> Abilities:
         return self._abilities
 
-    async def _launch(self, node: str, environment: Mapping[str, str]) -> StartedProcess:
-        placement = self._placement(node)
-        process = await LocalProcess.start(
-            command_of(self.system, placement),
-            self.node_folder(node),
-            {**self.system.environment(placement), **environment, **labels(self.run_id)},
-            self.node_folder(node) / "stdout.log",
-        )
+    async def _put(self, node: str, files: Mapping[str, bytes]) -> None:
+        write_files(node, self.node_folder(node), files)
+
+    async def _launch(
+        self, node: str, command: Sequence[str], environment: Mapping[str, str]
+    ) -> StartedProcess:
+        folder = self.node_folder(node)
+        process = await LocalProcess.start(command, folder, environment, folder / NODE_OUTPUT)
         if process.identity is not None:
             record_process(self._run_folder, RecordedProcess(self.run_id, node, process.identity))
         return process
@@ -130,62 +113,41 @@ class LocalBackend(ProcessBackend):
         self._proxies.close()
         self._ports.close()
 
-    async def _start_all(self, *, again: bool) -> None:
-        self._allocate()
-        starts = await asyncio.gather(
-            *(self.start(node) for node in self.nodes), return_exceptions=True
-        )
-        errors = [error for error in starts if isinstance(error, BaseException)]
-        if not errors:
-            return
-        if again and any(_IN_USE in str(error) for error in errors):
+    async def _start_all(self) -> None:
+        """Start all nodes at once; once more on other ports if another process took one first."""
+        self._proxies.open()
+        try:
+            await self._try_ports()
+        except (BackendError, OSError) as error:
+            if _IN_USE not in str(error):
+                raise
             self._kill_all()
             for started in self._incarnations.values():
                 await asyncio.gather(*(incarnation.ended for incarnation in started))
                 started.clear()
-            await self._start_all(again=False)
-        else:
-            raise errors[0]
+            await self._try_ports()
 
-    def _allocate(self) -> None:
+    async def _try_ports(self) -> None:
         self._ports.close()
-        ports = None if self._first_port is None else itertools.count(self._first_port)
         for node in self.nodes:
             for listener in ("CLIENT", "CONTROLLER", *self.system.ports):
-                port = self._take_port(ports)
-                self._endpoints[node, listener] = Endpoint(int(node[1:]), HOST, port)
+                endpoint = Endpoint(int(node[1:]), HOST, self._ports.take())
+                self._endpoints[node, listener] = endpoint
         for node in self.nodes:
-            self._write_files(node)
-
-    async def _configure_node(self, node: str) -> None:
-        self._write_files(node)
-
-    def _write_files(self, node: str) -> None:
-        files = self.system.files(self._placement(node))
-        encoded = {path: text.encode() for path, text in files.items()}
-        write_files(node, self.node_folder(node), encoded)
-
-    def _take_port(self, ports: Iterator[int] | None) -> int:
-        return self._ports.take() if ports is None else self._ports.take_this(next(ports))
+            await self.configure(node)
+        starts = await asyncio.gather(
+            *(self.start(node) for node in self.nodes), return_exceptions=True
+        )
+        errors = [error for error in starts if isinstance(error, BaseException)]
+        if errors:
+            raise next((error for error in errors if _IN_USE in str(error)), errors[0])
 
     def _placement(self, node: str) -> Placement:
         peers = [peer for peer in self.nodes if peer != node]
         routes = tuple(self.route(node, peer) for peer in peers)
-        return Placement(
-            name=node,
-            node_id=int(node[1:]),
-            run_id=self.run_id,
-            release=self.releases[node],
-            folder=self.node_folder(node),
-            interpreter=sys.executable,
-            client=self.endpoint(node, "CLIENT"),
-            controller=self.endpoint(node, "CONTROLLER"),
-            voters=()
-            if node in self._joining
-            else tuple(self.endpoint(voter, "CONTROLLER") for voter in self.nodes),
+        return replace(
+            super()._placement(node),
             bootstrap=routes,
-            brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.nodes),
             routes=routes,
             broker_routes=tuple(self.route(node, peer, "CLIENT") for peer in peers),
-            ports=self._named_ports(),
         )

@@ -39,13 +39,6 @@ class NodePorts:
                 return self._bind(port)
         raise BackendError(f"no free TCP port found on {self._host} in {_TRIES} tries")
 
-    def take_this(self, port: int) -> int:
-        """Reserve this port. Raises BackendError when it is taken."""
-        try:
-            return self._bind(port)
-        except (OSError, OverflowError) as error:
-            raise BackendError(f"port {port} on {self._host} cannot be used: {error}") from error
-
     def close(self) -> None:
         """Give all of them back; idempotent."""
         while self._held:
@@ -57,7 +50,7 @@ class NodePorts:
             held.bind((self._host, port))  # without SO_REUSEADDR: refuses what others hold as well
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken: int = held.getsockname()[1]
-        except (OSError, OverflowError):
+        except OSError:
             held.close()
             raise
         if sys.platform == "linux":

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -27,7 +28,12 @@ from cluster.backends.base import (
 )
 from cluster.backends.hosts import StartedProcess
 from cluster.backends.processes.labelled import end_escaped
-from cluster.backends.processes.records import RecordedProcess, own_identity, record_process
+from cluster.backends.processes.records import (
+    RecordedProcess,
+    labels,
+    own_identity,
+    record_process,
+)
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.network import TcpNetwork
 from cluster.systems.base import Placement, System
@@ -48,7 +54,7 @@ BeforeStart = Callable[[str], Awaitable[Mapping[str, str]]]
 there, and answers variables for the environment of the process."""
 
 
-def command_of(system: System, node: Placement) -> tuple[str, ...]:
+def _command_of(system: System, node: Placement) -> tuple[str, ...]:
     """Return a system's command for a node. Raises BackendError where it is none.
 
     Of a package it may be anything; the words of a text, for one, are its letters.
@@ -158,12 +164,18 @@ class ProcessBackend:
 
     # -- what a subclass says --------------------------------------------------------------------
 
-    async def _configure_node(self, node: str) -> None:
-        """Write the system's files for this node."""
+    async def _start_all(self) -> None:
+        """Have whatever nodes need, and start them. Raises BackendError, OSError."""
         raise NotImplementedError
 
-    async def _launch(self, node: str, environment: Mapping[str, str]) -> StartedProcess:
-        """Start the node's process with these variables beside the system's own."""
+    async def _put(self, node: str, files: Mapping[str, bytes]) -> None:
+        """Write files, by path below the node's folder. Raises BackendError."""
+        raise NotImplementedError
+
+    async def _launch(
+        self, node: str, command: Sequence[str], environment: Mapping[str, str]
+    ) -> StartedProcess:
+        """Start the node's process, in its folder."""
         raise NotImplementedError
 
     async def connect(self, endpoint: Endpoint) -> socket.socket:
@@ -177,12 +189,45 @@ class ProcessBackend:
         """Give back what held the nodes, which are dead."""
         raise NotImplementedError
 
+    def _placement(self, node: str) -> Placement:
+        """Return what the node's system is given; here of a node of this very machine."""
+        controllers = tuple(self.endpoint(voter, "CONTROLLER") for voter in self.nodes)
+        number = int(node[1:])
+        return Placement(
+            name=node,
+            node_id=number,
+            run_id=self.run_id,
+            release=self.releases[node],
+            folder=self.node_folder(node),
+            interpreter=sys.executable,
+            client=self.endpoint(node, "CLIENT"),
+            controller=self.endpoint(node, "CONTROLLER"),
+            voters=() if node in self._joining else controllers,
+            bootstrap=tuple(other for other in controllers if other.node_id != number),
+            brokers=tuple(self.endpoint(broker, "CLIENT") for broker in self.nodes),
+            routes=(),
+            ports=self._named_ports(),
+        )
+
     def surround(self, surroundings: Surroundings) -> None:
         """Put this in place before each start of a node, and take it away at the end."""
         self._surroundings.append(surroundings)
         self.before_start.append(surroundings.prepare)
 
     # -- Backend ---------------------------------------------------------------------------------
+
+    async def up(self) -> None:
+        try:
+            self._make_run_folder()
+            await self._start_all()
+        except OSError as error:
+            await self.down()
+            full = full_disk(self._run_folder)
+            message = f"cannot start the cluster: {error}{'; ' * bool(full)}{full}"
+            raise BackendError(message) from error
+        except BaseException:
+            await self.down()
+            raise
 
     async def wait_until_lost(self) -> str:
         """See `Backend.wait_until_lost`: for ever, unless a subclass knows of a way."""
@@ -220,7 +265,13 @@ class ProcessBackend:
             environment: dict[str, str] = {}
             for prepare in self.before_start:
                 environment.update(await prepare(node))
-            incarnation = Incarnation(await self._launch(node, environment), self.system.stop_codes)
+            placement = self._placement(node)
+            process = await self._launch(
+                node,
+                _command_of(self.system, placement),
+                {**self.system.environment(placement), **environment, **labels(self.run_id)},
+            )
+            incarnation = Incarnation(process, self.system.stop_codes)
             self._incarnations[node].append(incarnation)
             if self._down:  # while the process was being made
                 incarnation.kill_now()
@@ -231,18 +282,19 @@ class ProcessBackend:
         if (state := await self.state(node)) is not NodeState.DEAD:
             raise BackendError(f"{node} cannot be configured anew: it is {state}")
         self._joining.add(node)
-        await self._configure_node(node)
+        await self.configure(node)
 
     async def configure(self, node: str) -> None:
-        """Write a node's files anew, as the system has them by now."""
-        await self._configure_node(node)
+        """Write a node's files, as the system has them by now."""
+        files = self.system.files(self._placement(node))
+        await self._put(node, {path: text.encode() for path, text in files.items()})
 
     async def configure_release(self, node: str, number: int) -> None:
         """Let a dead node be another of the system's releases from its next start on."""
         if (state := await self.state(node)) is not NodeState.DEAD:
             raise BackendError(f"{node} cannot become another release: it is {state}")
         self.releases[node] = number
-        await self._configure_node(node)
+        await self.configure(node)
 
     async def terminate(self, node: str) -> None:
         state = await self.state(node)
@@ -390,11 +442,6 @@ class ProcessBackend:
                 waiting.pop()
             else:
                 await asyncio.sleep(_READY_POLL_S)
-
-    def not_started(self, error: OSError) -> BackendError:
-        """Report that the files of the cluster could not be made."""
-        full = full_disk(self._run_folder)
-        return BackendError(f"cannot start the cluster: {error}{'; ' * bool(full)}{full}")
 
     def _last_words(self, output: Sequence[str], before: str = "") -> str:
         """Say what a node wrote last; where the disk is full, that first: it could not write it."""

@@ -162,13 +162,6 @@ def test_a_command_that_is_none_is_one_clear_error(tmp_path: Path, command):
     fail_up(backend, f"a node's command is {re.escape(ascii(command))}, not some texts")
 
 
-def test_a_taken_port_is_one_clear_error(tmp_path: Path):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        taken = server.getsockname()[1]
-        backend = LocalBackend(FakeSystem(), tmp_path, 1, "run-1", first_port=taken)
-        fail_up(backend, f"port {taken} on 127.0.0.1 cannot be used")
-
-
 def test_an_unwritable_run_folder_is_one_clear_error(tmp_path: Path):
     blocked = tmp_path / "a-file"
     blocked.write_text("")
