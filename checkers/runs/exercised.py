@@ -337,10 +337,12 @@ def total(many: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _summary(tried: Mapping[str, Any]) -> str:
     faults = ", ".join(f"{fault} {count}" for fault, count in tried["faults_verified"].items())
     in_order = "with-file" in tried.get("names", ())
+    changes = tried["leader_changes"]
+    plural = "s" * (changes != 1)
     kept = ", which kept sectors whole and names with their files" * in_order
     summary = (
         f"{tried['ok']} operations ok ({tried['reads']} reads, {tried['writes']} writes), "
-        f"faults that bit: {faults or 'none'}{kept}, {tried['leader_changes']} leader changes"
+        f"faults that bit: {faults or 'none'}{kept}, {changes} leader change{plural}"
     )
     skipped = ", ".join(tried["skipped"])
     return f"{summary}; SKIPPED as impossible there: {skipped}" if skipped else summary

@@ -135,8 +135,10 @@ def run(
 
     Exit code: 0 PASS, 1 FAIL, 2 usage or environment, 3 UNKNOWN, 4 UNDER-EXERCISED.
     """
-    if build is not None and (not build.isprintable() or not 0 < len(build.strip()) <= _BUILD_MAX):
-        raise UsageError(f"--build: give 1 to {_BUILD_MAX} printable characters")
+    if build is not None and not (
+        build.isprintable() and len(build) <= _BUILD_MAX and build.strip(" ,")
+    ):
+        raise UsageError(f"--build: give 1 to {_BUILD_MAX} printable characters, not commas alone")
     with error_origin(asked["campaign"], _origins(asked)):
         document = compose(asked)
         # Each import waits for what may be refused without it: nothing costs a refusal more.

@@ -518,7 +518,7 @@ def test_a_run_stores_what_its_build_is_called(tmp_path, monkeypatch):
     assert listed.stdout == f"{path.parent}\n"
 
 
-@pytest.mark.parametrize("text", ["", " ", "a\nb", "x" * 201])
+@pytest.mark.parametrize("text", ["", " ", ", ,,", "a\nb", "x" * 201])
 def test_a_build_is_called_by_one_short_line(text):
     line = one_line_on_stderr(kraftprobe("run", "--build", text), exit_code=2)
     assert line.startswith("kraftprobe: --build")

@@ -58,7 +58,7 @@ def test_a_run_that_met_its_expectations_is_exercised():
     expectations = {"min_operations": 60, "faults": ["kill"], "leader_changes": 1}
     result = judged(run_of(30, 30, *TYPICAL), expectations=expectations)
     assert (result.status, result.anomalies) == (Status.PASS, ())
-    summary = "60 operations ok (30 reads, 30 writes), faults that bit: kill 1, 1 leader changes"
+    summary = "60 operations ok (30 reads, 30 writes), faults that bit: kill 1, 1 leader change"
     assert result.summary == summary
 
 
