@@ -25,7 +25,7 @@ from results.report.points import Floats, percentiles, throughput
 _NS = 1e9
 BARS_MAX = 2_000
 """Reigns and faults that are drawn, of each; the table of faults and the journal have the rest."""
-_TEXT_MAX = 60
+_LABEL_MAX = 60
 _FAULT_ROLES = ("--fault1", "--fault2", "--fault3", "--fault4")
 
 
@@ -115,7 +115,7 @@ def _numbers(values: Floats) -> list[float | None]:
 
 
 def _text(value: str) -> str:
-    return shorten(value, _TEXT_MAX)
+    return shorten(value, _LABEL_MAX)
 
 
 _TEXT_MAX = 2_000

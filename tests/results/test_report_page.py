@@ -429,6 +429,11 @@ def test_a_fault_whose_heal_failed_goes_on_until_a_later_heal_is_measured():
     assert (bar["from"], bar["to"]) == (2, 20)
 
 
+def test_a_long_name_in_the_chart_is_cut_as_a_label_is():
+    drawn = over_time([], [], ["n" * 500], [])
+    assert drawn["lanes"] == ["n" * 60 + "… (500 characters)"]
+
+
 def test_a_heal_that_did_not_work_leaves_the_fault_open_until_one_does():
     failed = {"verified": False, "detail": {"reason": "iptables: no such rule"}}
     acts = [(2, "partition", "inject", ["n1"], {}), (3, "partition", "heal", ["n1"], failed)]
