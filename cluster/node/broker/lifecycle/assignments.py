@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
+from cluster.node.broker.lifecycle.exchange import Exchange
 from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, Channel
 from cluster.node.controller.metadata.delta import LocalReplicaChanges
 from cluster.node.errors import ErrorCode
@@ -66,7 +67,7 @@ class AssignmentsManager:
         self._directory_of = directory_of
         self._locate = locate
         self._pending: dict[PartitionKey, None] = {}
-        self._attempt = 0
+        self._exchange = Exchange(clock)
         self._failures = 0
         self._timer: Timer | None = None
         self._stopped = False
@@ -77,8 +78,8 @@ class AssignmentsManager:
             self._pending.pop(key, None)
             return
         self._pending[key] = None
-        if self._timer is None:
-            self._schedule(GATHER_MS, self._send)
+        if self._timer is None and not self._exchange.in_flight:
+            self._schedule(GATHER_MS)
 
     def on_changes(self, changes: LocalReplicaChanges) -> None:
         """Look at all that a publication changes."""
@@ -88,7 +89,7 @@ class AssignmentsManager:
     def stop(self) -> None:
         """Fall silent; harmless when that has happened."""
         self._stopped = True
-        self._attempt += 1
+        self._exchange.drop()
         self._pending.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -98,10 +99,8 @@ class AssignmentsManager:
         assigned, located = self._directory_of(key), self._locate(key)
         return None not in (assigned, located) and assigned != located
 
-    def _schedule(self, delay_ms: float, action: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._clock.call_later(delay_ms, action)
+    def _schedule(self, delay_ms: float) -> None:
+        self._timer = self._clock.call_later(delay_ms, self._send)
 
     def _send(self) -> None:
         self._timer = None
@@ -111,21 +110,15 @@ class AssignmentsManager:
             self._failures = 0
             return
         if self._broker_epoch() == NOT_REGISTERED_EPOCH:
-            self._schedule(BACKOFF_MS, self._send)
+            self._schedule(BACKOFF_MS)
             return
-        self._attempt += 1
-        attempt = self._attempt
         sent = list(self._pending)[:MAX_ASSIGNMENTS_PER_REQUEST]
-
-        def on_reply(reply: Any) -> None:
-            if attempt == self._attempt:
-                self._attempt += 1
-                self._on_reply(sent, reply)
-
-        # The network may deliver nothing at all; then it is tried again.
         timeout_ms = self._config.request_timeout_ms
-        self._schedule(timeout_ms, lambda: on_reply(Failure.TIMED_OUT))
-        self._channel(self._request(sent), timeout_ms, on_reply)
+        self._exchange.begin(
+            timeout_ms,
+            lambda on_reply: self._channel(self._request(sent), timeout_ms, on_reply),
+            lambda reply: self._on_reply(sent, reply),
+        )
 
     def _on_reply(self, sent: list[PartitionKey], reply: Any) -> None:
         assigned = [] if isinstance(reply, Failure) else _assigned_partitions(reply)
@@ -135,12 +128,12 @@ class AssignmentsManager:
             self._trace("assign-replicas", partitions=len(assigned))
         if len(assigned) == len(sent):
             self._failures = 0
-            self._schedule(0, self._send)
+            self._schedule(0)
             return
         self._failures += 1
         grown_ms = BACKOFF_MS * 2.0 ** min(self._failures - 1, 10)
         jitter = 0.8 + 0.4 * self._random.random()
-        self._schedule(min(grown_ms, BACKOFF_MAX_MS) * jitter, self._send)
+        self._schedule(min(grown_ms, BACKOFF_MAX_MS) * jitter)
 
     def _request(self, keys: list[PartitionKey]) -> messages.AssignReplicasToDirsRequest:
         found: dict[uuid.UUID, dict[uuid.UUID, list[int]]] = {}

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
+from cluster.node.broker.lifecycle.exchange import Exchange
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Failure, Random, Timer, Trace
 from cluster.node.protocol import messages
@@ -110,7 +111,7 @@ class BrokerLifecycleManager:
         self._on_unregistered = on_unregistered
         self._unregistered = False
         self._offline: tuple[uuid.UUID, ...] = ()
-        self._attempt = 0
+        self._exchange = Exchange(clock)
         self._failures = 0
         self._timer: Timer | None = None
         self._deadline: Timer | None = None
@@ -134,7 +135,7 @@ class BrokerLifecycleManager:
         """
         self._offline = (*self._offline, directory_id)
         if self.state in (BrokerState.FENCED, BrokerState.RUNNING):
-            self._schedule(0, self._communicate)
+            self._schedule(0)
 
     def begin_controlled_shutdown(self, timeout_ms: float, done: Callable[[], None]) -> None:
         """Ask to be let go; `done` is called once the controller agrees, or the time is over."""
@@ -152,7 +153,7 @@ class BrokerLifecycleManager:
         if self.state is BrokerState.STOPPED:
             return
         self._enter(BrokerState.STOPPED)
-        self._attempt += 1
+        self._exchange.drop()
         for timer in (self._timer, self._deadline):
             if timer is not None:
                 timer.cancel()
@@ -171,38 +172,35 @@ class BrokerLifecycleManager:
 
     def _communicate(self) -> None:
         """Send the request that is due; what is still under way is given up."""
-        self._attempt += 1
-        attempt = self._attempt
+        self._exchange.drop()
+        if self._timer is not None:
+            self._timer.cancel()
         timeout_ms = self._config.session_timeout_ms / 2
-
-        def on_reply(reply: Any) -> None:
-            if attempt == self._attempt:
-                self._attempt += 1
-                self._on_reply(reply)
-
-        # The network may deliver nothing at all; then the next attempt begins at the time-out.
-        self._schedule(timeout_ms, lambda: on_reply(Failure.TIMED_OUT))
         registered = self.state is not BrokerState.NOT_REGISTERED
         request = self._heartbeat() if registered else self._registration()
-        self._channel(request, timeout_ms, on_reply)
+        self._exchange.begin(
+            timeout_ms,
+            lambda on_reply: self._channel(request, timeout_ms, on_reply),
+            self._on_reply,
+        )
 
     def _on_reply(self, reply: Any) -> None:
         failed = isinstance(reply, Failure) or reply.error_code is not ErrorCode.none
         if failed:
             self._failures += 1
             self._note_failure(reply.value if isinstance(reply, Failure) else reply.error_code)
-            self._schedule(self._backoff_ms(), self._communicate)
+            self._schedule(self._backoff_ms())
             return
         self._failures = 0
         if self.state is BrokerState.NOT_REGISTERED:
             self.broker_epoch = int(reply.broker_epoch)
             self._enter(BrokerState.FENCED)
-            self._schedule(0, self._communicate)
+            self._schedule(0)
         elif self.state is BrokerState.SHUTTING_DOWN:
             if reply.should_shut_down:
                 self.stop()
             else:
-                self._schedule(RETRY_BACKOFF_MS, self._communicate)
+                self._schedule(RETRY_BACKOFF_MS)
         else:
             self._enter(BrokerState.FENCED if reply.is_fenced else BrokerState.RUNNING)
             if reply.is_caught_up and self._on_caught_up is not None:
@@ -211,7 +209,7 @@ class BrokerLifecycleManager:
             # Not caught up yet: until then clients get nothing from this broker.
             interval_ms = self._config.heartbeat_interval_ms
             soon_ms = min(RETRY_BACKOFF_MS, interval_ms)
-            self._schedule(soon_ms if reply.is_fenced else interval_ms, self._communicate)
+            self._schedule(soon_ms if reply.is_fenced else interval_ms)
 
     def _note_failure(self, error: ErrorCode | str) -> None:
         """Trace, once each, that the registration takes long, or that it is lost."""
@@ -230,10 +228,10 @@ class BrokerLifecycleManager:
         limit_ms = min(grown_ms, self._config.heartbeat_interval_ms)
         return limit_ms * (0.8 + 0.4 * self._random.random())
 
-    def _schedule(self, delay_ms: float, action: Callable[[], None]) -> None:
+    def _schedule(self, delay_ms: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._clock.call_later(delay_ms, action)
+        self._timer = self._clock.call_later(delay_ms, self._communicate)
 
     def _registration(self) -> messages.BrokerRegistrationRequest:
         config = self._config
