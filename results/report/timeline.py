@@ -6,7 +6,6 @@ text on them, and is the one picture that has to be there without scripts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ from checkers.evidence.assisted import OPEN_END_NS
 from checkers.history import INFINITY_NS, seconds
 from checkers.runs.faults import FaultSpan, Reign
 from results.report.leaders import overlap_text, overlaps
+from results.report.narration import value_text
 
 WIDTH = 1000
 LEFT = 90
@@ -79,10 +79,12 @@ def operation_text(operation: Mapping[str, Any]) -> str:
     words = str(operation.get("f"))
     asked, got = operation.get("input"), operation.get("output")
     if asked is not None:
-        words += f" {_short(asked)}"
+        words += f" {value_text(asked)}"
     kind = operation.get("type")
     if kind == "ok":
-        return words if asked is not None and got in (None, asked) else f"{words} → {_short(got)}"
+        return (
+            words if asked is not None and got in (None, asked) else f"{words} → {value_text(got)}"
+        )
     error = operation.get("error")
     return f"{words}: {kind}" + (f" ({error})" if error else "")
 
@@ -91,7 +93,7 @@ def _label(operation: Mapping[str, Any]) -> str:
     """Return what an operation did, and which node was asked."""
     text, node = operation_text(operation), operation.get("node")
     text = text if len(text) <= _LABEL_MAX else text[:_LABEL_MAX] + "…"
-    return f"{text} ({_short(node).strip(chr(34))[:_LABEL_MAX]})" if node else text
+    return f"{text} ({value_text(node).strip(chr(34))[:_LABEL_MAX]})" if node else text
 
 
 def draw(
@@ -164,7 +166,7 @@ def zones_of(window: Sequence[Mapping[str, Any]]) -> list[Zone]:
         if shown is None or operation.get("type") != "ok":
             continue
         if type(begin) is int and type(end) is int and end < OPEN_END_NS:
-            value = _short(operation.get(shown))
+            value = value_text(operation.get(shown))
             ended, began = found.get(value, (end, begin))
             found[value] = min(ended, end), max(began, begin)
     return [
@@ -225,7 +227,7 @@ def _context_bar(
 def _by_process(operations: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for operation in operations:
-        groups.setdefault(_short(operation.get("process")).strip('"'), []).append(operation)
+        groups.setdefault(value_text(operation.get("process")).strip('"'), []).append(operation)
     return groups
 
 
@@ -263,8 +265,3 @@ def _ticks(begin: int, last: int, scale: float) -> tuple[tuple[float, str], ...]
         (LEFT + (at - begin) * scale, f"{at / 1e9:.{digits}f} s")
         for at in range(first, last + 1, step)
     )
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 200 else text[:200] + "…"

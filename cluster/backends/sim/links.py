@@ -90,17 +90,12 @@ class Rule:
 
     match: MessageMatch | LinksMatch
     action: Action
-    acted: int = 0
-    """On how many messages it acted."""
     held: list[Transit] = field(default_factory=list)
     ended: bool = False
 
     def wants(self, source: str, target: str, message: object) -> bool:
-        """Whether it acts on this message; counts it."""
-        if self.ended or not self.match.accepts(source, target, message):
-            return False
-        self.acted += 1
-        return True
+        """Whether it acts on this message."""
+        return not self.ended and self.match.accepts(source, target, message)
 
     def end(self) -> None:
         """Act on nothing more; what is held stays held."""
@@ -113,10 +108,9 @@ class Rule:
             transit.deliver_late()
         return len(held)
 
-    def drop_held(self) -> int:
+    def drop_held(self) -> None:
         """Lose what is held."""
-        held, self.held = self.held, []
-        return len(held)
+        self.held = []
 
 
 @dataclass(slots=True, eq=False)
@@ -145,7 +139,6 @@ class LinkState:
         "back",
         "cut",
         "duplication",
-        "extra_ms",
         "is_client",
         "kept",
         "loss",
@@ -173,8 +166,6 @@ class LinkState:
         self.slow_ms = settings.slow_ms
         self.loss = 0.0 if self.is_client else settings.loss
         self.duplication = 0.0 if self.is_client else settings.duplication
-        self.extra_ms = 0.0
-        """A delay spike, while it lasts."""
         self.shape: LinkShape | None = None
         """The fault in force, in addition to what the link does by itself."""
         self.cut = False
@@ -203,9 +194,9 @@ class LinkState:
         draw = self.stream.random
         if self.slow_probability and draw() < self.slow_probability:
             slow_ms = self.slow_ms
-            own_ms = self.extra_ms + slow_ms[0] + draw() * (slow_ms[1] - slow_ms[0])
+            own_ms = slow_ms[0] + draw() * (slow_ms[1] - slow_ms[0])
         else:
-            own_ms = self.extra_ms + self.low_ms + draw() * self.span_ms
+            own_ms = self.low_ms + draw() * self.span_ms
         return own_ms if self.shape is None else own_ms + self._travel(self.shape)
 
     def _travel(self, shape: LinkShape) -> float:

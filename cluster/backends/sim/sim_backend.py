@@ -129,7 +129,7 @@ class SimBackend:
 
     Without `run_folder` nothing touches the real disk; with it `down` writes each node's files and
     trace below `run_folder/nodes/<node>`, as a real node leaves them. `world` holds the rules,
-    triggers, disks and clocks that the swarm and tests use; the monitor attaches to it.
+    disks and clocks that tests use; the monitor attaches to it.
     """
 
     name = "sim"
