@@ -16,7 +16,7 @@ and stores JSON lines in `nodes/<node>/evidence/`:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
@@ -178,6 +178,19 @@ class Evidence:
             if (at_ns := self.run_ns(event)) is not None
         ]
         return sorted(found, key=itemgetter(0))
+
+    def announced_end(self, nodes: Iterable[str] | None = None) -> int:
+        """Return the highest high watermark that these nodes traced, or any node; 0: there is none.
+
+        What lies below it is committed.
+        """
+        marks = (
+            event.fields.get("offset")
+            for node in (self.traces if nodes is None else nodes)
+            for event in self.traces.get(node, ())
+            if event.event == "hw"
+        )
+        return max((mark for mark in marks if type(mark) is int), default=0)
 
     def when(self, event: TraceEvent) -> str:
         """Say when an event was traced: `12.345000 s`, or `80.100000 s of n2's own clock`."""

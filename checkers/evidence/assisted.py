@@ -196,12 +196,8 @@ def _wanted_record(f: str, key: str | None, given: Any) -> Wanted | None:
 
 def _committed_end(evidence: Evidence) -> int:
     """Return the end of what was announced as committed and is in the logs of a majority."""
-    announced = max(
-        (int(e.fields["offset"]) for t in evidence.traces.values() for e in t if e.event == "hw"),
-        default=0,
-    )
     ends = sorted(log[-1].offset + 1 if log else 0 for log in evidence.logs.values())
-    return min(announced, ends[(len(ends) - 1) // 2]) if ends else 0
+    return min(evidence.announced_end(), ends[(len(ends) - 1) // 2]) if ends else 0
 
 
 def _records(evidence: Evidence, committed: int) -> tuple[_Index, _Index] | None:

@@ -135,15 +135,7 @@ def within(evidence: Evidence, extent: Extent) -> tuple[Evidence, list[str]]:
             )
         else:
             traces[node] = placed
-    committed = max(
-        (
-            offset
-            for trace in traces.values()
-            for event in trace
-            if event.event == "hw" and isinstance(offset := event.fields.get("offset"), int)
-        ),
-        default=0,
-    )
+    committed = replace(evidence, traces=traces).announced_end()
     logs = {
         node: [record for record in log if record.offset < committed]
         for node, log in evidence.logs.items()

@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from checkers.evidence import Evidence, TraceEvent
+from checkers.evidence import Evidence
 from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.log_audit import LogFindings
 from checkers.evidence.trace_fields import well_formed
@@ -70,7 +70,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     """Judge the logs of all nodes against each other and against what they announced."""
     del options
     evidence, malformed = well_formed(run.required_evidence)
-    committed = {node: _highest_watermark(evidence.traces.get(node, ())) for node in evidence.nodes}
+    committed = {node: evidence.announced_end([node]) for node in evidence.nodes}
     deaths, doubts = _deaths(evidence, run)
     anomalies: list[Anomaly] = []
     for found in (
@@ -110,11 +110,6 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         looked_at=records,
         statistics=statistics,
     )
-
-
-def _highest_watermark(trace: Sequence[TraceEvent]) -> int:
-    """Return the highest high watermark (exclusive offset) that a node ever announced."""
-    return max((int(e.fields["offset"]) for e in trace if e.event == "hw"), default=0)
 
 
 def _form_anomalies(found: LogFindings) -> Iterator[Anomaly]:

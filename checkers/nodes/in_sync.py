@@ -57,7 +57,7 @@ def members_at_end(evidence: Evidence) -> Mapping[str, Members] | None:
     image = Image()
     if not replay_beginning(image, evidence, node, log[0].offset):
         return None
-    committed = announced_end(evidence)
+    committed = evidence.announced_end()
     for record in log:
         if record.offset < committed:
             image.add(record.kind, record.value)
@@ -72,19 +72,6 @@ def members_at_end(evidence: Evidence) -> Mapping[str, Members] | None:
                     former.replicas & later.replicas, former.in_sync & later.in_sync
                 )
     return members
-
-
-def announced_end(evidence: Evidence) -> int:
-    """Return the highest high watermark of the metadata that any node traced."""
-    return max(
-        (
-            offset
-            for trace in evidence.traces.values()
-            for event in trace
-            if event.event == "hw" and type(offset := event.fields.get("offset")) is int
-        ),
-        default=0,
-    )
 
 
 def _members(image: Image, serving: frozenset[str]) -> Iterator[tuple[str, Members]]:

@@ -34,7 +34,6 @@ from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.order import out_of_order
 from checkers.history.recorded import columns_of, statements
 from checkers.nodes.answered import TRACED, Joined, join
-from checkers.nodes.in_sync import announced_end
 from checkers.nodes.snapshots import Image, image_of
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
@@ -67,7 +66,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
                 "the logs begin behind a snapshot, so operations are not looked for in them"
             )
         else:
-            found = run.audit_effects(workload, log, run.operations, announced_end(evidence))
+            found = run.audit_effects(workload, log, run.operations, evidence.announced_end())
             lost = [a for a in found if a["kind"] == LOST]
             rest = [a for a in found if a["kind"] != LOST]
             (anomalies if run.extent.finished else doubts).extend(lost)

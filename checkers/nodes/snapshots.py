@@ -364,6 +364,5 @@ class _Sums:
 
 def _committed_end(evidence: Evidence, node: str) -> int:
     """Return up to where a node's log is known to be that of the quorum."""
-    marks = (e.fields.get("offset") for e in evidence.traces.get(node, ()) if e.event == "hw")
     taken = (one.offset for one in evidence.snapshots.get(node, ()))
-    return max((mark for mark in (*marks, *taken) if isinstance(mark, int)), default=0)
+    return max(evidence.announced_end([node]), *taken, 0)

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,15 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 def read_bounded(path: Path, bytes_max: int) -> bytes:
     """Return a plain file's content. Raises StoreError when there is none, or it is too large."""
-    try:
+    with reading(path):
         return read_plain(path, bytes_max=bytes_max, follow=False)
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise StoreError where a file is missing or cannot be read."""
+    try:
+        yield
     except FileNotFoundError:
         raise StoreError(f"{path}: there is no such file") from None
     except OSError as error:

@@ -32,7 +32,7 @@ from checkers.history import Event
 from results.store import digests, evidence_files
 from results.store.digests import FileDigest, Step, digest_of, files_below, read_chain
 from results.store.evidence_files import LoadedEvidence, write_lines
-from results.store.files import StoreError, read_json_object, write_json
+from results.store.files import StoreError, read_json_object, reading, write_json
 from results.store.folders import Walk, is_run, walk
 from results.store.journal import JournalWriter, read_journal
 from results.store.model import Recording, RunResults
@@ -219,13 +219,8 @@ class RunStore:
 
         Raises HistoryError when it is damaged, StoreError when there is none.
         """
-        try:
-            events, dropped_bytes = read_journal(self.journal_path)
-        except FileNotFoundError:
-            raise StoreError(f"{self.journal_path}: there is no such file") from None
-        except OSError as error:
-            raise StoreError(f"{self.journal_path}: {error.strerror}") from error
-        return StoredHistory(events, dropped_bytes)
+        with reading(self.journal_path):
+            return StoredHistory(*read_journal(self.journal_path))
 
     def tables(self, name: RunName) -> RunHistory:
         """Return the run's history in columns and as tables.
@@ -234,12 +229,8 @@ class RunStore:
         """
         from results.store.ingest import read_history  # noqa: PLC0415  (imports Arrow)
 
-        try:
+        with reading(self.journal_path):
             return read_history(self.journal_path, name)
-        except FileNotFoundError:
-            raise StoreError(f"{self.journal_path}: there is no such file") from None
-        except OSError as error:
-            raise StoreError(f"{self.journal_path}: {error.strerror}") from error
 
     def node_names(self, plan: Mapping[str, Any]) -> tuple[str, ...]:
         """Name the nodes that the plan asked for, and any other that left a folder."""
