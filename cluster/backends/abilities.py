@@ -47,10 +47,6 @@ class Host(Protocol):
         """Where peers reach the node; loopback when the host has no network of its own."""
 
     @property
-    def interface(self) -> str | None:
-        """The network interface towards the peers; None when the host has no network of its own."""
-
-    @property
     def folder(self) -> PurePath:
         """The node's folder, as paths are inside the host."""
 

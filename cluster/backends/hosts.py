@@ -52,13 +52,6 @@ class StartedProcess(Protocol):
     def identity(self) -> ProcessIdentity | None:
         """Its pid as signals need it and a start time; None when it was gone at once."""
 
-    @property
-    def exit_code(self) -> int | None:
-        """As from `waitpid`: negative for the signal that ended it (docker's 137 is -9 here).
-
-        None while it lives.
-        """
-
     async def state(self) -> NodeState:
         """Ask the operating system of its host. Raises BackendError when that cannot be asked."""
 
@@ -70,9 +63,10 @@ class StartedProcess(Protocol):
         """
 
     async def wait(self) -> int:
-        """Wait for its end, through lost connections to the host as well; returns `exit_code`.
+        """Wait for its end, through lost connections to the host as well; returns its exit code.
 
-        By then what it left of its group is dead, too: a node has one end.
+        As from `waitpid`: negative for the signal that ended it (docker's 137 is -9 here). By then
+        what it left of its group is dead, too: a node has one end.
 
         Cancelled when the run ends. Several may wait at once.
         """

@@ -21,7 +21,6 @@ class LocalHost:
     """
 
     address = "127.0.0.1"
-    interface = None
 
     def __init__(
         self,

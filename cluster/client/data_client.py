@@ -63,7 +63,6 @@ class PartitionView:
     """Node id; NO_LEADER."""
     epoch: int
     replicas: tuple[int, ...]
-    in_sync: tuple[int, ...]
 
 
 @valueclass
@@ -268,7 +267,6 @@ def _views(topic: Any) -> Mapping[int, PartitionView]:
             leader=int(found.leader_id),
             epoch=int(found.leader_epoch),
             replicas=tuple(map(int, found.replica_nodes)),
-            in_sync=tuple(map(int, found.isr_nodes)),
         )
         for found in topic.partitions
     }

@@ -18,9 +18,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Latency of ok operations over time, by time of invocation."""
+    """Latency of ok operations over time, by time of invocation, in buckets of equal width."""
 
-    time_s: Floats
     p50_ms: Floats
     p99_ms: Floats
 
@@ -29,8 +28,6 @@ class Percentiles:
 class Throughput:
     """Completions a second, by type, in buckets of equal width."""
 
-    time_s: Floats
-    """Middle of each bucket."""
     bucket_s: float
     rate: Mapping[EventType, Floats]
 
@@ -49,7 +46,7 @@ def percentiles(operations: Sequence[Operation], duration_ns: int) -> Percentile
     figures: Floats = np.full((2, count), np.nan)
     for name, part in zip(names, np.split(took[order], starts[1:]), strict=False):
         figures[:, name] = np.percentile(part, (50, 99))
-    return Percentiles((np.arange(count, dtype=np.float64) + 0.5) * width_s, figures[0], figures[1])
+    return Percentiles(figures[0], figures[1])
 
 
 def throughput(
@@ -65,7 +62,7 @@ def throughput(
     for code, kind in enumerate(KINDS):
         ends = end_ns[(columns.type == code) & (end_ns >= 0)] / _NS
         rate[kind] = np.histogram(ends, edges)[0] / width_s
-    return Throughput((edges[:-1] + edges[1:]) / 2, width_s, rate)
+    return Throughput(width_s, rate)
 
 
 def bucket_s(duration_ns: int) -> float:

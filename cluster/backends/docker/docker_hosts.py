@@ -66,7 +66,6 @@ from cluster.backends.machine import clocks
 from cluster.backends.processes.records import TRIAL, labels, own_identity
 from cluster.backends.terms import HostAwayError, NoPlaceError
 
-INTERFACE = "eth0"
 CODE = PurePath("/opt/kraftprobe/code/cluster")
 _INTO_FOLDER = 'cd "$1" || exit; out="$2"; shift 2; exec "$@" >>"$out" 2>&1'
 _STOP_TIMEOUT_S = 5.0
@@ -85,7 +84,6 @@ class DockerHost:
 
     node: str
     address: str
-    interface: str | None
     folder: PurePath
     container: Container
     root: Container | None
@@ -310,7 +308,6 @@ class DockerProvider:
         return DockerHost(
             node=node,
             address=network.address(node),
-            interface=INTERFACE,
             folder=folder,
             container=container,
             root=root,

@@ -63,11 +63,6 @@ class ExecProcess:
         """Its number on this machine."""
         return self._identity
 
-    @property
-    def exit_code(self) -> int | None:
-        """As from `waitpid`: 137 of the engine is -9 here."""
-        return self._exit_code
-
     def state_now(self) -> NodeState:
         """Ask the kernel."""
         return NodeState.DEAD if self._identity is None else state_of(self._identity)

@@ -48,7 +48,7 @@ from cluster.values import valueclass
 HUB_ADDRESS = "10.0.0.254"
 _PREFIX = 24
 _BRIDGE = "kp0"
-INTERFACE = "eth0"
+_INTERFACE = "eth0"
 _TOOLS = ("unshare", "nsenter", "ip", "nft")
 _PACKAGES = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "nft": "nftables"}
 _SETUP_S = 60.0
@@ -70,7 +70,6 @@ class NetnsHost:
 
     node: str
     address: str
-    interface: str | None
     folder: PurePath
     namespaces: Namespaces
     provider: NetnsProvider
@@ -257,7 +256,7 @@ class NetnsProvider:
         namespaces = await self._start_agent(node, inside, folder)
         self._record(f"{node}:agent", identify(namespaces.agent.pid))
         address = f"10.0.0.{int(node[1:])}"
-        return NetnsHost(node, address, INTERFACE, folder, namespaces, self)
+        return NetnsHost(node, address, folder, namespaces, self)
 
     def _record(self, role: str, identity: ProcessIdentity | None) -> None:
         if identity is not None:
@@ -267,13 +266,13 @@ class NetnsProvider:
         outer = f"kp-{host.node}"
         await self._set_up(
             hub.channel,
-            f"link add {outer} type veth peer name {INTERFACE} netns {host.holder}\n"
+            f"link add {outer} type veth peer name {_INTERFACE} netns {host.holder}\n"
             f"link set {outer} master {_BRIDGE} up\n",
         )
         await self._set_up(
             host,
-            f"link set lo up\naddress add {host.address}/{_PREFIX} dev {INTERFACE}\n"
-            f"link set {INTERFACE} up\n",
+            f"link set lo up\naddress add {host.address}/{_PREFIX} dev {_INTERFACE}\n"
+            f"link set {_INTERFACE} up\n",
         )
 
     def _inside_hub(self) -> tuple[str, ...]:

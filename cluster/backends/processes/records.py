@@ -191,11 +191,6 @@ class LocalProcess:
         """Its pid and start time; None when it was gone before it could be looked at."""
         return self._identity
 
-    @property
-    def exit_code(self) -> int | None:
-        """As from `waitpid`, None while it lives."""
-        return self._process.returncode
-
     def state_now(self) -> NodeState:
         """Ask the kernel."""
         if self._process.returncode is not None or self._identity is None:

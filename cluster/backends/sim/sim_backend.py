@@ -6,7 +6,6 @@ harness's coroutines and the nodes share one virtual time:
     scheduler = Scheduler()
     backend = SimBackend(3, seed=7, run_id="r", scheduler=scheduler)
     reads = loop.run(conduct(Run(plan, backend, Recorder(journal, ...), backend.clock)), scheduler)
-    evidence = backend.evidence()
 
 A start and a graceful stop take virtual time, as on real hosts. Every other coroutine of `Backend`
 takes none: it has acted when it first suspends, and a measurement reads the world's state.
@@ -39,7 +38,7 @@ from cluster.backends.sim.incarnation import WALL_ORIGIN_MS
 from cluster.backends.sim.mesh import Mesh, Reply
 from cluster.backends.sim.scheduler import Entry, Scheduler
 from cluster.backends.sim.settings import SimSettings
-from cluster.backends.sim.world import NodeEvidence, Program, SimWorld
+from cluster.backends.sim.world import Program, SimWorld
 from cluster.node.assembly import NodeSignal
 from cluster.node.log.metadata.snapshot import SUFFIX
 from cluster.node.log.storage.segment import METADATA_DIRECTORY
@@ -333,12 +332,6 @@ class SimBackend:
     async def read_trace(self, node: str, offset: int) -> bytes:  # noqa: ARG002  (contract)
         """See `Backend.read_trace`: a world's observers are called with each event instead."""
         raise BackendError("the traces of a simulated world are observed, not read")
-
-    # -- evidence --------------------------------------------------------------------------------
-
-    def evidence(self) -> dict[str, NodeEvidence]:
-        """Return each node's log and trace, undecoded and in memory; call it after `down`."""
-        return self.world.evidence()
 
     def write(self, folder: Callable[[str], Path]) -> None:
         """Write every node's disk and trace into `folder(node)`. Raises OSError."""

@@ -34,11 +34,9 @@ from cluster.node.assembly import NodeSignal
 from cluster.node.config import NodeConfig, parse_config
 from cluster.node.controller.records import remember_records
 from cluster.node.log.batch.control import remember_control
-from cluster.node.log.storage.segment import METADATA_DIRECTORY
 from cluster.node.ports import Endpoint
 from cluster.systems.base import Placement
 from cluster.systems.kraft import KraftSystem
-from cluster.values import valueclass
 
 ListenerName = Literal["CONTROLLER", "CLIENT"]
 
@@ -55,17 +53,6 @@ _CONTROL_REMEMBERED = 1024
 
 TraceLine = tuple[int, int, str, TraceFields, int]
 """(the node's monotonic ns, incarnation, event, fields, the world's ns), as in trace.jsonl."""
-
-
-@valueclass
-class NodeEvidence:
-    """The log, quorum-state file and trace of one node, undecoded."""
-
-    segments: tuple[tuple[str, bytes], ...]
-    """Files of the metadata log by name, in offset order, as a reader of the disk sees them."""
-    quorum_state: bytes | None
-    """Content of its quorum-state file."""
-    trace: tuple[TraceLine, ...]
 
 
 class SimNode:
@@ -397,22 +384,6 @@ class SimWorld:
     def endpoint(self, name: str, listener: ListenerName = "CONTROLLER") -> Endpoint:
         """Where a node listens."""
         return self._endpoints[name, listener]
-
-    def evidence(self) -> dict[str, NodeEvidence]:
-        """Read the log, quorum-state file and trace of every node; call it once all are dead."""
-        found = {}
-        for name, node in self.nodes.items():
-            folder = METADATA_DIRECTORY
-            segments = tuple(
-                (file, node.disk.read(f"{folder}/{file}"))
-                for file in node.disk.list_directory(folder)
-                if file.endswith(".log")
-            )
-            state = f"{folder}/quorum-state"
-            found[name] = NodeEvidence(
-                segments, node.disk.read(state) if node.disk.exists(state) else None, node.trace
-            )
-        return found
 
     def write_disks(self, folder: Callable[[str], Path]) -> None:
         """Write each node's files below `folder(node)`, as the real disks hold them."""

@@ -1,4 +1,4 @@
-"""`look CODE PEER SSH_CONNECTION`: report what a host has; `make ...`: make a run's folder there.
+"""`look CODE SSH_CONNECTION`: report what a host has; `make ...`: make a run's folder there.
 
 Sent as source to a Python that may be too old for nodes, which is then what it reports. `make
 WORKDIR FOLDER CODE RUN GRACE_S PYTHON` writes its stdin to PYTHON, and runs the host's agent by it.
@@ -7,17 +7,11 @@ WORKDIR FOLDER CODE RUN GRACE_S PYTHON` writes its stdin to PYTHON, and runs the
 import json
 import os
 import platform
-import subprocess
 import sys
 
 
-def look(code: str, peer: str, connection: str) -> None:
+def look(code: str, connection: str) -> None:
     """Print what `cluster.backends.ssh.setup.check_host` asks for."""
-    try:
-        shown = subprocess.run(["ip", "-o", "address", "show"], stdout=subprocess.PIPE, check=False)
-        addresses = shown.stdout.decode().splitlines()
-    except OSError:
-        addresses = []
     folders = [*os.get_exec_path(), "/usr/sbin", "/sbin"]
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot_id = file.read().strip()
@@ -25,7 +19,6 @@ def look(code: str, peer: str, connection: str) -> None:
         "runs": ["%d.%d" % sys.version_info[:2], platform.machine(), platform.libc_ver()[0]],
         "bundle": os.path.exists(os.path.join(code, ".complete")),
         "nft": any(os.path.exists(os.path.join(folder, "nft")) for folder in folders),
-        "interface": next((a.split()[1] for a in addresses if " %s/" % peer in a), None),
         "controller": (connection.split() or [""])[0],
         "machine": [boot_id, os.readlink("/proc/self/ns/net")],
     }

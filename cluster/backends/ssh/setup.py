@@ -20,17 +20,15 @@ UNPACK = Path(unpack.__file__).read_text(encoding="utf-8")
 CLEANING = Path(cleaning.__file__).read_text(encoding="utf-8")
 
 
-def check_host(
-    client: paramiko.SSHClient, entry: HostEntry, host: str, peer: str
-) -> dict[str, Any]:
-    """Look at a host: {"bundle": is it there, "interface": name or None, "controller", "machine"}.
+def check_host(client: paramiko.SSHClient, entry: HostEntry, host: str) -> dict[str, Any]:
+    """Look at a host: {"bundle": is it there, "controller", "machine"}.
 
     "controller" is the harness's address as seen there; "machine" is what no other network has.
     Raises BackendError when it cannot run nodes.
     """
     code = str(Path(entry.workdir, "bundles", bundle.digest()))
     sudo = ("sudo", "-n", "--") if entry.sudo else ()
-    asked = (*sudo, *shlex.split(entry.python), "-I", "-S", "-c", PREFLIGHT, "look", code, peer)
+    asked = (*sudo, *shlex.split(entry.python), "-I", "-S", "-c", PREFLIGHT, "look", code)
     # sshd says where the harness comes from; sudo would not hand the variable on.
     done = execute(client, f'{shlex.join(asked)} "$SSH_CONNECTION"')
     if done.exit_code != 0:

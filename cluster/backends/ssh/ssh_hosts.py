@@ -56,7 +56,6 @@ class SshHost:
 
     node: str
     address: str
-    interface: str | None
     folder: PurePath
     session: Session
     controller: str
@@ -99,11 +98,6 @@ class SshProcess:
     def identity(self) -> ProcessIdentity | None:
         """By the host's own pid and start time."""
         return None if self._started is None else ProcessIdentity(self.pid, self._started)
-
-    @property
-    def exit_code(self) -> int | None:
-        """As from `waitpid`, None while it lives as far as is known."""
-        return self._exit_code
 
     async def state(self) -> NodeState:
         """Ask the host's kernel."""
@@ -272,7 +266,7 @@ class SshProvider:
     def _set_up(self, node: str, entry: HostEntry, client: paramiko.SSHClient) -> SshHost:
         label = f"host {node} ({entry.where})"
         peer = _peer_address(entry, label)
-        found = check_host(client, entry, label, peer)
+        found = check_host(client, entry, label)
         self._refuse_shared(node, found["machine"])
         code = PurePosixPath(entry.workdir, "bundles", bundle.digest())
         if not found["bundle"]:
@@ -290,7 +284,7 @@ class SshProvider:
         session.open(client)
         inside = folder / "nodes" / node
         controller = found["controller"]
-        return SshHost(node, peer, found["interface"], inside, session, controller, self)
+        return SshHost(node, peer, inside, session, controller, self)
 
     def _refuse_shared(self, node: str, machine: list[str]) -> None:
         """Refuse a host that is another one's machine: they would cut each other's links."""

@@ -229,7 +229,7 @@ def metadata(topic_error=NONE):
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (NONE, Outcome("ok", {3: PartitionView(2, 5, (1, 2), (2,))})),
+        (NONE, Outcome("ok", {3: PartitionView(2, 5, (1, 2))})),
         (ErrorCode.unknown_topic_or_partition, Outcome("ok", None)),
         (ErrorCode.invalid_topic_exception, Outcome("fail", error="invalid_topic_exception")),
     ],
