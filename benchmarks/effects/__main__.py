@@ -37,7 +37,9 @@ class Place:
             NODE: Machine(LocalHost(NODE, folder, labels(RUN), self.process), sys.executable)
         }
         self.clocks = FakedClocks(machines, library())
-        self.disks = FuseDisks(machines, {NODE: self.data}, (), RUN, self.kill, self.state)
+        self.disks = FuseDisks(
+            machines, {NODE: self.data}, (), "with-file", None, RUN, self.kill, self.state
+        )
 
     async def process(self, node: str) -> ProcessIdentity | None:  # noqa: ARG002  (contract)
         return None
