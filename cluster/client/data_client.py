@@ -40,8 +40,7 @@ ANY_EPOCH: Final = -1
 Acks = Literal[-1, 0, 1]
 ALL: Final[Acks] = -1
 LATEST: Final = -1
-EARLIEST: Final = -2
-"""Timestamps of ListOffsets: the high watermark, as a consumer sees it, and the log's start."""
+"""The timestamp of ListOffsets that asks for the high watermark, as a consumer sees it."""
 
 
 @valueclass(order=True)
@@ -182,12 +181,12 @@ class DataClient:
 
         return await self._client.attempt(endpoint, request, read, timeout_ms)
 
-    async def list_offset(
-        self, endpoint: Endpoint, of: TopicPartition, timestamp: int, epoch: int, timeout_ms: float
+    async def find_end(
+        self, endpoint: Endpoint, of: TopicPartition, epoch: int, timeout_ms: float
     ) -> Outcome:
-        """Find an end of a log: LATEST or EARLIEST. The value is the offset."""
+        """Find the end of a log, as a consumer sees it. The value is the offset."""
         partition = d.ListOffsetsPartition(
-            partition_index=i32(of.index), current_leader_epoch=i32(epoch), timestamp=i64(timestamp)
+            partition_index=i32(of.index), current_leader_epoch=i32(epoch), timestamp=i64(LATEST)
         )
         request = d.ListOffsetsRequest(
             replica_id=BrokerId(d.CONSUMER),

@@ -41,7 +41,7 @@ from checkers.history.arrow import encode
 from extensions.plain_files import open_plain
 from porcupine_py.columns import Int64s
 from results.store.facts import started_of
-from results.store.files import StoreError
+from results.store.files import reading
 from results.store.run_store import RunStore
 
 _SKEW = dt.timedelta(hours=1)
@@ -114,11 +114,8 @@ def disagreement(store: RunStore, plan: Mapping[str, Any], start: Event | None) 
 def _times_of_nodes(store: RunStore) -> Iterator[dt.datetime]:
     """Yield when each log of a node was begun, of those that say so."""
     for path in sorted(store.nodes_path.glob(f"*/**/{'[0-9]' * 20}.log")):
-        try:
-            with open_plain(path) as file:
-                head = file.read(_FIRST_TIMESTAMP.size)
-        except OSError as error:
-            raise StoreError(f"{path}: {error.strerror}") from error
+        with reading(path), open_plain(path) as file:
+            head = file.read(_FIRST_TIMESTAMP.size)
         if len(head) == _FIRST_TIMESTAMP.size:
             (time_ms,) = _FIRST_TIMESTAMP.unpack(head)
             try:

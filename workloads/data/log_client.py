@@ -22,7 +22,7 @@ from cluster.backends.base import Listener
 from cluster.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE
 from cluster.client.batches import batch_of
 from cluster.client.caller import Outcome
-from cluster.client.data_client import ANY_EPOCH, LATEST, Acks, DataClient, Fetched, TopicPartition
+from cluster.client.data_client import ANY_EPOCH, Acks, DataClient, Fetched, TopicPartition
 from cluster.client.placement_client import PlacementClient
 from cluster.node.log.batch.records import NOBODY, SEQUENCE_MAX, Sequenced
 from cluster.values import valueclass
@@ -243,7 +243,7 @@ class LogClient:
         if position is None and epoch == ANY_EPOCH:
             position = 0  # a follower does not say where its log ends
         elif position is None:
-            end = await self._data.list_offset(endpoint, of, LATEST, epoch, budget.left_ms)
+            end = await self._data.find_end(endpoint, of, epoch, budget.left_ms)
             position = self._leads.read(end, of, node)
         assert isinstance(position, int), "offsets are numbers"
         left_ms = budget.left_ms

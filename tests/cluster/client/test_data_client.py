@@ -162,16 +162,14 @@ def offsets(*, offset, error=NONE):
 
 
 def test_an_end_of_a_log_is_asked_for_in_an_epoch():
-    outcome, request = ask(
-        offsets(offset=8), lambda c: c.list_offset(NODE, P, LATEST, ANY_EPOCH, 500.0)
-    )
+    outcome, request = ask(offsets(offset=8), lambda c: c.find_end(NODE, P, ANY_EPOCH, 500.0))
     assert outcome == Outcome("ok", 8)
     (asked,) = request.topics[0].partitions
     assert (asked.timestamp, asked.current_leader_epoch) == (LATEST, ANY_EPOCH)
 
 
 def test_no_offset_is_a_refusal():
-    outcome, _ = ask(offsets(offset=-1), lambda c: c.list_offset(NODE, P, LATEST, 1, 500.0))
+    outcome, _ = ask(offsets(offset=-1), lambda c: c.find_end(NODE, P, 1, 500.0))
     assert outcome == Outcome("fail", error="offset_not_available")
 
 
