@@ -51,6 +51,17 @@ class ImpatientClock:
         return asyncio.get_running_loop().call_later(delay_ms / 100_000, callback)
 
 
+def ask(reply, operation):
+    """Return the outcome of a client's one operation, and the message that it sent."""
+
+    async def body():
+        network = CannedNetwork(reply)
+        outcome = await operation(Client(network, ImpatientClock()))
+        return outcome, network.requests[0][1]
+
+    return asyncio.run(body())
+
+
 def outcome(reply, operation, times=1):
     async def body():
         client = Client(CannedNetwork(reply, times=times), ImpatientClock())

@@ -1,12 +1,9 @@
 """The client of the data path: what it asks, what it reads, and what it calls certain."""
 
-import asyncio
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.client.admin_client import Client
 from cluster.client.batches import CODECS, batch_of, read_batches
 from cluster.client.caller import Outcome
 from cluster.client.data_client import (
@@ -32,7 +29,7 @@ from cluster.node.log.data.validation import validate
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
-from tests.cluster.client.test_certainty import CannedNetwork, ImpatientClock
+from tests.cluster.client.test_certainty import ask
 
 NODE = Endpoint(1, "127.0.0.1", 9092)
 P = TopicPartition("d0", 3)
@@ -41,23 +38,12 @@ ERRORS = [e for e in ErrorCode if e is not NONE]
 BATCH = batch_of(["a"], 0)
 
 
-def ask(reply, operation):
-    """Return the outcome of one operation, and the message that it sent."""
-
-    async def body():
-        network = CannedNetwork(reply)
-        outcome = await operation(DataClient(Client(network, ImpatientClock())))
-        return outcome, network.requests[0][1]
-
-    return asyncio.run(body())
-
-
 def produced(error=NONE, base_offset=7, topic="d0", index=3):
     return d.ProduceResponse((d.ProduceResult(topic, index, error, base_offset),))
 
 
 def send(reply, acks=-1):
-    return ask(reply, lambda c: c.produce(NODE, P, BATCH, acks, 500.0))
+    return ask(reply, lambda c: DataClient(c).produce(NODE, P, BATCH, acks, 500.0))
 
 
 def fetched(records=b"", error=NONE, top=NONE):
@@ -65,9 +51,8 @@ def fetched(records=b"", error=NONE, top=NONE):
 
 
 def fetch(reply, position=0):
-    return ask(
-        reply, lambda c: c.fetch(NODE, P, position, 4, 500.0, max_wait_ms=50.0, max_bytes=100)
-    )
+    asked = {"max_wait_ms": 50.0, "max_bytes": 100}
+    return ask(reply, lambda c: DataClient(c).fetch(NODE, P, position, 4, 500.0, **asked))
 
 
 def test_a_batch_that_was_appended_has_its_offset():
@@ -162,14 +147,14 @@ def offsets(*, offset, error=NONE):
 
 
 def test_an_end_of_a_log_is_asked_for_in_an_epoch():
-    outcome, request = ask(offsets(offset=8), lambda c: c.find_end(NODE, P, ANY_EPOCH, 500.0))
+    outcome, request = ask(offsets(offset=8), lambda c: DataClient(c).find_end(NODE, P, ANY_EPOCH, 500.0))
     assert outcome == Outcome("ok", 8)
     (asked,) = request.topics[0].partitions
     assert (asked.timestamp, asked.current_leader_epoch) == (LATEST, ANY_EPOCH)
 
 
 def test_no_offset_is_a_refusal():
-    outcome, _ = ask(offsets(offset=-1), lambda c: c.find_end(NODE, P, 1, 500.0))
+    outcome, _ = ask(offsets(offset=-1), lambda c: DataClient(c).find_end(NODE, P, 1, 500.0))
     assert outcome == Outcome("fail", error="offset_not_available")
 
 
@@ -180,7 +165,7 @@ def reign(*, end, error=NONE):
 
 
 def test_the_end_of_a_reign_is_asked_of_the_leader_of_this_very_epoch():
-    outcome, request = ask(reign(end=12), lambda c: c.end_of_reign(NODE, P, 4, 500.0))
+    outcome, request = ask(reign(end=12), lambda c: DataClient(c).end_of_reign(NODE, P, 4, 500.0))
     assert outcome == Outcome("ok", 12)
     (asked,) = request.topics[0].partitions
     assert (asked.current_leader_epoch, asked.leader_epoch) == (4, 4)
@@ -188,7 +173,7 @@ def test_the_end_of_a_reign_is_asked_of_the_leader_of_this_very_epoch():
 
 def test_a_leader_of_another_epoch_confirms_nothing():
     refused = reign(end=-1, error=ErrorCode.fenced_leader_epoch)
-    outcome, _ = ask(refused, lambda c: c.end_of_reign(NODE, P, 4, 500.0))
+    outcome, _ = ask(refused, lambda c: DataClient(c).end_of_reign(NODE, P, 4, 500.0))
     assert outcome == Outcome("fail", error="fenced_leader_epoch")
 
 
@@ -203,7 +188,7 @@ def test_a_producer_id_is_given_or_refused(error, producer_id, expected):
     answer = d.InitProducerIdResponse(
         throttle_time=m.NO_THROTTLE, error_code=error, producer_id=producer_id, producer_epoch=0
     )
-    outcome, _ = ask(answer, lambda c: c.init_producer_id(NODE, 500.0))
+    outcome, _ = ask(answer, lambda c: DataClient(c).init_producer_id(NODE, 500.0))
     assert outcome == (Outcome("fail", error=expected) if isinstance(expected, str) else expected)
 
 
@@ -233,7 +218,7 @@ def metadata(topic_error=NONE):
     ],
 )
 def test_metadata_shows_who_leads_in_which_epoch(error, expected):
-    assert ask(metadata(error), lambda c: c.describe(NODE, "d0", 500.0))[0] == expected
+    assert ask(metadata(error), lambda c: DataClient(c).describe(NODE, "d0", 500.0))[0] == expected
 
 
 def log_of(sizes):

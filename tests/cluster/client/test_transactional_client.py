@@ -1,15 +1,11 @@
 """A transactional client: in which versions it asks, what is certain, and what readers skip."""
 
-import asyncio
-import io
 import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.serial import entity_writer
 
-from cluster.client.admin_client import Client
 from cluster.client.batches import batch_of, read_batches
 from cluster.client.caller import Outcome
 from cluster.client.data_client import DataClient, TopicPartition
@@ -35,29 +31,13 @@ from cluster.node.protocol.codec import (
     write_request,
 )
 from cluster.node.protocol.data_fetch_codec import FETCH
-from tests.cluster.client.test_certainty import CannedNetwork, ImpatientClock
+from tests.cluster.client.test_certainty import ask
+from tests.kio_bytes import body_of
 
 NODE = Endpoint(1, "127.0.0.1", 9092)
 P = TopicPartition("t0", 3)
 NONE = ErrorCode.none
 ID, PRODUCER = "w1", Producer(4000, 7)
-
-
-def encoded(entity):
-    buffer = io.BytesIO()
-    entity_writer(type(entity))(buffer, entity)
-    return buffer.getvalue()
-
-
-def ask(reply, operation):
-    """Return the outcome of one operation, and the message that it sent."""
-
-    async def body():
-        network = CannedNetwork(reply)
-        outcome = await operation(Client(network, ImpatientClock()))
-        return outcome, network.requests[0][1]
-
-    return asyncio.run(body())
 
 
 def end(reply, *, bumps_epoch=True, commit=True):
@@ -178,7 +158,7 @@ def test_requests_are_written_in_every_version_and_their_answers_read():
         for version in range(versions.lowest, versions.highest + 1):
             assert ID.encode() in write_request(request, version, 1, "c")
     old = response_class(ApiKey.END_TXN, 2)(throttle_time=m.NO_THROTTLE, error_code=NONE)
-    answer = read_response(struct.pack(">i", 1) + encoded(old), ApiKey.END_TXN, 2)
+    answer = read_response(struct.pack(">i", 1) + body_of(old), ApiKey.END_TXN, 2)
     assert (answer.error_code, answer.producer_epoch) == (NONE, -1)
 
 
@@ -188,7 +168,7 @@ def test_an_answer_names_aborted_transactions_in_every_version_that_can_be_asked
     asked = d.FetchRequest(-1, -1, 0.0, 1, 100, (d.FetchPartition("t0", 3, 0, 100),))
     for version in (4, 11, 12):
         body = FETCH.write_response(d.FetchResponse(NONE, (result,)), version)
-        frame = struct.pack(">i", 1) + b"\0" * (version >= 12) + encoded(body)
+        frame = struct.pack(">i", 1) + b"\0" * (version >= 12) + body_of(body)
         read = read_response(frame, api_key_of(asked), version, listener_of(asked))
         assert read.partitions[0].aborted == aborted
         assert read.partitions[0].last_stable_offset == 12

@@ -1,16 +1,16 @@
 """Every served API in its lowest and highest version, over real sockets, on live nodes."""
 
 import dataclasses
-import io
 import socket
 import struct
 
 import pytest
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from cluster.node.protocol.apis import LISTENER_APIS, ListenerType, request_class, response_class
 from cluster.node.protocol.convert import schema_default
 from cluster.node.wire.bounds import bound_frame
+from tests.kio_bytes import request_frame
 
 pytestmark = pytest.mark.cluster
 
@@ -29,13 +29,8 @@ def plain(cls):
 
 
 def frame(entity, correlation_id):
-    buffer = io.BytesIO()
-    buffer.write(struct.pack(">hhi", entity.__api_key__, entity.__version__, correlation_id))
-    buffer.write(struct.pack(">h", -1))
-    if entity.__header_schema__.__flexible__:
-        buffer.write(b"\0")
-    entity_writer(type(entity))(buffer, entity)
-    return struct.pack(">i", len(buffer.getvalue())) + buffer.getvalue()
+    whole = request_frame(entity, correlation_id, None)
+    return struct.pack(">i", len(whole)) + whole
 
 
 def exchange(port, data):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
-import io
 import resource
 import struct
 import sys
@@ -18,7 +17,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.control import _ENTITIES, decode_control
@@ -27,6 +26,7 @@ from cluster.node.protocol.apis import SERVED, request_class, response_class
 from cluster.node.protocol.codec import read_request, read_response
 from cluster.node.wire.bounds import MalformedError
 from cluster.node.wire.schema import element, is_array
+from tests.kio_bytes import body_of
 
 INT32_LENGTHS = (2**31 - 1, -2, -(2**31), 10**6)
 UVARINT_LENGTHS = (2**31 - 1, 2**32 - 1, 2**32 - 2, 2**35 - 1, 10**6)
@@ -81,12 +81,6 @@ def falsified(entity: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{field.name}.{path}", dataclasses.replace(entity, **{field.name: put})
 
 
-def encoded(entity: Any) -> bytes:
-    buffer = io.BytesIO()
-    entity_writer(type(entity))(buffer, entity)
-    return buffer.getvalue()
-
-
 def header(entity: Any) -> bytes:
     flexible = b"\0" if entity.__header_schema__.__flexible__ else b""
     if "Response" in type(entity).__name__:
@@ -103,7 +97,7 @@ def uvarint(value: int) -> bytes:
 def bodies(cls: Any) -> Iterator[tuple[str, bytes]]:
     """Yield (what, body) for each array of a class and each false length."""
     for path, entity in falsified(full(cls)):
-        body = encoded(entity)
+        body = body_of(entity)
         if cls.__flexible__:
             announced = bytes(
                 (SENTINEL + 1) >> s & 0x7F | (0x80 if s < 21 else 0) for s in (0, 7, 14, 21)

@@ -21,8 +21,9 @@ from cluster.node.protocol.apis import SERVED, ApiKey, request_class, response_c
 from cluster.node.protocol.codec import MAX_REQUEST_ELEMENTS, read_request
 from cluster.node.wire.bounds import MalformedError, bound_frame
 from tests.cluster.node.protocol.entities import entities
-from tests.cluster.node.protocol.false_lengths import CLASSES, encoded, full, header
+from tests.cluster.node.protocol.false_lengths import CLASSES, full, header
 from tests.cluster.node.protocol.newer import as_newer
+from tests.kio_bytes import body_of
 
 FLEXIBLE = [entry for entry in CLASSES if entry[2].__flexible__]
 LATEST_MS = 253_402_300_799_999
@@ -45,14 +46,14 @@ def test_the_guard_passes_what_kio_writes_and_refuses_each_beginning_of_it(entry
     @few
     @given(entities(cls))
     def run(entity):
-        body = encoded(entity)
+        body = body_of(entity)
         assert check(body, cls) is body
         for size in range(len(body)):
             with pytest.raises(MalformedError):
                 check(body[:size], cls)
 
     run()
-    body = encoded(full(cls))
+    body = body_of(full(cls))
     assert check(body, cls) is body
     for size in range(len(body)):
         with pytest.raises(MalformedError):
@@ -66,24 +67,24 @@ def test_a_newer_peers_tagged_fields_are_skipped_wherever_they_are(entry):
     @few
     @given(entities(cls), st.text(min_size=1, max_size=200))
     def run(entity, text):
-        assert check(encoded(as_newer(entity, text)), cls) == encoded(entity)
+        assert check(body_of(as_newer(entity, text)), cls) == body_of(entity)
 
     run()
     # 200 bytes of an inner field's unknown tags make its own size shrink from two bytes to one.
-    assert check(encoded(as_newer(full(cls), "x" * 200)), cls) == encoded(full(cls))
+    assert check(body_of(as_newer(full(cls), "x" * 200)), cls) == body_of(full(cls))
 
 
 def test_a_newer_clients_whole_request_is_read_and_its_headers_tags_are_skipped():
     cls = request_class(ApiKey.FETCH, 18)
     entity = full(cls)
-    frame = header(entity)[:-1] + b"\1\x09\3abc" + encoded(as_newer(entity, "new"))
-    plain = read_request(header(entity) + encoded(entity), SERVED)
+    frame = header(entity)[:-1] + b"\1\x09\3abc" + body_of(as_newer(entity, "new"))
+    plain = read_request(header(entity) + body_of(entity), SERVED)
     assert read_request(frame, SERVED) == plain
 
 
 def test_bytes_behind_the_message_stay_behind_the_copy():
-    body = encoded(full(ApiVersionsRequest))
-    newer = encoded(as_newer(full(ApiVersionsRequest), "new"))
+    body = body_of(full(ApiVersionsRequest))
+    newer = body_of(as_newer(full(ApiVersionsRequest), "new"))
     assert check(newer + b"behind", ApiVersionsRequest) == body + b"behind"
 
 
@@ -145,7 +146,7 @@ def test_an_entity_that_may_be_null_is_marked():
         request = DescribeTopicPartitionsRequest(
             topics=(), response_partition_limit=1, cursor=found
         )
-        body = encoded(request)
+        body = body_of(request)
         assert check(body, DescribeTopicPartitionsRequest) is body
         assert entity_reader(DescribeTopicPartitionsRequest)(body, 0) == (request, len(body))
     with pytest.raises(MalformedError, match="neither null nor present"):
@@ -155,7 +156,7 @@ def test_an_entity_that_may_be_null_is_marked():
 def test_a_frame_holds_no_more_elements_than_are_allowed_all_arrays_together():
     cls = response_class(ApiKey.METADATA, 9)
     entity = full(cls)
-    body = encoded(entity)  # broker, topic, partition; replicas, ISR, offline replicas
+    body = body_of(entity)  # broker, topic, partition; replicas, ISR, offline replicas
     assert check(body, cls, max_elements=6) is body
     with pytest.raises(MalformedError, match="too many"):
         check(body, cls, max_elements=5)

@@ -1,11 +1,9 @@
 """kafka-python decodes our frames and we decode its: a check by independent code."""
 
 import dataclasses
-import io
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from kio.serial import entity_writer
 
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.apis import SERVED, ApiKey, ListenerType, request_class, response_class
@@ -13,6 +11,7 @@ from cluster.node.protocol.codec import Request, read_request, write_response
 from cluster.node.protocol.convert import convert
 from tests.cluster.node.protocol.entities import entities
 from tests.cluster.node.protocol.kafka_python import MESSAGES
+from tests.kio_bytes import body_of
 
 ENDS = [(key, v) for key in MESSAGES for v in sorted({SERVED[key].lowest, SERVED[key].highest})]
 FLAT = {ApiKey.DESCRIBE_QUORUM, ApiKey.FETCH, ApiKey.PRODUCE}
@@ -31,19 +30,13 @@ def encoded(theirs, version):
     return bytes(theirs.encode(version=version))
 
 
-def body(entity):
-    buffer = io.BytesIO()
-    entity_writer(type(entity))(buffer, entity)
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize(("key", "version"), ENDS)
 def test_kafka_python_reads_our_bodies_and_writes_the_same_bytes(key, version):
     @few
     @given(responses(key, version))
     def check(response):
-        decoded = MESSAGES[key][1].decode(body(response), version=version)
-        assert encoded(decoded, version) == body(response)
+        decoded = MESSAGES[key][1].decode(body_of(response), version=version)
+        assert encoded(decoded, version) == body_of(response)
 
     check()
 
@@ -57,7 +50,7 @@ def test_kafka_python_reads_our_frames(key, version):
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
         decoded = MESSAGES[key][1].decode(frame[4:], version=version, header=True)
         assert decoded.header.correlation_id == 77
-        assert encoded(decoded, version) == body(response)
+        assert encoded(decoded, version) == body_of(response)
 
     check()
 
@@ -67,7 +60,7 @@ def test_we_read_kafka_pythons_requests(key, version):
     @few
     @given(entities(request_class(key, version)))
     def check(request):
-        theirs = MESSAGES[key][0].decode(body(request), version=version)
+        theirs = MESSAGES[key][0].decode(body_of(request), version=version)
         theirs._header = None
         theirs.API_VERSION = version
         theirs.with_header(correlation_id=9, client_id="theirs")

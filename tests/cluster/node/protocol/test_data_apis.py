@@ -1,13 +1,11 @@
 """The data path through a listener: frames in each version, what is a Fetch, what has no answer."""
 
 import dataclasses
-import io
 import uuid
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kio.serial import entity_writer
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as raft
@@ -37,6 +35,7 @@ from cluster.node.wire.bounds import MalformedError
 from tests.cluster.client.data_samples import NAME, TOPIC_ID, sample
 from tests.cluster.node.protocol.data_service import DATA_TABLE, data_listener
 from tests.cluster.node.protocol.entities import entities
+from tests.kio_bytes import body_of, request_frame
 
 DATA = ListenerType.BROKER
 VERSIONS = [
@@ -49,32 +48,15 @@ FAILED = d.ProduceResponse(
 )
 
 
-def frame_of(entity):
-    """A request of kio's, with its header, without its size."""
-    head = write_request(
-        ApiVersionsRequest(client_software_name="a", client_software_version="b"), 0, 7, "c"
-    )
-    buffer = io.BytesIO()
-    buffer.write(entity.__api_key__.to_bytes(2, "big") + entity.__version__.to_bytes(2, "big"))
-    buffer.write(head[8:])
-    if entity.__header_schema__.__flexible__:
-        buffer.write(b"\0")
-    entity_writer(type(entity))(buffer, entity)
-    return buffer.getvalue()
-
-
 def received(frame):
     return read_request(frame, DATA_TABLE, DATA)
 
 
 def answered(entity):
     """What the sender of a request reads of a response of kio's."""
-    buffer = io.BytesIO()
-    buffer.write((7).to_bytes(4, "big"))
-    if entity.__header_schema__.__flexible__:
-        buffer.write(b"\0")
-    entity_writer(type(entity))(buffer, entity)
-    return read_response(buffer.getvalue(), ApiKey(entity.__api_key__), entity.__version__, DATA)
+    tags = b"\0" if entity.__header_schema__.__flexible__ else b""
+    frame = (7).to_bytes(4, "big") + tags + body_of(entity)
+    return read_response(frame, ApiKey(entity.__api_key__), entity.__version__, DATA)
 
 
 def wants_answer(request):
@@ -86,7 +68,7 @@ def test_a_request_reaches_the_handler_as_kio_wrote_it_and_is_written_as_it_was_
     @few
     @given(entities(request_class(key, version)))
     def check(entity):
-        request = received(frame_of(entity))
+        request = received(request_frame(entity))
         assert (request.key, request.version, request.client_id) == (key, version, "c")
         assert api_key_of(request.message) is key
         again = write_request(request.message, version, 7, "c")
@@ -105,7 +87,7 @@ def test_a_handlers_response_is_read_by_the_sender_in_its_version(key, version, 
     def check(request, response):
         frames.clear()
         handler.answer = answered(response)
-        service.serve(frame_of(wants_answer(request)), frames.append)
+        service.serve(request_frame(wants_answer(request)), frames.append)
         (frame,) = frames
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
         assert read_response(frame[4:], key, version, DATA) == handler.answer
@@ -120,7 +102,7 @@ def test_a_damaged_request_is_refused_or_handled(key, version, monkeypatch):
     @few
     @given(entities(request_class(key, version)), entities(response_class(key, version)), st.data())
     def check(request, response, data):
-        frame = bytearray(frame_of(wants_answer(request)))
+        frame = bytearray(request_frame(wants_answer(request)))
         for _ in range(data.draw(st.integers(1, 3))):
             at = data.draw(st.integers(8, len(frame) - 1))
             frame[at : at + 1] = data.draw(st.sampled_from([b"", b"\xff" * 4, b"\x7f", b"\0\0"]))

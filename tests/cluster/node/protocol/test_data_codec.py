@@ -6,7 +6,7 @@ import uuid
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from cluster.node.errors import ErrorCode
 from cluster.node.log.types import OffsetAndEpoch
@@ -14,6 +14,7 @@ from cluster.node.ports import Endpoint
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol.data_fetch_codec import FETCH
 from cluster.node.protocol.data_produce_codec import PRODUCE
+from tests.kio_bytes import body_of
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
@@ -40,15 +41,9 @@ def lists(rows):
 
 def crossed(entity):
     """What arrives of a message that kio writes."""
-    buffer = bytearray()
-
-    class Buffer:
-        def write(self, data):
-            buffer.extend(data)
-
-    entity_writer(type(entity))(Buffer(), entity)
-    body, size = entity_reader(type(entity))(bytes(buffer), 0)
-    assert size == len(buffer)
+    data = body_of(entity)
+    body, size = entity_reader(type(entity))(data, 0)
+    assert size == len(data)
     return body
 
 

@@ -1,7 +1,6 @@
 import dataclasses
 import datetime as dt
 import importlib
-import io
 import uuid
 
 import pytest
@@ -13,7 +12,6 @@ from kio.schema.fetch.v18 import request as fetch_v18
 from kio.schema.fetch_snapshot.v1 import request as snapshot_v1
 from kio.schema.vote.v2 import request as vote_v2
 from kio.schema.vote.v2 import response as vote_response
-from kio.serial import entity_writer
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft import messages as m
@@ -40,6 +38,7 @@ from cluster.node.protocol.codec import (
 )
 from cluster.node.wire.bounds import MalformedError
 from tests.cluster.node.protocol.kafka_python import MESSAGES
+from tests.kio_bytes import request_frame
 
 SERVES = LISTENER_APIS[ListenerType.CONTROLLER]
 
@@ -237,24 +236,13 @@ def test_an_older_fetch_of_the_metadata_partition_reaches_the_core(version):
         forgotten_topics_data=(),
         **replica,
     )
-    assert read_request(frame_of(request), SERVES).message == m.FetchRequest(
+    assert read_request(request_frame(request), SERVES).message == m.FetchRequest(
         None, 2, m.NO_DIRECTORY, 3, 8, 2, 500, 1024
     )
 
 
 def fetch_modules(version):
     return importlib.import_module(f"kio.schema.fetch.v{version}.request")
-
-
-def frame_of(request):
-    buffer = io.BytesIO()
-    buffer.write(int(request.__api_key__).to_bytes(2, "big"))
-    buffer.write(int(request.__version__).to_bytes(2, "big"))
-    buffer.write((5).to_bytes(4, "big") + b"\0\1c")
-    if request.__flexible__:
-        buffer.write(b"\0")
-    entity_writer(type(request))(buffer, request)
-    return buffer.getvalue()
 
 
 def vote(*topics):
@@ -274,24 +262,18 @@ def vote_topic(name=METADATA_TOPIC, indices=(0,)):
     )  # fmt: skip
 
 
+def fetch_of(nested, partition=0, **topic):
+    p = nested.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1)
+    return nested.FetchRequest(
+        max_wait=dt.timedelta(0),
+        min_bytes=0,
+        topics=(nested.FetchTopic(partitions=(p,), **topic),),
+        forgotten_topics_data=(),
+    )
+
+
 def fetch(topic_id, partition):
-    p = fetch_v18.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1)
-    return fetch_v18.FetchRequest(
-        max_wait=dt.timedelta(0),
-        min_bytes=0,
-        topics=(fetch_v18.FetchTopic(topic_id=topic_id, partitions=(p,)),),
-        forgotten_topics_data=(),
-    )
-
-
-def fetch_by_name(name):
-    p = fetch_v12.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
-    return fetch_v12.FetchRequest(
-        max_wait=dt.timedelta(0),
-        min_bytes=0,
-        topics=(fetch_v12.FetchTopic(topic=name, partitions=(p,)),),
-        forgotten_topics_data=(),
-    )
+    return fetch_of(fetch_v18, partition, topic_id=topic_id)
 
 
 def fetch_snapshot(name, partition):
@@ -318,13 +300,13 @@ def fetch_snapshot(name, partition):
         fetch(uuid.uuid4(), 0),
         fetch(None, 0),
         fetch(METADATA_TOPIC_ID, 1),
-        fetch_by_name("other"),
+        fetch_of(fetch_v12, topic="other"),
         fetch_snapshot("other", 0),
         fetch_snapshot(METADATA_TOPIC, 1),
     ],
 )
 def test_a_request_about_another_partition_is_refused_at_the_top(request_):
-    request = read_request(frame_of(request_), SERVES)
+    request = read_request(request_frame(request_), SERVES)
     assert request.message is None
     frame = write_response(request, request.refusal)
     got = read_response(frame[4:], request.key, request.version)
@@ -335,7 +317,7 @@ def test_describe_quorum_of_another_partition_is_refused_for_that_partition():
     topic = quorum_v2.TopicData(
         topic_name="other", partitions=(quorum_v2.PartitionData(partition_index=3),)
     )
-    request = read_request(frame_of(quorum_v2.DescribeQuorumRequest(topics=(topic,))), SERVES)
+    request = read_request(request_frame(quorum_v2.DescribeQuorumRequest(topics=(topic,))), SERVES)
     frame = write_response(request, request.refusal)
     theirs = MESSAGES[ApiKey.DESCRIBE_QUORUM][1].decode(frame[4:], version=2, header=True)
     assert theirs.topics[0].topic_name == "other"

@@ -2,23 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import struct
-
 from hypothesis import strategies as st
-from kio.serial import entity_writer
-
-
-def encoded(entity, client_id):
-    buffer = io.BytesIO()
-    buffer.write(struct.pack(">hhi", entity.__api_key__, entity.__version__, 1))
-    client = client_id.encode()
-    buffer.write(struct.pack(">h", len(client)) + client)
-    if entity.__header_schema__.__flexible__:
-        buffer.write(b"\0")
-    entity_writer(type(entity))(buffer, entity)
-    return buffer.getvalue()
-
 
 EXTREMES = [
     b"\xff" * 4,

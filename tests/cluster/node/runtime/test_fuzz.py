@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from cluster.node.protocol.apis import LISTENER_APIS, ListenerType, request_class
 from tests.cluster.node.protocol.entities import entities
 from tests.cluster.node.runtime.live_node import LiveNode
-from tests.cluster.node.runtime.mutated_frames import encoded, mutations
+from tests.cluster.node.runtime.mutated_frames import mutations
+from tests.kio_bytes import request_frame
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ APIS = [
 def frames(draw):
     listener, key, version = draw(st.sampled_from(APIS))
     entity = draw(entities(request_class(key, version)))
-    body = draw(mutations(encoded(entity, draw(st.text(max_size=4)))))
+    body = draw(mutations(request_frame(entity, 1, draw(st.text(max_size=4)))))
     size = len(body)
     if draw(st.integers(0, 19)) == 0:
         size = draw(st.sampled_from([-1, 0, 1, size - 1, size + 1, 2**31 - 1]))

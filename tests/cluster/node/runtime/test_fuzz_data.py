@@ -27,7 +27,8 @@ from tests.cluster.node.controller.fakes import create
 from tests.cluster.node.log.data_helpers import batch, contents
 from tests.cluster.node.protocol.entities import entities
 from tests.cluster.node.runtime.live_node import LiveNode
-from tests.cluster.node.runtime.mutated_frames import encoded, mutations
+from tests.cluster.node.runtime.mutated_frames import mutations
+from tests.kio_bytes import request_frame
 
 TOPIC = "t"
 REQUESTS = [
@@ -141,7 +142,7 @@ def near(draw, field, value, topic_id):
 def requests(draw, topic_id) -> bytes:
     key, version = draw(st.sampled_from(REQUESTS))
     entity = aimed(draw, draw(entities(request_class(key, version))), topic_id)
-    body = draw(mutations(encoded(entity, "fuzz"), most=draw(st.sampled_from([0, 0, 1]))))
+    body = draw(mutations(request_frame(entity, 1, "fuzz"), most=draw(st.sampled_from([0, 0, 1]))))
     return struct.pack(">i", len(body)) + body
 
 
