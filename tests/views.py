@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
-from nemeses.base import Injection
+from nemeses.base import Injection, View
+from nemeses.drive import heal, inject
 
 
 class StubView:
@@ -24,3 +26,24 @@ class StubView:
 
     async def partition_leader(self) -> str | None:
         return None
+
+
+async def bite(view: View, fault: str, parameters: Mapping[str, Any]) -> Injection:
+    """Inject a fault, which is verified to have bitten."""
+    injection = await inject(view, fault, parameters)
+    assert injection.verified, injection.detail
+    return injection
+
+
+async def mend(view: View, injection: Injection) -> Injection:
+    """Heal a fault, which is verified to be over."""
+    healed = await heal(view, injection)
+    assert healed.verified, healed.detail
+    return healed
+
+
+async def refusal(view: View, fault: str, parameters: Mapping[str, Any]) -> object:
+    """The reason for which a fault is not applied."""
+    injection = await inject(view, fault, parameters)
+    assert not injection.applied
+    return injection.detail["reason"]

@@ -21,6 +21,7 @@ from cluster.node.runtime.clock import LoopClock
 from cluster.systems.kraft import KraftSystem
 from harness.sim.image_sight import ImageWatch
 from harness.sim.world_sight import watch
+from tests.running import running
 
 KEY = "kraftprobe.register.1"
 ELECTION_S = 15.0
@@ -106,11 +107,8 @@ class LocalArm:
     def run(self, body: Body, folder: Path, nodes: int = 3, run_id: str = "conformance") -> None:
         async def whole() -> None:
             backend = LocalBackend(KraftSystem(), folder, nodes, run_id)
-            try:
-                await backend.up()
+            async with running(backend):
                 await body(Cluster(backend, LoopClock(asyncio.get_running_loop())))
-            finally:
-                await backend.down()
             assert backend.unexpected_deaths() == ()
 
         asyncio.run(whole())
@@ -157,11 +155,8 @@ class SimArm:
         backend, monitor, scheduler = self._make(folder, nodes)
 
         async def whole() -> None:
-            try:
-                await backend.up()
+            async with running(backend):
                 await body(Cluster(backend, backend.clock))
-            finally:
-                await backend.down()
 
         loop.run(whole(), scheduler)
         assert backend.unexpected_deaths() == ()

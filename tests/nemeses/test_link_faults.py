@@ -6,10 +6,11 @@ import pytest
 
 from cluster.backends.abilities import LinkShape
 from cluster.backends.links.shapes import PERFECT
-from nemeses.drive import heal, heal_all, inject
+from nemeses.drive import heal_all, inject
 from nemeses.links.shaping import LINK_FAULTS
 from nemeses.registry import FAULTS
 from tests.play import play
+from tests.views import bite, mend
 
 pytestmark = pytest.mark.slow
 
@@ -26,40 +27,34 @@ QUICK = {
 @play("with_hosts_view")
 async def test_a_link_fault_bites_in_its_direction_only_and_heals(view, *, name):
     parameters = {"targets": "leader", "direction": "outgoing", **QUICK[name]}
-    injected = await inject(view, name, parameters)
-    assert injected.verified, injected.detail
+    injected = await bite(view, name, parameters)
     assert injected.links == (("n2", "n1"), ("n2", "n3"))
     shaping = view.backend.abilities().shaping
     assert set(shaping.shapes()) == set(injected.links)
     other = await shaping.measure(("n1", "n3"))
     assert (other.lost, other.duplicated) == (0.0, 0.0)
-    healed = await heal(view, injected)
-    assert healed.verified, healed.detail
+    healed = await mend(view, injected)
     assert "ended_early" not in healed.detail, healed.detail
     assert shaping.shapes() == {}
     assert view.active == []
-    assert (await heal(view, injected)).verified, "heal is idempotent"
+    await mend(view, injected)  # once more: a heal is idempotent
 
 
 @play("with_hosts_view")
 async def test_everything_may_be_lost(view):
-    injected = await inject(view, "loss", {"targets": "leader", "percent": 100})
-    assert injected.verified, injected.detail
+    injected = await bite(view, "loss", {"targets": "leader", "percent": 100})
     assert injected.detail["measured"]["n2->n1"]["lost"] == 1.0
-    cut = await inject(view, "partition", {"shape": "links", "links": "n1>n3"})
-    assert cut.verified, cut.detail
-    assert (await heal(view, cut)).verified
-    assert (await heal(view, injected)).verified
+    cut = await bite(view, "partition", {"shape": "links", "links": "n1>n3"})
+    await mend(view, cut)
+    await mend(view, injected)
 
 
 @play("with_hosts_view", node_count=2)
 async def test_a_fault_that_ends_by_itself_is_reported_at_its_heal(view):
-    injected = await inject(view, "delay", {"targets": "leader", "delay_ms": 80})
-    assert injected.verified
+    injected = await bite(view, "delay", {"targets": "leader", "delay_ms": 80})
     for host in view.backend.shaping._hosts.values():
         await host.call("shape", links={}, queue=0, mark=0, address=host.address)
-    healed = await heal(view, injected)
-    assert healed.verified, healed.detail
+    healed = await mend(view, injected)
     assert "round trip of 160 ms asked" in healed.detail["ended_early"][0]
 
 
@@ -76,7 +71,7 @@ async def test_a_shape_that_does_not_take_effect_is_not_verified(view):
     assert not injected.verified
     assert "loss 20.0% asked, 0.0% seen" in injected.detail["reason"]
     shaping.reapply = reapply
-    assert (await heal(view, injected)).verified
+    await mend(view, injected)
 
 
 @play("with_hosts_view", node_count=2)
@@ -89,14 +84,13 @@ async def test_faults_of_links_compose_with_each_other_and_with_a_cut_and_surviv
     assert delay.verified, delay.detail
     assert shaping.shapes()[link] == LinkShape(loss=0.3, delay_ms=50.0)
     killed = await inject(view, "kill", {"targets": "node:n1"})
-    assert (await heal(view, killed)).verified
+    await mend(view, killed)
     cut = await inject(view, "partition", {"shape": "halves"})
     assert cut.detail["leaking"] == []
-    assert (await heal(view, cut)).verified
-    assert (await heal(view, loss)).verified
+    await mend(view, cut)
+    await mend(view, loss)
     assert shaping.shapes()[link] == LinkShape(delay_ms=50.0)
-    left = await heal(view, delay)
-    assert left.verified, left.detail
+    left = await mend(view, delay)
     assert "ended_early" not in left.detail
     assert shaping.shapes() == {}
 
@@ -122,16 +116,14 @@ async def test_a_perfect_shape_changes_nothing(view):
 async def test_plain_processes_can_be_delayed(view):
     assert (await FAULTS["delay"].probe(view)).possible
     parameters = {"targets": "leader", "direction": "outgoing", "delay_ms": 60, "jitter_ms": 20}
-    injected = await inject(view, "delay", parameters)
-    assert injected.verified, injected.detail
+    injected = await bite(view, "delay", parameters)
     for _ in range(50):  # a busy machine delays as well, but not always
         other = await view.backend.abilities().shaping.measure(("n1", "n3"))
         if other.round_trip_ms < 30:
             break
     assert other.round_trip_ms < 30, "what is delayed takes 40 ms at least"
     assert (await view.backend.measure_link(("n2", "n1"))).works
-    healed = await heal(view, injected)
-    assert healed.verified, healed.detail
+    healed = await mend(view, injected)
     assert "ended_early" not in healed.detail, healed.detail
 
 

@@ -17,6 +17,7 @@ from cluster.backends.machine.mounts import mounts
 from cluster.systems.kraft import KraftSystem
 from nemeses.drive import heal, heal_all, inject
 from nemeses.registry import FAULTS, needs_of
+from tests.running import running
 from tests.views import StubView
 
 pytestmark = pytest.mark.cluster
@@ -30,11 +31,8 @@ def on_real_nodes(folder: Path, body) -> LocalBackend:
 
     async def whole() -> LocalBackend:
         backend = LocalBackend(KraftSystem(), folder, 3, "run-1", needs=("clocks", "disks"))
-        try:
-            await backend.up()
+        async with running(backend):
             await body(StubView(backend))
-        finally:
-            await backend.down()
         return backend
 
     backend = asyncio.run(whole())

@@ -19,6 +19,7 @@ from nemeses.drive import heal, heal_all, inject
 from nemeses.queries import leading, until
 from nemeses.registry import FAULTS
 from tests.play import play
+from tests.views import bite, mend, refusal
 
 QUICK = sorted(set(FAULTS) - {"limit", "bandwidth", "container-kill"})
 
@@ -88,19 +89,18 @@ async def test_everything_is_as_before_when_all_is_healed(view: WorldView, *, se
 async def test_of_two_partitions_the_links_of_the_other_stay_cut(view: WorldView):
     first = await inject(view, "partition", {"shape": "links", "links": "n1-n2,n1>n3"})
     second = await inject(view, "partition", {"shape": "links", "links": "n1>n2,n3>n2"})
-    healed = await heal(view, first)
-    assert healed.verified
+    healed = await mend(view, first)
     assert healed.detail["left_to_others"] == ["n1->n2"]
     assert view.backend.links_cut() == set(second.links)
-    assert (await heal(view, second)).verified
+    await mend(view, second)
     assert view.backend.links_cut() == frozenset()
 
 
 @play(in_world)
 async def test_a_node_is_stalled_once(view: WorldView):
     first = await inject(view, "disk-stall", {"targets": "node:n1"})
-    again = await inject(view, "disk-stall", {"targets": "node:n1"})
-    assert (again.applied, again.detail["reason"]) == (False, "n1: disk-stall acts on it already")
+    reason = await refusal(view, "disk-stall", {"targets": "node:n1"})
+    assert reason == "n1: disk-stall acts on it already"
     other = await inject(view, "disk-slow", {"targets": "node:n1"})
     assert other.applied
     assert all(injection.verified for injection in await heal_all(view))
@@ -112,8 +112,7 @@ async def test_a_stall_that_begins_in_a_loss_of_power_outlasts_it(view: WorldVie
     disk = view.backend.world.nodes["n1"].disk
     lost = asyncio.ensure_future(inject(view, "power-loss", {"targets": "node:n1", "held_ms": 300}))
     await asyncio.sleep(0.1)
-    stall = await inject(view, "disk-stall", {"targets": "node:n1"})
-    assert stall.verified
+    await bite(view, "disk-stall", {"targets": "node:n1"})
     assert (await lost).verified
     assert disk.stalled
     assert all(injection.verified for injection in await heal_all(view))

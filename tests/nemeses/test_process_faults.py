@@ -7,6 +7,7 @@ import pytest
 from cluster.backends.base import BackendError, NodeState
 from nemeses.drive import heal, inject
 from tests.play import play
+from tests.views import bite, mend, refusal
 
 
 async def states(view) -> list[NodeState]:
@@ -23,12 +24,11 @@ async def test_kill_of_the_leader_is_measured_and_heal_starts_another_process(vi
     assert (killed.targets, killed.verified) == (("n2",), True)
     assert await states(view) == [R, D, R]
     assert view.active == [killed]
-    healed = await heal(view, killed)
-    assert healed.verified
+    await mend(view, killed)
     assert await states(view) == [R, R, R]
     assert await view.backend.process("n2") != before
     assert view.active == []
-    assert (await heal(view, killed)).verified, "heal is idempotent"
+    await mend(view, killed)  # once more: a heal is idempotent
 
 
 @pytest.mark.slow
@@ -37,11 +37,10 @@ async def test_kill_of_the_leader_is_measured_and_heal_starts_another_process(vi
 )
 @play("with_view", node_count=5)
 async def test_kill_hits_the_nodes_of_its_target(view, *, target, count):
-    killed = await inject(view, "kill", {"targets": target})
-    assert killed.verified
+    killed = await bite(view, "kill", {"targets": target})
     assert len(killed.targets) == count
     assert (await states(view)).count(D) == count
-    assert (await heal(view, killed)).verified
+    await mend(view, killed)
     assert await states(view) == [R] * 5
 
 
@@ -56,24 +55,22 @@ async def test_a_named_node_and_the_followers_can_be_hit(view):
 @pytest.mark.slow
 @play("with_view")
 async def test_pause_is_seen_by_the_kernel_and_heal_resumes(view):
-    paused = await inject(view, "pause", {"targets": "leader"})
-    assert paused.verified
+    paused = await bite(view, "pause", {"targets": "leader"})
     assert await states(view) == [R, P, R]
     before, after = paused.detail["processes_before"], paused.detail["processes_after"]
     assert before == after, "a paused process stays the same"
-    assert (await heal(view, paused)).verified
+    await mend(view, paused)
     assert await states(view) == [R, R, R]
 
 
 @pytest.mark.parametrize("graceful", [False, True])
 @play("with_view")
 async def test_restart_brings_another_process(view, *, graceful):
-    again = await inject(view, "restart", {"targets": "leader", "graceful": graceful})
-    assert again.verified
+    again = await bite(view, "restart", {"targets": "leader", "graceful": graceful})
     assert again.detail["processes_before"]["n2"] != again.detail["processes_after"]["n2"]
     assert await states(view) == [R, R, R]
     assert view.backend.incarnation("n2") == 1
-    assert (await heal(view, again)).verified
+    await mend(view, again)
     assert view.backend.incarnation("n2") == 1, "heal had nothing to do"
     assert view.backend.unexpected_deaths() == ()
 
@@ -104,12 +101,11 @@ async def test_a_majority_is_not_made_of_fewer_nodes_than_that(view):
 async def test_a_paused_node_can_be_killed_and_both_heals_work_in_either_order(view):
     for first_healed in (0, 1):
         paused = await inject(view, "pause", {"targets": "leader"})
-        killed = await inject(view, "kill", {"targets": "leader"})
-        assert killed.verified
+        killed = await bite(view, "kill", {"targets": "leader"})
         assert await states(view) == [R, D, R]
         faults = [paused, killed]
-        assert (await heal(view, faults[first_healed])).verified
-        assert (await heal(view, faults[1 - first_healed])).verified
+        await mend(view, faults[first_healed])
+        await mend(view, faults[1 - first_healed])
         assert await states(view) == [R, R, R]
 
 
@@ -119,14 +115,13 @@ async def test_a_paused_node_does_not_stop_gracefully_and_is_not_paused_twice(vi
     graceful = await inject(view, "restart", {"targets": "node:n1", "graceful": True})
     assert not graceful.applied
     assert not (await inject(view, "pause", {"targets": "node:n1"})).applied
-    assert (await inject(view, "restart", {"targets": "node:n1"})).verified
+    await bite(view, "restart", {"targets": "node:n1"})
 
 
 @play("with_view")
 async def test_without_a_leader_a_fault_on_the_leader_is_refused(view):
     view.leads = None
-    refused = await inject(view, "kill", {"targets": "leader"})
-    assert (refused.applied, refused.detail["reason"]) == (False, "no leader is known")
+    assert await refusal(view, "kill", {"targets": "leader"}) == "no leader is known"
     assert await states(view) == [R, R, R]
 
 
@@ -165,7 +160,7 @@ async def test_a_node_that_does_not_come_back_makes_the_heal_fail_and_stay_activ
     assert failed.detail["reason"] == "n2 ended with 3 as it started"
     assert view.active == [killed]
     view.backend.start = start
-    assert (await heal(view, killed)).verified
+    await mend(view, killed)
     assert view.active == []
 
 

@@ -11,31 +11,25 @@ import pytest
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.processes.records import identify, read_recorded
 from cluster.systems.kraft import KraftSystem
-from nemeses.drive import heal, heal_all, inject
+from nemeses.drive import heal_all, inject
 from tests.play import play
-from tests.views import StubView
+from tests.running import running
+from tests.views import StubView, bite, mend
 
 
 @pytest.mark.cluster
 def test_a_real_cluster_is_hurt_healed_and_taken_down(tmp_path: Path):
     async def body() -> None:
         backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
-        try:
-            await backend.up()
+        async with running(backend):
             view = StubView(backend)
-            killed = await inject(view, "kill", {"targets": "random"})
-            assert killed.verified
-            assert (await heal(view, killed)).verified
-            cut = await inject(view, "partition", {"shape": "majorities-ring"})
-            assert cut.verified, cut.detail
-            assert (await heal(view, cut)).verified
-            paused = await inject(view, "pause", {"targets": "minority"})
-            assert paused.verified
+            killed = await bite(view, "kill", {"targets": "random"})
+            await mend(view, killed)
+            cut = await bite(view, "partition", {"shape": "majorities-ring"})
+            await mend(view, cut)
+            await bite(view, "pause", {"targets": "minority"})
             assert [injection.fault for injection in await heal_all(view)] == ["pause"]
-            again = await inject(view, "restart", {"targets": "random", "graceful": True})
-            assert again.verified, again.detail
-        finally:
-            await backend.down()
+            await bite(view, "restart", {"targets": "random", "graceful": True})
         assert backend.unexpected_deaths() == ()
 
     asyncio.run(body())
@@ -69,20 +63,15 @@ async def test_held_messages_keep_real_nodes_apart_and_come_when_they_are_releas
                 await asyncio.sleep(0.1)
 
     backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
-    try:
-        await backend.up()
+    async with running(backend):
         view = StubView(backend)
         await until(lambda states: sorted(states) == ["Follower", "Follower", "Leader"])
-        held = await inject(view, "hold", {"types": "VoteRequest,FetchRequest"})
-        assert held.verified, held.detail
+        held = await bite(view, "hold", {"types": "VoteRequest,FetchRequest"})
         await until(lambda states: "Leader" not in states and "Follower" not in states)
         cut = await inject(view, "partition", {"shape": "links", "links": "n1>n2"})
         assert cut.verified, "a connection can be made and measured under a hold"
-        assert (await heal(view, cut)).verified
-        healed = await heal(view, held)
-        assert healed.verified, healed.detail
+        await mend(view, cut)
+        healed = await mend(view, held)
         assert healed.detail["delivered"] > 0
         await until(lambda states: sorted(states) == ["Follower", "Follower", "Leader"])
-    finally:
-        await backend.down()
     assert backend.unexpected_deaths() == ()

@@ -16,6 +16,7 @@ from waiting import eventually
 from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.processes.records import identify, read_recorded
+from tests.running import running
 
 
 def nodes_of(folder: Path) -> list[int]:
@@ -31,11 +32,8 @@ def run_up(backend: Any, body: Callable[[Any], Awaitable[None]]) -> None:
     """Run a test's body on a backend that is up, and take it down after."""
 
     async def whole() -> None:
-        try:
-            await backend.up()
+        async with running(backend):
             await body(backend)
-        finally:
-            await backend.down()
 
     asyncio.run(whole())
 

@@ -13,16 +13,14 @@ from fake_system import FakeSystem
 from cluster.backends.base import BackendError, Probe
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.netns.netns_hosts import NetnsProvider
+from tests.running import running
 
 
 @functools.cache
 def probe_namespaces() -> Probe:
     async def up_and_down(folder: Path) -> None:
-        backend = netns_backend(folder, 1, "probe")
-        try:
-            await backend.up()
-        finally:
-            await backend.down()
+        async with running(netns_backend(folder, 1, "probe")):
+            pass
 
     with tempfile.TemporaryDirectory() as folder:
         try:

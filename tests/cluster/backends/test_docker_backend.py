@@ -33,10 +33,11 @@ from cluster.backends.docker.image import IMAGE_LABEL, ensure_image
 from cluster.backends.docker.leftovers import find_things
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.machine.mounts import mounts
-from nemeses.drive import heal, heal_all, inject
+from nemeses.drive import heal_all, inject
 from nemeses.registry import fault_named
 from tests.play import play
-from tests.views import StubView
+from tests.running import running
+from tests.views import StubView, bite, mend
 
 pytestmark = pytest.mark.slow
 
@@ -146,24 +147,20 @@ async def test_partitions_and_the_loss_of_a_container_compose(backend: HostedBac
     shaping = backend.abilities().shaping
     assert shaping is not None
     await shaping.shape({("n2", "n1"): LinkShape(delay_ms=150)})
-    lost = await inject(view, "container-kill", {"targets": "leader"})
-    assert lost.verified, lost.detail
+    lost = await bite(view, "container-kill", {"targets": "leader"})
     assert lost.detail["containers"] == {"n2": False}
     assert await backend.state("n2") is NodeState.DEAD
     cut = await inject(view, "partition", {"shape": "isolate", "targets": "leader"})
     assert cut.applied, "links may be cut while a host is away"
-    back = await heal(view, lost)
-    assert back.verified, back.detail
+    back = await mend(view, lost)
     assert back.detail["still_cut"] == ["n1->n2", "n2->n1"]
     for link in links:
         assert (await backend.measure_link(link, 0.2)).silent
 
-    again = await inject(view, "container-kill", {"targets": "leader"})
-    assert again.verified, again.detail
-    assert (await heal(view, cut)).verified
+    again = await bite(view, "container-kill", {"targets": "leader"})
+    await mend(view, cut)
     assert backend.links_cut() == frozenset()
-    back = await heal(view, again)
-    assert back.verified, back.detail
+    await mend(view, again)
     for link in links:
         assert (await backend.measure_link(link)).works
     slow = (await shaping.measure(("n2", "n1"))).round_trip_ms
@@ -196,8 +193,7 @@ def test_clocks_disks_and_limits_of_a_node_in_a_container(
 ):
     async def body() -> None:
         backend = docker_backend(tmp_path, 1, run_id, needs=("clocks", "disks"))
-        try:
-            await backend.up()
+        async with running(backend):
             abilities = backend.abilities()
             clocks, disks, limits = abilities.clocks, abilities.disks, abilities.limits
             assert clocks is not None
@@ -232,8 +228,6 @@ def test_clocks_disks_and_limits_of_a_node_in_a_container(
                 await asyncio.sleep(0.2)
             assert readings[0] > 1000, "it went on from where it was"
             assert readings[1] > readings[0] + 1000, "and drifts on"
-        finally:
-            await backend.down()
 
     asyncio.run(body())
     assert find_things(client, None, run_id) == []
@@ -286,9 +280,7 @@ def test_what_a_killed_harness_left_is_found_and_removed_and_a_living_run_is_not
         harness.wait()
 
     async def body() -> None:
-        backend = docker_backend(living, 1, f"{run_id}-living")
-        try:
-            await backend.up()
+        async with running(docker_backend(living, 1, f"{run_id}-living")) as backend:
             assert find_things(client, living) == []
             left = find_things(client, tmp_path)
             kinds = [(thing.run_id, thing.kind) for thing in left]
@@ -299,8 +291,6 @@ def test_what_a_killed_harness_left_is_found_and_removed_and_a_living_run_is_not
             assert [mount for mount in mounts() if mount.run_id == run_id] == []
             assert find_leftovers(tmp_path) == []
             assert await ask(backend, "n1", b"hi") == b"hi"
-        finally:
-            await backend.down()
 
     asyncio.run(body())
     assert find_things(client, None, run_id) == []

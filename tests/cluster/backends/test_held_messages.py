@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from fake_system import FakeSystem
+from proxied import A_TO_B, B_TO_A, World, run_between
 from test_link_messages import FETCH, VERSIONS, VOTE, request, response
 from waiting import eventually
 
@@ -16,7 +17,6 @@ from cluster.backends.links import proxy
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.local.messages import LocalMessages
 from cluster.backends.local.probe import probe_messages
-from cluster.node.ports import Endpoint
 from cluster.node.protocol.apis import ApiKey
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.security.connecting import ClientSecurity
@@ -24,7 +24,6 @@ from tests.play import play
 
 pytestmark = pytest.mark.slow
 
-A_TO_B, B_TO_A = ("n1", "n2"), ("n2", "n1")
 SILENCE_S = 0.05
 
 
@@ -54,39 +53,12 @@ class Node:
         writer.close()
 
 
-class World:
-    def __init__(self, proxies: proxy.LinkProxies, nodes: dict[str, Node]) -> None:
-        self.proxies = proxies
-        self.nodes = nodes
-        self.messages = LocalMessages(proxies)
-
-    async def dial(self, source: str, target: str, listener="CONTROLLER"):
-        port = self.proxies.port(source, target, listener)
-        return await asyncio.open_connection(proxy.HOST, port)
-
-
 def in_world(body: Callable[[World], Awaitable[None]]) -> None:
-    errors: list[object] = []
+    async def with_messages(world: World) -> None:
+        world.messages = LocalMessages(world.proxies)
+        await body(world)
 
-    async def whole() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        nodes = {node: Node() for node in ("n1", "n2", "n3")}
-        servers = [await node.serve() for node in nodes.values()]
-        proxies = proxy.LinkProxies(
-            tuple(nodes), lambda node, _: Endpoint(0, proxy.HOST, nodes[node].port)
-        )
-        proxies.open()
-        try:
-            await body(World(proxies, nodes))
-        finally:
-            proxies.close()
-            for server in servers:
-                server.close()
-                await server.wait_closed()
-            await asyncio.sleep(SILENCE_S)
-
-    asyncio.run(asyncio.wait_for(whole(), 300))
-    assert errors == [], "no callback of a proxy fails"
+    run_between({node: Node() for node in ("n1", "n2", "n3")}, with_messages, SILENCE_S)
 
 
 @play(in_world)
@@ -104,7 +76,6 @@ async def test_messages_behind_a_held_one_pass_and_it_is_delivered_on_its_connec
     assert world.nodes["n2"].connections == 1
     assert await world.messages.count_held(name) is None
     assert await world.messages.release(name) == 0
-    writer.close()
 
 
 @play(in_world)
@@ -116,7 +87,6 @@ async def test_a_response_is_held_and_delivered_behind_later_ones(world: World):
     assert world.nodes["n2"].heard == [VOTE, FETCH]
     assert await world.messages.release(name) == 1
     assert await reader.readexactly(len(response(1))) == response(1)
-    writer.close()
 
 
 @play(in_world)
@@ -154,7 +124,6 @@ async def test_a_fetch_between_brokers_is_no_voters_fetch(world: World):
     writer.write(FETCH)
     assert await reader.readexactly(len(response(2))) == response(2)
     assert await world.messages.count_held(name) == 0
-    writer.close()
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -172,7 +141,6 @@ async def test_a_hold_of_all_messages_keeps_those_between_brokers(world: World, 
     assert await world.messages.release(name) == 1
     await eventually(lambda: target.heard == [FETCH])
     assert target.connections == 1 + closed
-    writer.close()
 
 
 @play(in_world)
@@ -196,7 +164,6 @@ async def test_held_messages_may_be_dropped(world: World):
     assert await world.messages.release(name, deliver=False) == 1
     await asyncio.sleep(SILENCE_S)
     assert world.nodes["n2"].heard == [FETCH]
-    writer.close()
 
 
 @play(in_world)
@@ -214,8 +181,6 @@ async def test_a_hold_may_end_on_some_links_first(world: World):
     assert world.nodes["n3"].heard == []
     assert await world.messages.release(name) == 1
     await eventually(lambda: world.nodes["n3"].heard == [VOTE])
-    for writer in writers:
-        writer.close()
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -237,7 +202,6 @@ async def test_what_is_released_over_a_cut_link_comes_when_that_is_restored(
     assert target.heard == []
     world.proxies.restore([A_TO_B])
     await eventually(lambda: target.heard == [VOTE])
-    writer.close()
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -256,7 +220,6 @@ async def test_what_is_released_over_a_slow_link_takes_its_time(world: World, *,
     assert target.heard == []
     world.proxies.restore([A_TO_B])
     await eventually(lambda: target.heard == [FETCH, VOTE])
-    writer.close()
 
 
 @play(in_world)
@@ -272,7 +235,6 @@ async def test_what_is_not_kafkas_protocol_passes_and_is_reported(world: World):
     with pytest.raises(BackendError, match=f"^{reason}$"):
         await world.messages.release(name)
     assert await world.messages.count_held(name) is None, "it is over all the same"
-    writer.close()
 
 
 @play(in_world)
@@ -285,7 +247,6 @@ async def test_a_hold_is_refused_on_a_link_that_carries_another_protocol(world: 
     with pytest.raises(BackendError, match="messages on n1>n2"):
         await world.messages.hold([("n1", "n3"), A_TO_B], [])
     assert not any(sieve.holds for sieve in world.proxies.sieves.values())
-    writer.close()
 
 
 @play(in_world)
@@ -310,7 +271,6 @@ async def test_all_holds_end_when_the_nodes_are_to_stop(world: World):
     reader, writer = await world.dial("n1", "n2")
     writer.write(VOTE)
     assert await reader.readexactly(len(response(1))) == response(1)
-    writer.close()
 
 
 @play(in_world)

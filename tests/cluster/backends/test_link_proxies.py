@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
+from proxied import A_TO_B, B_TO_A, World, run_between
 from waiting import TIMEOUT_S, eventually
 
 from cluster.backends.links.pipe import Gate
@@ -17,9 +18,6 @@ from tests.play import play
 
 pytestmark = pytest.mark.slow
 
-NODES = ("n1", "n2", "n3")
-A_TO_B = ("n1", "n2")
-B_TO_A = ("n2", "n1")
 SILENCE_S = 0.1
 ANSWER_S = 1.0
 """How long an open listener may take to answer where a shut one beside it takes all of that time."""
@@ -49,38 +47,8 @@ class Echo:
         writer.close()
 
 
-class World:
-    def __init__(self, proxies: LinkProxies, nodes: dict[str, Echo]) -> None:
-        self.proxies = proxies
-        self.nodes = nodes
-
-    def port(self, node: str) -> int:
-        return self.nodes[node].port
-
-    async def dial(self, source: str, target: str, listener="CONTROLLER"):
-        return await asyncio.open_connection(HOST, self.proxies.port(source, target, listener))
-
-
 def in_world(body: Callable[[World], Awaitable[None]]) -> None:
-    errors: list[object] = []
-
-    async def whole() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        nodes = {node: Echo() for node in NODES}
-        servers = [await node.serve() for node in nodes.values()]
-        proxies = LinkProxies(NODES, lambda node, _: Endpoint(0, HOST, nodes[node].port))
-        proxies.open()
-        try:
-            await body(World(proxies, nodes))
-        finally:
-            proxies.close()
-            for server in servers:
-                server.close()
-                await server.wait_closed()
-            await asyncio.sleep(0)
-
-    asyncio.run(asyncio.wait_for(whole(), 300))
-    assert errors == [], "no callback of a proxy fails"
+    run_between({node: Echo() for node in ("n1", "n2", "n3")}, body)
 
 
 async def is_silent(reader: asyncio.StreamReader) -> bool:
@@ -97,7 +65,6 @@ async def test_bytes_pass_both_ways_while_nothing_is_cut(world: World):
     writer.write(b"hello")
     assert await reader.readexactly(5) == b"hello"
     assert bytes(world.nodes["n2"].heard) == b"hello"
-    writer.close()
 
 
 @play(in_world)
@@ -111,7 +78,6 @@ async def test_a_cut_link_holds_what_its_source_sends_on_connections_that_it_ope
     assert bytes(world.nodes["n2"].heard) == b"before"
     world.proxies.restore([A_TO_B])
     assert await reader.readexactly(6) == b"during"
-    writer.close()
 
 
 @play(in_world)
@@ -127,7 +93,6 @@ async def test_a_cut_link_holds_what_its_source_answers_on_connections_that_the_
     assert await is_silent(reader)
     world.proxies.restore([A_TO_B])
     assert await reader.readexactly(8) == b"question"
-    writer.close()
 
 
 @play(in_world)
@@ -179,7 +144,6 @@ async def test_one_direction_works_while_the_other_is_cut(world: World):
     assert await is_silent(reader)
     assert (await world.proxies.measure(A_TO_B, b"?", TIMEOUT_S)).works
     assert (await world.proxies.measure(B_TO_A, b"?", SILENCE_S)).silent
-    writer.close()
 
 
 @play(in_world)
@@ -198,7 +162,6 @@ async def test_a_connection_opened_during_the_cut_arrives_only_after_the_restore
     assert world.nodes["n2"].connections == 0
     world.proxies.restore([A_TO_B])
     assert await reader.readexactly(4) == b"late"
-    writer.close()
 
 
 @play(in_world)
@@ -216,7 +179,6 @@ async def test_a_connection_opened_and_closed_during_the_cut_never_arrives(world
     writer.write(b"now")
     assert await reader.readexactly(3) == b"now"
     assert bytes(world.nodes["n2"].heard) == b"now"
-    writer.close()
 
 
 @play(in_world)
@@ -244,13 +206,11 @@ async def test_a_client_sees_that_its_peer_closed_only_when_the_link_back_is_ope
     with socket.socket() as quick:  # a dead target: nobody listens there any more
         quick.bind((HOST, 0))
         world.nodes["n2"].port = quick.getsockname()[1]
-    refused_reader, refused_writer = await world.dial("n1", "n2")
+    refused_reader, _ = await world.dial("n1", "n2")
     assert await is_silent(refused_reader)
     world.proxies.restore([B_TO_A])
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(refused_reader.readexactly(1), TIMEOUT_S)
-    refused_writer.close()
-    writer.close()
 
 
 @play(in_world)
@@ -288,7 +248,6 @@ async def test_large_messages_arrive_whole_and_in_order(world: World):
     reader, writer = await world.dial("n1", "n2")
     writer.write(message)
     assert await reader.readexactly(len(message)) == message
-    writer.close()
 
 
 @play(in_world)
@@ -313,11 +272,10 @@ async def test_a_dead_target_resets_the_connection_of_its_client(world: World):
     with socket.socket() as quick:
         quick.bind((HOST, 0))
         world.nodes["n2"].port = quick.getsockname()[1]
-    reader, writer = await world.dial("n1", "n2")
+    reader, _ = await world.dial("n1", "n2")
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(reader.readexactly(1), TIMEOUT_S)
     assert not (await world.proxies.measure(A_TO_B, b"?", TIMEOUT_S)).works
-    writer.close()
 
 
 @play(in_world)
@@ -329,4 +287,3 @@ async def test_closing_is_idempotent_and_ends_held_connections(world: World):
     world.proxies.close()
     world.proxies.close()
     assert await reader.read() == b""
-    writer.close()

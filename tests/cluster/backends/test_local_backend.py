@@ -22,6 +22,7 @@ from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.processes.records import last_lines
 from tests.play import play
+from tests.running import running
 
 pytestmark = pytest.mark.slow
 
@@ -329,16 +330,13 @@ async def test_a_node_is_waited_for_where_it_listens_and_later_only_where_no_quo
         return answers[-1][1]
 
     backend._answers = noted
-    try:
-        await backend.up()
+    async with running(backend):
         assert answers[-1] == (True, True)
         assert {client for client, _ in answers} == {True}
         answers.clear()
         await backend.kill("n1")
         await backend.start("n1")
         assert answers == [], "its quorum may be gone"
-    finally:
-        await backend.down()
 
 
 def test_the_last_lines_of_a_java_program_name_the_error_and_not_its_frames():
@@ -369,9 +367,7 @@ class ElectingSystem(FakeSystem):
 
 @play(asyncio.run)
 async def test_a_system_asks_a_node_at_any_of_its_ports_whether_it_is_up(*, tmp_path):
-    backend = LocalBackend(ElectingSystem(), tmp_path, 2, "run-1")
-    try:
-        await backend.up()
+    async with running(LocalBackend(ElectingSystem(), tmp_path, 2, "run-1")) as backend:
         ends = [backend._placement(node).ports["ELECTION"] for node in backend.nodes]
         assert ends[0] == ends[1]
         assert [end.node_id for end in ends[0]] == [1, 2]
@@ -379,8 +375,6 @@ async def test_a_system_asks_a_node_at_any_of_its_ports_whether_it_is_up(*, tmp_
         await backend.kill("n1")
         await backend.start("n1")
         assert await ask(ends[0][0], b"hi") == b"hi", "asked at every start"
-    finally:
-        await backend.down()
 
 
 async def answers(endpoint) -> bool:

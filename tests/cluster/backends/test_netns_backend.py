@@ -32,6 +32,7 @@ from cluster.backends.hosted import HostedBackend
 from cluster.backends.netns import netns_hosts as netns
 from cluster.backends.netns.netns_hosts import NetnsProvider
 from tests.play import play
+from tests.running import running
 
 pytestmark = pytest.mark.slow
 
@@ -280,17 +281,13 @@ async def test_every_ability_works_on_this_machine(backend: HostedBackend):
 
 def test_a_host_that_lost_its_agent_is_reported_and_nothing_is_left(tmp_path: Path):
     async def body() -> None:
-        backend = netns_backend(tmp_path, 2)
-        try:
-            await backend.up()
+        async with running(netns_backend(tmp_path, 2)) as backend:
             backend.hosts["n2"].namespaces.agent.kill()
             await backend.hosts["n2"].namespaces.agent.wait()
             for _ in range(2):
                 with pytest.raises(BackendError, match=r"n2: .* not answer: "):
                     await backend.hosts["n2"].run(("true",))
             assert (await backend.hosts["n1"].run(("true",))).exit_code == 0
-        finally:
-            await backend.down()
 
     asyncio.run(body())
     assert all_gone(nodes_of(tmp_path))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from test_link_proxies import A_TO_B, TIMEOUT_S, World, in_world, is_silent
-from waiting import eventually
+from proxied import A_TO_B, World
+from test_link_proxies import in_world, is_silent
+from waiting import TIMEOUT_S, eventually
 
 from cluster.backends.links.pipe import DELAYED_BYTES
 from tests.play import play
@@ -41,7 +42,6 @@ async def test_jitter_changes_no_order(world: World):
         writer.write(part)
         await asyncio.sleep(0.001)
     assert await reader.readexactly(400) == b"".join(sent)
-    writer.close()
 
 
 @play(in_world)
@@ -57,7 +57,6 @@ async def test_what_is_on_its_way_arrives_at_once_and_in_order_when_the_delay_en
     writer.write(b"three")
     async with asyncio.timeout(TIMEOUT_S):
         assert await reader.readexactly(11) == b"onetwothree"
-    writer.close()
 
 
 @play(in_world)
@@ -71,7 +70,6 @@ async def test_a_cut_holds_what_is_on_its_way(world: World):
     assert bytes(world.nodes["n2"].heard) == b""
     world.proxies.restore([A_TO_B])
     assert await reader.readexactly(5) == b"hello"
-    writer.close()
 
 
 @play(in_world)
@@ -86,4 +84,3 @@ async def test_a_slow_link_holds_no_more_than_its_bound(world: World):
     world.proxies.slow_down(A_TO_B, 0.0, 0.0)
     async with asyncio.timeout(20):
         assert await reader.readexactly(size) == bytes(size)
-    writer.close()

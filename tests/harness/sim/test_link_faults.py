@@ -9,6 +9,7 @@ from cluster.backends.sim import loop
 from cluster.backends.sim.scheduler import Scheduler
 from cluster.backends.sim.sim_backend import SimBackend
 from nemeses.drive import heal, inject
+from tests.running import running
 from tests.views import StubView
 
 
@@ -19,11 +20,8 @@ def run(body, nodes: int = 3) -> list[object]:
     found: list[object] = []
 
     async def whole() -> None:
-        try:
-            await backend.up()
+        async with running(backend):
             await body(StubView(backend), found)
-        finally:
-            await backend.down()
 
     loop.run(whole(), scheduler)
     assert backend.unexpected_deaths() == ()
