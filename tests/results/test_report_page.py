@@ -421,9 +421,15 @@ def test_a_fault_whose_heal_failed_goes_on_until_a_later_heal_is_measured():
         (4, "partition", "heal", ["n1"], {"verified": False, "detail": {"reason": "leaking"}}),
     ]
     (span,) = fault_spans(scripted(*broken))
-    assert (span.end_ns, span.healed, span.detail) == (None, False, "leaking")
-    (span,) = fault_spans(scripted(*broken, (9, "partition", "heal", ["n1"], {})))
+    assert (span.end_ns, span.healed, span.heal_failed) == (None, False, True)
+    assert span.detail == "leaking"
+    (left,) = not_healed(scripted(*broken))
+    assert "partition of n1" in left
+    assert "leaking" in left
+    again = scripted(*broken, (9, "partition", "heal", ["n1"], {}))
+    (span,) = fault_spans(again)
     assert (span.end_ns, span.healed) == (9 * SECOND, True)
+    assert not_healed(again) == []
     events = scripted(*broken, (20, "phase", "none", [], {}))
     (bar,) = over_time(events, [], [], [])["bars"]
     assert (bar["from"], bar["to"]) == (2, 20)
@@ -432,26 +438,6 @@ def test_a_fault_whose_heal_failed_goes_on_until_a_later_heal_is_measured():
 def test_a_long_name_in_the_chart_is_cut_as_a_label_is():
     drawn = over_time([], [], ["n" * 500], [])
     assert drawn["lanes"] == ["n" * 60 + "… (500 characters)"]
-
-
-def test_a_heal_that_did_not_work_leaves_the_fault_open_until_one_does():
-    failed = {"verified": False, "detail": {"reason": "iptables: no such rule"}}
-    acts = [(2, "partition", "inject", ["n1"], {}), (3, "partition", "heal", ["n1"], failed)]
-    [span] = fault_spans(scripted(*acts))
-    assert (span.end_ns, span.healed, span.heal_failed) == (None, False, True)
-    [left] = not_healed(scripted(*acts))
-    assert "partition of n1" in left
-    assert "iptables: no such rule" in left
-    again = scripted(*acts, (9, "partition", "heal", ["n1"], {}))
-    assert fault_spans(again)[0].end_ns == 9 * 10**9
-    assert not_healed(again) == []
-
-
-def test_a_fault_that_did_not_act_and_could_not_be_healed_is_left():
-    failed = {"verified": False, "detail": {"reason": "no"}}
-    did_not = (2, "loss", "inject", ["n1"], failed)
-    assert not_healed(scripted(did_not)) == []
-    assert len(not_healed(scripted(did_not, (3, "loss", "heal", ["n1"], failed)))) == 1
 
 
 def test_a_fault_that_was_healed_before_it_was_measured_is_over():
@@ -471,13 +457,6 @@ def test_a_fault_that_was_refused_and_its_heal_leave_the_others_as_they_are():
     events = scripted(*acts, (4, "voters", "heal", [], {}))
     assert [span.end_ns for span in fault_spans(events)] == [SECOND, 4 * SECOND]
     assert not_healed(events) == []
-
-
-def test_what_a_sweep_could_not_start_is_left_until_one_does():
-    failed = {"verified": False, "detail": {"reason": "n2 was dead: no answer"}}
-    assert len(not_healed(scripted((2, "sweep", "heal", ["n2"], failed)))) == 1
-    both = ((2, "sweep", "heal", ["n2"], failed), (4, "sweep", "heal", ["n1", "n2"], {}))
-    assert not_healed(scripted(*both)) == []
 
 
 def operation(index, process, invoke_ns, complete_ns, **fields):
