@@ -6,14 +6,13 @@ from itertools import combinations, permutations
 from random import Random
 
 import pytest
-from click.testing import CliRunner
 
 from checkers import Status, check, check_by
 from checkers.history import INFINITY_NS
 from checkers.history.edn import read_all
-from harness.cli import main
 from tests.checkers.histories import FAIL, INFO, OK, op
 from tests.checkers.linearizability import oracle
+from tests.command_line import kraftprobe
 
 PASS, UNKNOWN, IDLE = Status.PASS, Status.UNKNOWN, Status.UNDER_EXERCISED
 
@@ -595,7 +594,7 @@ def test_files_of_others_are_judged_with_their_options(tmp_path, model, text, op
     path = tmp_path / "history.edn"
     path.write_text(text)
     given = [part for option in options for part in ("--option", option)]
-    result = CliRunner().invoke(main, ["check", str(path), "--model", model, *given])
+    result = kraftprobe("check", path, "--model", model, *given)
     assert result.exit_code == exit_code, result.output
     by_name = {
         o.partition("=")[0].strip(":?").replace("-", "_").rstrip("?"): o.partition("=")[2]

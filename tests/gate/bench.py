@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
-
-from harness.cli import main
 from harness.plan.document import from_document
 from harness.plan.stored_document import checks_for
 from harness.plan.strands import Step, Strand
@@ -28,6 +25,7 @@ from results.store import digests
 from results.store.digests import Step as DigestStep
 from results.store.digests import read_chain
 from results.store.run_store import RunStore
+from tests.command_line import kraftprobe
 from tests.harness.sim.plans import sim_plan
 from tests.results.factory import make_run
 
@@ -116,7 +114,7 @@ class Bench:
         """Run the gate in the situation."""
         arguments = ["gate", *map(str, situation.make(self))]
         began, began_s = os.times(), time.monotonic()
-        result = CliRunner().invoke(main, arguments, prog_name="kraftprobe")
+        result = kraftprobe(*arguments)
         took_s = time.monotonic() - began_s
         cpu_s = sum(os.times()[:4]) - sum(began[:4])
         return Outcome(result.exit_code, result.output.splitlines(), took_s, cpu_s)

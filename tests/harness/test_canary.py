@@ -4,14 +4,13 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 
 from checkers.invariants.watcher import INVARIANTS
 from checkers.verdict import Status
 from cluster.mutants import MUTANTS
-from harness.cli import main
 from harness.policy import canary as module
 from harness.policy.canary import ALARMS, WORLDS_MAX, canary, canary_of
+from tests.command_line import kraftprobe
 from tests.gate.bench import Bench
 
 
@@ -40,7 +39,7 @@ def silent(monkeypatch):
 
 
 def gate(*arguments):
-    result = CliRunner().invoke(main, ["gate", *map(str, arguments)], prog_name="kraftprobe")
+    result = kraftprobe("gate", *arguments)
     return result.exit_code, result.stdout
 
 

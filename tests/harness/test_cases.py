@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
+from tests.command_line import kraftprobe
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 LISTS = ("--model", "transactions-list-append")
@@ -50,7 +51,7 @@ ALIKE = ["a1-failed-cas.jsonl", "a4-no-time.jsonl", "a5-clock-back.jsonl", "a6-b
 
 def check(path, *options):
     """Return the exit code and the lines of `check`, which are no traceback."""
-    done = CliRunner().invoke(main, ["check", str(path), *options])
+    done = kraftprobe("check", path, *options)
     assert "Traceback" not in done.output
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     if done.exit_code == REFUSED:

@@ -10,9 +10,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from harness.cli import main
+from tests.command_line import kraftprobe
 from tests.gate.bench import Bench
 
 pytestmark = pytest.mark.slow
@@ -175,7 +174,7 @@ def test_each_kind_of_a_kafka_build_is_run_twice_beside_a_canary(recorder, varia
 def test_what_the_script_asks_are_commands(recorder, variables):
     assert shell(recorder, f"{KAFKA} local", **variables) == (0, "")
     for words in asked(recorder):
-        refused = CliRunner().invoke(main, [*words, "--help"])  # unknown options come first
+        refused = kraftprobe(*words, "--help")  # unknown options come first
         assert refused.exit_code == 0, refused.output
 
 

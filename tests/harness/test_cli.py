@@ -28,22 +28,16 @@ from harness.run import run_to_verdict
 from harness.run.recorder import Recorder
 from harness.run.run_to_verdict import repeat_command
 from nemeses.registry import FAULTS
-from results.judge.pipeline import judge
 from results.judge.session import Spark, SparkError
 from results.store.journal import JournalWriter
 from results.store.model import RunResults, system_shown
 from results.store.run_store import RunStore
+from tests.command_line import kraftprobe
 from tests.harness.fake_cluster import FakeCluster
-from tests.results.factory import DEFAULT_CHECKS, make_run
+from tests.results.factory import DEFAULT_CHECKS
 from workloads import register
 
 HISTORY = Path(__file__).parents[1] / "data" / "histories" / "example.edn"
-
-
-def kraftprobe(*arguments):
-    return CliRunner().invoke(
-        main, [str(argument) for argument in arguments], prog_name="kraftprobe"
-    )
 
 
 def one_line_on_stderr(result, *, exit_code=2):
@@ -367,7 +361,7 @@ def test_doctor_shows_its_steps_but_where_a_document_is_asked_for(monkeypatch):
 
 def test_programs_of_the_administrator_are_found_with_the_path_of_a_user(monkeypatch):
     monkeypatch.setenv("PATH", os.pathsep.join(("/usr/local/bin", "/usr/bin", "/bin")))
-    assert CliRunner().invoke(main, ["list", "workloads"]).exit_code == 0
+    assert kraftprobe("list", "workloads").exit_code == 0
     assert os.get_exec_path() == ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
 
 
@@ -554,15 +548,6 @@ def test_campaigns_can_run_without_a_jvm(monkeypatch):
     assert result.exit_code == 0
 
 
-@pytest.fixture(scope="module")
-def two_runs(tmp_path_factory):
-    """Two judged runs of one campaign: the second one fails."""
-    root = tmp_path_factory.mktemp("two")
-    for name, stale_reads in (("a", 0), ("b", 3)):
-        judge(make_run(root, duration_s=20, rate_per_s=20, run=name, stale_reads=stale_reads))
-    return root / "synthetic"
-
-
 @pytest.fixture
 def runs(two_runs, tmp_path):
     return shutil.copytree(two_runs, tmp_path / "synthetic")
@@ -740,5 +725,5 @@ def test_what_ends_a_program_is_an_internal_error_in_a_command(monkeypatch, tmp_
     command = click.Command("run", callback=leave)
     monkeypatch.setattr("harness.cli._Commands.get_command", lambda *_: command)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    result = CliRunner().invoke(main, ["run"])
+    result = kraftprobe("run")
     assert type(raised).__name__ in one_line_on_stderr(result, exit_code=70)

@@ -7,17 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from benchmarks import page
 from checkers.verdict import Status
-from harness.cli import main
 from harness.commands import ladder as command
 from harness.ladder import climb as climbing
 from harness.ladder.climb import Outcome, climb, other_outcomes, run_side
 from harness.ladder.rungs import Rung, label, rungs
 from harness.ladder.table import rows_of, write
 from harness.plan.document import from_document, in_simulation
+from tests.command_line import kraftprobe
 from tests.kafka_release import raft_jars
 
 README = Path(__file__).parents[2] / "README.md"
@@ -119,7 +118,7 @@ def test_the_exit_code_tells_an_accusation_from_a_lost_detection(
     monkeypatch.setattr(command, "rungs", lambda: {"example": RUNG})
     outcomes(fails, passes)
 
-    done = CliRunner().invoke(main, ["ladder", "--quiet", "--runs", str(tmp_path)])
+    done = kraftprobe("ladder", "--quiet", "--runs", tmp_path)
 
     assert done.exit_code == code, done.output
 
@@ -129,8 +128,8 @@ def test_a_rung_that_cannot_be_run_here_is_named_and_proves_nothing(monkeypatch,
     monkeypatch.setattr(command, "rungs", lambda: {"example": broken})
     arguments = ["ladder", "--runs", str(tmp_path)]
 
-    done = CliRunner().invoke(main, arguments)
-    asked = CliRunner().invoke(main, [*arguments, "--rung", "example"])
+    done = kraftprobe(*arguments)
+    asked = kraftprobe(*arguments, "--rung", "example")
 
     assert (done.exit_code, asked.exit_code) == (3, 2)
     assert "not run: example: packages/none.toml lies in a clone " in done.stdout

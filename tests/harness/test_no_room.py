@@ -7,24 +7,19 @@ from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 
 from checkers.history import NEMESIS, Event, EventType
 from checkers.verdict import Status
-from harness.cli import main
 from harness.run import run_to_verdict
 from harness.run.recorder import Recorder
 from results.store import files, journal
 from results.store.journal import JournalWriter, read_journal
 from tests.checkers.evidence.run_evidence import NODES, good_run, good_trace, judged, trace
+from tests.command_line import kraftprobe
 from tests.harness.world import Journal
 from tests.results.factory import make_run
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def kraftprobe(*arguments):
-    return CliRunner().invoke(main, [str(each) for each in arguments], prog_name="kraftprobe")
 
 
 def full_disk(monkeypatch, module, room_bytes):

@@ -8,9 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner
 
-from harness.cli import main
 from harness.policy.document import (
     Baseline,
     Canary,
@@ -20,6 +18,7 @@ from harness.policy.document import (
     Require,
     read_policy,
 )
+from tests.command_line import kraftprobe
 from tests.gate.bench import Bench
 from tests.gate.policies import TRUST, sign, trust
 
@@ -39,7 +38,7 @@ def bench(tmp_path_factory):
 
 
 def run(*arguments):
-    result = CliRunner().invoke(main, ["gate", *map(str, arguments)], prog_name="kraftprobe")
+    result = kraftprobe("gate", *arguments)
     return result.exit_code, result.output
 
 

@@ -43,14 +43,19 @@ def plan(**changes):
     return from_document(document)
 
 
+def conducting(the_plan, cluster, journal):
+    """A run that is conducted in the running loop."""
+    loop = asyncio.get_running_loop()
+    recorder = Recorder(journal, loop.time, clock_name())
+    return conduct(Run(the_plan, cluster, recorder, LoopClock(loop)))
+
+
 def play(the_plan, cluster):
     """Conduct a run in virtual time: its events and final reads."""
     journal = Journal()
 
     async def main():
-        loop = asyncio.get_running_loop()
-        recorder = Recorder(journal, loop.time, clock_name())
-        return await conduct(Run(the_plan, cluster, recorder, LoopClock(loop)))
+        return await conducting(the_plan, cluster, journal)
 
     return journal.events, run(main())
 
@@ -76,30 +81,39 @@ def test_a_quorum_that_keeps_its_promises_passes(workload):
         assert result.status is Status.PASS, result
 
 
+SENTINEL = f"{SENTINEL_PREFIX}1"
+SHOWN = {f"client-metrics:{SENTINEL}": {"metrics": "1"}}
+
+
+async def is_running(_node):
+    return NodeState.RUNNING
+
+
+ONE_NODE = SimpleNamespace(
+    nodes=("n1",), state=is_running, endpoint=lambda node, listener: (node, listener)
+)
+
+
+def read_one(final_read, *lists, within_s=30.0):
+    """What the only node shows in the end, asked by a client that reads as is given."""
+    client, cells = SimpleNamespace(final_read=final_read), Cells(kafka.KIND.cell, lists)
+    return read_node(ONE_NODE, client, "n1", cells, (SENTINEL, 9), within_s)
+
+
 def test_a_list_that_a_topic_holds_is_read_by_its_name_and_need_not_exist():
-    name, sentinel = f"{LIST_PREFIX}l0", f"{SENTINEL_PREFIX}1"
-    asked = []
+    name, asked = f"{LIST_PREFIX}l0", []
 
     async def final_read(_endpoint, *, also, timeout_ms):
         asked.append((also, timeout_ms))
         held = {"follower.replication.throttled.replicas": "3:17,0:1"}
-        configs = {f"client-metrics:{sentinel}": {"metrics": "1"}, f"topic:{name}": held}
-        return {"topics": {}, "configs": configs}
+        return {"topics": {}, "configs": {**SHOWN, f"topic:{name}": held}}
 
-    async def state(_node):
-        return NodeState.RUNNING
-
-    backend = SimpleNamespace(state=state, endpoint=lambda node, listener: (node, listener))
-    cells = Cells(kafka.KIND.cell, (name, f"{LIST_PREFIX}l1"))
-    client = SimpleNamespace(final_read=final_read)
-    read = run(read_node(backend, client, "n1", cells, (sentinel, 9), 10.0))
-    assert read.configs == {"broker:": {sentinel: "1", name: "w3.17,w0.1"}}
-    assert {also for also, _ in asked} == {((CLIENT_METRICS_RESOURCE, sentinel),)}
+    read = run(read_one(final_read, name, f"{LIST_PREFIX}l1", within_s=10.0))
+    assert read.configs == {"broker:": {SENTINEL: "1", name: "w3.17,w0.1"}}
+    assert {also for also, _ in asked} == {((CLIENT_METRICS_RESOURCE, SENTINEL),)}
 
 
 def test_a_sentinel_that_took_long_takes_nothing_from_the_time_of_the_reads():
-    sentinel = f"{SENTINEL_PREFIX}1"
-
     async def ask():
         return SimpleNamespace(leader="n1")
 
@@ -112,67 +126,43 @@ def test_a_sentinel_that_took_long_takes_nothing_from_the_time_of_the_reads():
 
     async def final_read(*_, **__):
         await asyncio.sleep(4)
-        return {"topics": {}, "configs": {f"client-metrics:{sentinel}": {"metrics": "1"}}}
+        return {"topics": {}, "configs": SHOWN}
 
-    async def state(_node):
-        return NodeState.RUNNING
-
-    backend = SimpleNamespace(
-        nodes=("n1",), state=state, endpoint=lambda node, listener: (node, listener)
-    )
     client = SimpleNamespace(
         alter_config=alter_config, describe_quorum=describe_quorum, final_read=final_read
     )
     cells = Cells(kafka.KIND.cell, ())
-    read = run(read_all(backend, client, SimpleNamespace(ask=ask), cells, 30.0))
-    assert (sorted(read.reads), read.missing, read.sentinel) == (["n1"], {}, sentinel)
+    read = run(read_all(ONE_NODE, client, SimpleNamespace(ask=ask), cells, 30.0))
+    assert (sorted(read.reads), read.missing, read.sentinel) == (["n1"], {}, SENTINEL)
 
 
 @pytest.mark.parametrize(
     ("shown_s", "read_s", "is_read"), [(0, 24, True), (29, 24, True), (31, 1, False)]
 )
 def test_a_node_that_shows_the_sentinel_in_time_is_read_again(shown_s, read_s, is_read):
-    sentinel = f"{SENTINEL_PREFIX}1"
-
     async def read_both():
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
 
         async def final_read(*_, **__):
-            configs = {f"client-metrics:{sentinel}": {"metrics": "1"}}
             shows = loop.time() >= begun_s + shown_s
             await asyncio.sleep(read_s if shows else 1)
-            return {"topics": {}, "configs": configs if shows else {}}
+            return {"topics": {}, "configs": SHOWN if shows else {}}
 
-        async def state(_node):
-            return NodeState.RUNNING
-
-        backend = SimpleNamespace(state=state, endpoint=lambda node, listener: (node, listener))
-        client = SimpleNamespace(final_read=final_read)
-        cells = Cells(kafka.KIND.cell, ())
-        return await read_node(backend, client, "n1", cells, (sentinel, 9), 30.0)
+        return await read_one(final_read)
 
     read = run(read_both())
     assert isinstance(read, FinalRead) is is_read, read
 
 
 def test_a_node_that_goes_on_to_change_is_not_read_for_ever():
-    sentinel, count = f"{SENTINEL_PREFIX}1", itertools.count()
+    count = itertools.count()
 
     async def final_read(*_, **__):
         await asyncio.sleep(1)
-        return {
-            "topics": {str(next(count)): {}},
-            "configs": {f"client-metrics:{sentinel}": {"metrics": "1"}},
-        }
+        return {"topics": {str(next(count)): {}}, "configs": SHOWN}
 
-    async def state(_node):
-        return NodeState.RUNNING
-
-    backend = SimpleNamespace(state=state, endpoint=lambda node, listener: (node, listener))
-    client = SimpleNamespace(final_read=final_read)
-    read = run(read_node(backend, client, "n1", Cells(kafka.KIND.cell, ()), (sentinel, 9), 30.0))
-    assert (read, next(count)) == ("keeps changing", 29)
+    assert (run(read_one(final_read)), next(count)) == ("keeps changing", 29)
 
 
 @pytest.mark.slow
@@ -301,11 +291,9 @@ def test_a_run_whose_place_is_lost_ends_at_once_with_one_line_and_keeps_its_jour
     cluster, journal = Vanishing(), Journal()
 
     async def main():
-        loop = asyncio.get_running_loop()
-        recorder = Recorder(journal, loop.time)
         with pytest.raises(BackendError, match=r"^the engine is gone"):
-            await conduct(Run(plan(), cluster, recorder, LoopClock(loop)))
-        return loop.time()
+            await conducting(plan(), cluster, journal)
+        return asyncio.get_running_loop().time()
 
     assert run(main()) < 20, "the plan's faults alone last 40 s"
     assert cluster.downs == 1
@@ -317,9 +305,7 @@ def _interrupt(after_s, times):
     cluster, journal = FakeCluster(), Journal()
 
     async def main():
-        loop = asyncio.get_running_loop()
-        recorder = Recorder(journal, loop.time)
-        task = asyncio.ensure_future(conduct(Run(plan(), cluster, recorder, LoopClock(loop))))
+        task = asyncio.ensure_future(conducting(plan(), cluster, journal))
         await asyncio.sleep(after_s)
         for _ in range(times):
             task.cancel()
@@ -507,11 +493,10 @@ def play_until_it_fails(cluster):
     ended_s = []
 
     async def main():
-        loop = asyncio.get_running_loop()
         try:
-            await conduct(Run(plan(), cluster, Recorder(Journal(), loop.time), LoopClock(loop)))
+            await conducting(plan(), cluster, Journal())
         finally:
-            ended_s.append(loop.time())
+            ended_s.append(asyncio.get_running_loop().time())
 
     with pytest.raises(HarnessError) as caught:
         run(main())

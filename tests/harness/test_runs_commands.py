@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from harness.cli import main
 from harness.commands.prune import choose
 from results.catalogue.fault_figures import SCHEMAS
 from results.catalogue.rows import catalogue
 from results.store.files import StoreError
 from results.store.pruning import removal_of
+from tests.command_line import kraftprobe
 from tests.gate.bench import Bench
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -37,9 +36,7 @@ def root(bench):
 
 
 def runs(*arguments, code=0):
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(
-        main, ["runs", *map(str, arguments)], prog_name="kraftprobe"
-    )
+    result = kraftprobe("runs", *arguments, env={"COLUMNS": "200"})
     assert result.exit_code == code, result.output
     return result
 
@@ -166,7 +163,7 @@ def test_prune_removes_nothing_where_nobody_can_be_asked(root):
 def test_a_folder_of_links_alone_holds_no_run_to_judge(root, tmp_path, command):
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "run").symlink_to(root / "synthetic" / "other")
-    result = CliRunner().invoke(main, [command, str(tmp_path / "links")])
+    result = kraftprobe(command, tmp_path / "links")
     assert result.exit_code == 2
     assert "is a link to a folder: not looked into" in result.stderr
     assert "there are no runs in it but what was not looked into" in result.stderr
@@ -259,5 +256,5 @@ def test_the_commands_of_the_page_work(root, tmp_path, monkeypatch):
             for part in arguments
             for found in (sorted(Path().glob(part)) if part.endswith("*") else [part])
         ]
-        result = CliRunner().invoke(main, expanded, prog_name="kraftprobe")
+        result = kraftprobe(*expanded)
         assert result.exit_code == 0, (line, result.output)

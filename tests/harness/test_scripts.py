@@ -23,8 +23,6 @@ from harness.commands import kafka as kafka_command
 from harness.commands import machine
 from harness.commands import reproduce as reproduce_command
 from harness.sim.shrink.reproduce import Search
-from results.judge.pipeline import judge
-from tests.results.factory import make_run
 
 DOCS = Path(__file__).parents[2] / "docs" / "setup.md"
 RUN_KEYS = ["run", "folder", "status", "verdict", "exit_code", "checks", "page"]
@@ -155,31 +153,23 @@ def test_a_plan_that_no_longer_violates_what_it_says_has_no_answer(plan, tmp_pat
     assert kraftprobe("replay", stored, option, code=2) == ""
 
 
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory):
-    root = tmp_path_factory.mktemp("judged")
-    for name, stale_reads in (("a", 0), ("b", 3)):
-        judge(make_run(root, duration_s=20, rate_per_s=20, run=name, stale_reads=stale_reads))
-    return root / "synthetic"
-
-
 @pytest.mark.slow
-def test_reports_and_their_index(judged):
-    found = document("report", judged)
+def test_reports_and_their_index(two_runs):
+    found = document("report", two_runs)
     assert [each.keys() for each in found] == [KEYS["report"]] * 2
-    pages = [str(judged / name / "report.html") for name in "ab"]
+    pages = [str(two_runs / name / "report.html") for name in "ab"]
     assert [(each["run"], each["page"]) for each in found] == [*zip("ab", pages, strict=True)]
-    assert kraftprobe("report", judged, "--quiet").splitlines() == pages
-    page = str(judged.parent / "index.html")
-    found = document("index", judged.parent)
+    assert kraftprobe("report", two_runs, "--quiet").splitlines() == pages
+    page = str(two_runs.parent / "index.html")
+    found = document("index", two_runs.parent)
     assert found.keys() == KEYS["index"]
     assert (found["page"], found["runs"]) == (page, 2)
-    assert kraftprobe("index", judged.parent, "--quiet") == f"{page}\n"
+    assert kraftprobe("index", two_runs.parent, "--quiet") == f"{page}\n"
 
 
 @pytest.mark.slow
-def test_one_of_several_reports_that_cannot_be_written(judged, tmp_path):
-    runs = shutil.copytree(judged, tmp_path / "synthetic")
+def test_one_of_several_reports_that_cannot_be_written(two_runs, tmp_path):
+    runs = shutil.copytree(two_runs, tmp_path / "synthetic")
     (runs / "a" / "results.json").write_text("{")
     assert [each["run"] for each in document("report", runs, code=2)] == ["b"]
 

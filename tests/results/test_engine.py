@@ -4,19 +4,18 @@ import os
 import signal
 
 import pytest
-from click.testing import CliRunner
 from factory import make_run
 from pyspark.errors import PySparkException
 from test_pipeline import judgement
 
 from checkers.verdict import Status
-from harness.cli import main
 from harness.judge.stored_runs import judged_elsewhere
 from results.judge import engine, spark_jobs
 from results.judge.engine import Engine
 from results.judge.jvm import JvmError
 from results.judge.pipeline import judge
 from results.judge.session import Spark, SparkError, one_line_errors
+from tests.command_line import kraftprobe
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def test_a_master_that_was_named_and_cannot_be_had_is_an_error(tmp_path, starts)
     folders = [make_run(tmp_path, run=f"r{n}", duration_s=6).folder for n in range(2)]
     for given in (folders, folders[:1]):
         arguments = ["check", *map(str, given), "--spark-master", "local[2]"]
-        result = CliRunner().invoke(main, arguments)
+        result = kraftprobe(*arguments)
         assert (result.exit_code, result.stdout) == (2, ""), result.output
     assert result.stderr == "kraftprobe: no java found\n"
 
@@ -82,7 +81,7 @@ def test_runs_that_no_worker_judged_are_judged_here(tmp_path, starts, monkeypatc
     monkeypatch.setattr(engine, "SPARK_FROM_BYTES", 1)
     monkeypatch.setattr(engine.os, "cpu_count", lambda: 2)
     folders = [make_run(tmp_path, run=f"r{n}", stale_reads=n).folder for n in range(2)]
-    result = CliRunner().invoke(main, ["check", *map(str, folders)])
+    result = kraftprobe("check", *folders)
     assert (result.exit_code, len(starts)) == (1, 1), result.output
     assert result.stderr == "WARNING: judging without Spark: no java found\n"
     assert "PASS r0" in result.stdout
@@ -128,7 +127,7 @@ def test_a_jvm_killed_while_judging_leaves_the_plain_verdict(tmp_path, monkeypat
 
     monkeypatch.setattr(Spark, "start", noted)
     monkeypatch.setattr(spark_jobs, "spread", killed)
-    result = CliRunner().invoke(main, ["check", str(store.folder), "--spark-master", "local[2]"])
+    result = kraftprobe("check", store.folder, "--spark-master", "local[2]")
     assert result.exit_code == 1, result.output
     assert len(result.stderr.splitlines()) == 1, result.stderr
     assert "WARNING: judging without Spark: " in result.stderr

@@ -7,14 +7,13 @@ import os
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from harness.cli import main
 from results.catalogue.index import FILE, faults_of, render_index, write_index
 from results.catalogue.rows import Entry, Row, catalogue
 from results.store.files import StoreError
 from results.store.folders import walk
 from results.store.run_store import RunStore
+from tests.command_line import kraftprobe
 from tests.gate.bench import Bench
 
 
@@ -214,7 +213,7 @@ def test_a_page_of_somebody_else_is_left_alone(tmp_path):
 
 
 def index(*arguments):
-    return CliRunner().invoke(main, ["index", *map(str, arguments)], prog_name="kraftprobe")
+    return kraftprobe("index", *arguments)
 
 
 @pytest.mark.slow
@@ -257,7 +256,7 @@ def test_what_was_not_looked_into_is_printed_and_is_on_the_page(tmp_path):
         {"path": str(root / "<b>"), "what": "is a pipe"},
         {"path": str(root / "linked"), "what": "is a link to a folder"},
     ]
-    listed = CliRunner().invoke(main, ["runs", "list", "--runs", str(root)])
+    listed = kraftprobe("runs", "list", "--runs", root)
     assert listed.stderr == result.stderr
     page = (root / FILE).read_text()
     assert "<b> is a pipe linked" in section(page, "unread")

@@ -1,10 +1,9 @@
 """No part of a foreign history is passed over in silence: it is judged, or there is no PASS."""
 
 import pytest
-from click.testing import CliRunner
 
 from checkers import HistoryError, Status, check, check_by
-from harness.cli import main
+from tests.command_line import kraftprobe
 
 PASS, FAIL, UNKNOWN = Status.PASS, Status.FAIL, Status.UNKNOWN
 
@@ -244,7 +243,7 @@ def test_a_proof_does_not_take_the_place_of_its_history(written):
         "--certificate",
         str(path.parent / ".." / path.parent.name / path.name),
     ]
-    assert CliRunner().invoke(main, args).exit_code == 2
+    assert kraftprobe(*args).exit_code == 2
     assert path.read_text() == GOOD
 
 
@@ -252,7 +251,7 @@ def test_a_proof_does_not_take_the_place_of_a_link(written):
     path = written(GOOD)
     link = path.with_name("stdout")
     link.symlink_to("/dev/stdout")
-    answer = CliRunner().invoke(main, ["check", str(path), "--certificate", str(link)])
+    answer = kraftprobe("check", path, "--certificate", link)
     assert (answer.exit_code, link.is_symlink()) == (2, True)
     assert "a symbolic link, not a plain file" in answer.output
 
@@ -273,7 +272,7 @@ def test_a_client_with_a_name_that_only_crashed_is_no_nemesis(written):
 )
 def test_a_file_is_judged_whole_whatever_a_plan_may_leave_to_others(written, model, option):
     args = ["check", str(written(STALE)), "--model", model, "--option", option]
-    answer = CliRunner().invoke(main, args)
+    answer = kraftprobe(*args)
     assert answer.exit_code == 2
     assert "for plans alone" in answer.output
 

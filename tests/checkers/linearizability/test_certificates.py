@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from checkers.history.foreign import Reading, judgeable
 from checkers.history.formats import load
 from checkers.linearizability.certificates import certificate_lines, verify_lines
 from checkers.registry import CheckSpec, RunInput, check_keys, find_check
-from harness.cli import main
 from porcupine_py.models import model_named
 from porcupine_py.search import certificate, walk
 from tests.checkers.histories import read, write
+from tests.command_line import kraftprobe
 
 EXAMPLE = Path(__file__).parents[2] / "data" / "histories" / "example.edn"
 GOOD = [write(0, 1, 0, 1, key="a"), read(1, 1, 2, 3, key="a"), write(2, 5, 0, 9, key="b")]
@@ -88,7 +87,7 @@ def test_both_parts_of_the_verifier_are_small(part, lines_max):
 def test_the_example_of_the_readme_passes_and_stores_its_proof(tmp_path):
     out = tmp_path / "proof.jsonl"
     arguments = ["check", str(EXAMPLE), "--model", "cas-register", "--certificate", str(out)]
-    result = CliRunner().invoke(main, [*arguments, "--option", "time-limit-s=9"])
+    result = kraftprobe(*arguments, "--option", "time-limit-s=9")
     assert result.exit_code == 0, result.output
     assert "PASS" in result.output
     operations, _ = judgeable(load(EXAMPLE), Reading())
@@ -109,7 +108,7 @@ def test_the_example_of_the_readme_passes_and_stores_its_proof(tmp_path):
     ],
 )
 def test_a_senseless_option_is_one_line(arguments, message):
-    result = CliRunner().invoke(main, ["check", str(EXAMPLE), *arguments])
+    result = kraftprobe("check", EXAMPLE, *arguments)
     assert result.exit_code == 2
     assert message in result.output
     assert len(result.output.splitlines()) == 1
@@ -123,9 +122,7 @@ def test_transactions_are_checked_from_a_file(tmp_path):
         '{:process 0, :type :ok, :f :txn, :value [[:append "x" 1] [:r "y" []]]}\n'
         '{:process 1, :type :ok, :f :txn, :value [[:append "y" 1] [:r "x" []]]}\n'
     )
-    result = CliRunner().invoke(
-        main, ["check", str(history), "--model", "transactions-list-append"]
-    )
+    result = kraftprobe("check", history, "--model", "transactions-list-append")
     assert result.exit_code == 1
     assert "G2" in result.output
 
@@ -145,6 +142,6 @@ def test_sessions_are_checked_from_a_file(tmp_path):
         for i, (p, t, f, v) in enumerate(events)
     ]
     history.write_text("".join(json.dumps(event) + "\n" for event in fields))
-    result = CliRunner().invoke(main, ["check", str(history), "--model", "sessions"])
+    result = kraftprobe("check", history, "--model", "sessions")
     assert result.exit_code == 1
     assert "at the beginning" in " ".join(result.output.split())

@@ -15,13 +15,11 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import harness
 import porcupine_py
 from checkers.earned import EARNED
 from checkers.verdict import CheckResult, Status
-from harness.cli import main
 from harness.commands import sim
 from harness.errors import BatchError
 from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
@@ -32,6 +30,7 @@ from harness.source_digest import _digest as source_digests
 from harness.source_digest import source_digest
 from harness.terminal import progress
 from results.judge.session import Spark, SparkError
+from tests.command_line import kraftprobe
 from tests.harness.sim.plans import read_plan
 
 pytestmark = pytest.mark.slow
@@ -299,7 +298,7 @@ class TestOnSpark:
 
 
 def invoke(*arguments):
-    result = CliRunner().invoke(main, list(arguments))
+    result = kraftprobe(*arguments)
     return result.exit_code, result.output
 
 

@@ -5,15 +5,14 @@ import math
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from cluster.systems.kafka_raft import VERSION as RELEASE
 from harness.campaigns import read_document
-from harness.cli import main
 from harness.commands import bisect as bisect_command
 from harness.sim.findings import Violation
 from harness.sim.shrink import bisect
 from harness.sim.shrink.bisect import HITS, Bisection, finding, rate_bound, seeds_needed
+from tests.command_line import kraftprobe
 from tests.harness.sim.kafka_runs import plan_of
 from tests.harness.test_scripts import KEYS
 from tests.kafka_release import VERSION, raft_jars
@@ -146,10 +145,6 @@ def test_a_thread_that_ended_is_the_same_finding_wherever_the_release_has_the_li
     new = death("fatal: java.lang.IllegalStateException: Unexpected vote (Leader.b(L.java:#))")
     other = death("fatal: java.lang.NullPointerException: null (Leader.b(L.java:#))")
     assert finding(old) == finding(new) != finding(other)
-
-
-def kraftprobe(*arguments):
-    return CliRunner().invoke(main, [str(part) for part in arguments], prog_name="kraftprobe")
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,16 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from cluster.mutants import find
 from cluster.mutants.equivalents import EQUIVALENT
-from harness.cli import main
 from harness.page_sections import read_section
 from harness.sim.calibration import calibration as module
 from harness.sim.calibration import score, trial
 from harness.sim.calibration.calibration import Calibration, CalibrationPlan, read_calibration
 from harness.sim.calibration.trial import CleanTrial, Finding, Search, Trial, try_clean, try_mutant
 from harness.sim.swarm.draw import draw
+from tests.command_line import kraftprobe
 
 ROOT = Path(__file__).parents[3]
 SHORT_S = 1.0
@@ -162,7 +161,7 @@ def test_no_alarm_among_n_worlds_bounds_them_by_three_of_n():
 
 
 def calibrate(*arguments):
-    return CliRunner().invoke(main, ["calibrate", *map(str, arguments)], prog_name="kraftprobe")
+    return kraftprobe("calibrate", *arguments)
 
 
 @pytest.mark.slow

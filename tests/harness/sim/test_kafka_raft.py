@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from checkers.verdict import Status
 from cluster.backends.sim.kafka.program import SPIN_MS_MAX
@@ -19,7 +18,6 @@ from cluster.node.protocol.apis import SPOKEN, ApiKey, VersionRange
 from cluster.systems import kafka_raft
 from cluster.systems.kafka_raft import TRACED
 from harness.campaigns import read_document
-from harness.cli import main
 from harness.commands import sim
 from harness.errors import PlanError
 from harness.plan.document import in_simulation
@@ -30,6 +28,7 @@ from harness.sim.batch.summary import lines_of, summarise
 from harness.sim.runner import run, run_plan
 from harness.sim.swarm.draw import draw
 from results.store.model import system_shown
+from tests.command_line import kraftprobe
 from tests.harness.sim.kafka_families import family
 from tests.harness.sim.kafka_runs import plan_of
 from tests.harness.sim.plans import read_plan
@@ -228,7 +227,7 @@ def test_a_batch_fetches_each_release_before_its_workers_want_them(monkeypatch, 
     releases = "3.9.2,4.0.0,4.1.2,4.2.2,4.3.1,4.4.0,kraft"
 
     batch = ("--seeds", "0..1", "--kafka-version", releases, "--out", str(tmp_path))
-    result = CliRunner().invoke(main, ["sim", "--system", "kafka-raft", *batch])
+    result = kraftprobe("sim", "--system", "kafka-raft", *batch)
 
     assert (result.exit_code, [release for release, _ in fetched]) == (6, releases.split(",")[:6])
 

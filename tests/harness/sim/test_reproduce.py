@@ -6,11 +6,9 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from checkers.history import NEMESIS, Event, EventType
 from checkers.verdict import CheckResult, Status
-from harness.cli import main
 from harness.errors import UsageError
 from harness.plan.document import from_document
 from harness.plan.strands import Step, Strand
@@ -18,6 +16,7 @@ from harness.sim.runner import run_plan
 from harness.sim.shrink.reproduce import neighbours, red_run, search
 from harness.sim.stored_run import run_stored
 from results.store.model import RunResults
+from tests.command_line import kraftprobe
 from tests.harness.sim.kafka_runs import plan_of
 from tests.harness.sim.plans import read_plan, sim_plan
 from tests.kafka_release import VERSION, raft_jars
@@ -29,7 +28,7 @@ LOSES_THE_LEADER = sim_plan(
 
 
 def invoke(*arguments):
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    result = kraftprobe(*arguments)
     return result.exit_code, result.output
 
 

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from harness.cli import main
+from tests.command_line import kraftprobe
 
 KRAFTPROBE = str(Path(sys.executable).with_name("kraftprobe"))
 PLAN = ("--backend", "sim", "--campaign", "quick", "--seed", "11", "--no-report")
@@ -53,7 +52,7 @@ def test_a_plan_that_asks_for_nothing_runs_and_is_no_pass(tmp_path):
     plan = tmp_path / "nothing.toml"
     plan.write_text("duration_s = 0.5\nrate_per_s = 0\noperations = []\nfaults = []\n")
     arguments = ("run", "--campaign", str(plan), "--backend", "sim", "--runs", str(tmp_path))
-    result = CliRunner().invoke(main, [*arguments, "--build", "9.9-abc"])
+    result = kraftprobe(*arguments, "--build", "9.9-abc")
 
     assert result.exit_code in (3, 4), result.output
     for line in (result.stderr.splitlines()[0], result.stdout.splitlines()[-2]):
