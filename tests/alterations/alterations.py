@@ -6,12 +6,13 @@ other. UNKNOWN is for evidence that is damaged or lacks a part.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from checkers.verdict import Status
 from tests.alterations import files, lines
 from tests.alterations.lines import ALL, FOLLOWER, LEADER, RESTARTED, restate, trace
-from tests.alterations.runs import NODES, Alteration, Change
+from tests.alterations.runs import NODES, Alteration, Change, Row
 
 R, A, P = "register", "append", "partitions"
 RAP = (R, A, P)
@@ -32,6 +33,18 @@ def _a(
 
 
 _fails, _doubts = partial(_a, Status.FAIL), partial(_a, Status.UNKNOWN)
+
+
+def _wrong_read(
+    name: str,
+    change: Callable[[Row], None],
+    nodes: tuple[str, ...] = NODES,
+    check: str = RECORDS,
+    runs: tuple[str, ...] = RAP,
+) -> Alteration:
+    """Final reads of nodes show what they should not."""
+    return _fails(name, files.read_changed(change, *nodes), check, runs)
+
 
 LOGS = (
     _doubts("one bit flipped in a record in the middle of a log", files.bit_of_a_record, FILES),
@@ -103,66 +116,32 @@ SNAPSHOT_FILES = (
 )
 
 READS = (
-    _fails(
+    _wrong_read(
         "an acknowledged element missing in one node's final read",
-        files.read_changed(files.element_missing, "n2"),
+        files.element_missing,
+        ("n2",),
         DURABILITY,
     ),
-    _fails(
+    _wrong_read(
         "an acknowledged element missing in all final reads",
-        files.read_changed(files.element_missing, *NODES),
-        DURABILITY,
+        files.element_missing,
+        check=DURABILITY,
     ),
-    _fails(
+    _wrong_read(
         "an element missing in the middle of a list in all final reads",
-        files.read_changed(files.element_in_the_middle_missing, *NODES),
-        DURABILITY,
-        (A,),
+        files.element_in_the_middle_missing,
+        check=DURABILITY,
+        runs=(A,),
     ),
-    _fails(
-        "two elements swapped in all final reads",
-        files.read_changed(files.elements_swapped, *NODES),
-        RECORDS,
-        (A,),
-    ),
-    _fails(
-        "an element of nobody in all final reads",
-        files.read_changed(files.element_of_nobody, *NODES),
-        RECORDS,
-    ),
-    _fails(
-        "another topic id in all final reads",
-        files.read_changed(files.other_topic_id, *NODES),
-        RECORDS,
-        (P,),
-    ),
-    _fails(
-        "a topic that no log holds in one final read",
-        files.read_changed(files.topic_of_nobody, "n1"),
-        RECORDS,
-    ),
-    _fails(
-        "a topic missing in all final reads",
-        files.read_changed(files.topic_missing, *NODES),
-        RECORDS,
-        (P,),
-    ),
-    _fails(
-        "a final read above the end of every log",
-        files.read_changed(files.mark_above_all, "n1"),
-        RECORDS,
-    ),
-    _fails(
-        "the sentinel gone from all final reads",
-        files.read_changed(files.sentinel_gone, *NODES),
-        RECORDS,
-        (R,),
-    ),
-    _fails(
-        "a configuration that no log holds in all final reads",
-        files.read_changed(files.config_of_nobody, *NODES),
-        RECORDS,
-        (R,),
+    _wrong_read("two elements swapped in all final reads", files.elements_swapped, runs=(A,)),
+    _wrong_read("an element of nobody in all final reads", files.element_of_nobody),
+    _wrong_read("another topic id in all final reads", files.other_topic_id, runs=(P,)),
+    _wrong_read("a topic that no log holds in one final read", files.topic_of_nobody, ("n1",)),
+    _wrong_read("a topic missing in all final reads", files.topic_missing, runs=(P,)),
+    _wrong_read("a final read above the end of every log", files.mark_above_all, ("n1",)),
+    _wrong_read("the sentinel gone from all final reads", files.sentinel_gone, runs=(R,)),
+    _wrong_read(
+        "a configuration that no log holds in all final reads", files.config_of_nobody, runs=(R,)
     ),
     _doubts("a final read gone", files.gone("nodes/n3/evidence/state.jsonl"), DURABILITY),
     _doubts("one node's final read for another's", files.read_of_another, DURABILITY),

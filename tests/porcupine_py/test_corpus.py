@@ -1,9 +1,6 @@
 """Porcupine's public histories get their known verdicts."""
 
 import json
-import tarfile
-from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -16,27 +13,14 @@ from porcupine_py import (
     check_operations_timeout,
 )
 from porcupine_py.history import operations_of
+from tests import corpus
 from tests.porcupine_py.models import CAS_REGISTER, KEY_VALUE
-
-ARCHIVE = Path(__file__).parents[1] / "data" / "histories" / "porcupine.tar.gz"
-
-
-@cache
-def members():
-    with tarfile.open(ARCHIVE) as archive:
-        files = [member for member in archive if member.isfile()]
-        return {member.name: archive.extractfile(member).read() for member in files}
-
-
-def known():
-    listed = json.loads(members()["expected.json"])
-    return {name: entry for name, entry in listed.items() if entry["valid"] is not None}
 
 
 def events_of(entry, given):
     """The history's events as Porcupine's; an operation of unknown outcome never returns."""
     open_ids, events = {}, []
-    for line in members()[entry["file"]].decode().splitlines():
+    for line in corpus.members()[entry["file"]].decode().splitlines():
         event = json.loads(line)
         process = event["process"]
         if event["type"] == "invoke":
@@ -49,7 +33,7 @@ def events_of(entry, given):
 
 
 def history(name):
-    entry = known()[name]
+    entry = corpus.expected()[name]
     if entry["model"] == "cas-register":
         return CAS_REGISTER, events_of(entry, lambda event: (event["f"], event["value"]))
     keyed = events_of(entry, lambda event: (event["f"], event["key"], event["value"]))
@@ -57,15 +41,10 @@ def history(name):
 
 
 def expected(name):
-    return CheckResult.OK if known()[name]["valid"] else CheckResult.ILLEGAL
+    return CheckResult.OK if corpus.expected()[name]["valid"] else CheckResult.ILLEGAL
 
 
-def test_the_corpus_is_whole():
-    assert len(known()) == 106
-    assert {expected(name) for name in known()} == {CheckResult.OK, CheckResult.ILLEGAL}
-
-
-@pytest.mark.parametrize("name", sorted(known()))
+@pytest.mark.parametrize("name", corpus.JUDGED)
 def test_the_verdict_is_the_known_one(name):
     model, events = history(name)
     assert check_events_timeout(model, events, 0) is expected(name)

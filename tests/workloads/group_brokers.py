@@ -9,8 +9,6 @@ from cluster.node.protocol import messages as m
 from cluster.node.protocol import transaction_messages as t
 from tests.workloads.scripted_brokers import NONE, Brokers
 
-COORDINATOR = 2
-
 
 class GroupBrokers(Brokers):
     """The network of a client, with one coordinator."""
@@ -23,7 +21,6 @@ class GroupBrokers(Brokers):
         self.assignments = {}
         self.offsets = {}
         self.rebalances = False
-        self.coordinator = COORDINATOR
 
     def join_other(self):
         """Let another member join: it leads the next generation."""
@@ -36,13 +33,8 @@ class GroupBrokers(Brokers):
         self.generation += 1
 
     def _FindCoordinatorRequest(self, broker, message):  # noqa: N802 - the name of the class
-        del broker
-        (key,) = message.coordinator_keys
         assert message.key_type == t.GROUP
-        found = t.Coordinator(
-            key=key, node_id=self.coordinator, host="h", port=1, error_code=NONE, error_message=None
-        )
-        return t.FindCoordinatorResponse(throttle_time=m.NO_THROTTLE, coordinators=(found,))
+        return super()._FindCoordinatorRequest(broker, message)
 
     def _JoinGroupRequest(self, broker, message):  # noqa: N802
         assert broker.node_id == self.coordinator
@@ -73,7 +65,6 @@ class GroupBrokers(Brokers):
         )
 
     def _SyncGroupRequest(self, broker, message):  # noqa: N802
-        del broker
         error = self._refusal(message)
         if error is NONE and message.assignments:
             self.assignments = {a.member_id: a.assignment for a in message.assignments}
@@ -84,21 +75,18 @@ class GroupBrokers(Brokers):
         )
 
     def _HeartbeatRequest(self, broker, message):  # noqa: N802
-        del broker
         error = self._refusal(message)
         if error is NONE and self.rebalances:
             error = ErrorCode.rebalance_in_progress
         return g.HeartbeatResponse(throttle_time=m.NO_THROTTLE, error_code=error)
 
     def _LeaveGroupRequest(self, broker, message):  # noqa: N802
-        del broker
         (member,) = message.members
         del self.members[member.member_id]
         left = g.MemberResponse(member_id=member.member_id, group_instance_id=None, error_code=NONE)
         return g.LeaveGroupResponse(throttle_time=m.NO_THROTTLE, error_code=NONE, members=(left,))
 
     def _OffsetCommitRequest(self, broker, message):  # noqa: N802
-        del broker
         error = self._refusal(message, message.generation_id_or_member_epoch)
         (topic,) = message.topics
         if error is NONE:
@@ -111,7 +99,6 @@ class GroupBrokers(Brokers):
         return g.OffsetCommitResponse(throttle_time=m.NO_THROTTLE, topics=(answer,))
 
     def _OffsetFetchRequest(self, broker, message):  # noqa: N802
-        del broker
         assert message.require_stable
         (group,) = message.groups
         (topic,) = group.topics

@@ -11,10 +11,12 @@ from cluster.node.log.batch.records import check_batch, with_place
 from cluster.node.ports import Failure
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
+from cluster.node.protocol import transaction_messages as t
 
 NONE = ErrorCode.none
 REPLICAS = (1, 2, 3)
 PARTITIONS = 2
+COORDINATOR = 2
 
 
 class Broker:
@@ -62,6 +64,8 @@ class Brokers:
         """[class of request, what it gets instead of an answer, whether it is served all the same];
         each is used once."""
         self.producer_ids = 0
+        self.coordinator = COORDINATOR
+        """Id of the broker that is named as coordinator of transactions or groups."""
 
     def request(self, destination, message, timeout_ms, on_reply):
         self.asked.append((destination.node_id, type(message).__name__))
@@ -120,7 +124,6 @@ class Brokers:
         )
 
     def _CreateTopicsRequest(self, broker, message):  # noqa: N802
-        del broker
         self.topic_exists = True
         (topic,) = message.topics
         result = m.CreatableTopicResult(
@@ -150,8 +153,14 @@ class Brokers:
         topic = d.ListOffsetsTopicResponse(name=message.topics[0].name, partitions=(result,))
         return d.ListOffsetsResponse(throttle_time=m.NO_THROTTLE, topics=(topic,))
 
+    def _FindCoordinatorRequest(self, broker, message):  # noqa: N802
+        (key,) = message.coordinator_keys
+        found = t.Coordinator(
+            key=key, node_id=self.coordinator, host="h", port=1, error_code=NONE, error_message=None
+        )
+        return t.FindCoordinatorResponse(throttle_time=m.NO_THROTTLE, coordinators=(found,))
+
     def _InitProducerIdRequest(self, broker, message):  # noqa: N802
-        del broker, message
         self.producer_ids += 1
         return d.InitProducerIdResponse(
             throttle_time=m.NO_THROTTLE,
@@ -190,7 +199,6 @@ class Brokers:
         return d.FetchResponse(NONE, (result,))
 
     def _AlterPartitionReassignmentsRequest(self, broker, message):  # noqa: N802
-        del broker
         (topic,) = message.topics
         (asked,) = topic.partitions
         result = m.ReassignablePartitionResponse(
@@ -202,7 +210,6 @@ class Brokers:
         )
 
     def _ElectLeadersRequest(self, broker, message):  # noqa: N802
-        del broker
         (asked,) = message.topic_partitions
         result = m.ElectLeadersPartitionResult(
             partition_id=asked.partitions[0],
@@ -215,7 +222,6 @@ class Brokers:
         )
 
     def _DeleteTopicsRequest(self, broker, message):  # noqa: N802
-        del broker
         self.topic_exists = False
         (topic,) = message.topics
         result = m.DeletableTopicResult(
@@ -224,7 +230,6 @@ class Brokers:
         return m.DeleteTopicsResponse(throttle_time=m.NO_THROTTLE, responses=(result,))
 
     def _IncrementalAlterConfigsRequest(self, broker, message):  # noqa: N802
-        del broker
         (resource,) = message.resources
         result = m.AlterConfigsResourceResponse(
             error_code=NONE,
@@ -235,7 +240,6 @@ class Brokers:
         return m.IncrementalAlterConfigsResponse(throttle_time=m.NO_THROTTLE, responses=(result,))
 
     def _DeleteRecordsRequest(self, broker, message):  # noqa: N802
-        del broker
         ((topic, (row,)),) = ((each.name, each.partitions) for each in message.topics)
         result = d.DeleteRecordsPartitionResult(
             partition_index=row.partition_index, low_watermark=row.offset, error_code=NONE

@@ -11,9 +11,7 @@ from cluster.node.log.batch.records import Record, Sequenced, check_batch, encod
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
 from cluster.node.protocol import transaction_messages as t
-from tests.workloads.scripted_brokers import NONE, Brokers
-
-COORDINATOR = 2
+from tests.workloads.scripted_brokers import COORDINATOR, NONE, Brokers
 
 
 class TransactionalBrokers(Brokers):
@@ -32,7 +30,6 @@ class TransactionalBrokers(Brokers):
         """Partition -> aborted transactions."""
 
     def _ApiVersionsRequest(self, broker, message):  # noqa: N802
-        del broker, message
         feature = m.FinalizedFeatureKey(
             name="transaction.version",
             max_version_level=self.version,
@@ -41,14 +38,6 @@ class TransactionalBrokers(Brokers):
         return m.ApiVersionsResponse(
             error_code=NONE, api_keys=(), throttle_time=m.NO_THROTTLE, finalized_features=(feature,)
         )
-
-    def _FindCoordinatorRequest(self, broker, message):  # noqa: N802
-        del broker
-        (key,) = message.coordinator_keys
-        found = t.Coordinator(
-            key=key, node_id=COORDINATOR, host="h", port=1, error_code=NONE, error_message=None
-        )
-        return t.FindCoordinatorResponse(throttle_time=m.NO_THROTTLE, coordinators=(found,))
 
     def _InitProducerIdRequest(self, broker, message):  # noqa: N802
         assert broker.node_id == COORDINATOR

@@ -1,10 +1,5 @@
 """Every judged history of the public corpus gets its known verdict, with an accepted certificate."""
 
-import json
-import tarfile
-from functools import cache
-from pathlib import Path
-
 import pytest
 
 from checkers import HistoryError, check, load_history, pair
@@ -12,23 +7,9 @@ from checkers.linearizability.linearizable import judge
 from checkers.verdict import Status
 from porcupine_py.models import model_named
 from tests.checkers.histories import verify
+from tests.corpus import JUDGED, expected, members
 
-ARCHIVE = Path(__file__).parents[2] / "data" / "histories" / "porcupine.tar.gz"
 MODELS = {"cas-register": "cas-register", "kv-append": "kv"}
-
-
-@cache
-def members() -> dict[str, bytes]:
-    with tarfile.open(ARCHIVE) as archive:
-        files = [member for member in archive if member.isfile()]
-        return {member.name: archive.extractfile(member).read() for member in files}
-
-
-def expected() -> dict[str, dict]:
-    return json.loads(members()["expected.json"])
-
-
-JUDGED = sorted(name for name, known in expected().items() if known["valid"] is not None)
 
 
 @pytest.fixture(scope="module")

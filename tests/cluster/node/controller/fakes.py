@@ -218,6 +218,14 @@ def active(**options):
     return node
 
 
+def codes(reply):
+    """The errors of a reply, one for each that was asked about."""
+    for name in ("topics", "responses", "results"):
+        if hasattr(reply, name):
+            return [item.error_code for item in getattr(reply, name)]
+    raise AssertionError(reply)
+
+
 def creatable(name, partitions=1, factor=1, assignments=(), configs=None):
     return m.CreatableTopic(
         name=name,

@@ -19,6 +19,7 @@ from tests.cluster.node.controller.fakes import (
     Node,
     active,
     alter,
+    codes,
     create,
     describe,
     metadata,
@@ -26,10 +27,7 @@ from tests.cluster.node.controller.fakes import (
 
 
 def error_of(reply):
-    for name in ("topics", "responses", "results"):
-        if hasattr(reply, name):
-            return getattr(reply, name)[0].error_code
-    raise AssertionError(reply)
+    return codes(reply)[0]
 
 
 def test_a_node_that_never_led_answers_writes_with_not_controller():

@@ -11,6 +11,7 @@ from cluster.node.protocol import messages as m
 from tests.cluster.node.controller.fakes import (
     CLIENT,
     active,
+    codes,
     creatable,
     create,
     delete,
@@ -41,13 +42,6 @@ def grow(name, count, assigned=None, validate_only=False, times=1):
     return m.CreatePartitionsRequest(
         topics=(topic,) * times, timeout=m.milliseconds(1000), validate_only=validate_only
     )
-
-
-def codes(reply):
-    for name in ("topics", "responses", "results"):
-        if hasattr(reply, name):
-            return [item.error_code for item in getattr(reply, name)]
-    raise AssertionError(reply)
 
 
 def names_of(node):
@@ -147,15 +141,6 @@ def test_a_topic_that_exists_is_not_created_again():
     (first,) = node.call(create("a")).topics
     assert codes(node.call(create("a"))) == [ErrorCode.topic_already_exists]
     assert node.call(metadata("a"), CLIENT).topics[0].topic_id == first.topic_id
-
-
-def test_an_uncommitted_topic_exists_for_later_writes():
-    node = active()
-    node.send(create("a"))
-    second = node.send(create("a"))
-    node.raft.commit()
-    node.raft.confirm()
-    assert codes(second[0]) == [ErrorCode.topic_already_exists]
 
 
 @pytest.mark.parametrize(("first", "second"), [("a.b", "a_b"), ("a_b", "a.b"), ("a.b_c", "a_b.c")])

@@ -11,12 +11,17 @@ from tests.cluster.node.kraft.world import World, listeners_of
 
 
 def dynamic_world(count=3, observers=0, **settings):
-    """A quorum of `count` that was static and finalized kraft.version 1, and its leader."""
+    """A quorum of `count` that was static and finalized kraft.version 1, and its leader.
+
+    Observers have come to follow it.
+    """
     world = World(count, observers=observers, **settings)
     world.dynamic = True
     world.start()
     leader = world.elect()
     upgrade(world)
+    if observers:
+        world.settle()
     return world, world.leader() or leader
 
 

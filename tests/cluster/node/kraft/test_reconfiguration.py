@@ -1,6 +1,7 @@
 """Voters that come and go, one at a time (KIP-853)."""
 
 import json
+from uuid import UUID
 
 import pytest
 
@@ -60,7 +61,6 @@ def test_an_epoch_begins_with_version_0_of_leader_change_at_every_kraft_version(
 
 def test_an_observer_that_holds_the_log_becomes_a_voter_and_helps_to_commit():
     world, leader = dynamic_world(observers=1)
-    world.settle()
     assert ErrorCode.none == add(world, world.nodes[4])
     world.settle()
     assert {(1, 2, 3, 4)} == {voter_ids(node) for node in world.nodes.values()}
@@ -74,7 +74,6 @@ def test_an_observer_that_holds_the_log_becomes_a_voter_and_helps_to_commit():
 
 def test_a_new_voter_that_has_not_heard_of_it_helps_to_elect_a_leader():
     world, leader = dynamic_world(observers=1)
-    world.settle()
     world.network.held_links = {(leader.node_id, 4)}
     send(leader, add_request(world.nodes[4]))
     assert world.scheduler.run_until(
@@ -118,7 +117,6 @@ def test_a_removed_leader_commits_its_removal_without_itself_and_resigns():
 @pytest.mark.slow
 def test_the_last_voters_can_be_replaced_one_by_one():
     world, _ = dynamic_world(observers=3)
-    world.settle()
     for joins, leaves in ((4, 1), (5, 2), (6, 3)):
         assert ErrorCode.none == add(world, world.nodes[joins])
         assert ErrorCode.none == remove(world, world.nodes[leaves])
@@ -132,7 +130,6 @@ def test_the_last_voters_can_be_replaced_one_by_one():
 @pytest.mark.slow
 def test_voters_are_known_again_after_a_restart_of_all():
     world, _ = dynamic_world(observers=1)
-    world.settle()
     add(world, world.nodes[4])
     world.settle()
     for node in world.nodes.values():
@@ -146,7 +143,6 @@ def test_voters_are_known_again_after_a_restart_of_all():
 
 def test_a_voter_set_that_is_truncated_is_not_in_force_any_more():
     world, leader = dynamic_world(observers=1)
-    world.settle()
     for other in world.nodes.values():
         if other is not leader and other.node_id != 4:
             world.network.isolate(leader.node_id, (other.node_id,))
@@ -177,25 +173,23 @@ def test_a_static_quorum_refuses_to_be_changed():
     [
         ({"cluster_id": "other"}, ErrorCode.inconsistent_cluster_id),
         ({"voter_id": 1}, ErrorCode.duplicate_voter),
-        ({"voter_directory_id": __import__("uuid").UUID(int=0)}, ErrorCode.invalid_request),
+        ({"voter_directory_id": UUID(int=0)}, ErrorCode.invalid_request),
         ({"listeners": ()}, ErrorCode.invalid_request),
         ({"listeners": (VoterListener("OTHER", "n", 9004),)}, ErrorCode.invalid_request),
         ({"listeners": (VoterListener("CONTROLLER", "n" * 256, 1),)}, ErrorCode.invalid_request),
         ({"listeners": A_CROWD}, ErrorCode.invalid_request),
-        ({"voter_directory_id": __import__("uuid").UUID(int=7)}, ErrorCode.request_timed_out),
+        ({"voter_directory_id": UUID(int=7)}, ErrorCode.request_timed_out),
     ],
     ids=["cluster", "duplicate", "directory", "none", "name", "host", "many", "not-caught-up"],
 )
 def test_an_addition_is_refused(changes, error):
     world, leader = dynamic_world(observers=1)
-    world.settle()
     assert error == ask(world, leader, add_request(world.nodes[4], **changes))
     assert voter_ids(leader) == (1, 2, 3)
 
 
 def test_a_voter_that_does_not_support_the_level_is_refused():
     world, leader = dynamic_world(observers=1)
-    world.settle()
     world.nodes[4].versions = versions_of(0, 0)
     assert ErrorCode.invalid_request == ask(world, leader, add_request(world.nodes[4]))
 
@@ -203,7 +197,6 @@ def test_a_voter_that_does_not_support_the_level_is_refused():
 @pytest.mark.parametrize("missing", ["VOTE", "BEGIN_QUORUM_EPOCH", "FETCH"])
 def test_a_node_that_could_not_vote_or_lead_is_refused(missing):
     world, leader = dynamic_world(observers=1)
-    world.settle()
     served = tuple(key for key in CONTROLLER_APIS if key != ApiKey[missing])
     world.nodes[4].versions = versions_of(0, 1, served)
     assert ErrorCode.invalid_request == ask(world, leader, add_request(world.nodes[4]))
@@ -212,7 +205,6 @@ def test_a_node_that_could_not_vote_or_lead_is_refused(missing):
 
 def test_a_broker_is_refused_with_what_to_do():
     world, leader = dynamic_world(observers=1)
-    world.settle()
     served = (*LISTENER_APIS[ListenerType.BROKER], ApiKey.FETCH)
     world.nodes[4].versions = versions_of(0, 1, served)
     answer = send(leader, add_request(world.nodes[4]))
@@ -225,7 +217,6 @@ def test_a_broker_is_refused_with_what_to_do():
 
 def test_a_voter_that_does_not_answer_is_refused_for_now():
     world, leader = dynamic_world(observers=1)
-    world.settle()
     world.nodes[4].crash()
     assert ErrorCode.request_timed_out == ask(world, leader, add_request(world.nodes[4]))
     world.nodes[4].start()
@@ -240,7 +231,6 @@ def test_a_description_between_two_steps_of_an_addition_does_not_decide_it():
     description leaves it out, and once also forgot it, so that the addition was refused.
     """
     world, leader = dynamic_world(observers=1)
-    world.settle()
     answer, described = send(leader, add_request(world.nodes[4])), []
     assert not answer, "the new voter is asked for its versions first"
     leader.state.observers.get(key(world.nodes[4])).last_fetch_ms -= 600_000
@@ -253,7 +243,6 @@ def test_a_description_between_two_steps_of_an_addition_does_not_decide_it():
 @pytest.mark.slow
 def test_one_change_at_a_time():
     world, leader = dynamic_world(observers=1)
-    world.settle()
     first = send(leader, add_request(world.nodes[4]))
     follower = next(n for n in world.voter_nodes if n is not leader)
     assert ErrorCode.request_timed_out == ask(world, leader, remove_request(follower))
@@ -263,7 +252,6 @@ def test_one_change_at_a_time():
 
 def test_no_change_while_the_last_one_is_not_committed_though_it_was_answered():
     world, leader = dynamic_world(observers=1)
-    world.settle()
     follower = next(n for n in world.voter_nodes if n is not leader)
     answer = send(leader, add_request(world.nodes[4], ack_when_committed=False))
     assert world.scheduler.run_until(lambda: bool(answer), 1_000)
@@ -273,7 +261,6 @@ def test_no_change_while_the_last_one_is_not_committed_though_it_was_answered():
 
 def test_no_change_before_the_leader_has_committed_in_its_epoch():
     world, _ = dynamic_world(observers=1)
-    world.settle()
     world.elect().crash()
     assert world.scheduler.run_until(lambda: bool(world.leaders()), 30_000)
     leader = world.leader()
@@ -283,7 +270,6 @@ def test_no_change_before_the_leader_has_committed_in_its_epoch():
 
 def test_a_removal_is_refused():
     world, leader = dynamic_world(observers=1)
-    world.settle()
     not_found = ErrorCode.voter_not_found
     assert not_found == ask(world, leader, remove_request(world.nodes[4]))
     other = remove_request(world.nodes[1], voter_directory_id=world.nodes[4].directory_id)
@@ -302,7 +288,6 @@ def test_the_only_voter_stays():
 
 def test_one_voter_becomes_two_and_one_again():
     world, leader = dynamic_world(1, observers=1)
-    world.settle()
     assert ErrorCode.none == add(world, world.nodes[2])
     world.commit(leader, "by two")
     assert ErrorCode.none == ask(world, leader, remove_request(leader))

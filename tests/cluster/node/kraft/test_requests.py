@@ -73,6 +73,13 @@ def led():
     return world, leader
 
 
+def settled():
+    """A leader that all have caught up with, and where its log ends in which epoch."""
+    world, leader = led()
+    world.settle(200)
+    return world, leader, leader.log.end_offset, leader.state.epoch
+
+
 V = ErrorCode
 
 
@@ -255,12 +262,11 @@ def test_a_diverging_fetch_is_no_error_and_moves_nothing():
 
 
 def test_a_fetch_at_the_end_is_parked_until_there_is_more():
-    world, leader = led()
-    world.settle(200)
-    end_offset, epoch = leader.log.end_offset, leader.state.epoch
-    request = fetch(epoch, end_offset, epoch, replica=9, max_wait_ms=400)
+    world, leader, end_offset, epoch = settled()
     answers = []
-    leader.client.handle(request, answers.append)
+    leader.client.handle(
+        fetch(epoch, end_offset, epoch, replica=9, max_wait_ms=400), answers.append
+    )
     world.settle(100)
     assert answers == []
     world.append(leader, "b")
@@ -270,9 +276,7 @@ def test_a_fetch_at_the_end_is_parked_until_there_is_more():
 
 
 def test_a_parked_fetch_expires_as_it_was_parked():
-    world, leader = led()
-    world.settle(200)
-    end_offset, epoch = leader.log.end_offset, leader.state.epoch
+    world, leader, end_offset, epoch = settled()
     request = fetch(epoch, end_offset, epoch, replica=9, max_wait_ms=400)
     began_ms = world.scheduler.now_ms
     answer = ask(world, leader, request, wait_ms=1_000)
@@ -281,18 +285,14 @@ def test_a_parked_fetch_expires_as_it_was_parked():
 
 
 def test_a_fetch_that_knows_a_lower_high_watermark_is_answered_at_once():
-    world, leader = led()
-    world.settle(200)
-    end_offset, epoch = leader.log.end_offset, leader.state.epoch
+    world, leader, end_offset, epoch = settled()
     fields = {"replica": 9, "max_wait_ms": 400, "high_watermark": end_offset - 1}
     answer = ask(world, leader, fetch(epoch, end_offset, epoch, **fields), wait_ms=1)
     assert answer.high_watermark == end_offset
 
 
 def test_parked_fetches_end_with_the_leadership():
-    world, leader = led()
-    world.settle(200)
-    end_offset, epoch = leader.log.end_offset, leader.state.epoch
+    _, leader, end_offset, epoch = settled()
     answers = []
     leader.client.handle(
         fetch(epoch, end_offset, epoch, replica=9, max_wait_ms=400), answers.append
