@@ -139,36 +139,30 @@ def test_an_aborted_read_counts_on_the_way_too():
     assert judged(history.end(x=[1], y=[2], z=[])) == failed("aborted-read", "lost-record")
 
 
-def test_a_zombie_that_is_fenced_and_one_without_an_answer_are_right():
-    history = two().add("zombie", a("x", 8), kind=FAIL, error="producer_fenced")
-    assert judged(history.end(x=[1], y=[2])) == PASS
+@pytest.mark.parametrize(
+    ("f", "error", "expected"),
+    [
+        ("zombie", "producer_fenced", PASS),
+        ("outlive", "invalid_producer_epoch", PASS),
+        ("outlive", "invalid_txn_state", failed("fatal-refusal")),
+        ("outlive", "timed-out", (Status.UNDER_EXERCISED, set())),
+    ],
+    ids=[
+        "a zombie that is fenced is right",
+        "a producer that outlived its transaction is fenced",
+        "it is not ended",
+        "transactions that should time out and never do show nothing",
+    ],
+)
+def test_a_producer_that_may_not_go_on_is_refused_with_the_error_that_says_so(f, error, expected):
+    history = two().add(f, a("x", 8), kind=FAIL, error=error)
+    assert judged(history.end(x=[1], y=[2])) == expected
 
 
-def test_a_zombie_whose_commit_is_acknowledged_was_not_fenced():
-    history = two().add("zombie", a("x", 8))
-    assert judged(history.end(x=[1, 8], y=[2])) == failed("zombie-commit")
-    history = two().add("zombie", a("x", 8))
-    assert judged(history.end(x=[1], y=[2])) == failed("zombie-commit")
-
-
-def test_a_producer_that_outlived_its_transaction_is_fenced():
-    history = two().add("outlive", a("x", 8), kind=FAIL, error="invalid_producer_epoch")
-    assert judged(history.end(x=[1], y=[2])) == PASS
-
-
-def test_a_producer_that_outlived_its_transaction_is_not_ended():
-    history = two().add("outlive", a("x", 8), kind=FAIL, error="invalid_txn_state")
-    assert judged(history.end(x=[1], y=[2])) == failed("fatal-refusal")
-
-
-def test_what_outlived_its_time_out_is_not_acknowledged_as_committed():
-    history = two().add("outlive", a("x", 8))
-    assert judged(history.end(x=[1, 8], y=[2])) == failed("zombie-commit")
-
-
-def test_transactions_that_should_time_out_and_never_do_show_nothing():
-    history = two().add("outlive", a("x", 8), kind=FAIL, error="timed-out")
-    assert judged(history.end(x=[1], y=[2])) == (Status.UNDER_EXERCISED, set())
+@pytest.mark.parametrize("f", ["zombie", "outlive"])
+@pytest.mark.parametrize("x", [[1, 8], [1]], ids=["it is there", "it is not"])
+def test_what_a_producer_commits_that_may_not_go_on_is_never_acknowledged(f, x):
+    assert judged(two().add(f, a("x", 8)).end(x=x, y=[2])) == failed("zombie-commit")
 
 
 # --- isolation that is not promised ---

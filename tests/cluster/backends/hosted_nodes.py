@@ -47,29 +47,33 @@ async def ask(backend: HostedBackend, node: str, payload: bytes, listener="CONTR
         return (await loop.sock_recv(connection, 65536))[4:]
 
 
-async def answers(backend: HostedBackend) -> bool:
-    try:
-        async with asyncio.timeout(0.3):
-            return await ask(backend, "n1", b"hi") == b"hi"
-    except (OSError, TimeoutError):
-        return False
-
-
-async def meets_all_that_a_command_started(backend: HostedBackend) -> None:
+async def meets_all_that_a_command_started(backend: Any, ask: Callable = ask) -> None:
     """Pause, kill and the end of a node whose command is a shell meet what the shell started."""
-    assert await answers(backend)
+
+    async def answers() -> bool:
+        try:
+            async with asyncio.timeout(0.3):
+                return await ask(backend, "n1", b"hi", "CLIENT") == b"hi"
+        except (OSError, TimeoutError):
+            return False
+
+    assert await answers()
     await backend.pause("n1")
-    assert not await answers(backend)
+    assert not await answers()
     await backend.resume("n1")
-    assert await answers(backend)
+    assert await answers()
     await backend.kill("n1")
-    assert not await answers(backend)
+    assert not await answers()
+    await backend.start("n1")
+    await backend.stop("n1")
+    assert not await answers()
     await backend.start("n1")
     shell = await backend.process("n1")
     assert shell is not None
     os.kill(shell.pid, signal.SIGKILL)
     await eventually(backend.unexpected_deaths)
-    assert not await answers(backend)
+    assert not await answers()
+    await backend.start("n1")  # its ports are free
 
 
 async def live_die_pause_and_stop(backend: HostedBackend) -> None:

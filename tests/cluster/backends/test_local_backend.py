@@ -8,14 +8,20 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from fake_system import FakeSystem, frame
-from hosted_nodes import all_gone, cancel_up, fail_up, nodes_of
+from hosted_nodes import (
+    all_gone,
+    cancel_up,
+    fail_up,
+    meets_all_that_a_command_started,
+    nodes_of,
+)
 from waiting import eventually
 
 from cluster.backends.base import Ability, BackendError, Death, NodeState
@@ -34,6 +40,10 @@ async def ask(endpoint, payload: bytes) -> bytes:
         return (await reader.read(65536))[4:]
     finally:
         writer.close()
+
+
+async def ask_listener(backend: LocalBackend, node: str, payload: bytes, listener: str) -> bytes:
+    return await ask(backend.endpoint(node, listener), payload)
 
 
 @play("with_cluster")
@@ -377,45 +387,9 @@ async def test_a_system_asks_a_node_at_any_of_its_ports_whether_it_is_up(*, tmp_
         assert await ask(ends[0][0], b"hi") == b"hi", "asked at every start"
 
 
-async def answers(endpoint) -> bool:
-    try:
-        async with asyncio.timeout(0.3):
-            return await ask(endpoint, b"hi") == b"hi"
-    except (OSError, TimeoutError):
-        return False
-
-
-@play("with_cluster", 1, "wrapped")
-async def test_a_fault_of_a_node_meets_whatever_its_command_started(backend: LocalBackend):
-    end = backend.endpoint("n1", "CLIENT")
-    assert await answers(end)
-    await backend.pause("n1")
-    assert not await answers(end)
-    await backend.resume("n1")
-    assert await answers(end)
-    await backend.kill("n1")
-    assert not await answers(end)
-    await backend.start("n1")
-    await backend.stop("n1")
-    assert not await answers(end)
-
-
-@play("with_cluster", 1, "wrapped")
-async def test_what_a_node_that_ended_by_itself_left_is_ended_with_it(backend: LocalBackend):
-    shell = await backend.process("n1")
-    os.kill(shell.pid, signal.SIGKILL)
-    await eventually(lambda: len(backend.unexpected_deaths()) == 1)
-    assert not await answers(backend.endpoint("n1", "CLIENT"))
-    await backend.start("n1")  # its ports are free
-
-
-@play("with_cluster", 1, "titled")
-async def test_what_wrote_over_its_environment_is_ended_with_its_node(backend: LocalBackend):
-    shell = await backend.process("n1")
-    os.kill(shell.pid, signal.SIGKILL)
-    await eventually(lambda: len(backend.unexpected_deaths()) == 1)
-    assert not await answers(backend.endpoint("n1", "CLIENT"))
-    await backend.start("n1")  # its ports are free
+@pytest.mark.parametrize("mode", ["wrapped", "titled"], ids=["", "over its own environment"])
+def test_a_fault_of_a_node_meets_whatever_its_command_started(with_cluster, mode):
+    with_cluster(partial(meets_all_that_a_command_started, ask=ask_listener), 1, mode)
 
 
 @pytest.mark.parametrize("mode", ["wrapped", "escaped"])

@@ -223,26 +223,23 @@ def check_epochs(node):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ROLES)
-def test_whatever_requests_arrive_a_node_lives_on_and_keeps_its_epochs(role):
-    @settings(max_examples=15, deadline=None)
-    @given(st.lists(requests, min_size=1, max_size=8))
-    def check(arriving):
-        world, node = ROLES[role](role)
-        assert node.state.name == NAMES.get(role, role)
-        for request in arriving:
-            answers = []
-            node.client.handle(placed(request, node), answers.append)
-            world.settle(20)
-            waits = isinstance(request, raft.FetchRequest | AddVoterRequest | RemoveVoterRequest)
-            assert len(answers) == 1 or (waits and not answers)
-            check_epochs(node)
-        world.settle(3_000)
+@settings(max_examples=15, deadline=None)
+@given(arriving=st.lists(requests, min_size=1, max_size=8))
+def test_whatever_requests_arrive_a_node_lives_on_and_keeps_its_epochs(role, arriving):
+    world, node = ROLES[role](role)
+    assert node.state.name == NAMES.get(role, role)
+    for request in arriving:
+        answers = []
+        node.client.handle(placed(request, node), answers.append)
+        world.settle(20)
+        waits = isinstance(request, raft.FetchRequest | AddVoterRequest | RemoveVoterRequest)
+        assert len(answers) == 1 or (waits and not answers)
         check_epochs(node)
-        assert [n.fatal for n in world.nodes.values()] == [None] * len(world.nodes)
-        assert node.client.handle(raft.DescribeQuorumRequest(), answers.append) is None
-        assert answers
-
-    check()
+    world.settle(3_000)
+    check_epochs(node)
+    assert [n.fatal for n in world.nodes.values()] == [None] * len(world.nodes)
+    assert node.client.handle(raft.DescribeQuorumRequest(), answers.append) is None
+    assert answers
 
 
 # -- any answers ---------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.apis import SERVED, ApiKey, ListenerType, request_class, response_class
@@ -31,43 +32,37 @@ def encoded(theirs, version):
 
 
 @pytest.mark.parametrize(("key", "version"), ENDS)
-def test_kafka_python_reads_our_bodies_and_writes_the_same_bytes(key, version):
-    @few
-    @given(responses(key, version))
-    def check(response):
-        decoded = MESSAGES[key][1].decode(body_of(response), version=version)
-        assert encoded(decoded, version) == body_of(response)
-
-    check()
+@few
+@given(data=st.data())
+def test_kafka_python_reads_our_bodies_and_writes_the_same_bytes(key, version, data):
+    response = data.draw(responses(key, version))
+    decoded = MESSAGES[key][1].decode(body_of(response), version=version)
+    assert encoded(decoded, version) == body_of(response)
 
 
 @pytest.mark.parametrize(("key", "version"), [e for e in ENDS if e[0] not in FLAT])
-def test_kafka_python_reads_our_frames(key, version):
-    @few
-    @given(responses(key, version))
-    def check(response):
-        frame = write_response(Request(key, version, 77, None, None), response)
-        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-        decoded = MESSAGES[key][1].decode(frame[4:], version=version, header=True)
-        assert decoded.header.correlation_id == 77
-        assert encoded(decoded, version) == body_of(response)
-
-    check()
+@few
+@given(data=st.data())
+def test_kafka_python_reads_our_frames(key, version, data):
+    response = data.draw(responses(key, version))
+    frame = write_response(Request(key, version, 77, None, None), response)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    decoded = MESSAGES[key][1].decode(frame[4:], version=version, header=True)
+    assert decoded.header.correlation_id == 77
+    assert encoded(decoded, version) == body_of(response)
 
 
 @pytest.mark.parametrize(("key", "version"), [e for e in ENDS if e[0] not in FLAT])
-def test_we_read_kafka_pythons_requests(key, version):
-    @few
-    @given(entities(request_class(key, version)))
-    def check(request):
-        theirs = MESSAGES[key][0].decode(body_of(request), version=version)
-        theirs._header = None
-        theirs.API_VERSION = version
-        theirs.with_header(correlation_id=9, client_id="theirs")
-        frame = bytes(theirs.encode(header=True))
-        ours = read_request(frame, SERVED, ListenerType.BROKER)
-        assert (ours.key, ours.version, ours.correlation_id) == (key, version, 9)
-        assert ours.client_id == "theirs"
-        assert ours.message == convert(request, type(ours.message))
-
-    check()
+@few
+@given(data=st.data())
+def test_we_read_kafka_pythons_requests(key, version, data):
+    request = data.draw(entities(request_class(key, version)))
+    theirs = MESSAGES[key][0].decode(body_of(request), version=version)
+    theirs._header = None
+    theirs.API_VERSION = version
+    theirs.with_header(correlation_id=9, client_id="theirs")
+    frame = bytes(theirs.encode(header=True))
+    ours = read_request(frame, SERVED, ListenerType.BROKER)
+    assert (ours.key, ours.version, ours.correlation_id) == (key, version, 9)
+    assert ours.client_id == "theirs"
+    assert ours.message == convert(request, type(ours.message))

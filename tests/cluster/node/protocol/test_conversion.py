@@ -56,27 +56,23 @@ def without_dropped(entity):
 
 
 @pytest.mark.parametrize(("key", "version"), [v for v in VERSIONS if v not in ONE_WAY])
-def test_a_lifted_request_lowers_to_what_it_was(key, version):
-    @few
-    @given(entities(request_class(key, version)))
-    def check(request):
-        lifted = convert(request, highest_request_class(key))
-        assert convert(lifted, type(request)) == without_dropped(request)
-
-    check()
+@few
+@given(data=st.data())
+def test_a_lifted_request_lowers_to_what_it_was(key, version, data):
+    request = data.draw(entities(request_class(key, version)))
+    lifted = convert(request, highest_request_class(key))
+    assert convert(lifted, type(request)) == without_dropped(request)
 
 
 @pytest.mark.parametrize(
     ("key", "version"), [v for v in VERSIONS if v[0] is not ApiKey.FETCH or v[1] >= 13]
 )
-def test_a_lifted_response_lowers_to_what_it_was(key, version):
-    @few
-    @given(entities(response_class(key, version)))
-    def check(response):
-        lifted = convert(response, highest_response_class(key))
-        assert convert(lifted, type(response)) == without_dropped(response)
-
-    check()
+@few
+@given(data=st.data())
+def test_a_lifted_response_lowers_to_what_it_was(key, version, data):
+    response = data.draw(entities(response_class(key, version)))
+    lifted = convert(response, highest_response_class(key))
+    assert convert(lifted, type(response)) == without_dropped(response)
 
 
 def test_an_empty_topic_list_asks_version_0_for_everything():

@@ -64,17 +64,17 @@ def wants_answer(request):
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_a_request_reaches_the_handler_as_kio_wrote_it_and_is_written_as_it_was_read(key, version):
-    @few
-    @given(entities(request_class(key, version)))
-    def check(entity):
-        request = received(request_frame(entity))
-        assert (request.key, request.version, request.client_id) == (key, version, "c")
-        assert api_key_of(request.message) is key
-        again = write_request(request.message, version, 7, "c")
-        assert received(again[4:]) == request
-
-    check()
+@few
+@given(data=st.data())
+def test_a_request_reaches_the_handler_as_kio_wrote_it_and_is_written_as_it_was_read(
+    key, version, data
+):
+    entity = data.draw(entities(request_class(key, version)))
+    request = received(request_frame(entity))
+    assert (request.key, request.version, request.client_id) == (key, version, "c")
+    assert api_key_of(request.message) is key
+    again = write_request(request.message, version, 7, "c")
+    assert received(again[4:]) == request
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)

@@ -138,42 +138,36 @@ def received_any(key, version):
 
 
 @pytest.mark.parametrize("messages", REQUESTS)
-def test_a_request_survives_the_wire_in_its_highest_version(messages):
-    @settings(max_examples=30, deadline=None)
-    @given(messages)
-    def check(message):
-        key = api_key_of(message)
-        request = received(message, SERVED[key].highest)
-        assert request.message == message
-        assert (request.key, request.correlation_id, request.client_id) == (key, 5, "raft-client-1")
-
-    check()
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_request_survives_the_wire_in_its_highest_version(messages, data):
+    message = data.draw(messages)
+    key = api_key_of(message)
+    request = received(message, SERVED[key].highest)
+    assert request.message == message
+    assert (request.key, request.correlation_id, request.client_id) == (key, 5, "raft-client-1")
 
 
 @pytest.mark.parametrize(("key", "responses"), list(zip(KEYS, RESPONSES, strict=True)))
-def test_a_response_survives_the_wire_in_its_highest_version(key, responses):
-    @settings(max_examples=30, deadline=None)
-    @given(responses)
-    def check(response):
-        assert answer_to(key, SERVED[key].highest, response) == response
-
-    check()
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_response_survives_the_wire_in_its_highest_version(key, responses, data):
+    response = data.draw(responses)
+    assert answer_to(key, SERVED[key].highest, response) == response
 
 
 WITH_TOP_LEVEL = [pair for pair in zip(KEYS, RESPONSES, strict=True) if pair[0] < 80]
 
 
 @pytest.mark.parametrize(("key", "responses"), WITH_TOP_LEVEL)
-def test_a_top_level_error_is_all_that_its_response_says(key, responses):
-    @settings(max_examples=5, deadline=None)
-    @given(responses)
-    def check(response):
-        refused = dataclasses.replace(response, top_level_error=ErrorCode.inconsistent_cluster_id)
-        got = answer_to(key, SERVED[key].highest, refused)
-        assert got.top_level_error is ErrorCode.inconsistent_cluster_id
-        assert got.leader_id == m.NO_NODE
-
-    check()
+@settings(max_examples=5, deadline=None)
+@given(data=st.data())
+def test_a_top_level_error_is_all_that_its_response_says(key, responses, data):
+    response = data.draw(responses)
+    refused = dataclasses.replace(response, top_level_error=ErrorCode.inconsistent_cluster_id)
+    got = answer_to(key, SERVED[key].highest, refused)
+    assert got.top_level_error is ErrorCode.inconsistent_cluster_id
+    assert got.leader_id == m.NO_NODE
 
 
 @pytest.mark.parametrize(
@@ -184,23 +178,21 @@ def test_a_top_level_error_is_all_that_its_response_says(key, responses):
         for version in range(SPOKEN[k].lowest, SPOKEN[k].highest)
     ],
 )
-def test_a_request_of_an_older_version_loses_only_what_that_version_lacks(messages, version):
-    @settings(max_examples=10, deadline=None)
-    @given(messages)
-    def check(message):
-        if getattr(message, "pre_vote", False):
-            with pytest.raises(UnwritableError, match="pre_vote"):
-                write_request(message, version, 5, "c")
-            return
-        got = received(message, version).message
-        for field in dataclasses.fields(message):
-            value, default = getattr(got, field.name), LOST.get(field.name)
-            if field.name == "preferred_candidates":
-                assert [c.id for c in value] == [c.id for c in message.preferred_candidates]
-            else:
-                assert value == getattr(message, field.name) or value == default
-
-    check()
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_a_request_of_an_older_version_loses_only_what_that_version_lacks(messages, version, data):
+    message = data.draw(messages)
+    if getattr(message, "pre_vote", False):
+        with pytest.raises(UnwritableError, match="pre_vote"):
+            write_request(message, version, 5, "c")
+        return
+    got = received(message, version).message
+    for field in dataclasses.fields(message):
+        value, default = getattr(got, field.name), LOST.get(field.name)
+        if field.name == "preferred_candidates":
+            assert [c.id for c in value] == [c.id for c in message.preferred_candidates]
+        else:
+            assert value == getattr(message, field.name) or value == default
 
 
 LOST = {
