@@ -82,7 +82,11 @@ def test_a_quorum_that_keeps_its_promises_passes(workload):
 
 
 SENTINEL = f"{SENTINEL_PREFIX}1"
-SHOWN = {f"client-metrics:{SENTINEL}": {"metrics": "1"}}
+
+
+def shown(**more):
+    """Configurations of a node that has replayed the sentinel, and more, for the reader to keep."""
+    return {f"client-metrics:{SENTINEL}": {"metrics": "1"}, **more}
 
 
 async def is_running(_node):
@@ -106,7 +110,7 @@ def test_a_list_that_a_topic_holds_is_read_by_its_name_and_need_not_exist():
     async def final_read(_endpoint, *, also, timeout_ms):
         asked.append((also, timeout_ms))
         held = {"follower.replication.throttled.replicas": "3:17,0:1"}
-        return {"topics": {}, "configs": {**SHOWN, f"topic:{name}": held}}
+        return {"topics": {}, "configs": shown(**{f"topic:{name}": held})}
 
     read = run(read_one(final_read, name, f"{LIST_PREFIX}l1", within_s=10.0))
     assert read.configs == {"broker:": {SENTINEL: "1", name: "w3.17,w0.1"}}
@@ -126,7 +130,7 @@ def test_a_sentinel_that_took_long_takes_nothing_from_the_time_of_the_reads():
 
     async def final_read(*_, **__):
         await asyncio.sleep(4)
-        return {"topics": {}, "configs": SHOWN}
+        return {"topics": {}, "configs": shown()}
 
     client = SimpleNamespace(
         alter_config=alter_config, describe_quorum=describe_quorum, final_read=final_read
@@ -147,7 +151,7 @@ def test_a_node_that_shows_the_sentinel_in_time_is_read_again(shown_s, read_s, i
         async def final_read(*_, **__):
             shows = loop.time() >= begun_s + shown_s
             await asyncio.sleep(read_s if shows else 1)
-            return {"topics": {}, "configs": SHOWN if shows else {}}
+            return {"topics": {}, "configs": shown() if shows else {}}
 
         return await read_one(final_read)
 
@@ -160,7 +164,7 @@ def test_a_node_that_goes_on_to_change_is_not_read_for_ever():
 
     async def final_read(*_, **__):
         await asyncio.sleep(1)
-        return {"topics": {str(next(count)): {}}, "configs": SHOWN}
+        return {"topics": {str(next(count)): {}}, "configs": shown()}
 
     assert (run(read_one(final_read)), next(count)) == ("keeps changing", 29)
 
