@@ -147,7 +147,9 @@ def offsets(*, offset, error=NONE):
 
 
 def test_an_end_of_a_log_is_asked_for_in_an_epoch():
-    outcome, request = ask(offsets(offset=8), lambda c: DataClient(c).find_end(NODE, P, ANY_EPOCH, 500.0))
+    outcome, request = ask(
+        offsets(offset=8), lambda c: DataClient(c).find_end(NODE, P, ANY_EPOCH, 500.0)
+    )
     assert outcome == Outcome("ok", 8)
     (asked,) = request.topics[0].partitions
     assert (asked.timestamp, asked.current_leader_epoch) == (LATEST, ANY_EPOCH)
