@@ -5,14 +5,11 @@ import asyncio
 from harness.run import harness_delays
 from harness.run.harness_delays import OwnDelays
 from harness.run.recorder import Recorder
+from tests.harness.world import Journal
 
 
-class Journal:
-    def __init__(self):
-        self.values = []
-
-    def append(self, event):
-        self.values.append(event.value)
+def values(journal):
+    return [event.value for event in journal.events]
 
 
 def test_a_step_of_the_wall_clock_is_journaled_once_and_a_slew_or_a_pause_is_none():
@@ -30,7 +27,7 @@ def test_a_step_of_the_wall_clock_is_journaled_once_and_a_slew_or_a_pause_is_non
     delays = OwnDelays(Recorder(journal, lambda: 0.0), lambda: next(times), lambda: next(times))
     for _ in readings[5:]:
         delays.look()
-    assert journal.values == [{"clock_step_s": 3599.99}]
+    assert values(journal) == [{"clock_step_s": 3599.99}]
 
 
 def test_a_late_loop_is_measured(monkeypatch):
@@ -48,6 +45,6 @@ def test_a_late_loop_is_measured(monkeypatch):
 
     asyncio.run(work())
     delays.end()
-    (value,) = journal.values
+    (value,) = values(journal)
     assert value["late_ms"] == 2500
     assert value.keys() == {"late_ms", "load", "processors"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 
 from cluster.backends.base import NodeState
 from cluster.backends.sim import loop
@@ -19,6 +18,7 @@ from harness.run.phases import Run, conduct
 from harness.run.recorder import Recorder
 from harness.sim.image_sight import ImageWatch
 from harness.sim.world_sight import watch
+from tests.harness.world import Journal
 
 
 class Quorum:
@@ -69,14 +69,6 @@ class Quorum:
 
     def run(self, ms):
         self.scheduler.run_for(ms)
-
-
-@dataclass
-class Journal:
-    events: list = field(default_factory=list)
-
-    def append(self, event):
-        self.events.append(event)
 
 
 def campaign(seed=1, nodes=3, settings=None, monitor=True, **plan):

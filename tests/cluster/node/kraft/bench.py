@@ -23,6 +23,7 @@ from cluster.node.kraft.quorum.states import (
 from cluster.node.kraft.quorum.voters import VoterSet
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Endpoint
+from tests.cluster.node.kraft.world import NodeClock
 
 FOLDER = "__cluster_metadata-0"
 FILE = f"{FOLDER}/quorum-state"
@@ -36,20 +37,6 @@ def endpoint(node_id, port=9000):
 
 def nothing():
     pass
-
-
-class Clock:
-    def __init__(self, scheduler):
-        self.scheduler = scheduler
-
-    def monotonic_ms(self):
-        return self.scheduler.now_ms
-
-    def wall_ms(self):
-        return 1_700_000_000_000
-
-    def call_later(self, delay_ms, callback):
-        return self.scheduler.call_later(delay_ms, callback)
 
 
 class Bench:
@@ -67,7 +54,7 @@ class Bench:
         self.quorum = QuorumState(
             self.config,
             self.store,
-            Clock(self.scheduler),
+            NodeClock(self.scheduler, lambda: True),
             random.Random(1),
             lambda event, /, **fields: self.traced.append((event, fields)),
             lambda continuation: continuation(),

@@ -13,6 +13,7 @@ from cluster.node.log.data.data_config import DataLogConfig
 from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.log_directory import LogDirectory
 from cluster.node.log.storage.checkpoint import TopicPartition
+from tests.cluster.node.controller.fakes import FakeClock
 from tests.cluster.node.log.log_helpers import Steps
 
 AT = TopicPartition("topic", 0)
@@ -20,42 +21,14 @@ TOPIC_ID = uuid.UUID(int=7)
 NOW_MS = 1_700_000_000_000
 
 
-class TestClock:
+class TestClock(FakeClock):
     """Time that a test advances, apart from that of the disk."""
 
     __test__ = False
-
-    def __init__(self) -> None:
-        self.steps = Steps()
-        self.start_ms = NOW_MS
-
-    def monotonic_ms(self) -> float:
-        return self.steps.now_ms
+    start_ms = NOW_MS
 
     def wall_ms(self) -> int:
-        return self.start_ms + int(self.steps.now_ms)
-
-    def call_later(self, delay_ms, callback):
-        timer = _Timer(callback)
-        self.steps.call_later(delay_ms, timer.run)
-        return timer
-
-    def advance(self, ms: float) -> None:
-        until = self.steps.now_ms + ms
-        while self.steps._due and self.steps._due[0][0] <= until:
-            self.steps.step()
-        self.steps.now_ms = until
-
-
-class _Timer:
-    def __init__(self, callback) -> None:
-        self.callback = callback
-
-    def cancel(self) -> None:
-        self.callback = lambda: None
-
-    def run(self) -> None:
-        self.callback()
+        return self.start_ms + int(self.now_ms)
 
 
 class Folder:
