@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from cluster.client.caller import Caller, FinalReadRefused, Outcome, WrongAnswerError
+from cluster.client.caller import Caller, FinalReadRefused, Outcome, WrongAnswerError, only
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from cluster.node.ports import Endpoint
@@ -320,14 +320,8 @@ def _only(results: Sequence[Any], **asked: object) -> Any:
 
     Raises WrongAnswerError.
     """
-    if len(results) != 1:
-        raise WrongAnswerError(f"{len(results)} results for one question")
-    result = results[0]
-    for field, value in asked.items() if result.error_code is ErrorCode.none else ():
-        answered = getattr(result, field)
-        if answered != value:
-            raise WrongAnswerError(f"{field} is {answered!r}, asked was {value!r}")
-    return result
+    result = only(results)
+    return only(results, **asked) if result.error_code is ErrorCode.none else result
 
 
 def _all_topics(metadata: Any) -> dict[str, Any]:

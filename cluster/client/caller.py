@@ -25,7 +25,7 @@ check `answers` finds every one of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 from cluster.client.failures import is_definite
@@ -53,6 +53,17 @@ class Outcome:
     type: Literal["ok", "fail", "info"]
     value: Any = None
     error: str | None = None
+
+
+def only(results: Sequence[Any], **asked: object) -> Any:
+    """Return the only result; it must be about what was asked. Raises WrongAnswerError."""
+    if len(results) != 1:
+        raise WrongAnswerError(f"{len(results)} results for one question")
+    for field, value in asked.items():
+        answered = getattr(results[0], field)
+        if answered != value:
+            raise WrongAnswerError(f"{field} is {answered!r}, asked was {value!r}")
+    return results[0]
 
 
 class CallFailed(Exception):  # noqa: N818 - the name that the workloads know it by

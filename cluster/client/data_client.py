@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from cluster.client.batches import read_batches
-from cluster.client.caller import Caller, Outcome, WrongAnswerError
+from cluster.client.caller import Caller, Outcome, WrongAnswerError, only
 from cluster.client.failures import proves_no_append
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
@@ -94,7 +94,7 @@ class DataClient:
         def read(response: Any) -> Outcome:
             if response.error_code is not ErrorCode.none:
                 return _refusal(response.error_code)
-            found = _only(response.topics)
+            found = only(response.topics)
             if found.error_code is ErrorCode.unknown_topic_or_partition:
                 return Outcome("ok", None)
             if found.error_code is not ErrorCode.none:
@@ -196,8 +196,8 @@ class DataClient:
         )
 
         def read(response: Any) -> Outcome:
-            topic = _only(response.topics, name=of.topic)
-            return _offset(_only(topic.partitions, partition_index=of.index), "offset")
+            topic = only(response.topics, name=of.topic)
+            return _offset(only(topic.partitions, partition_index=of.index), "offset")
 
         return await self._client.attempt(endpoint, request, read, timeout_ms)
 
@@ -217,8 +217,8 @@ class DataClient:
         )
 
         def read(response: Any) -> Outcome:
-            topic = _only(response.topics, topic=of.topic)
-            return _offset(_only(topic.partitions, partition=of.index), "end_offset")
+            topic = only(response.topics, topic=of.topic)
+            return _offset(only(topic.partitions, partition=of.index), "end_offset")
 
         return await self._client.attempt(endpoint, request, read, timeout_ms)
 
@@ -234,8 +234,8 @@ class DataClient:
         request = d.DeleteRecordsRequest(topics=(topic,), timeout=milliseconds(timeout_ms))
 
         def read(response: Any) -> Outcome:
-            topic = _only(response.topics, name=of.topic)
-            return _offset(_only(topic.partitions, partition_index=of.index), "low_watermark")
+            topic = only(response.topics, name=of.topic)
+            return _offset(only(topic.partitions, partition_index=of.index), "low_watermark")
 
         return await self._client.attempt(endpoint, request, read, timeout_ms)
 
@@ -279,17 +279,6 @@ def _offset(result: Any, field: str) -> Outcome:
     return Outcome("ok", offset) if offset >= 0 else _refusal(ErrorCode.offset_not_available)
 
 
-def _only(results: Sequence[Any], **asked: object) -> Any:
-    """Return the only result; it must be about what was asked. Raises WrongAnswerError."""
-    if len(results) != 1:
-        raise WrongAnswerError(f"{len(results)} results for one question")
-    for field, value in asked.items():
-        answered = getattr(results[0], field)
-        if answered != value:
-            raise WrongAnswerError(f"{field} is {answered!r}, asked was {value!r}")
-    return results[0]
-
-
 def _about(partition: TopicPartition, results: Sequence[Any]) -> Any:
     """Return the only result, of this partition. Raises WrongAnswerError."""
-    return _only(results, topic=partition.topic, index=partition.index)
+    return only(results, topic=partition.topic, index=partition.index)

@@ -11,9 +11,11 @@ version 0): topics in the subscription, topics and partitions in the assignment.
 
 from __future__ import annotations
 
-import struct
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from kio.serial import entity_reader, entity_writer
 
 from cluster.client.caller import Caller, Outcome, WrongAnswerError
 from cluster.client.data_client import TopicPartition
@@ -27,6 +29,8 @@ NONE_COMMITTED: Final = -1
 """The offset of a partition for which nothing was ever committed."""
 _PROTOCOL_TYPE: Final = "consumer"
 _PROTOCOL: Final = "in-turns"
+_VERSION: Final = bytes(2)
+"""Before each of the messages of ConsumerProtocol: version 0."""
 _REFUSED: Final = frozenset(
     {
         ErrorCode.illegal_generation,
@@ -76,7 +80,7 @@ class GroupClient:
         timeout_ms: float,
     ) -> Outcome:
         """Join the next generation. The value is `Joined`; of `member_id_required`, a member id."""
-        subscription = struct.pack(">hi", 0, 1) + _text(topic) + struct.pack(">i", -1)
+        subscription = _encode(g.ConsumerProtocolSubscription(topics=(topic,)))
         request = g.JoinGroupRequest(
             group_id=g.GroupId(member.group),
             session_timeout=milliseconds(session_timeout_ms),
@@ -245,34 +249,30 @@ def _answer(response: Any) -> Outcome:
 # --- what members say to each other ---
 
 
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return struct.pack(">h", len(encoded)) + encoded
+def _encode(message: g.ConsumerProtocolSubscription | g.ConsumerProtocolAssignment) -> bytes:
+    written = io.BytesIO()
+    entity_writer(type(message))(written, message)
+    return _VERSION + written.getvalue()
 
 
 def _assignment(partitions: Sequence[TopicPartition]) -> bytes:
-    topics: dict[str, list[int]] = {}
+    topics: dict[str, list[i32]] = {}
     for partition in partitions:
-        topics.setdefault(partition.topic, []).append(partition.index)
-    parts = [struct.pack(">hi", 0, len(topics))]
-    for topic, indexes in topics.items():
-        parts += [_text(topic), struct.pack(f">i{len(indexes)}i", len(indexes), *indexes)]
-    return b"".join(parts) + struct.pack(">i", -1)
+        topics.setdefault(partition.topic, []).append(i32(partition.index))
+    assigned = tuple(
+        g.AssignedPartitions(topic=TopicName(topic), partitions=tuple(indexes))
+        for topic, indexes in topics.items()
+    )
+    return _encode(g.ConsumerProtocolAssignment(assigned_partitions=assigned))
 
 
 def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Read an assignment; empty bytes are one of nothing. Raises struct.error and ValueError."""
+    """Read an assignment; empty bytes are one of nothing. Raises what kio raises."""
     if not assignment:
         return ()
-    found: list[TopicPartition] = []
-    _, topics = struct.unpack_from(">hi", assignment)
-    place = 6
-    for _ in range(topics):
-        (length,) = struct.unpack_from(">h", assignment, place)
-        topic = assignment[place + 2 : place + 2 + length].decode()
-        (count,) = struct.unpack_from(">i", assignment, place + 2 + length)
-        place += 6 + length
-        indexes = struct.unpack_from(f">{count}i", assignment, place)
-        place += 4 * count
-        found += [TopicPartition(topic, index) for index in indexes]
-    return tuple(found)
+    read, _ = entity_reader(g.ConsumerProtocolAssignment)(assignment, len(_VERSION))
+    return tuple(
+        TopicPartition(assigned.topic, int(index))
+        for assigned in read.assigned_partitions
+        for index in assigned.partitions
+    )

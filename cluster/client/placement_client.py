@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cluster.client.caller import Caller, Outcome, WrongAnswerError
+from cluster.client.caller import Caller, Outcome, only
 from cluster.client.data_client import TopicPartition
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import messages
@@ -47,8 +47,8 @@ class PlacementClient:
             failed = self._client.judge(response.error_code)
             if failed is not None:
                 return failed
-            topic = _only(response.responses, partition.topic, "name")
-            result = _only(topic.partitions, partition.index, "partition_index")
+            topic = only(response.responses, name=partition.topic)
+            result = only(topic.partitions, partition_index=partition.index)
             return self._client.judge(result.error_code) or Outcome("ok", list(replicas))
 
         return await self._client.attempt(controller, request, read, timeout_ms)
@@ -70,14 +70,8 @@ class PlacementClient:
             failed = self._client.judge(response.error_code)
             if failed is not None:
                 return failed
-            topic = _only(response.replica_election_results, partition.topic, "topic")
-            result = _only(topic.partition_result, partition.index, "partition_id")
+            topic = only(response.replica_election_results, topic=partition.topic)
+            result = only(topic.partition_result, partition_id=partition.index)
             return self._client.judge(result.error_code) or Outcome("ok")
 
         return await self._client.attempt(controller, request, read, timeout_ms)
-
-
-def _only(results: Sequence[Any], asked: object, field: str) -> Any:
-    if len(results) != 1 or getattr(results[0], field) != asked:
-        raise WrongAnswerError(f"{len(results)} results, of which none is for {field} {asked!r}")
-    return results[0]

@@ -4,6 +4,9 @@ As in `cluster.node.protocol.messages` the classes are kio's, of the versions th
 from 3.9 on has.
 """
 
+from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment
+from kio.schema.consumer_protocol_assignment.v0.data import TopicPartition as AssignedPartitions
+from kio.schema.consumer_protocol_subscription.v0.data import ConsumerProtocolSubscription
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
