@@ -17,9 +17,8 @@ from __future__ import annotations
 import io
 import struct
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any, Final
 
 from kio.serial import entity_reader, entity_writer
@@ -134,16 +133,6 @@ def spoken_versions(message: object) -> VersionRange:
     return VersionRange(spoken.lowest, min(spoken.highest, newest))
 
 
-@cache
-def _reader(entity: Any) -> Callable[[bytes, int], tuple[Any, int]]:
-    return entity_reader(entity)
-
-
-@cache
-def _writer(entity: Any) -> Callable[[Any, Any], None]:
-    return entity_writer(entity)
-
-
 def read_request(
     frame: bytes,
     served: Mapping[int, VersionRange],
@@ -173,10 +162,10 @@ def read_request(
         frame, (entity.__header_schema__, entity), max_elements=MAX_REQUEST_ELEMENTS
     )
     try:
-        header, offset = _reader(entity.__header_schema__)(frame, 0)
+        header, offset = entity_reader(entity.__header_schema__)(frame, 0)
         # Bytes may be left: librdkafka sends three too many with Metadata v13 for all topics, and
         # Kafka does not look.
-        body, _ = _reader(entity)(frame, offset)
+        body, _ = entity_reader(entity)(frame, offset)
         message = _lift(_CODECS[listener].get(api), body, highest_request_class(api))
     except Refused as refused:
         return Request(
@@ -282,8 +271,8 @@ def read_response(
         frame, (entity.__header_schema__, entity), max_elements=MAX_RESPONSE_ELEMENTS
     )
     try:
-        _, offset = _reader(entity.__header_schema__)(frame, 0)
-        body, size = _reader(entity)(frame, offset)
+        _, offset = entity_reader(entity.__header_schema__)(frame, 0)
+        body, size = entity_reader(entity)(frame, offset)
         if offset + size != len(frame):
             raise MalformedError(f"{len(frame) - offset - size} bytes after {entity.__name__}")
         return _lift(_CODECS[listener].get(key), body, highest_response_class(key))
@@ -295,7 +284,7 @@ def _write_body(buffer: io.BytesIO, entity: Any, message: Any) -> None:
     try:
         if type(message) is not entity:
             message = convert(message, entity)
-        _writer(entity)(buffer, message)
+        entity_writer(entity)(buffer, message)
     except (SerialError, ConversionError) as error:
         raise UnwritableError(f"{entity.__name__} v{entity.__version__}: {error}") from error
 

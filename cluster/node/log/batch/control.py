@@ -11,8 +11,7 @@ import enum
 import io
 import struct
 import uuid
-from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import kio.schema.leader_change_message.v0.data as leader_change_v0
@@ -115,7 +114,7 @@ def encode_control(message: ControlMessage) -> Record:
 def _encode(message: ControlMessage) -> Record:
     record_type, entity = _to_entity(message)
     with io.BytesIO() as buffer:
-        _writer(entity.__class__)(buffer, entity)
+        entity_writer(entity.__class__)(buffer, entity)
         return Record(buffer.getvalue(), _KEY.pack(0, record_type))
 
 
@@ -147,7 +146,7 @@ def _decode(record: Record) -> ControlMessage | None:
         raise CorruptBatchError(f"control record of type {code} has unknown version {version}")
     try:
         value = bound_frame(value, (entity_class,), max_elements=_MAX_ELEMENTS)
-        entity, size = _reader(entity_class)(value, 0)
+        entity, size = entity_reader(entity_class)(value, 0)
     except Exception as error:  # kio raises many kinds for damaged bytes
         raise CorruptBatchError(f"control record of type {code}: {error}") from error
     if size != len(value):
@@ -174,16 +173,6 @@ _ENTITIES: dict[tuple[ControlRecordType, int], Any] = {
     (ControlRecordType.KRAFT_VOTERS, 0): voters_v0.VotersRecord,
 }
 _KNOWN_TYPES = frozenset(int(record_type) for record_type in ControlRecordType)
-
-
-@cache
-def _writer(entity_class: Any) -> Callable[[io.BytesIO, Any], None]:
-    return entity_writer(entity_class)
-
-
-@cache
-def _reader(entity_class: Any) -> Callable[[bytes, int], tuple[Any, int]]:
-    return entity_reader(entity_class)
 
 
 def _to_entity(message: ControlMessage) -> tuple[ControlRecordType, Any]:
