@@ -67,9 +67,8 @@ class AppendsClient:
 
     async def _append(self, value: str) -> tuple[str, AppendResponse | Outcome]:
         node = self._target.choose()
-        request, timeout_ms = AppendRequest(value), self._context.timeout_ms
         try:
-            answer = await self._call(node, request, AppendResponse, timeout_ms)
+            answer = await self._call(node, AppendRequest(value), AppendResponse)
         except CallFailed as failed:
             self._target.learn(node, failed.outcome)
             return node, failed.outcome
@@ -90,9 +89,7 @@ class AppendsClient:
     async def _poll(self, op: Op) -> Completion:
         node = self._target.choose()
         try:
-            answer = await self._call(
-                node, ReadRequest(self._position), ReadResponse, self._context.timeout_ms
-            )
+            answer = await self._call(node, ReadRequest(self._position), ReadResponse)
         except CallFailed as failed:
             self._target.learn(node, failed.outcome)
             return completion(failed.outcome, node, op.value)
@@ -110,9 +107,7 @@ class AppendsClient:
             return Completion(EventType.FAIL, None, last.error, asked)
         try:
             while True:
-                answer = await self._call(
-                    node, ReadRequest(0), ReadResponse, self._context.timeout_ms
-                )
+                answer = await self._call(node, ReadRequest(0), ReadResponse)
                 if answer.high_watermark > last.offset:
                     return Completion(EventType.OK, _answer(answer), None, node)
                 if loop.time() >= end_s:
@@ -121,7 +116,7 @@ class AppendsClient:
         except CallFailed as failed:
             return Completion(EventType.FAIL, None, str(failed), node)
 
-    async def _call(self, node: str, request: object, answer: type[T], timeout_ms: float) -> T:
+    async def _call(self, node: str, request: object, answer: type[T]) -> T:
         """Ask a node. Raises CallFailed, also for an answer of another type."""
 
         def read(given: Any) -> T:
@@ -131,7 +126,7 @@ class AppendsClient:
 
         context = self._context
         endpoint = context.endpoint(node, "CONTROLLER")
-        return await context.client.ask(endpoint, request, read, timeout_ms)
+        return await context.client.ask(endpoint, request, read, context.timeout_ms)
 
 
 @valueclass

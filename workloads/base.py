@@ -222,7 +222,4 @@ class WorkloadKind:
 def completion(outcome: Outcome, node: str, value: Value = None) -> Completion:
     """Render an outcome for the journal; `value` stands where it has none of its own."""
     result = value if outcome.value is None else outcome.value
-    return Completion(_TYPES[outcome.type], result, outcome.error, node)
-
-
-_TYPES: Mapping[str, EventType] = {kind.value: kind for kind in EventType}
+    return Completion(EventType(outcome.type), result, outcome.error, node)

@@ -28,7 +28,7 @@ from cluster.client.group_client import NONE_COMMITTED, GroupClient, Joined, Mem
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.transaction_messages import GROUP
 from cluster.values import valueclass
-from workloads.base import ClientContext, Completion, Op
+from workloads.base import ClientContext, Completion, Op, completion
 from workloads.data.coordinators import Coordinator
 from workloads.data.leads import Budget, Leads, Stopped, Topics
 from workloads.data.log_client import LogClient, SharedProducer
@@ -192,13 +192,13 @@ class GroupsClient:
     async def _join_all(self, budget: Budget) -> Completion:
         """Join as a new member; fails where others are in the group still, and leaves it then."""
         node = await self._coordinator.find(budget)
-        completion = await self._join(Member(GROUP_ID), node, budget)
+        joined = await self._join(Member(GROUP_ID), node, budget)
         membership = self._membership
         assert membership is not None, "it has joined"
         if len(membership.positions) < self._partitions:
             await self._leave(budget)
-            raise Stopped("others-in-the-group", completion.node or self._leads.asked)
-        return completion
+            raise Stopped("others-in-the-group", joined.node or self._leads.asked)
+        return joined
 
     # --- processing ---
 
@@ -248,7 +248,7 @@ class GroupsClient:
             self._forget()
         shown = {str(partition): offset for partition, offset in offsets.items()}
         value = {**_who(membership.member), "offsets": shown}
-        return Completion(_TYPES[outcome.type], value, outcome.error, node)
+        return completion(outcome, node, value)
 
 
 _FENCED: Final = frozenset(
@@ -259,7 +259,6 @@ _FENCED: Final = frozenset(
     }
 )
 """Errors by which a coordinator says that there is no such member, or not in this generation."""
-_TYPES: Final = {"ok": EventType.OK, "fail": EventType.FAIL, "info": EventType.INFO}
 
 
 def _who(member: Member) -> dict[str, Any]:

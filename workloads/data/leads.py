@@ -178,3 +178,9 @@ class Leads:
 def node_name(node_id: int) -> str:
     """Name a node as plans do."""
     return f"n{node_id}"
+
+
+def partition_of(key: str) -> TopicPartition:
+    """Return the partition that a key names."""
+    topic, _, index = key.rpartition("-")
+    return TopicPartition(topic, int(index))

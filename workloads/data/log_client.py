@@ -27,7 +27,7 @@ from cluster.client.placement_client import PlacementClient
 from cluster.node.log.batch.records import NOBODY, SEQUENCE_MAX, Sequenced
 from cluster.values import valueclass
 from workloads.base import ClientContext, Completion, Op, completion
-from workloads.data.leads import Budget, Lead, Leads, Stopped, Topics, node_name
+from workloads.data.leads import Budget, Lead, Leads, Stopped, Topics, node_name, partition_of
 
 MOVE: Final = "move-leader"
 CONFIGURE: Final = "configure-topic"
@@ -132,8 +132,7 @@ class LogClient:
     async def invoke(self, op: Op) -> Completion:
         """Perform one operation."""
         assert op.key is not None, "partitions have names"
-        topic, _, index = op.key.rpartition("-")
-        partition = TopicPartition(topic, int(index))
+        partition = partition_of(op.key)
         budget = Budget(self._context.timeout_ms)
         perform = {
             SEND: self._send,
@@ -259,8 +258,7 @@ class LogClient:
         reign = None if epoch == ANY_EPOCH else epoch
         if outcome.type != "ok":
             self._leads.forget(of)
-            kind = EventType.FAIL if outcome.type == "fail" else EventType.INFO
-            return Completion(kind, op.value, outcome.error, node, epoch=reign)
+            return replace(completion(outcome, node, op.value), epoch=reign)
         fetched: Fetched = outcome.value
         self._positions[of] = fetched.next_offset
         return Completion(EventType.OK, _answer(fetched, fetched.records), None, node, epoch=reign)

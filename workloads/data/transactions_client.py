@@ -40,8 +40,8 @@ from cluster.node.protocol.transaction_messages import TRANSACTION
 from workloads.base import ClientContext, Completion, Op
 from workloads.data.coordinators import ELSEWHERE, NOT_YET, PAUSE_S, Coordinator
 from workloads.data.java_clients import SILENCE, JavaClient
-from workloads.data.leads import Budget, Leads, Stopped, Topics
-from workloads.data.transactions_consumers import Consumers, partition_of
+from workloads.data.leads import Budget, Leads, Stopped, Topics, partition_of
+from workloads.data.transactions_consumers import Consumers
 
 _ATTEMPTS: Final = 3
 """One attempt takes this part of an operation's time at most."""

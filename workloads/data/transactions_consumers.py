@@ -15,7 +15,7 @@ from checkers.history import EventType, Value
 from checkers.transactions.atomic_rules import OPEN
 from cluster.client.data_client import DataClient, Fetched, TopicPartition
 from workloads.base import Completion, Op
-from workloads.data.leads import Budget, Lead, Leads, Stopped
+from workloads.data.leads import Budget, Lead, Leads, Stopped, partition_of
 
 _BYTES: Final = 1024 * 1024
 _PAUSE_S: Final = 0.02
@@ -119,9 +119,3 @@ class Consumers:
         consumer.reads += 1
         self._consumers[of, committed] = consumer
         return consumer
-
-
-def partition_of(key: str) -> TopicPartition:
-    """Return the partition that a key names."""
-    topic, _, index = key.rpartition("-")
-    return TopicPartition(topic, int(index))
