@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from cluster.backends.base import Probe
+from cluster.backends.base import Ability, Probe
 from cluster.names import unknown
 from nemeses.base import ParameterError, Parameters, View, absence
 from nemeses.targets import check_keys, check_target
@@ -41,6 +41,8 @@ class FaultKind:
     """The field of `Abilities` without which it cannot act; empty: it needs none."""
     part: ClassVar[Any] = None
     """What of that ability is probed; None: it has no parts."""
+    ability: ClassVar[Ability | None] = None
+    """What the backend is asked for instead, where `needs` has nothing to probe."""
 
     def check(self, parameters: Parameters, nodes: tuple[str, ...]) -> None:
         targets = () if self.target is None else ("targets",)
@@ -78,11 +80,13 @@ class FaultKind:
         return tuple({"targets": t, **variant} for t in targets for variant in self.variants)
 
     async def probe(self, view: View) -> Probe:
-        if not self.needs:
-            return Probe(possible=True)
-        ability = getattr(view.backend.abilities(), self.needs)
-        if ability is None:
+        ability = getattr(view.backend.abilities(), self.needs) if self.needs else None
+        if self.needs and ability is None:
             return absence(view, self.needs)
+        if self.ability is not None:
+            return await view.backend.probe(self.ability)
+        if ability is None:
+            return Probe(possible=True)
         parts = () if self.part is None else (self.part,)
         found: Probe = await ability.probe(*parts)
         return found

@@ -77,10 +77,8 @@ class NodeFault(FaultKind):
         with before_acting():
             chosen = await self.choose_details(view, nodes, parameters)
         seen = await on_each(nodes, lambda node: self.apply(view, node, chosen[node]))
-        detail: dict[str, Any] = {"nodes": _details(seen), "chosen": chosen}
-        if self.may_end_node:
-            detail["may_end_node"] = True
-        return _judge(application(self.name, parameters, nodes, {}), detail, seen)
+        injection = application(self.name, parameters, nodes, {})
+        return _judge(injection, self._detail(seen, chosen), seen)
 
     async def verify(self, view: View, injection: Injection) -> Injection:
         seen = await on_each(injection.targets, lambda node: self.bites(view, node, injection))
@@ -95,10 +93,13 @@ class NodeFault(FaultKind):
             return await self.check_gone(view, node, injection)
 
         seen = await on_each(injection.targets, undo)
-        detail: dict[str, Any] = {"nodes": _details(seen), "chosen": injection.detail["chosen"]}
+        return _judge(injection, self._detail(seen, injection.detail["chosen"]), seen)
+
+    def _detail(self, seen: Mapping[str, Seen], chosen: object) -> dict[str, Any]:
+        detail: dict[str, Any] = {"nodes": _details(seen), "chosen": chosen}
         if self.may_end_node:
             detail["may_end_node"] = True
-        return _judge(injection, detail, seen)
+        return detail
 
     def too_much(self, view: View, nodes: tuple[str, ...]) -> str:  # noqa: ARG002
         """Say why no quorum can survive this; empty when it can."""
@@ -126,12 +127,15 @@ class NodeFault(FaultKind):
         raise NotImplementedError
 
     async def undo(self, view: View, node: str, injection: Injection) -> None:
-        """Undo what is left of it on one node; BackendError when that is not possible."""
-        raise NotImplementedError
+        """Undo what is left of it on one node: start it where it is dead.
+
+        BackendError when that is not possible.
+        """
+        await start_if_dead(view, node, injection)
 
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
-        """Measure that nothing is left of it."""
-        raise NotImplementedError
+        """Measure that nothing is left of it: that the node lives."""
+        return await alive(view, node, injection)
 
     def _taken_nodes(self, view: View) -> dict[str, str]:
         return {

@@ -24,7 +24,7 @@ from cluster.backends.abilities import Damage, Disks
 from cluster.backends.base import Backend, BackendError
 from nemeses.active_faults import DAMAGES, hit
 from nemeses.base import Injection, ParameterError, Parameters, View, disks_of
-from nemeses.node_fault import NodeFault, Seen, alive, ended_itself, start_if_dead
+from nemeses.node_fault import NodeFault, Seen, ended_itself, start_if_dead
 from nemeses.targets import words_of
 
 READ_MOST = 1 << 20
@@ -124,10 +124,6 @@ class DamageFault(NodeFault):
         else:
             await disks_of(view).restore(node)
         await start_if_dead(view, node, injection)
-
-    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
-        """See that it lives."""
-        return await alive(view, node, injection)
 
 
 def _may_start(injection: Injection, node: str) -> bool:

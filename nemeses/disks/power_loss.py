@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from cluster.backends.base import NodeState
 from nemeses.base import Injection, View, disks_of
-from nemeses.node_fault import NodeFault, Seen, alive, start_if_dead
+from nemeses.node_fault import NodeFault, Seen
 
 
 class PowerLoss(NodeFault):
@@ -43,14 +43,6 @@ class PowerLoss(NodeFault):
         if self.torn and not wrong and not lost.get("torn"):
             wrong = f"{node}: no write was under way that could be torn"
         return Seen({"state": str(state)}, wrong)
-
-    async def undo(self, view: View, node: str, injection: Injection) -> None:
-        """Start it."""
-        await start_if_dead(view, node, injection)
-
-    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
-        """See that it lives."""
-        return await alive(view, node, injection)
 
 
 class TornWrite(PowerLoss):

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from cluster.backends.base import Ability, Backend, NodeState, Probe
+from cluster.backends.base import Ability, Backend, NodeState
 from cluster.node.kraft.messages import DescribeQuorumResponse
 from nemeses.active_faults import hit
-from nemeses.base import Injection, View, absence, addresses_of
-from nemeses.node_fault import Seen, SlowNodeFault, alive, start_if_dead
+from nemeses.base import Injection, View, addresses_of
+from nemeses.node_fault import Seen, SlowNodeFault
 from nemeses.queries import POLL_S, leading
 from nemeses.quorum.membership import changes, directories, endpoint_of, is_dynamic, node_id
 
@@ -36,12 +36,9 @@ class AddressChange(SlowNodeFault):
     """
 
     name = ADDRESS_CHANGE
+    needs = "addresses"
+    ability = Ability.PROCESSES
     favourites = ("random", "leader", "follower")
-
-    async def probe(self, view: View) -> Probe:
-        if view.backend.abilities().addresses is None:
-            return absence(view, "addresses")
-        return await view.backend.probe(Ability.PROCESSES)
 
     async def apply(self, view: View, node: str, chosen: Mapping[str, Any]) -> Seen:  # noqa: ARG002
         """End it, start it at another port; returns when it answers there."""
@@ -88,14 +85,6 @@ class AddressChange(SlowNodeFault):
                 )
             await asyncio.sleep(POLL_S)
         return Seen(detail, f"no leader named port {detail['to']} of {node} in {GIVEN_UP_S:g} s")
-
-    async def undo(self, view: View, node: str, injection: Injection) -> None:
-        """Start it where it is dead."""
-        await start_if_dead(view, node, injection)
-
-    async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
-        """Measure that it lives."""
-        return await alive(view, node, injection)
 
 
 @dataclass(frozen=True, slots=True)

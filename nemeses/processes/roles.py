@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cluster.backends.base import Ability, BackendError, NodeState, Probe
+from cluster.backends.base import Ability, BackendError, NodeState
 from cluster.systems.base import Listeners
 from nemeses.base import Injection, Parameters, View, roles_of
-from nemeses.node_fault import SINCE_MS, Seen, SlowNodeFault, alive, end, start_if_dead
+from nemeses.node_fault import SINCE_MS, Seen, SlowNodeFault, end
 from nemeses.processes.addresses import listens
 from nemeses.queries import until
 
@@ -26,11 +26,9 @@ class RoleChange(SlowNodeFault):
     """
 
     name = "role-change"
+    ability = Ability.PROCESSES
     duration = SINCE_MS
     favourites = ("random", "follower")
-
-    async def probe(self, view: View) -> Probe:
-        return await view.backend.probe(Ability.PROCESSES)
 
     async def choose_details(
         self,
@@ -73,11 +71,11 @@ class RoleChange(SlowNodeFault):
         """End what lives, give the roles back, start it unless another fault holds it down."""
         await end(view.backend, node)
         await roles_of(view).change(node, tuple(injection.detail["chosen"][node]["before"]))
-        await start_if_dead(view, node, injection)
+        await super().undo(view, node, injection)
 
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
         """Measure that it lives, and listens as a controller."""
-        seen = await alive(view, node, injection)
+        seen = await super().check_gone(view, node, injection)
         if seen.wrong or "left_to" in seen.detail or await listens(view.backend, node):
             return seen
         return Seen(seen.detail, f"{node} does not listen as a controller again")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, get_args
 
 from cluster.backends.abilities import Keep
-from cluster.backends.base import Ability, Backend, BackendError, NodeState, Probe, ProcessIdentity
+from cluster.backends.base import Ability, Backend, BackendError, NodeState, ProcessIdentity
 from nemeses.active_faults import keeper
 from nemeses.at_once import at_once
 from nemeses.base import (
@@ -32,14 +32,10 @@ from nemeses.targets import choose
 class ProcessFault(FaultKind):
     """What they have in common."""
 
-    ability: ClassVar[Ability]
     state: ClassVar[NodeState]
     """State of a target, as the operating system reports it, while the fault is in force."""
     leftover: ClassVar[NodeState]
     """What it shows of a target that is not healed."""
-
-    async def probe(self, view: View) -> Probe:
-        return await view.backend.probe(self.ability)
 
     async def inject(self, view: View, parameters: Parameters) -> Injection:
         self.check(parameters, view.backend.nodes)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
-from cluster.backends.base import Ability, Backend, NodeState, Probe
+from cluster.backends.base import Ability, Backend, NodeState
 from nemeses.base import Injection, Parameters, View, absence, releases_of
 from nemeses.node_fault import TOOK_MS
 from nemeses.processes.signals import ProcessFault
@@ -39,16 +39,12 @@ class Upgrade(ProcessFault):
     """
 
     name = UPGRADE
+    needs = "releases"
     ability = Ability.PROCESSES
     state = NodeState.RUNNING
     leftover = NodeState.DEAD
     choices: ClassVar = {"to": tuple(STEPS)}
     favourites = ("random", "leader", "follower")
-
-    async def probe(self, view: View) -> Probe:
-        if view.backend.abilities().releases is None:
-            return absence(view, "releases")
-        return await super().probe(view)
 
     def lacking(self, view: View, parameters: Parameters) -> str:  # noqa: ARG002  (contract)
         """Say that nodes are of one release, where they are."""
