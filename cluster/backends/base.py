@@ -107,7 +107,6 @@ class Backend(Protocol):
     name: str
     """"local", "docker", ..."""
     nodes: tuple[str, ...]
-    run_id: str
 
     async def probe(self, ability: Ability) -> Probe:
         """Try whether this place can do that, in a cluster that is up and that nobody uses."""

@@ -28,7 +28,6 @@ class FolderError(Exception):
 class Folders:
     """What a node has on its disks."""
 
-    metadata: FileDisk
     directory_id: uuid.UUID
     """Of the folder of the metadata."""
     log_dirs: LogDirs
@@ -77,7 +76,6 @@ async def open_folders(config: NodeConfig, metadata: FileDisk, random: Random) -
     if wanted and len(complaints) == len(wanted):
         raise FolderError(f"log.dirs: none can be used: {wanted[0]}: {complaints[wanted[0]]}")
     return Folders(
-        metadata,
         directory_id,
         LogDirs(
             tuple(

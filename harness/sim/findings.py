@@ -58,8 +58,6 @@ class SimResult:
     statistics: Mapping[str, float]
     coverage: Mapping[str, int]
     """Cells, `fault/role/phase` -> how often."""
-    faults: tuple[str, ...] = ()
-    """Kinds of fault that acted, sorted."""
     exercise: Mapping[str, Any] = field(default_factory=dict)
     """`statistics` of `checkers.runs.exercised`; empty if the harness failed."""
     reasons: tuple[str, ...] = ()

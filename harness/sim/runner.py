@@ -82,14 +82,12 @@ def judge(played: Played) -> SimResult:
         "epochs": played.watch.highest_epoch(),
         "faults": sum(is_fault(act.kind) and not act.undone for act in played.acts),
     }
-    kinds = sorted({act.kind for act in played.acts if is_fault(act.kind)})
     return SimResult(
         played.plan.seed,
         status,
         tuple(violations),
         statistics,
         coverage(played.acts),
-        tuple(kinds),
         exercise.statistics,
         tuple(reasons),
     )

@@ -161,7 +161,6 @@ class SimBackend:
             program=program,
         )
         self.nodes = self.world.names
-        self.run_id = run_id
         self.clock = SimClock(self.world.scheduler)
         self._shaping = SimShaping(self.world.mesh, self.nodes)
         self._abilities = replace(
