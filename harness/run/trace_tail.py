@@ -21,8 +21,9 @@ from nemeses.at_once import OutOfTimeError, in_time
 
 POLL_S = 0.02
 STATES_S = 0.2
-_STATE_BOUND_S = 5.0
 """Interval of asking for the processes' states: a trace does not show that its node was killed."""
+_STATE_BOUND_S = 5.0
+"""Bound on each of these questions."""
 
 
 class Followed(Standings):

@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import ClassVar
 
 from checkers.history import Event
-from harness.run.generators.base import NEMESIS, Answer, Context, Done, Generator, Worker
+from harness.run.generators.base import NEMESIS, Answer, Context, Done, Generator, Inside, Worker
 
 
-class Clients:
-    """A generator for client workers only: done for the nemesis, which its context leaves out."""
+class _Part(Inside):
+    """A generator for a part of the workers: done for the others, which its context leaves out."""
 
-    def __init__(self, inner: Generator) -> None:
-        self._inner = inner
-
-    def op(self, context: Context) -> Answer:
-        if context.worker == NEMESIS:
-            return Done()
-        return self._inner.op(_among_clients(context))
-
-    def update(self, context: Context, event: Event) -> None:
-        if context.worker != NEMESIS:
-            self._inner.update(_among_clients(context), event)
-
-
-class Nemesis:
-    """A generator for the nemesis only: done for clients."""
-
-    def __init__(self, inner: Generator) -> None:
-        self._inner = inner
+    nemesis: ClassVar[bool]
+    """Whether the part is the nemesis; else it is all clients."""
 
     def op(self, context: Context) -> Answer:
-        if context.worker != NEMESIS:
+        if (context.worker == NEMESIS) is not self.nemesis:
             return Done()
-        return self._inner.op(_alone(context))
+        return super().op(self._among_own(context))
 
     def update(self, context: Context, event: Event) -> None:
-        if context.worker == NEMESIS:
-            self._inner.update(_alone(context), event)
+        if (context.worker == NEMESIS) is self.nemesis:
+            super().update(self._among_own(context), event)
+
+    def _among_own(self, context: Context) -> Context:
+        workers = _part(context.workers, nemesis=self.nemesis)
+        return Context(context.now_ns, context.worker, workers, context.wake)
+
+
+class Clients(_Part):
+    """A generator for client workers only."""
+
+    nemesis = False
+
+
+class Nemesis(_Part):
+    """A generator for the nemesis only."""
+
+    nemesis = True
 
 
 class Together:
@@ -56,15 +57,6 @@ class Together:
         part.update(context, event)
 
 
-def _among_clients(context: Context) -> Context:
-    workers = _without_nemesis(context.workers)
-    return Context(context.now_ns, context.worker, workers, context.wake)
-
-
 @lru_cache(maxsize=64)
-def _without_nemesis(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-    return tuple(worker for worker in workers if worker != NEMESIS)
-
-
-def _alone(context: Context) -> Context:
-    return Context(context.now_ns, context.worker, (NEMESIS,), context.wake)
+def _part(workers: tuple[Worker, ...], *, nemesis: bool) -> tuple[Worker, ...]:
+    return tuple(worker for worker in workers if (worker == NEMESIS) is nemesis)
