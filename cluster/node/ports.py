@@ -60,6 +60,10 @@ Completion = Callable[[OSError | None], None]
 """Called with None when everything it stands for is durable, else the error; see `Disk`."""
 
 
+def nothing() -> None:
+    """Follow what nobody waits for."""
+
+
 class Disk(Protocol):
     """A folder of the node's own. Paths are relative to it, with `/`.
 

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Protocol
 
-from cluster.backends.sim.medium import Change, File, Folder, Keep, nothing
-from cluster.node.ports import Completion, Random
+from cluster.backends.sim.medium import Change, File, Folder, Keep
+from cluster.node.ports import Completion, Random, nothing
 
 
 class OperationHook(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cluster.node.ports import Random
+from cluster.node.ports import Random, nothing
 
 Keep = Literal["any", "nothing", "everything", "torn", "written"]
 """What a power loss keeps of the changes that were not synced; torn: all but half of the last.
@@ -161,7 +161,3 @@ class Folder:
         self.synced = states[random.randrange(0, len(states)) if index is None else index]
         self.names = dict(self.synced)
         self.changes.clear()
-
-
-def nothing() -> None:
-    """What a barrier does itself, and a sync of what is durable already."""

@@ -28,14 +28,10 @@ from cluster.node.log.batch.control import (
     LeaderChange,
     encode_control,
 )
-from cluster.node.ports import Clock, Endpoint, Network, Random, Trace
+from cluster.node.ports import Clock, Endpoint, Network, Random, Trace, nothing
 
 Reader = tuple[int, Callable[[bool], None]]
 """A read that waits for a leadership check: its number and its callback."""
-
-
-def nothing() -> None:
-    """A continuation with nothing left to do."""
 
 
 class PendingChange:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.core import RaftCore, nothing
+from cluster.node.kraft.core import RaftCore
 from cluster.node.kraft.inbound import InboundRequests, Reply
 from cluster.node.kraft.listeners import ListenerContext
 from cluster.node.kraft.log_cleaner import LogCleaner
@@ -37,7 +37,7 @@ from cluster.node.kraft.types import LeaderAndEpoch, NotLeaderError, RaftListene
 from cluster.node.log.batch.control import ControlMessage, KRaftVersion
 from cluster.node.log.metadata.log import Log
 from cluster.node.log.types import OffsetAndEpoch
-from cluster.node.ports import Clock, Disk, Endpoint, Network, Random, Timer, Trace
+from cluster.node.ports import Clock, Disk, Endpoint, Network, Random, Timer, Trace, nothing
 from cluster.node.reasons import reason_of
 
 WAITING_READERS_MAX = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from cluster.node.errors import ErrorCode
-from cluster.node.kraft.core import PendingChange, RaftCore, nothing
+from cluster.node.kraft.core import PendingChange, RaftCore
 from cluster.node.kraft.outbound import OutboundRequests
 from cluster.node.kraft.quorum.leader_state import Leader
 from cluster.node.kraft.quorum.purgatory import Outcome
@@ -17,6 +17,7 @@ from cluster.node.kraft.quorum.states import (
     Resigned,
     Unattached,
 )
+from cluster.node.ports import nothing
 
 
 class RolePolls:

@@ -31,7 +31,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
-from cluster.node.ports import Completion
+from cluster.node.ports import Completion, nothing
 from cluster.node.runtime.aside import AsideThread
 
 LOCK_FILE = ".lock"
@@ -101,7 +101,7 @@ class FileDisk:
 
     def barrier(self, done: Completion) -> None:
         """Call `done` on the loop when the thread has come this far in the queue."""
-        self._put(_nothing, done)
+        self._put(nothing, done)
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
         """Read what reached the kernel; blocks. Raises FileNotFoundError, OSError."""
@@ -359,10 +359,6 @@ class _Writer:
 
 
 _OPEN_FILES_MAX = 16
-
-
-def _nothing() -> None:
-    """What a barrier does itself."""
 
 
 def _nothing_of(_descriptor: int) -> None:

@@ -43,7 +43,7 @@ from cluster.node.log.data.log_manager import LogManager
 from cluster.node.log.data.partition_folder import FUTURE_SUFFIX
 from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.log.types import OffsetAndEpoch
-from cluster.node.ports import Clock, Timer, Trace
+from cluster.node.ports import Clock, Timer, Trace, nothing
 
 RETRY_MS: Final = 1_000.0
 """How long a move rests after what should not have happened."""
@@ -111,7 +111,7 @@ class ReplicaAlterLogDirsManager:
         """Move a replica, which is not on its way anywhere. Raises StorageError."""
         topic_id, _ = replica.key
         future = target.create(replica.at, topic_id, is_future=True)
-        future.flush(_nothing)  # so that a restart finds it, even if there is nothing to copy
+        future.flush(nothing)  # so that a restart finds it, even if there is nothing to copy
         self._add(replica, target, future)
 
     def resume(self, replica: Replica) -> None:
@@ -274,7 +274,3 @@ def _disagreement(log: DataLog, future: DataLog) -> int | None:
     if end.epoch == epoch and end.offset >= future.end_offset:
         return None
     return agreed_end(future, end)
-
-
-def _nothing() -> None:
-    """For a flush that nobody waits for."""

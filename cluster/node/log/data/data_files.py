@@ -36,7 +36,7 @@ from cluster.node.log.storage.index import CorruptIndexError
 from cluster.node.log.storage.reader import NotInSegmentError, locate_batch, read_batches
 from cluster.node.log.storage.recovery import CorruptLogError
 from cluster.node.log.storage.tail import Tail
-from cluster.node.ports import Clock, Disk, Random, Timer
+from cluster.node.ports import Clock, Disk, Random, Timer, nothing
 
 T = TypeVar("T")
 _READ_BYTES = 1 << 20
@@ -261,7 +261,7 @@ class DataFiles:
         self._producers.end_offset = offset
         self._take_snapshot()
         aside = self.config.flush_messages == INT64_MAX
-        self._flush(offset, _nothing, is_saved=False, aside=aside)
+        self._flush(offset, nothing, is_saved=False, aside=aside)
         self._add_segment(offset)
 
     def _add_segment(self, offset: int) -> None:
@@ -314,14 +314,14 @@ class DataFiles:
         config = self.config
         queued = self._flushes[-1].end_offset if self._flushes else self.recovery_point
         if self.end_offset - queued >= config.flush_messages:
-            self._flush(self.end_offset, _nothing, is_saved=False)
+            self._flush(self.end_offset, nothing, is_saved=False)
         elif config.flush_ms < INT64_MAX and self._flush_timer is None:
             self._flush_timer = self._folder.clock.call_later(config.flush_ms, self._flush_late)
 
     def _flush_late(self) -> None:
         self._flush_timer = None
         if not self._offline and self.exists:
-            self._flush(self.end_offset, _nothing, is_saved=False)
+            self._flush(self.end_offset, nothing, is_saved=False)
 
     def _flush(
         self,
@@ -434,7 +434,7 @@ class DataFiles:
             flush.end_offset = min(flush.end_offset, offset)
         if offset < self.recovery_point:
             self.recovery_point = offset
-            self._folder.save_recovery_points(_nothing)
+            self._folder.save_recovery_points(nothing)
 
     def _end_at(self, offset: int) -> None:
         """Let the log end here, after its records above are gone."""
@@ -550,10 +550,6 @@ class DataFiles:
         if self._epochs.truncate_from_start(offset):
             self._write_epoch_file()
         self._folder.start_moved(self.partition)
-
-
-def _nothing() -> None:
-    """For a flush that nobody waits for."""
 
 
 def _base_offset(segment: DataSegment) -> int:

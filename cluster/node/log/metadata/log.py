@@ -33,7 +33,7 @@ from cluster.node.log.storage.recovery import CorruptLogError, Recovered, recove
 from cluster.node.log.storage.segment import Segment, segment_name
 from cluster.node.log.storage.tail import Tail
 from cluster.node.log.types import OffsetAndEpoch
-from cluster.node.ports import Disk
+from cluster.node.ports import Disk, nothing
 from cluster.values import valueclass
 
 __all__ = ["CorruptLogError", "Log", "LogConfig", "MisplacedBatchError"]
@@ -263,7 +263,7 @@ class Log:
         if self._flush is not None:
             self._flush.end_offset = min(self._flush.end_offset, offset)
         self._add_segment()
-        self.flush(_nothing)
+        self.flush(nothing)
 
     @property
     def size_bytes(self) -> int:
@@ -418,10 +418,6 @@ class Log:
 
     def _segment_of(self, offset: int) -> Segment:
         return self._segments[bisect_right(self._segments, offset, key=_base_offset) - 1]
-
-
-def _nothing() -> None:
-    """For a flush that nobody waits for."""
 
 
 def _base_offset(segment: Segment) -> int:
