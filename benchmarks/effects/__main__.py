@@ -38,7 +38,7 @@ class Place:
         }
         self.clocks = FakedClocks(machines, library())
         self.disks = FuseDisks(
-            machines, {NODE: self.data}, (), "with-file", None, RUN, self.kill, self.state
+            machines, {NODE: self.data}, (), "posix", None, RUN, self.kill, self.state
         )
 
     async def process(self, node: str) -> ProcessIdentity | None:  # noqa: ARG002  (contract)
