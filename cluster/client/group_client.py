@@ -22,7 +22,9 @@ from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import group_messages as g
+from cluster.node.protocol.codec import MAX_RESPONSE_ELEMENTS
 from cluster.node.protocol.messages import TopicName, i32, i64, milliseconds
+from cluster.node.wire.bounds import bound_frame
 from cluster.values import valueclass
 
 NONE_COMMITTED: Final = -1
@@ -267,10 +269,12 @@ def _assignment(partitions: Sequence[TopicPartition]) -> bytes:
 
 
 def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Read an assignment; empty bytes are one of nothing. Raises what kio raises."""
+    """Read an assignment; empty bytes are one of nothing. Raises MalformedError, or as kio does."""
     if not assignment:
         return ()
-    read, _ = entity_reader(g.ConsumerProtocolAssignment)(assignment, len(_VERSION))
+    kind = g.ConsumerProtocolAssignment
+    body = bound_frame(assignment[len(_VERSION) :], (kind,), max_elements=MAX_RESPONSE_ELEMENTS)
+    read, _ = entity_reader(kind)(body, 0)
     return tuple(
         TopicPartition(assigned.topic, int(index))
         for assigned in read.assigned_partitions

@@ -1,0 +1,54 @@
+"""A member of a group: what members say to each other is in Kafka's own form."""
+
+import struct
+
+from cluster.client.caller import Outcome
+from cluster.client.data_client import TopicPartition
+from cluster.client.group_client import GroupClient, Member
+from cluster.node.errors import ErrorCode
+from cluster.node.ports import Endpoint
+from cluster.node.protocol import group_messages as g
+from cluster.node.protocol import messages as m
+from tests.cluster.client.test_certainty import ask
+
+NODE = Endpoint(1, "127.0.0.1", 9092)
+MEMBER = Member("g", "a", None, 3)
+PARTITIONS = (TopicPartition("t", 1), TopicPartition("t", 4), TopicPartition("u", 0))
+ASSIGNMENT = (
+    *(b"\0\0", b"\0\0\0\2"),  # version 0, topics
+    *(b"\0\1t", b"\0\0\0\2", b"\0\0\0\1", b"\0\0\0\4"),
+    *(b"\0\1u", b"\0\0\0\1", b"\0\0\0\0"),
+    b"\xff\xff\xff\xff",  # no user data
+)
+
+
+def sync(assignment):
+    """Answer a leader that decides with an assignment."""
+    answer = g.SyncGroupResponse(
+        throttle_time=m.NO_THROTTLE,
+        error_code=ErrorCode.none,
+        protocol_type="consumer",
+        protocol_name="in-turns",
+        assignment=assignment,
+    )
+    return ask(answer, lambda c: GroupClient(c).sync(NODE, MEMBER, {"a": PARTITIONS}, 500.0))
+
+
+def test_an_assignment_is_written_and_read_as_kafka_does():
+    outcome, request = sync(b"".join(ASSIGNMENT))
+    assert outcome == Outcome("ok", PARTITIONS)
+    assert request.assignments[0].assignment == b"".join(ASSIGNMENT)
+
+
+def test_a_later_version_is_read_as_the_first_and_no_bytes_are_no_partitions():
+    assert sync(b"\0\3" + b"".join(ASSIGNMENT[1:]))[0] == Outcome("ok", PARTITIONS)
+    assert sync(b"")[0] == Outcome("ok", ())
+
+
+def test_a_length_that_the_assignment_does_not_have_is_a_wrong_answer():
+    """Kio believes a length and reserves its memory, which may end the process."""
+    topics = struct.pack(">hi", 0, 2**31 - 1)
+    for assignment in (topics, b"".join([*ASSIGNMENT[:3], topics[2:]]), b"".join(ASSIGNMENT)[:-5]):
+        outcome, _ = sync(assignment)
+        assert outcome.type == "info"
+        assert outcome.error.startswith("wrong-answer: answer to SyncGroupRequest: MalformedError")
