@@ -12,7 +12,14 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from cluster.client.caller import Caller, FinalReadRefused, Outcome, WrongAnswerError, only
+from cluster.client.caller import (
+    Caller,
+    FinalReadRefused,
+    Outcome,
+    WrongAnswerError,
+    metadata_of,
+    only,
+)
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from cluster.node.ports import Endpoint
@@ -159,11 +166,6 @@ class Client(Caller):
         any other node's answer may be stale and is therefore a `fail` with `not_controller`,
         unless it may lag.
         """
-        request = messages.MetadataRequest(
-            topics=(messages.MetadataRequestTopic(topic_id=None, name=TopicName(name)),),
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=False,
-        )
 
         def read(response: Any) -> Outcome:
             if not lags and response.controller_id != endpoint.node_id:
@@ -176,7 +178,7 @@ class Client(Caller):
                 return Outcome("ok", None)
             return self.judge(topic.error_code) or Outcome("ok", _topic_value(topic))
 
-        return await self.attempt(endpoint, request, read, timeout_ms)
+        return await self.attempt(endpoint, metadata_of([name]), read, timeout_ms)
 
     async def alter_config(
         self,
@@ -273,10 +275,7 @@ class Client(Caller):
 
         Raises CallFailed; FinalReadRefused when a response carries an error.
         """
-        everything = messages.MetadataRequest(
-            topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
-        )
-        topics = await self.ask(endpoint, everything, _all_topics, timeout_ms)
+        topics = await self.ask(endpoint, metadata_of(None), _all_topics, timeout_ms)
         others = [*dict.fromkeys([CLUSTER_RESOURCE, *also])]
         of_topics = [(TOPIC_RESOURCE, name) for name in sorted(topics)]
         rest = [each for each in of_topics if each not in others]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.client.admin_client import CONTROLLERS
-from cluster.client.caller import Caller, Outcome, WrongAnswerError
+from cluster.client.caller import Caller, Outcome, WrongAnswerError, metadata_of
 from cluster.node.controller.core.feature_control import SUPPORTED
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
@@ -124,9 +124,6 @@ class BrokerClient:
         As in `Client.describe_topic` only the answer of the active controller counts, which names
         itself; any other is a `fail` with `not_controller`, unless it may lag.
         """
-        request = messages.MetadataRequest(
-            topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False
-        )
 
         def read(response: Any) -> Outcome:
             failed = self._client.judge(response.error_code)
@@ -135,7 +132,7 @@ class BrokerClient:
             alive = any(broker.node_id == broker_id for broker in response.brokers)
             return failed or Outcome("ok", alive)
 
-        return await self._client.attempt(endpoint, request, read, self._timeout_ms)
+        return await self._client.attempt(endpoint, metadata_of(()), read, self._timeout_ms)
 
     async def _attempt(
         self, endpoint: Endpoint, request: object, value: Callable[[Any], Any]

@@ -25,12 +25,13 @@ check `answers` finds every one of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 from cluster.client.failures import is_definite
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Endpoint, Failure, Network
+from cluster.node.protocol.messages import MetadataRequest, MetadataRequestTopic, TopicName
 from cluster.values import valueclass
 
 _GRACE_MS: Final = 1000.0
@@ -64,6 +65,16 @@ def only(results: Sequence[Any], **asked: object) -> Any:
         if answered != value:
             raise WrongAnswerError(f"{field} is {answered!r}, asked was {value!r}")
     return results[0]
+
+
+def metadata_of(topics: Iterable[str] | None) -> MetadataRequest:
+    """Ask for the brokers, and for topics of these names or all (None); creates none."""
+    named = None
+    if topics is not None:
+        named = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in topics)
+    return MetadataRequest(
+        topics=named, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+    )
 
 
 class CallFailed(Exception):  # noqa: N818 - the name that the workloads know it by

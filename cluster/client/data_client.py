@@ -17,15 +17,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from cluster.client.batches import read_batches
-from cluster.client.caller import Caller, Outcome, WrongAnswerError, only
+from cluster.client.caller import Caller, Outcome, WrongAnswerError, metadata_of, only
 from cluster.client.failures import proves_no_append
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol.messages import (
     BrokerId,
-    MetadataRequest,
-    MetadataRequestTopic,
     TopicName,
     i8,
     i32,
@@ -85,11 +83,6 @@ class DataClient:
 
     async def describe(self, endpoint: Endpoint, topic: str, timeout_ms: float) -> Outcome:
         """Look a topic up. The value is None, or {index: PartitionView}."""
-        request = MetadataRequest(
-            topics=(MetadataRequestTopic(topic_id=None, name=TopicName(topic)),),
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=False,
-        )
 
         def read(response: Any) -> Outcome:
             if response.error_code is not ErrorCode.none:
@@ -101,7 +94,7 @@ class DataClient:
                 return _refusal(found.error_code)
             return Outcome("ok", _views(found))
 
-        return await self._client.attempt(endpoint, request, read, timeout_ms)
+        return await self._client.attempt(endpoint, metadata_of([topic]), read, timeout_ms)
 
     async def produce(
         self,

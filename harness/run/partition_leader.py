@@ -6,8 +6,7 @@ from collections import Counter
 from typing import Any
 
 from cluster.backends.base import Backend
-from cluster.client.caller import Caller, CallFailed
-from cluster.node.protocol.messages import MetadataRequest
+from cluster.client.caller import Caller, CallFailed, metadata_of
 
 ASK_TIMEOUT_MS = 400.0
 
@@ -18,13 +17,10 @@ async def partition_leader(backend: Backend, client: Caller) -> str | None:
     Asks one node after the other for the metadata of all topics until the answer names a leader;
     None when no answer does. The answer may be stale, as any client's metadata may.
     """
-    everything = MetadataRequest(
-        topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
     for asked in backend.nodes:
         try:
             endpoint = backend.endpoint(asked, "CLIENT")
-            leads = await client.ask(endpoint, everything, _leads, ASK_TIMEOUT_MS)
+            leads = await client.ask(endpoint, metadata_of(None), _leads, ASK_TIMEOUT_MS)
         except CallFailed:
             continue
         known = [node for node in backend.nodes if leads[node]]
