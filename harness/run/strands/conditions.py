@@ -19,11 +19,8 @@ class Cast:
     """Highest epoch when a name was last given."""
 
 
-@dataclass(slots=True)
-class Outcomes:
-    """How the operations with an id ended: id -> ok, fail, info."""
-
-    by_id: dict[str, str] = field(default_factory=dict)
+Outcomes = dict[str, str]
+"""How the operations with an id ended: id -> ok, fail, info."""
 
 
 def candidates(word: str, standings: Standings, names: Cast) -> tuple[str, ...]:
@@ -51,9 +48,9 @@ def holds(
     """Whether it holds now; with `event` (node, event, fields) at that event."""
     if condition.event is not None and (event is None or event[1] != condition.event):
         return False  # nearly always: asked at every event of every node
-    if condition.ok is not None and outcomes.by_id.get(condition.ok) != "ok":
+    if condition.ok is not None and outcomes.get(condition.ok) != "ok":
         return False
-    if condition.ended is not None and condition.ended not in outcomes.by_id:
+    if condition.ended is not None and condition.ended not in outcomes:
         return False
     among = candidates(condition.at, standings, names)
     if condition.event is not None and event is not None:

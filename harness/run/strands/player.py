@@ -63,7 +63,7 @@ class Player:
         self.plan = plan
         self.standings = standings
         self.timers = timers
-        self.outcomes = Outcomes()
+        self.outcomes: Outcomes = {}
         self.acts: list[Act] = []
         self.begun_ms = 0.0
         """Time at which the fault phase began."""
@@ -117,7 +117,7 @@ class Player:
     def op_ended(self, op_id: str, how: EventType) -> None:
         """Record how an operation with an id ended; strands may wait for it."""
         if op_id:
-            self.outcomes.by_id[op_id] = how.value
+            self.outcomes[op_id] = how.value
             self._look(None)
 
     def _on_event(self, node: str, event: str, fields: Mapping[str, Any]) -> None:
