@@ -29,7 +29,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cluster.values import valueclass
 
@@ -61,13 +61,6 @@ class Lost:
     """File with a write that survived by half."""
 
 
-@dataclass(slots=True)
-class _Folder:
-    """Names that are durable, by inode, of a folder that changed since its last fsync."""
-
-    names: dict[str, int] = field(default_factory=dict)
-
-
 class Volatile:
     """Bookkeeping over the folder `root` (any path or a name relative to the working folder).
 
@@ -80,7 +73,8 @@ class Volatile:
         self._in_order = in_order
         self._graveyard = graveyard
         self._files: dict[int, list[_Undo]] = {}
-        self._folders: dict[str, _Folder] = {}
+        self._folders: dict[str, dict[str, int]] = {}
+        """Each that changed since its last fsync -> its durable names -> the inodes of these."""
         self._buried: set[int] = set()
         self._order = 0
 
@@ -108,7 +102,7 @@ class Volatile:
         for path in paths:
             folder = path.rpartition("/")[0]
             if folder not in self._folders:
-                self._folders[folder] = _Folder(self._names_now(folder))
+                self._folders[folder] = self._names_now(folder)
             with contextlib.suppress(FileNotFoundError):
                 self._bury(self._below(path))
 
@@ -218,10 +212,10 @@ class Volatile:
         for folder, durable in self._folders.items():
             now = self._names_now(folder)
             for name, inode in now.items():
-                if durable.names.get(name) != inode:
+                if durable.get(name) != inode:
                     os.unlink(self._below(_join(folder, name)))  # noqa: PTH108  (plain strings)
                     changed.add(inode)
-            for name, inode in durable.names.items():
+            for name, inode in durable.items():
                 if now.get(name) != inode:
                     os.link(f"{self._graveyard}/{inode}", self._below(_join(folder, name)))
                     changed.add(inode)
@@ -247,7 +241,7 @@ class Volatile:
 
     def _unbury(self) -> None:
         """Forget removed files that no power loss brings back any more."""
-        needed = {inode for folder in self._folders.values() for inode in folder.names.values()}
+        needed = {inode for names in self._folders.values() for inode in names.values()}
         for inode in sorted(self._buried - needed):
             path = f"{self._graveyard}/{inode}"
             if os.stat(path).st_nlink == 1:  # noqa: PTH116  (plain strings)
