@@ -69,7 +69,7 @@ from harness.plan.schedule import (
     FaultName,
 )
 from harness.plan.step_verbs import is_fault
-from harness.plan.strands import SILENT, ScriptedOp, Strand, operation_to_json, strand_to_json
+from harness.plan.strands import SILENT, ScriptedOp, Strand, differences, strand_to_json
 from nemeses.base import Parameters
 from workloads.base import Workload
 from workloads.registry import workload_named
@@ -238,7 +238,7 @@ class Plan:
             "security": self.security.to_json(),
             "world": self.world.to_json(),
             "bounds": asdict(self.bounds),
-            "operations": [operation_to_json(operation) for operation in self.operations],
+            "operations": [differences(operation) for operation in self.operations],
             "faults": list(self.faults),
             "schedule": [
                 *(entry.to_json() for entry in self.schedule),

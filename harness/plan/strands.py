@@ -159,22 +159,17 @@ def strand_to_json(strand: Strand) -> Json:
     return {"at_ms": strand.at_ms, "steps": [step_to_json(step) for step in strand.steps]}
 
 
-def operation_to_json(operation: ScriptedOp) -> Json:
-    """Render an operation as a plan holds it."""
-    return _differences(operation)
-
-
 def step_to_json(step: Step) -> Json:
     """Render one step; its options stand beside its fields."""
-    found = _differences(step)
+    found = differences(step)
     found.pop("options", None)
     if step.until is not None:
-        found["until"] = _differences(step.until)
+        found["until"] = differences(step.until)
     return {"kind": step.kind, **found, **step.options}
 
 
-def _differences(value: Any) -> Json:
-    """Fields of a dataclass that differ from their defaults, JSON-able."""
+def differences(value: Any) -> Json:
+    """Render the fields of a dataclass that differ from their defaults."""
     found: Json = {}
     for item in fields(value):
         current = getattr(value, item.name)
