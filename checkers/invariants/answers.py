@@ -4,7 +4,8 @@ They read events that no node traces (`harness/sim/answer_sight.py`), each made 
 `topic-answer`, a topic that a request names, and what the active controller knew it by before and
 after; `feature-answer`, a level that is finalized now; `resize-answer`, a number that a broker is
 to have of something; `batch-answer`, what became of a right batch; `cluster-answer`, rows of
-DescribeCluster, and what the node knows.
+DescribeCluster, and what the node knows; `controller-named`, the broker that an answer names as the
+controller.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from checkers.invariants.fold import Broken, Invariant, Order
-from checkers.invariants.sight import Fields
+from checkers.invariants.sight import NO_NODE, Fields
 
 _UNKNOWN: Final = frozenset({"unknown_topic_id", "unknown_topic_or_partition"})
 _INVALID: Final = frozenset({"invalid_request", "invalid_config"})
@@ -109,10 +110,14 @@ class BatchesTaken(_OfAnswers):
 
 
 class ClusterDescribed(_OfAnswers):
-    """DescribeCluster shows the brokers, or the controllers, that the node knows, and no others."""
+    """DescribeCluster shows the brokers, or the controllers, that the node knows, and no others.
+
+    As controller it names a broker that it shows, and so does Metadata: clients find the controller
+    by that name. A node names none where it knows no leader but itself, or no other broker.
+    """
 
     name = "cluster-described"
-    source = "KIP-700; KIP-919"
+    source = "KIP-700; KIP-919; KafkaApis.scala, getRandomAliveBrokerId"
 
     def on_cluster_answer(self, node: str, fields: Fields) -> Broken | None:
         """Judge the rows of an answer, each of them an id and what is said of it."""
@@ -121,6 +126,21 @@ class ClusterDescribed(_OfAnswers):
             return None
         of = fields["of"]
         return Broken(f"{node} describes the {of} {_text(rows)}, and knows {_text(known)}")
+
+    def on_controller_named(self, node: str, fields: Fields) -> Broken | None:
+        """Judge the controller of an answer; of itself a node knows what it does not show."""
+        named, own, leader, shown = (fields[key] for key in ("named", "own", "leader", "shown"))
+        if named == NO_NODE:
+            is_right = leader in (NO_NODE, own) or not set(shown) - {own}
+        else:
+            is_right = named == own or named in shown
+        if is_right:
+            return None
+        names = "none" if named == NO_NODE else f"broker {named}"
+        return Broken(
+            f"{node} names {names} as the controller, shows the brokers {list(shown)}, and knows "
+            f"{leader} to lead"
+        )
 
 
 def _text(rows: Fields) -> str:

@@ -50,7 +50,8 @@ class MarkCheckpointed(_OfUpkeep):
 class SnapshotsCleaned(_OfUpkeep):
     """An old snapshot goes, and the log below the next one, when both are larger than is kept.
 
-    So do the files of snapshots that were not finished, at the next start, and deleted ones.
+    So do the files of snapshots that were not finished, at the next start, those of downloads that
+    were given up, at once, and deleted ones.
     """
 
     name = "snapshots-cleaned"

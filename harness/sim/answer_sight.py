@@ -7,7 +7,7 @@ it: see `checkers.invariants.answers`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from checkers.invariants.answers import BUFFER
@@ -25,6 +25,7 @@ from cluster.node.protocol.messages import (
     DeleteTopicsRequest,
     DescribeClusterRequest,
     IncrementalAlterConfigsRequest,
+    MetadataRequest,
     UpdateFeaturesRequest,
 )
 
@@ -71,6 +72,7 @@ class AnswerWatch:
         mesh.on_reply[IncrementalAlterConfigsRequest].append(self._look_at_resize)
         mesh.on_reply[ProduceRequest].append(self._look_at_batches)
         mesh.on_reply[DescribeClusterRequest].append(self._look_at_cluster)
+        mesh.on_reply[MetadataRequest].append(self._look_at_controller)
 
     def _node(self, name: str) -> Node | None:
         process = self._nodes[name].process
@@ -157,8 +159,10 @@ class AnswerWatch:
             return
         state = node.controller.image.state
         is_of_brokers = request.endpoint_type == _BROKERS
-        if is_of_brokers and is_static(state):
-            return
+        if is_of_brokers:
+            self._look_at_controller(name, request, response)
+            if is_static(state):
+                return
         known = _brokers(state, fenced=request.include_fenced_brokers)
         shown = {
             "of": "brokers" if is_of_brokers else "controllers",
@@ -169,6 +173,28 @@ class AnswerWatch:
             "known": dict(known) if is_of_brokers else dict(_controllers(node, state)),
         }
         self._watcher.take(name, "cluster-answer", shown)
+
+    def _look_at_controller(self, name: str, request: object, response: Any) -> None:
+        del request
+        node = self._node(name)
+        if node is None or response.error_code is not ErrorCode.none:
+            return
+        shown = {
+            "named": int(response.controller_id),
+            "own": node.raft.node_id,
+            "leader": node.raft.leader_and_epoch.leader_id,
+            "shown": list(_live(response.brokers)),
+        }
+        self._watcher.take(name, "controller-named", shown)
+
+
+def _live(rows: Iterable[Any]) -> Iterator[int]:
+    """Yield the brokers that are not fenced; Metadata shows no others, and no state."""
+    for row in rows:
+        if hasattr(row, "node_id"):
+            yield int(row.node_id)
+        elif not row.is_fenced:
+            yield int(row.broker_id)
 
 
 def _ids(state: MetadataState, request: Any) -> Iterator[str | None]:

@@ -208,8 +208,10 @@ class UpkeepWatch:
             self._watcher.take(process.name, "entry-seen", shown)
 
     def _look_at_files(self, process: Incarnation, node: Node) -> None:
+        """Show files that nobody goes on with: one that is whole waits for nothing but the disk."""
         store, now_ms = node.raft._core.log.snapshots, process.monotonic_ms()
-        used = {file.path for file in store._writing.values()}
+        loading = node.raft._core.download
+        used = {file.path for file in store._writing.values() if file is loading or not file.frozen}
         late_ms = now_ms - node.raft._cleaner._interval_ms - 2 * CHECKPOINT_MS
         used |= {path for due_ms, path in store._deleted if due_ms >= late_ms}
         left = {path for path in _strays(store) if path not in used}

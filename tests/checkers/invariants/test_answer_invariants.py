@@ -129,6 +129,30 @@ def test_a_cluster_is_described_as_the_node_knows_it(rows, found):
     assert broken("cluster-answer", of="brokers", rows=rows, known=known) == found
 
 
+@pytest.mark.parametrize(
+    ("named", "leader", "shown", "found"),
+    [
+        (2, 2, [1, 2], []),
+        (3, 2, [1, 3], []),
+        (1, 1, [2], []),
+        (-1, -1, [1, 2], []),
+        (-1, 1, [1, 2], []),
+        (-1, 2, [1], []),
+        (-1, 2, [1, 2], ["cluster-described"]),
+        (-1, 2, [3], ["cluster-described"]),
+        (3, 2, [1, 2], ["cluster-described"]),
+    ],
+    ids=[
+        *("the leader", "another, as the leader is fenced", "itself, fenced or not"),
+        *("none leads", "it leads, unconfirmed", "no other is shown"),
+        *("it knows the leader", "it shows another", "one that is not shown"),
+    ],
+)
+def test_a_node_names_a_controller_that_it_shows_where_it_knows_one(named, leader, shown, found):
+    answer = {"named": named, "own": 1, "leader": leader, "shown": shown}
+    assert broken("controller-named", **answer) == found
+
+
 LOG = {
     "version": 1,
     "backend": "sim",
@@ -182,6 +206,11 @@ TOPICS = {**LOG, "workload": "topics", "workload_options": {"names": 2}, "schedu
         (LOG, "X:controller.topics.topic_changes:_partitions:relation:0", "topics-known"),
         (LOG, "X:log.batch.compression:inflate:relation:0", "batches-taken"),
         (LOG, "X:controller.apis.describe:_cluster_response:relation:0", "node-died"),
+        (
+            LOG,
+            "X:controller.apis.controller_apis:ControllerApis._controller_to_name:relation:0",
+            "cluster-described",
+        ),
         (TOPICS, "X:controller.topics.topic_changes:_topic_to_delete:relation:10", "topics-known"),
         (LOG, None, None),
         (TOPICS, None, None),

@@ -138,6 +138,31 @@ KILLED = with_steps(
     4_000,
     {"kind": "kill", "targets": "node:n2", "for_ms": 500},
 )
+GIVEN_UP = with_steps(
+    {
+        **SNAPSHOTS,
+        "duration_s": 25,
+        "node_settings": {
+            **SNAPSHOTS["node_settings"],
+            "controller.quorum.fetch.snapshot.max.bytes": 100,
+        },
+    },
+    2_000,
+    {
+        "kind": "cast",
+        "until": {"established": True},
+        "names": {"A": "leader", "B": "follower"},
+    },
+    {"kind": "partition", "targets": "@B", "shape": "isolate", "for_ms": 3_000},
+    {
+        "kind": "kill",
+        "targets": "@A",
+        "until": {"at": "@B", "event": "fetch-snapshot"},
+        "within_ms": 5_000,
+        "for_ms": 1_000,
+    },
+)
+"""The leader dies in the middle of a follower's download, and another one has another snapshot."""
 MOVED = with_steps(
     {**SENDS, "duration_s": 3, "workload_options": {"partitions": 9, "send_fraction": 0.1}},
     2_000,
@@ -153,6 +178,7 @@ WATCHED = {**SNAPSHOTS, "duration_s": 2, "nodes": 5, "world": {"observers": 2}}
         (SENDS, "X:log.data.log_directory:LogDirectory._every:left-out:0", "mark-checkpointed"),
         (SNAPSHOTS, "X:kraft.log_cleaner:LogCleaner._is_too_large:sum:0", "snapshots-cleaned"),
         (KILLED, "X:kraft.snapshot_store:SnapshotStore.__init__:left-out:4", "snapshots-cleaned"),
+        (GIVEN_UP, "X:kraft.snapshot_store:SnapshotStore.discard:relation:0", "snapshots-cleaned"),
         (
             MOVED,
             "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager.begin:left-out:0",
@@ -163,6 +189,7 @@ WATCHED = {**SNAPSHOTS, "duration_s": 2, "nodes": 5, "world": {"observers": 2}}
         (SENDS, "X:broker.serving.fetch:_Delayed.try_complete:never:0", "answered-in-time"),
         (SENDS, None, None),
         (KILLED, None, None),
+        (GIVEN_UP, None, None),
         (MOVED, None, None),
         (WATCHED, None, None),
     ],
