@@ -34,12 +34,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:kraft.inbound:InboundRequests._fetch_snapshot:extreme:0": (
         "all nodes of a world have one setting: what is asked for is what is sent at most"
     ),
-    "X:broker.lifecycle.assignments:AssignmentsManager._send:number:1": (
-        "attempts are numbered by twos, and compared for equality alone"
-    ),
-    "X:broker.lifecycle.assignments:AssignmentsManager._send:left-out:4": (
-        "an answer that comes after its time is believed, and says what was recorded"
-    ),
     "X:broker.serving.fetch:_Delayed._find:never:0": (
         "who names an epoch asks its leader, and who names none names a rack"
     ),
