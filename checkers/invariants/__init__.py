@@ -109,6 +109,7 @@ Of what a node does in its own time, on the disks of a simulated world's nodes (
 |---|---|
 | mark-checkpointed | a high watermark is in its checkpoint two intervals later |
 | snapshots-cleaned | what is more than metadata.max.retention.bytes goes, and files that nobody uses |
+| retention-kept | a leader deletes the segments that retention.bytes or retention.ms calls for, soon, and no others |
 | move-kept | a replica that begins to move has a folder where a start finds it |
 | answered-in-time | a request that says for how long it may wait is answered by then |
 | batches-indexed | an entry that a broker adds to an offset index points at its batch |
@@ -128,7 +129,7 @@ Of what a node answers to administrators and producers in a simulated world (no 
 | `sight.py` | what is known of nodes: the fields of events, and logs and disks where they can be read |
 | `quorum.py`, `electorate.py` | what all share: copies of logs, votes, voters, commits |
 | `fold.py` | what an invariant is |
-| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `sessions.py`, `replicas.py`, `partitions.py`, `upkeep.py`, `answers.py` | the invariants |
+| `elections.py`, `voters.py`, `logs.py`, `commits.py`, `snapshots.py`, `leading.py`, `brokers.py`, `sessions.py`, `replicas.py`, `partitions.py`, `upkeep.py`, `retention.py`, `answers.py` | the invariants |
 | `traces.py` | what traces, logs and files of a stored run owe each other; for stored runs alone |
 | `watcher.py` | all of the others, and feeds each event to them |
 | `merge.py`, `stored.py` | one order of stored traces; the check of a stored run |

@@ -37,6 +37,7 @@ from checkers.invariants.logs import CommittedPrefix, CommittedTruncated, LogMat
 from checkers.invariants.partitions import PARTITIONS
 from checkers.invariants.quorum import Quorum
 from checkers.invariants.replicas import REPLICATION
+from checkers.invariants.retention import RetentionKept
 from checkers.invariants.sessions import SESSIONS
 from checkers.invariants.sight import Fields, Sight
 from checkers.invariants.snapshots import (
@@ -100,6 +101,7 @@ LIVE: tuple[type[Invariant], ...] = (
     *REPLICATION,
     *PARTITIONS,
     *UPKEEP,
+    RetentionKept,
     *ANSWERS,
 )
 """Those by which a simulated world is judged as it runs."""

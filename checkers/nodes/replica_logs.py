@@ -25,10 +25,15 @@ whole, and nothing may be lost any more. A replica may have any amount of record
 committed, or lack any amount of them; with acks=1 an acknowledged record that nobody read is owed
 by nobody.
 
-A topic that was deleted and made anew is left out: logs and traces do not say which one it was.
-Assumes no retention, no compaction and no unclean election, and that never more replicas of a
-partition lost what they had not synced than min.insync.replicas allows (power loss: less than that
-many between two times at which the ISR was whole): Kafka promises no more, as acks=all waits for no
+A topic that was deleted and made anew is left out: logs and traces do not say which one it was. Of
+one for which the history sets `unclean.leader.election.enable`, anything may be lost that was
+committed, with a leader that lacks it; what is left agrees: `offset-gap`, `epoch-decrease`,
+`log-mismatch`, `two-leaders` and `epoch-back` judge it still. What retention deletes is below where
+a log begins, and not compared.
+
+Assumes no compaction and no other unclean election, and that never more replicas of a partition
+lost what they had not synced than min.insync.replicas allows (power loss: less than that many
+between two times at which the ISR was whole): Kafka promises no more, as acks=all waits for no
 disk. Cannot see: what was in memory alone, what a node that was wiped had held.
 
 A log that is damaged, and a node of which nothing was decoded, make the verdict UNKNOWN.
@@ -38,7 +43,7 @@ Complexity: O(batches x replicas + records).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -49,7 +54,7 @@ from checkers.evidence.evidence_result import evidence_result
 from checkers.history import INFINITY_NS, EventType, Operation, seconds
 from checkers.nodes.in_sync import Members, members_at_end
 from checkers.nodes.replica_traces import find_malformed, trace_anomalies
-from checkers.partition_logs.columns import POLL, POLL_ALL, RENEW, SEND
+from checkers.partition_logs.columns import CONFIGURE, POLL, POLL_ALL, RENEW, SEND, UNCLEAN
 from checkers.run_input import RunInput
 from checkers.runs.faults import active_between, fault_spans, named_faults, phases
 from checkers.verdict import Anomaly, CheckResult, anomaly
@@ -90,22 +95,20 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     evidence = run.required_evidence
     replicas: dict[str, list[_Replica]] = defaultdict(list)
     missing = [f"{node} (logs)" for node in evidence.nodes if node not in evidence.partition_logs]
-    renewed = {_topic(str(operation.key)) for operation in run.operations if operation.f == RENEW}
-    for logs in evidence.partition_logs.values():
-        for log in logs:
-            if _topic(log.partition) in renewed:
-                continue
-            if log.damage is None:
-                replicas[log.partition].append(_Replica(log))
-            else:
-                missing.append(f"{log.node} ({log.partition} is damaged: {log.damage})")
-    anomalies: list[Anomaly] = list(trace_anomalies(evidence, renewed))
+    renewed, lossy = _topics(run, _renews), _topics(run, _lets_lose)
+    logs = (log for many in evidence.partition_logs.values() for log in many)
+    for log in (log for log in logs if _topic(log.partition) not in renewed):
+        if log.damage is None:
+            replicas[log.partition].append(_Replica(log))
+        else:
+            missing.append(f"{log.node} ({log.partition} is damaged: {log.damage})")
+    anomalies: list[Anomaly] = list(trace_anomalies(evidence, renewed, lossy))
     missing += find_malformed(evidence)
     for partition in sorted(replicas):
         for replica in replicas[partition]:
             anomalies += _form_anomalies(replica.log)
         for one, other in combinations(replicas[partition], 2):
-            anomalies += _compare(partition, one, other)
+            anomalies += _compare(partition, one, other, may_lose=_topic(partition) in lossy)
     members = members_at_end(evidence)
     if members is None:
         missing.append("the metadata log's beginning")
@@ -114,6 +117,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     missing += [f"the metadata of {partition}" for partition in unknown]
     lacking = 0
     for partition in sorted({*replicas, *owed.records}):
+        if _topic(partition) in lossy:
+            continue
         of_partition = (members or {}).get(partition, Members())
         found, count = _lacking(run, evidence, partition, replicas[partition], of_partition, owed)
         anomalies += found
@@ -142,6 +147,22 @@ def _topic(partition: str) -> str:
     return partition.rpartition("-")[0]
 
 
+def _topics(run: RunInput, does: Callable[[Operation], bool]) -> set[str]:
+    """Return the topics of operations that do something."""
+    return {_topic(str(operation.key)) for operation in run.operations if does(operation)}
+
+
+def _renews(operation: Operation) -> bool:
+    return operation.f == RENEW
+
+
+def _lets_lose(operation: Operation) -> bool:
+    """Whether this may have let a topic's leaders be elected uncleanly."""
+    if operation.f != CONFIGURE or operation.type is EventType.FAIL:
+        return False
+    return bool(operation.input == {"name": UNCLEAN, "value": "true"})
+
+
 def _form_anomalies(log: PartitionLog) -> Iterator[Anomaly]:
     for before, after in pairwise(log.batches):
         where = f"the log of {log.partition} on {log.node}"
@@ -156,8 +177,13 @@ def _form_anomalies(log: PartitionLog) -> Iterator[Anomaly]:
             return
 
 
-def _compare(partition: str, one: _Replica, other: _Replica) -> Iterator[Anomaly]:
-    """Find the first batch in which two replicas must not differ and do."""
+def _compare(
+    partition: str, one: _Replica, other: _Replica, *, may_lose: bool
+) -> Iterator[Anomaly]:
+    """Find the first batch in which two replicas must not differ and do.
+
+    `may_lose`: what was committed may be lost.
+    """
     floor = max(one.begin, other.begin)
     agreed = next(
         (
@@ -182,7 +208,7 @@ def _compare(partition: str, one: _Replica, other: _Replica) -> Iterator[Anomaly
                 "log-mismatch",
                 f"though both have epoch {one.by_offset[agreed].epoch} at {agreed}",
             )
-        elif batch.last_offset < committed:
+        elif batch.last_offset < committed and not may_lose:
             kind, why = "committed-differs", f"below both high watermarks, {committed} or more"
         else:
             continue

@@ -43,10 +43,12 @@ def find_malformed(evidence: Evidence) -> list[str]:
     ][:1]
 
 
-def trace_anomalies(evidence: Evidence, renewed: Collection[str] = ()) -> Iterator[Anomaly]:
+def trace_anomalies(
+    evidence: Evidence, renewed: Collection[str] = (), lossy: Collection[str] = ()
+) -> Iterator[Anomaly]:
     """Find what the traces of all partitions contradict; events that are malformed are left out.
 
-    `renewed`: topics that were made anew.
+    `renewed`: topics that were made anew; `lossy`: those that may lose what was committed.
     """
     by_partition: dict[str, list[TraceEvent]] = defaultdict(list)
     for trace in evidence.traces.values():
@@ -56,7 +58,10 @@ def trace_anomalies(evidence: Evidence, renewed: Collection[str] = ()) -> Iterat
             if _is_whole(event):
                 by_partition[f"{event.fields['topic']}-{event.fields['partition']}"].append(event)
     for partition in sorted(by_partition):
+        may_lose = partition.rpartition("-")[0] in lossy
         for kind, contradictions in _RULES.items():
+            if may_lose and kind in _OF_COMMITTED:
+                continue
             for event, text in islice(contradictions(by_partition[partition], evidence), 1):
                 yield anomaly(
                     kind,
@@ -140,3 +145,4 @@ _RULES: Mapping[str, Callable[[list[TraceEvent], Evidence], Iterator[Found]]] = 
     "truncated-committed": _cut,
 }
 """Kind -> what finds it in the events of a partition; the first counts."""
+_OF_COMMITTED = ("leader-incomplete", "truncated-committed")

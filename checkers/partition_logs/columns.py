@@ -19,6 +19,10 @@ from porcupine_py.columns import Bools, Int64s
 SEND, POLL, POLL_ALL = "send", "poll", "poll-all"
 RENEW = "renew-topic"
 """Deletes a topic and makes it anew."""
+CONFIGURE = "configure-topic"
+"""Sets one configuration of a partition's topic, whose `name` and `value` are given."""
+UNCLEAN = "unclean.leader.election.enable"
+"""A topic's configuration: whether records may be lost with a leader."""
 OUT_OF_RANGE = "offset_out_of_range"
 """Error of a poll from an offset that the node's log does not reach."""
 OFFSET_BITS = 40

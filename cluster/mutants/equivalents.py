@@ -93,8 +93,8 @@ EQUIVALENT: Final[dict[str, str]] = {
         "what fails was refused, or the leadership is lost: no request here has two parts"
     ),
     "X:broker.replication.fetcher_manager:ReplicaFetcherManager.on_move:left-out:0": (
-        "a follower's log begins later by an answer, after which its position is named anyway: "
-        "nothing here is deleted by age or size"
+        "nobody waits for where a follower's log begins but who deletes records: then the leader's "
+        "begins later, which it answers the follower, whose position is named afterwards anyway"
     ),
     "X:broker.serving.config_admin:_response:truth:0": (
         "there is an error, or none, for each resource"

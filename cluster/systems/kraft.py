@@ -65,6 +65,7 @@ NODE_SETTINGS: Mapping[str, int] = {
     "replica.socket.timeout.ms": 2000,  # Kafka: 30000; a Fetch that a cut lost holds up the ISR
     "controller.socket.timeout.ms": 30_000,  # Kafka's own
     "log.index.interval.bytes": 4096,  # Kafka's own
+    "log.retention.check.interval.ms": 300_000,  # Kafka's own
     "initial.broker.registration.timeout.ms": 2**31 - 1,  # Kafka: 60000; a fault may last longer
     REGISTRATION: 1,  # 0: brokers are the configured ones, all of them alive
     LOG_DIRS: 1,

@@ -41,6 +41,7 @@ from harness.sim.image_sight import ImageWatch
 from harness.sim.partition_sight import PartitionWatch
 from harness.sim.placement import PLACEMENT, misplacements
 from harness.sim.replica_sight import ReplicaWatch
+from harness.sim.retention_sight import RetentionWatch
 from harness.sim.session_sight import SessionWatch
 from harness.sim.upkeep_sight import UpkeepWatch
 from harness.sim.world_sight import watch
@@ -224,6 +225,7 @@ class _DrawnWorld:
         PartitionWatch(world, watcher)
         SessionWatch(world, watcher)
         UpkeepWatch(world, watcher)
+        RetentionWatch(world, watcher)
         AnswerWatch(world, watcher)
         self.watch = Watch(world)
         self.recorder = Recorder(

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from checkers.history import EventType, Operation
-from checkers.partition_logs.columns import RENEW
+from checkers.partition_logs.columns import CONFIGURE, RENEW
 from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
 from cluster.client.admin_client import Client
@@ -22,7 +22,7 @@ from cluster.systems import kraft
 from tests.cluster.client.test_certainty import ImpatientClock
 from tests.workloads.scripted_brokers import LOST, Brokers
 from workloads.base import ClientContext, LeaderTracker, Op, Role
-from workloads.data.log_client import CONFIGURE, DELETE, MOVE, RESIZE, AtReplica, Producer
+from workloads.data.log_client import DELETE, FILL, MOVE, RESIZE, AtReplica, Producer
 from workloads.registry import WorkloadError, workload_named
 
 NODES = ("n1", "n2", "n3")
@@ -424,6 +424,14 @@ def test_a_topic_that_is_renewed_is_deleted_made_and_sent_to():
     order = ("DeleteTopicsRequest", "CreateTopicsRequest", "ProduceRequest")
     assert [kind for kind in kinds if kind in order] == list(order)
     assert done.type is OK
+
+
+def test_a_topic_is_filled_with_batches_of_one():
+    brokers = Brokers()
+    brokers.lead(2, 1, epoch=5)
+    (done,) = perform(brokers, Op(FILL, KEY, 3))
+    assert len(brokers.sent(d.ProduceRequest)) == 3
+    assert (done.type, done.node, done.value) == (OK, "n2", 3)
 
 
 @pytest.mark.parametrize(("offset", "kind"), [(1, OK), (-1, FAIL)])

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from checkers.history import EventType, Value
-from checkers.partition_logs.columns import POLL, POLL_ALL, RENEW, SEND
+from checkers.partition_logs.columns import CONFIGURE, POLL, POLL_ALL, RENEW, SEND
 from cluster.backends.base import Listener
 from cluster.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE
 from cluster.client.batches import batch_of
@@ -30,8 +30,6 @@ from workloads.base import ClientContext, Completion, Op, completion
 from workloads.data.leads import Budget, Lead, Leads, Stopped, Topics, node_name, partition_of
 
 MOVE: Final = "move-leader"
-CONFIGURE: Final = "configure-topic"
-"""Sets one configuration of a partition's topic, whose `name` and `value` are given."""
 RESIZE: Final = "resize-broker"
 """Sets one configuration of the broker that is asked, whose `name` and `value` are given."""
 GROW: Final = "grow-topic"
@@ -40,6 +38,8 @@ DESCRIBE: Final = "describe-cluster"
 """Asks a broker for the brokers, and a controller for the controllers."""
 DELETE: Final = "delete-records"
 """Deletes what lies below an offset, of a topic that is renewed: of others nothing may be lost."""
+FILL: Final = "fill-topic"
+"""Sends records to a topic that may lose them: so many batches of one as is given."""
 _POLL_BYTES: Final = 16 * 1024
 _WHOLE_BYTES: Final = 1024 * 1024
 _PIECE_BYTES: Final = 256
@@ -144,6 +144,7 @@ class LogClient:
             DESCRIBE: self._describe,
             GROW: self._grow,
             RENEW: self._renew,
+            FILL: self._fill,
             DELETE: self._delete,
         }
         try:
@@ -406,10 +407,25 @@ class LogClient:
         lead = await self._next_lead(of, budget)  # makes the topic
         if lead is None:
             raise Stopped("no-leader-in-time", node)
-        batch = batch_of(["renewed"], self._context.client.wall_ms(), NOBODY)
-        endpoint = self._leads.client_of(lead.node)
-        outcome = await self._data.produce(endpoint, of, batch, self._acks, budget.left_ms)
+        outcome = await self._produce("renewed", of, lead, budget)
         return completion(replace(outcome, value=None), lead.node, op.value)
+
+    async def _fill(self, op: Op, of: TopicPartition, budget: Budget) -> Completion:
+        assert isinstance(op.value, int), "batches are counted"
+        lead = await self._leads.lead(of, budget)
+        outcome = Outcome("ok")
+        for number in range(op.value):
+            outcome = await self._produce(f"filled.{number}", of, lead, budget)
+            if outcome.type != "ok":
+                self._leads.forget(of)
+                break
+        return completion(replace(outcome, value=None), lead.node, op.value)
+
+    async def _produce(self, text: str, to: TopicPartition, lead: Lead, budget: Budget) -> Outcome:
+        """Send a record that nobody is owed."""
+        batch = batch_of([text], self._context.client.wall_ms(), NOBODY)
+        endpoint = self._leads.client_of(lead.node)
+        return await self._data.produce(endpoint, to, batch, self._acks, budget.left_ms)
 
 
 def _answer(fetched: Fetched, records: Sequence[tuple[int, str]]) -> Value:

@@ -30,6 +30,7 @@ from harness.sim.swarm.disks import with_damage
 from harness.sim.swarm.fragments import FRAGMENTS, Draw, kill_parameters, strand
 from harness.sim.swarm.kafka import of_kafka, settings_of
 from harness.sim.swarm.logs import with_logs
+from harness.sim.swarm.losses import with_losses
 from harness.sim.swarm.second_tries import with_second_tries
 from harness.sim.swarm.starts import with_starts
 from harness.sim.swarm.topics import with_topics
@@ -157,7 +158,7 @@ def _draw(
         cut = with_cut_changes(with_pieces(removed, unit_ms), unit_ms)
         damaged = with_damage(cut, unit_ms)
         busy = _with_load(_with_clients(damaged, unit_ms))
-        begun = with_starts(with_topics(busy, unit_ms), unit_ms)
+        begun = with_starts(with_losses(with_topics(busy, unit_ms), unit_ms), unit_ms)
         asked = with_second_tries(with_administration(begun, unit_ms), unit_ms)
     else:
         asked = of_kafka(changed, raft, unit_ms)

@@ -14,11 +14,11 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from checkers.partition_logs.columns import RENEW
+from checkers.partition_logs.columns import CONFIGURE, RENEW
 from harness.plan.plan import Plan
 from harness.plan.strands import Step, Strand
 from workloads.data import log
-from workloads.data.log_client import CONFIGURE, DELETE
+from workloads.data.log_client import DELETE
 
 _SHARE: Final = 0.25
 RENEWED: Final = "e0-0"

@@ -7,7 +7,7 @@ import pytest
 from checkers import Status
 from checkers.evidence import DataBatch, FinalRead, PartitionLog
 from checkers.history import NEMESIS, Event, EventType, pair
-from checkers.partition_logs.columns import RENEW
+from checkers.partition_logs.columns import CONFIGURE, RENEW, UNCLEAN
 from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
 from tests.checkers.evidence.run_evidence import NODES, good_run, high_watermark, record, trace
@@ -283,6 +283,40 @@ def test_a_topic_that_was_made_anew_is_not_judged_by_its_name():
     }  # fmt: skip
     run = run_of(logs, renewed, records=(TOPIC, isr_of(1)), traces=traces)
     assert judged(run).statistics["anomalies_by_kind"] == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [
+        ({"name": UNCLEAN, "value": "true"}, {}),
+        (
+            {"name": UNCLEAN, "value": "false"},
+            {"committed-differs": 1, "committed-missing": 1, "leader-incomplete": 1},
+        ),
+    ],
+)
+def test_what_was_committed_may_be_lost_where_leaders_may_be_elected_uncleanly(setting, found):
+    """n2 led uncleanly from offset 1 on; n1, which had more, has not come back to it yet."""
+    logs = [
+        log_of("n1", batch(0, "a"), batch(1, "b"), batch(2, "c")),
+        log_of("n2", batch(0, "a"), batch(1, "x", epoch=2)),
+    ]
+    traces = {"n1": [leads(1, 3, 3)], "n2": [leads(2, 1, 1)]}
+    configured = history((CONFIGURE, 1, setting, None, None, "n1"))
+    run = run_of(logs, configured, records=(TOPIC, isr_of(2)), traces=traces)
+    assert kinds(run) == found
+
+
+def test_replicas_agree_below_what_they_share_also_where_records_may_be_lost():
+    logs = [
+        log_of("n1", batch(0, "a"), batch(1, "x", epoch=2)),
+        log_of("n2", batch(0, "b"), batch(1, "x", epoch=2)),
+    ]
+    traces = {"n1": [leads(2)], "n2": [leads(2)]}
+    setting = {"name": UNCLEAN, "value": "true"}
+    configured = history((CONFIGURE, 1, setting, None, None, "n1"))
+    run = run_of(logs, configured, records=(TOPIC, isr_of(2)), traces=traces)
+    assert kinds(run) == {"log-mismatch": 1, "two-leaders": 1}
 
 
 def test_a_trace_that_says_too_little_leaves_the_verdict_open():

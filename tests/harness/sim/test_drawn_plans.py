@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.partition_logs.columns import RENEW
+from checkers.partition_logs.columns import CONFIGURE, RENEW, UNCLEAN
 from cluster.client.batches import CODECS
 from cluster.systems.kraft import LOG_DIRS
 from harness.errors import PlanError
@@ -16,11 +16,13 @@ from harness.plan.step_verbs import is_fault
 from harness.sim.runner import run_plan
 from harness.sim.swarm.coverage import cell, empty, steer_for, universe
 from harness.sim.swarm.draw import Steer, draw
+from harness.sim.swarm.losses import LED_UNCLEANLY, RETAINED
 from tests.harness.sim.plans import read_plan
-from workloads.data.log_client import CONFIGURE, DELETE, DESCRIBE, GROW, MOVE, RESIZE
+from workloads.data.log_client import DELETE, DESCRIBE, FILL, GROW, MOVE, RESIZE
 
 LOGS = (1178, 94, 111, 5019)
 """Short worlds, one of them with a single replica; in the last an idle leader moves."""
+LOSING = (RETAINED, LED_UNCLEANLY)
 
 
 @pytest.mark.slow
@@ -69,7 +71,7 @@ def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own()
     plans = [draw(seed) for seed in range(60)]
     known = {"register": {"write"}, "log": {"send"}, "topics": {"create", "delete"}}
     for plan in plans:
-        beside = (MOVE, CONFIGURE, RENEW, DELETE, DESCRIBE, GROW, RESIZE)
+        beside = (MOVE, CONFIGURE, RENEW, DELETE, DESCRIBE, FILL, GROW, RESIZE)
         scripted = [
             step for step in steps_of(plan) if step.kind == "op" and step.options["f"] not in beside
         ]
@@ -170,12 +172,38 @@ def test_topics_change_beside_the_workload():
     assert {s.options["key"] for _, s in by_f[RENEW] + by_f[DELETE]} == {"e0-0"}
     names = set()
     for plan, step in by_f[CONFIGURE]:
+        if step.options["key"] in LOSING:
+            continue
         set_to = step.options["value"]
         names.add(set_to["name"])
         if set_to["name"] == "min.insync.replicas":
             assert 1 <= int(set_to["value"]) <= plan.workload_options["replication_factor"]
             assert step.options["key"] == "e0-0", "without a leader it may stay so"
     assert names == {"min.insync.replicas", "segment.ms"}
+
+
+def settings_of(plan, key):
+    """A plan with the configurations that the topic of a partition gets; None: it gets none."""
+    steps = [step.options for step in steps_of(plan) if step.options.get("f") == CONFIGURE]
+    names = {options["value"]["name"] for options in steps if options["key"] == key}
+    return (plan, names) if names else None
+
+
+def test_topics_that_nothing_else_uses_lose_records_by_retention_and_unclean_elections():
+    plans = [draw(seed) for seed in range(60)]
+    retained, unclean = ([found for p in plans if (found := settings_of(p, k))] for k in LOSING)
+    assert min(len(retained), len(unclean)) >= 4
+    assert {plan.workload for plan, _ in retained + unclean} == {"log"}
+    names = set().union(*(own for _, own in retained))
+    assert names == {
+        *("retention.bytes", "retention.ms", "segment.ms", "segment.index.bytes"),
+        "file.delete.delay.ms",
+    }
+    for plan, _ in retained:
+        assert plan.node_settings["log.retention.check.interval.ms"] < 30_000
+    for plan, own in unclean:
+        assert own == {UNCLEAN, "min.insync.replicas"}
+        assert plan.workload_options["replication_factor"] == 2
 
 
 def test_administrators_change_features_and_brokers_beside_the_workload():
@@ -212,7 +240,10 @@ def test_some_replicas_take_over_in_another_directory_as_their_broker_dies():
 def test_a_leader_that_is_to_be_lost_is_made_the_leader_first():
     plans = [plan for seed in range(60) if (plan := draw(seed)).workload == "log"]
     moves = [
-        (plan, step) for plan in plans for step in steps_of(plan) if step.options.get("f") == MOVE
+        (plan, step)
+        for plan in plans
+        for step in steps_of(plan)
+        if step.options.get("f") == MOVE and step.options["key"] != LED_UNCLEANLY
     ]
     assert len(moves) > 20
     for plan, step in moves:
@@ -249,34 +280,34 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
 @pytest.mark.parametrize(
     ("mutant", "seed", "expected"),
     [
-        ("M34", 25, "log"),
+        ("M34", 43, "log"),
         ("M36A", 25, "log"),
         ("M36B", 276, "held-in-sync"),
         ("M36C", 17, "enough-in-sync"),
         ("X:broker.replication.partition:Partition._adopt:left-out:3", 9, "enough-in-sync"),
         ("M37", 1, "log"),
         ("M39A", 0, "isr"),
-        ("M40I", 145, "log"),
+        ("M40I", 165, "log"),
         ("K13091", 1, "held-committed"),
         ("K14857", 0, "published-new"),
-        ("K14145P", 1, "fetch-answered"),
-        ("K7128", 9, "joins-in-epoch"),
+        ("K14145P", 9, "fetch-answered"),
+        ("K7128", 12, "joins-in-epoch"),
         ("M26I", 20, "image-agreement"),
-        ("M25F", 12, "remembered-in-log"),
+        ("M25F", 11, "remembered-in-log"),
         ("K14616", 94, "own-topic"),
         pytest.param("M34B", 11, "sequences", marks=pytest.mark.nightly),
         ("V02", 4, "change-awaited"),
         ("M40C", 6, "mark-removed"),
-        ("M41F", 0, "caught-up-first"),
+        ("M41F", 17, "caught-up-first"),
         ("M34G", 11, "sequences"),
-        ("M34K", 11, "remembered-in-log"),
+        ("M34K", 25, "remembered-in-log"),
         ("M34O", 11, "sequences"),
         pytest.param(
             f"{_MOVES}.directory_to_report:always:0", 19, "placement", marks=pytest.mark.nightly
         ),
         ("X:broker.serving.fetch:_Delayed.wake:truth:0", 0, "fetch-answered"),
         (f"{_SNAPSHOTS}.is_due:connector:1", 0, "snapshot-made"),
-        ("M39C", 1, "newest-changed"),
+        ("M39C", 43, "newest-changed"),
         ("X:log.storage.index:OffsetIndex.truncate:never:0", 130, "batches-indexed"),
         ("X:broker.replication.partition:Follower.is_caught_up:connector:0", 4, "lag-allowed"),
     ],
