@@ -119,7 +119,13 @@ class ReplicaWatch:
             (row.topic, row.index): row for row in fetch.partitions
         }
         session = self._named.setdefault((_id(process), fetch.replica_id), {})
-        session |= rows
+        # A Fetch that was late is of an earlier session: the one that goes on names a later epoch.
+        for key, named in rows.items():
+            if (
+                key not in session
+                or named.current_leader_epoch >= session[key].current_leader_epoch
+            ):
+                session[key] = named
         for replica in led:
             row = session.get(replica.key)
             if row is not None:

@@ -1,10 +1,14 @@
 """Each invariant of replicas is broken by hand-made looks, and not by the closest right ones."""
 
+from collections import defaultdict
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from checkers.invariants.replicas import REPLICATION, Lead, Led, Proposal
+from cluster.node.log.types import OffsetAndEpoch
+from harness.sim.replica_sight import ReplicaWatch
 from tests.checkers.invariants.watching import broken_by
 
 LED = Led(
@@ -137,3 +141,30 @@ def test_a_leader_waits_for_what_becomes_of_a_change_of_its_isr(known, found):
 )
 def test_a_leader_goes_by_what_it_was_asked(lead, found):
     assert broken("led", {"lead": lead}) == found
+
+
+def test_a_late_fetch_of_an_earlier_session_does_not_change_what_the_session_names():
+    mesh = SimpleNamespace(**{f"on_{at}": defaultdict(list) for at in ("ask", "answer", "serve")})
+    watch = ReplicaWatch(SimpleNamespace(nodes={}, observers=[], mesh=mesh), SimpleNamespace())
+    leader = SimpleNamespace(name="n3", incarnation=1)
+    led = SimpleNamespace(
+        key=("T", 0),
+        topic="t",
+        index=0,
+        partition=SimpleNamespace(leader_epoch=10),
+        log=SimpleNamespace(end_offset_for_epoch=lambda _: OffsetAndEpoch(4, 8)),
+    )
+
+    def fetch(*epochs):
+        rows = [
+            SimpleNamespace(
+                topic="T", index=0, current_leader_epoch=epoch, fetch_offset=3, last_fetched_epoch=8
+            )
+            for epoch in epochs
+        ]
+        return SimpleNamespace(replica_id=1, partitions=rows)
+
+    watch._note_fetch(leader, [], fetch(10))
+    watch._note_fetch(leader, [], fetch(8))
+    watch._note_fetch(leader, [led], fetch())
+    assert watch._heard == {(("n3", 1), "t", 0): {1}}
