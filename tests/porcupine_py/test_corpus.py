@@ -13,7 +13,7 @@ from porcupine_py import (
     check_operations_timeout,
 )
 from porcupine_py.history import operations_of
-from tests import corpus
+from tests.porcupine_py import corpus
 from tests.porcupine_py.models import CAS_REGISTER, KEY_VALUE
 
 

@@ -29,10 +29,14 @@ Ts = TypeVarTuple("Ts")
 
 _MS = 1000.0
 
-EVENT_S = 5.0
-"""Processor time after which an event is looked at; the second look at the same one ends it.
+LOOK_S = 0.1
+"""Processor time between two looks at the event that runs."""
+EVENT_LOOKS = 100
+"""So many looks in sequence at one event end it.
 
 Events take some 30 microseconds, the longest (a snapshot of a large image) a tenth of a second.
+Looks are counted, not their times: a virtual machine that was paused charges all of the pause to
+whoever ran, and that is one look.
 """
 
 
@@ -195,12 +199,13 @@ def _bound(scheduler: Scheduler, struck: list[BaseException]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    seen = -1
+    seen, looks = -1, 0
 
     def look(*_: object) -> None:
-        nonlocal seen
-        is_same, seen = scheduler.events == seen, scheduler.events
-        if not is_same:
+        nonlocal seen, looks
+        looks = looks + 1 if scheduler.events == seen else 1
+        seen = scheduler.events
+        if looks < EVENT_LOOKS:
             return
         if struck:
             raise struck[-1]
@@ -208,7 +213,7 @@ def _bound(scheduler: Scheduler, struck: list[BaseException]) -> Iterator[None]:
             raise StuckError("it did not return from one event")
 
     before = signal.signal(signal.SIGVTALRM, look)
-    signal.setitimer(signal.ITIMER_VIRTUAL, EVENT_S, EVENT_S)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LOOK_S, LOOK_S)
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ from checkers.linearizability.linearizable import judge
 from checkers.verdict import Status
 from porcupine_py.models import model_named
 from tests.checkers.histories import verify
-from tests.corpus import JUDGED, expected, members
+from tests.porcupine_py.corpus import JUDGED, expected, members
 
 MODELS = {"cas-register": "cas-register", "kv-append": "kv"}
 

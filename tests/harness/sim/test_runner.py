@@ -76,7 +76,7 @@ def test_a_node_that_does_not_return_from_an_event_is_a_finding(monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr(loop, "EVENT_S", 0.2)
+    monkeypatch.setattr(loop, "LOOK_S", 0.01)
     monkeypatch.setattr(ControlState, "append", spin)
     result = run_plan(sim_plan(seed=1, duration_s=2.0))
     found = result.violations[0]

@@ -5,7 +5,7 @@ import tarfile
 from functools import cache
 from pathlib import Path
 
-ARCHIVE = Path(__file__).parent / "data" / "histories" / "porcupine.tar.gz"
+ARCHIVE = Path(__file__).parents[1] / "data" / "histories" / "porcupine.tar.gz"
 
 
 @cache
