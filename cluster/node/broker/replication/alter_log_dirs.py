@@ -172,6 +172,8 @@ class ReplicaAlterLogDirsManager:
         return move
 
     def _schedule(self, move: _Move, delay_ms: float) -> None:
+        if move.timer is not None:  # a step was poked by what it did itself
+            move.timer.cancel()
         move.timer = self._clock.call_later(delay_ms, partial(self._run, move))
 
     def _run(self, move: _Move) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.node.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
 from cluster.node.broker.serving.log_dirs import describe_log_dirs
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.data_messages import (
@@ -137,6 +138,29 @@ def test_a_leader_that_moves_before_its_first_record_knows_its_epoch():
     replica = moves.replica(1)
     assert replica.partition.leads
     assert replica.log.epochs.latest_epoch == replica.partition.leader_epoch
+
+
+def test_a_move_that_is_poked_by_its_own_step_takes_over_once(monkeypatch):
+    """`sim --seed 89000079`: what is copied begins later, by retention, which pokes the move."""
+    moves = Moves(records=5)
+    renamed = []
+    moves.node(1).replicas.moves._finish_rename = renamed.append
+    assert moves.alter(moves.other.path) is ErrorCode.none
+    assert moves.until(lambda: renamed)
+    moves.write(1, b"more than was copied")
+    moves.world.kill("n1", "written")
+    copy = ReplicaAlterLogDirsManager._copy
+
+    def copy_and_poke(manager, move):
+        has_copied = copy(manager, move)
+        if has_copied:
+            manager.poke(move.replica.key)
+        return has_copied
+
+    monkeypatch.setattr(ReplicaAlterLogDirsManager, "_copy", copy_and_poke)
+    moves.restart()
+    assert moves.until(moves.has_moved)
+    moves.check()
 
 
 def test_the_future_replica_is_described_with_its_lag():
