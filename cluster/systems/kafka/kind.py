@@ -61,6 +61,17 @@ _OWN: Final = frozenset(
     }
 )
 """Keys that say where and what a node is: the run decides them."""
+_LOSING: Final = frozenset(
+    {
+        "log.cleanup.policy",
+        "log.retention.bytes",
+        "log.retention.hours",
+        "log.retention.minutes",
+        "log.retention.ms",
+        "unclean.leader.election.enable",
+    }
+)
+"""Keys that let brokers lose or delete what they acknowledged: checks take that for lost."""
 _OF_SECURITY: Final = ("listener.name.", "sasl.", "ssl.keystore.", "ssl.truststore.")
 """Where keys begin that a plan's `security` decides."""
 _KEY: Final = re.compile(r"[a-z][a-z0-9_.-]*", re.IGNORECASE)
@@ -89,6 +100,8 @@ def _check(request: SystemRequest) -> None:
             raise SettingError(f"node_settings: {key!r} is no name of a configuration key")
         if key in _OWN:
             raise SettingError(f"node_settings.{key}: the run decides it")
+        if key in _LOSING:
+            raise SettingError(f"node_settings.{key}: checks expect that records are kept")
         if key.startswith(_OF_SECURITY):
             raise SettingError(f"node_settings.{key}: the run's security decides it")
         if not isinstance(value, str | int):

@@ -372,6 +372,8 @@ def test_a_format_that_was_cut_off_is_done_again(tmp_path):
         ({"system_options": {"quorum": "dynamical"}}, "did you mean 'dynamic'"),
         ({"system_options": {"home": 5}}, "system_options.home"),
         ({"node_settings": {"listeners": "X://:1"}}, "node_settings.listeners: the run decides it"),
+        ({"node_settings": {"unclean.leader.election.enable": True}}, "expect that records are k"),
+        ({"node_settings": {"log.retention.ms": 1000}}, "checks expect that records are kept"),
         ({"node_settings": {"ssl.keystore.location": "/k"}}, "the run's security decides it"),
         ({"node_settings": {"sasl.enabled.mechanisms": "PLAIN"}}, "the run's security decides it"),
         ({"node_settings": {"listener.name.client.ssl.x": 1}}, "the run's security decides it"),
