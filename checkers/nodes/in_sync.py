@@ -3,7 +3,7 @@
 The metadata log holds each partition's ISR. How far it was committed is not known exactly: a
 node announces less than there is, and a record at the end may never have been committed. So a
 replica counts that is in the ISR of the highest state announced as committed, and of every later
-one up to the end of the longest log.
+one up to the end of the newest log.
 
 A member of the ELR counts like one of the ISR if its broker served clients after the heal
 (LeaderCandidateCompleteness of KIP-966's specification): what was committed cannot grow while the
@@ -24,10 +24,15 @@ from checkers.nodes.snapshots import Image
 _CHANGES = ("PartitionRecord", "PartitionChangeRecord")
 
 
-def longest_log(evidence: Evidence) -> str | None:
-    """Name the node with the longest log of metadata."""
-    ends = {node: log[-1].offset for node, log in evidence.logs.items() if log}
-    return max(sorted(ends), key=lambda node: ends[node], default=None)
+def newest_log(evidence: Evidence) -> str | None:
+    """Name the node with the log that an election would prefer; of such that which begins earliest.
+
+    The longest log may be that of a leader that was cut off and wrote what was never committed. One
+    that ends in the last epoch has what was committed before it (Raft 5.4.1).
+    """
+    logs = {node: log for node, log in sorted(evidence.logs.items()) if log}
+    order = {node: (-log[-1].epoch, -log[-1].offset, log[0].offset) for node, log in logs.items()}
+    return min(order, key=lambda node: order[node], default=None)
 
 
 def replay_beginning(image: Image, evidence: Evidence, node: str, offset: int) -> bool:
@@ -50,7 +55,7 @@ class Members:
 
 def members_at_end(evidence: Evidence) -> Mapping[str, Members] | None:
     """Return them by partition (`d0-3`); None where the metadata log does not show it."""
-    node = longest_log(evidence)
+    node = newest_log(evidence)
     if node is None:
         return None
     log = evidence.logs[node]

@@ -33,7 +33,7 @@ them, and `snapshots` compares what they counted.
 were (MinIsrRecoveryQuorum).
 
 The two rules that need min.insync.replicas judge topics for which it, or the cluster's default, is
-in the log; what a broker's own file sets is not. The longest log is judged, from offset 0 or from a
+in the log; what a broker's own file sets is not. The newest log is judged, from offset 0 or from a
 snapshot where it begins. Cannot see: what an operator asked for by ElectLeaders UNCLEAN, and
 `unclean.leader.election.enable` in a broker's own file.
 Complexity: O(records), each with the members of one partition.
@@ -47,7 +47,7 @@ from typing import Any, Final
 
 from checkers.evidence import LogRecord
 from checkers.evidence.evidence_result import evidence_result, without
-from checkers.nodes.in_sync import longest_log, replay_beginning
+from checkers.nodes.in_sync import newest_log, replay_beginning
 from checkers.nodes.isr_heard import find_malformed, not_decided
 from checkers.nodes.snapshots import Image, Key, Value
 from checkers.partition_logs.columns import RENEW
@@ -73,10 +73,10 @@ _PART: Final = 1_000
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
-    """Judge the longest log's decisions about partitions."""
+    """Judge the newest log's decisions about partitions."""
     evidence = run.required_evidence
     missing = without(evidence, "log", evidence.logs)
-    node = longest_log(evidence)
+    node = newest_log(evidence)
     del options
     replay = _Replay()
     apart: set[str] = set()

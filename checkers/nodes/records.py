@@ -34,6 +34,7 @@ from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.order import out_of_order
 from checkers.history.recorded import columns_of, statements
 from checkers.nodes.answered import TRACED, Joined, join
+from checkers.nodes.in_sync import newest_log
 from checkers.nodes.snapshots import Image, image_of
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
@@ -54,7 +55,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     notes: list[str] = []
     anomalies: list[Anomaly] = []
     doubts: list[Anomaly] = []
-    log = _newest(evidence)
+    newest = newest_log(evidence)
+    log = None if newest is None else evidence.logs[newest]
     base = None if log is None else _base(evidence, log)
     if log is None or base is None:
         notes.append("no log reaches back to offset 0 or to a snapshot that is there")
@@ -127,16 +129,6 @@ def _against_time(
     columns = columns_of(run.operations)
     reads = columns.f[whole.rows] == columns.function("read")
     yield from out_of_order(columns, whole, reads)
-
-
-def _newest(evidence: Evidence) -> Sequence[LogRecord] | None:
-    """Return the log that an election would prefer; of such that which begins earliest.
-
-    The longest log may be that of a leader that was cut off and wrote what was never committed. One
-    that ends in the last epoch has what was committed before it (Raft 5.4.1).
-    """
-    logs = [log for log in evidence.logs.values() if log]
-    return min(logs, key=lambda log: (-log[-1].epoch, -log[-1].offset, log[0].offset), default=None)
 
 
 def _base(evidence: Evidence, log: Sequence[LogRecord]) -> Image | None:

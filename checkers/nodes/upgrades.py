@@ -38,7 +38,7 @@ from checkers.evidence.evidence_result import evidence_result, without
 from checkers.history import Event, EventType, seconds
 from checkers.history.recorded import statements
 from checkers.nodes import fences
-from checkers.nodes.in_sync import longest_log
+from checkers.nodes.in_sync import newest_log
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -62,10 +62,10 @@ _REMOVALS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
-    """Judge the longest log by what was asked for; `steps`: how many of each fault the plan has."""
+    """Judge the newest log by what was asked for; `steps`: how many of each fault the plan has."""
     evidence = run.required_evidence
     missing = without(evidence, "log", evidence.logs)
-    node = longest_log(evidence)
+    node = newest_log(evidence)
     log = () if node is None else evidence.logs[node]
     asked = [note for note in _injections(run.notes, FINALIZE) if _level(note) is not None]
     changes = list(_changes(log))

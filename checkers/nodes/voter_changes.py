@@ -2,7 +2,7 @@
 
 From the nodes' final logs (VotersRecord, KIP-853) and the operations `change-voters` of clients,
 whose ok completions say {"change": "add" or "remove", "voter": id}: each of these is a step between
-two sets of the longest log, as often as it was answered. Answers come once the new set is
+two sets of the newest log, as often as it was answered. Answers come once the new set is
 committed, and committed records are never lost. And a step that nobody asked for is none: there are
 at most as many as were answered, and as may have been made by operations of unknown outcome.
 
@@ -23,6 +23,7 @@ from checkers.evidence import LogRecord
 from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.trace_fields import VOTERS
 from checkers.history import Event, EventType, Operation
+from checkers.nodes.in_sync import newest_log
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -39,18 +40,19 @@ Step = tuple[str, int]
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
-    """Judge the answers to clients by the longest log."""
+    """Judge the answers to clients by the newest log."""
     del options
     evidence = run.required_evidence
     logs = evidence.logs
     anomalies: list[Anomaly] = []
-    longest = max(logs.values(), key=lambda log: log[-1].offset if log else -1, default=())
+    node = newest_log(evidence)
+    newest = () if node is None else logs[node]
     answered = Counter(filter(None, map(_step_of, run.operations)))
     doubts: list[Anomaly] = []
     missing = without(evidence, "log", logs)
-    whole = bool(longest) and longest[0].offset == 0
+    whole = bool(newest) and newest[0].offset == 0
     if whole:
-        steps = list(_steps(longest))
+        steps = list(_steps(newest))
         made = Counter(step for _, step in steps)
         sure = run.extent.finished and not missing  # else another log may be the one that counts
         found = [
@@ -58,7 +60,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             *_surplus_steps(answered, steps, run.operations, run.notes),
         ]
         (anomalies if sure else doubts).extend(found)
-    sets = [record for record in longest if record.kind == VOTERS]
+    sets = [record for record in newest if record.kind == VOTERS]
     return evidence_result(
         NAME,
         anomalies,
@@ -105,7 +107,7 @@ def _losses(
         if made[change, voter] < count:
             times = made[change, voter]
             explanation = (
-                f"{change} of voter {voter} was acknowledged {_times(count)}, and the longest log "
+                f"{change} of voter {voter} was acknowledged {_times(count)}, and the newest log "
                 + (f"holds it {_times(times)} only" if times else "holds no such change")
             )
             asked = [o.index for o in operations if _step_of(o) == (change, voter)]

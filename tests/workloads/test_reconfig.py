@@ -57,6 +57,14 @@ def test_sets_that_follow_each_other_by_one_voter_and_hold_what_was_answered_pas
     assert jumps(log) == set()
 
 
+def test_what_a_leader_that_was_cut_off_wrote_alone_is_no_change_of_voters():
+    alone = sets((1, 2, 3), (1, 2), (1, 2, 3), (1, 2))
+    newest = [*sets((1, 2, 3)), replace(sets((2, 3), start=1)[0], epoch=2)]
+    evidence = Evidence(["n1", "n2"], {"n1": alone, "n2": newest}, {}, {}, {})
+    run = RunInput([], [changed("remove", 1)], evidence)
+    assert run_check(CheckSpec("voter-changes"), run).status is Status.PASS
+
+
 def test_changes_of_which_none_was_acknowledged_show_nothing():
     evidence = Evidence(["n1"], {"n1": sets((1, 2, 3))}, {}, {}, {})
     tried = [changed("remove", 3, EventType.INFO)]

@@ -7,10 +7,18 @@ import pytest
 from checkers import Status
 from checkers.evidence import DataBatch, FinalRead, PartitionLog
 from checkers.history import NEMESIS, Event, EventType, pair
+from checkers.nodes.in_sync import members_at_end
 from checkers.partition_logs.columns import CONFIGURE, RENEW, UNCLEAN
 from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
-from tests.checkers.evidence.run_evidence import NODES, good_run, high_watermark, record, trace
+from tests.checkers.evidence.run_evidence import (
+    NODES,
+    good_run,
+    high_watermark,
+    leader_change,
+    record,
+    trace,
+)
 
 TOPIC = ("TopicRecord", {"name": "d0", "topicId": "T"})
 OK, INVOKE = EventType.OK, EventType.INVOKE
@@ -103,6 +111,15 @@ def test_equal_logs_that_hold_what_was_acknowledged_pass():
 def test_a_text_that_evidence_does_not_keep_is_no_other_value(value, found):
     logs = [log_of(node, batch(0, "a", "b"), batch(2, None, crc=7, epoch=1)) for node in NODES]
     assert kinds(run_of(logs, history(sent(value, 2)))) == found
+
+
+def test_what_a_leader_that_was_cut_off_wrote_alone_decides_nothing():
+    run = run_of(SAME[:2], history(sent(["a", "b"], 0)), (TOPIC, isr_of(1, 2)))
+    alone = [*metadata(TOPIC, isr_of(1, 2), isr_of(3))["n3"], record("n3", 3, kind="NoOpRecord")]
+    newer = {n: [*run.evidence.logs[n], leader_change(n, 2, 2, 1)] for n in ("n1", "n2")}
+    evidence = replace(run.evidence, logs={**newer, "n3": alone})
+    assert members_at_end(evidence)["d0-0"].in_sync == {"n1", "n2"}
+    assert judged(replace(run, evidence=evidence)).status is Status.PASS
 
 
 def test_without_any_batch_nothing_was_tried():
