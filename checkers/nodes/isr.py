@@ -24,8 +24,8 @@ them, and `snapshots` compares what they counted.
 - `reassigned-early`: a reassignment ends while a replica that it adds is not in sync.
 - `left-in-epoch`: replicas are taken away without a new leader epoch, by which a leader would
   refuse what they still ask.
-- `fenced-into-isr`: a broker that is in the ISR since this batch, and fenced at the end of it
-  (KIP-841; ValidControllerState).
+- `fenced-into-isr`: a broker that is in the ISR since this batch, and fenced or shutting down at
+  the end of it (KIP-841; ValidControllerState).
 - `change-of-nothing`: a change of a partition that was never created.
 - `isr-not-decided`: a broker acts by another ISR than this (`nodes.isr_heard`, from traces).
 
@@ -178,9 +178,11 @@ class _Replay:
         for key, broker, record in self._joined:
             after = self.image.keys.get(key, {})
             registration = self.image.keys.get(("broker", str(broker)), {})
-            if broker in _members(after, "isr") and registration.get("fenced") is True:
-                what = f"takes up broker {broker} while it is fenced"
-                self._wrong("fenced-into-isr", record, key, after, what)
+            for state, said in (("fenced", "is fenced"), ("inControlledShutdown", "shuts down")):
+                if broker in _members(after, "isr") and registration.get(state) is True:
+                    what = f"takes up broker {broker} while it {said}"
+                    self._wrong("fenced-into-isr", record, key, after, what)
+                    break
         self._joined.clear()
 
     def _decide(self, record: LogRecord) -> None:
@@ -207,7 +209,8 @@ class _Replay:
         if leader not in (_NOBODY, *isr):
             self._wrong("leader-not-in-sync", record, key, after, "has a leader not in its ISR")
         old = set(_members(before or {}, "isr"))
-        self._joined += ((key, broker, record) for broker in isr if broker not in old)
+        if not self._is_forced(key, before or {}, after):
+            self._joined += ((key, broker, record) for broker in isr if broker not in old)
         if before is not None and record.kind == CHANGE:
             self._check_election(record, key, before, after)
             self._check_reassignment(record, key, before, after)
@@ -229,20 +232,34 @@ class _Replay:
         recovering = after.get("leaderRecoveryState") == _RECOVERING
         # The leader that proposes an ISR goes on, unless a reassignment takes it away: then it is
         # one that has come with others, or alone of those that were added.
-        if record.value.get("replicas") is not None and isr != [leader]:
-            return
-        if not recovering and leader in _members(before, "addingReplicas"):
+        moved = _is_under_way(before) and not _is_under_way(after)
+        added = not recovering and leader in _members(before, "addingReplicas")
+        if record.value.get("replicas") is not None and moved and (isr != [leader] or added):
             return
         # Who comes back from an unclean shutdown leaves the ELR in the same step that then elects.
         nobody = not eligible - self._left
         last_known = nobody and _members(before, "lastKnownElr") == [leader]
-        configured = str(self._config(key, _UNCLEAN)).lower() == "true"
-        if recovering and (last_known or configured):
+        configured = self._is_unclean(key)
+        if (recovering and (last_known or configured)) or self._is_forced(key, before, after):
             return
         why = "though unclean elections are off" if recovering else "not marked as recovering"
         was = f"ISR ({_ids(before, 'isr')}) nor in ELR ({_ids(before, 'eligibleLeaderReplicas')})"
         what = f"elects {leader}, which was neither in {was}, {why}"
         self._wrong("unclean-election", record, key, after, what)
+
+    def _is_unclean(self, key: Key) -> bool:
+        return str(self._config(key, _UNCLEAN)).lower() == "true"
+
+    def _is_forced(self, key: Key, before: Value, after: Value) -> bool:
+        """Whether a reassignment is given up that had none in sync but those that it added.
+
+        Kafka then makes the first replica that was there before the ISR, dead or alive and without
+        a mark, where unclean elections are on (`PartitionReassignmentRevert`).
+        """
+        replicas, adding = _members(after, "replicas"), set(_members(before, "addingReplicas"))
+        is_over = bool(adding) and adding.isdisjoint(replicas) and not _is_under_way(after)
+        alone = _members(after, "isr") == replicas[:1] and adding >= {*_members(before, "isr")}
+        return is_over and alone and self._is_unclean(key)
 
     def _check_reassignment(self, record: LogRecord, key: Key, before: Value, after: Value) -> None:
         replicas = set(_members(after, "replicas"))
@@ -251,8 +268,7 @@ class _Replay:
             what = f"loses {', '.join(map(str, removed))} within its leader epoch"
             self._wrong("left-in-epoch", record, key, after, what)
         adding = set(_members(before, "addingReplicas"))
-        under_way = _members(after, "addingReplicas") or _members(after, "removingReplicas")
-        is_over = adding <= replicas and not under_way
+        is_over = adding <= replicas and not _is_under_way(after)
         late = sorted(adding - set(_members(after, "isr")))
         if is_over and late and after.get("leaderRecoveryState") != _RECOVERING:
             what = f"ends a reassignment that adds {', '.join(map(str, late))}, not in sync yet"
@@ -314,6 +330,11 @@ class _Replay:
 
 def _members(partition: Mapping[str, Any], field: str) -> list[int]:
     return list(partition.get(field) or ())
+
+
+def _is_under_way(partition: Mapping[str, Any]) -> bool:
+    """Whether a partition is being reassigned."""
+    return bool(partition.get("addingReplicas") or partition.get("removingReplicas"))
 
 
 def _ids(partition: Mapping[str, Any], field: str) -> str:

@@ -64,6 +64,7 @@ def judged(*changes, start=START, crc=None):
     return run_check(CheckSpec("isr"), good_run(logs=logs([*start, *changes], crc=crc)))
 
 
+SHUTS_DOWN = "BrokerRegistrationChangeRecord", {"brokerId": 3, "inControlledShutdown": 1}
 SHRUNK = change(isr=[1], eligibleLeaderReplicas=[2, 3])
 ADDING = change(replicas=[1, 2, 3, 4, 5], addingReplicas=[4, 5])
 EMPTY = change(isr=[], leader=-1, eligibleLeaderReplicas=[1, 2, 3], lastKnownElr=[1])
@@ -128,6 +129,7 @@ def test_a_right_log_passes(changes):
         ("elr-forgotten", [SHRUNK, change(eligibleLeaderReplicas=[])]),
         ("change-of-nothing", [change(partitionId=9, isr=[1])]),
         ("fenced-into-isr", [change(isr=[1, 2]), broker(3, fenced=True), change(isr=[1, 2, 3])]),
+        ("fenced-into-isr", [change(isr=[1, 2]), SHUTS_DOWN, change(isr=[1, 2, 3])]),
     ],
 )
 def test_each_wrong_decision_is_found(kind, changes):
@@ -158,6 +160,34 @@ def test_a_leader_comes_into_the_isr_with_others_only_as_a_reassignment_ends():
     end = change(isr=[3, 2, 4], replicas=[3, 2, 4], addingReplicas=[], removingReplicas=[])
     end[1]["leader"] = 3  # it was behind, and has come in sync with the last that was added
     assert judged(shrunk, moving, end).status is Status.PASS
+
+
+@pytest.mark.parametrize("isr", [[3, 2], [4], [4, 2]])
+@pytest.mark.parametrize("replicas", [{}, {"replicas": [2, 1, 3, 4], "addingReplicas": [4]}])
+def test_no_leader_comes_into_the_isr_while_a_reassignment_begins_or_goes_on(isr, replicas):
+    begins = change(replicas=[1, 2, 3, 4], addingReplicas=[4])
+    found = judged(begins, change(isr=isr, leader=isr[0], **replicas), start=LONE).anomalies
+    assert [anomaly["kind"] for anomaly in found] == ["unclean-election"]
+    if replicas and 4 not in isr:
+        found = judged(change(isr=isr, leader=isr[0], **replicas), start=LONE).anomalies
+        assert [anomaly["kind"] for anomaly in found] == ["unclean-election"]
+
+
+GIVEN_UP = {"isr": [1], "replicas": [1, 2, 3], "addingReplicas": [], "removingReplicas": []}
+
+
+@pytest.mark.parametrize("leads", [{"leader": 1}, {"leader": -1}])
+def test_giving_up_a_reassignment_takes_the_first_replica_where_unclean_elections_are_on(leads):
+    moving = change(replicas=[4, 1, 2, 3], addingReplicas=[4], removingReplicas=[1, 2, 3])
+    start = [*LONE[:-1], broker(4), moving, change(isr=[1, 4]), change(isr=[4], leader=4)]
+    gone = [broker(1, fenced=True)] if leads["leader"] < 0 else []
+    given_up = change(**GIVEN_UP, **leads)
+    assert judged(*gone, given_up, start=[UNCLEAN, *start]).status is Status.PASS
+    kind = "unclean-election" if leads["leader"] > 0 else "fenced-into-isr"
+    found = judged(*gone, given_up, start=start).anomalies
+    assert [anomaly["kind"] for anomaly in found] == [kind]
+    other = change(**{**GIVEN_UP, "isr": [2], "leader": 2})
+    assert judged(other, start=[UNCLEAN, *start]).status is Status.FAIL, "2 is not the first"
 
 
 def test_the_last_known_leader_may_return_and_no_other():
