@@ -35,6 +35,7 @@ from typing import Any, Final
 
 from checkers.evidence import Evidence, LogRecord
 from checkers.evidence.evidence_result import evidence_result, without
+from checkers.evidence.trace_fields import LEADER_CHANGE
 from checkers.history import Event, EventType, seconds
 from checkers.history.recorded import statements
 from checkers.nodes import fences
@@ -257,7 +258,8 @@ def _above_support(log: Sequence[LogRecord]) -> Iterator[Anomaly]:
                 continue
             levels[name] = level
             for node, most in supports.items():
-                yield from _beyond(record, node, name, level, most)
+                found = _beyond(record, node, name, level, most)
+                yield from (each for each in found if not _speaks_later(log, record, node))
         elif (of := _REGISTRATIONS.get(record.kind)) is not None:
             node = (of[1], int(record.value.get(of[0], -1)))
             if not isinstance(record.value.get("features"), list):
@@ -267,6 +269,23 @@ def _above_support(log: Sequence[LogRecord]) -> Iterator[Anomaly]:
                 yield from _beyond(record, node, name, level, supports[node])
         elif (of := _REMOVALS.get(record.kind)) is not None:
             supports.pop((of[1], int(record.value.get(of[0], -1))), None)
+
+
+def _speaks_later(log: Sequence[LogRecord], record: LogRecord, node: tuple[str, int]) -> bool:
+    """Whether a node is the controller that wrote a record, and registers behind it.
+
+    Such a one goes by what it supports itself, of which the log may not say yet.
+    """
+    leads = any(
+        ("controller", each.value.get("leaderId")) == node
+        for each in log
+        if each.kind == LEADER_CHANGE and each.epoch == record.epoch
+    )
+    return leads and any(
+        ("controller", each.value.get("controllerId")) == node and each.offset > record.offset
+        for each in log
+        if each.kind == "RegisterControllerRecord" and isinstance(each.value.get("features"), list)
+    )
 
 
 def _most(features: Sequence[object]) -> dict[str, int]:

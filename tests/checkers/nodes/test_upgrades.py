@@ -27,6 +27,10 @@ def kraft(value: int) -> tuple[str, dict[str, Any]]:
     return "control:KRAFT_VERSION", {"kraftVersion": value}
 
 
+def led(number: int) -> tuple[str, dict[str, Any]]:
+    return "control:LEADER_CHANGE", {"leaderId": number}
+
+
 def registered(number: int, most: int, role: str = "Controller") -> tuple[str, dict[str, Any]]:
     feature = {"name": METADATA, "minSupportedVersion": 7, "maxSupportedVersion": most}
     return f"Register{role}Record", {f"{role.lower()}Id": number, "features": [feature]}
@@ -166,6 +170,14 @@ def test_a_node_kept_at_the_old_release_while_the_level_is_raised_by_force(role)
     assert (anomaly["kind"], anomaly["node"], anomaly["offset"]) == ("above-support", "n3", 4)
     assert "33" in anomaly["explanation"]
     assert f"{role.lower()} n3 supports 30" in anomaly["explanation"]
+
+
+def test_a_controller_that_leads_may_support_more_than_the_log_says_of_it_yet():
+    raised = (registered(1, 33), registered(3, 30), led(3), level(33))
+    assert judge([*raised, registered(3, 33)]).status is Status.PASS
+    assert kinds(judge(raised)) == ["above-support"], "it never said so"
+    assert kinds(judge([*raised, registered(3, 30)])) == ["above-support"]
+    assert kinds(judge([*raised[:2], led(1), level(33), registered(3, 33)])) == ["above-support"]
 
 
 def test_a_node_that_does_not_support_a_level_in_force_is_not_registered():
