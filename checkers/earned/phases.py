@@ -54,6 +54,7 @@ def last_phase(judged: Judged) -> Outcome:
     plan's: a cluster that serves none of a key by then has not come back. Where a workload leaves
     the end to the final reads, these show it: they begin with a write that is committed. An
     operation that is for one node alone, as the read of a set at every node, must be served there.
+    Each of the last operations comes when the one before it was ok, so the very last is ok, too.
     An operation of a client that was under way when the faults ended is none of the last ones.
     """
     if judged.plan is None:
@@ -74,32 +75,37 @@ def last_phase(judged: Judged) -> Outcome:
     served = np.unique(tried.key[done])
     never = [key for key in np.unique(tried.key[after]).tolist() if key not in served]
     if not never:
-        return _served_at(judged, done, begin_ns)
+        return _served_at(judged, done, begin_ns) or _very_last(judged, after)
     if not len(served):
         return unknown("after the last heal no operation was ok: the cluster did not come back")
     if len(keyed := [tried.keys[key] for key in never if tried.keys[key] is not None]) < len(never):
-        row = np.flatnonzero(after & np.isin(tried.key, [tried.keys.index(None)]))[-1]
-        last = tried.operation(int(row))
-        return unknown(f"after the last heal no {last.f} was ok; the last ended in {last.error}")
+        return _very_last(judged, after & np.isin(tried.key, [tried.keys.index(None)]))
     names = ", ".join(map(str, keyed[:5]))
     return unknown(f"after the last heal no operation was ok on {names}")
 
 
-def _served_at(judged: Judged, done: NDArray[np.bool_], begin_ns: int) -> Outcome:
-    """Whether every node served what it alone was asked for in the end; `done`: what was ok."""
+def _very_last(judged: Judged, asked: NDArray[np.bool_]) -> Outcome:
+    """Whether the last of these operations was ok."""
+    last = judged.tried.operation(int(np.flatnonzero(asked)[-1]))
+    if last.type is EventType.OK:
+        return HOLDS
+    of = "" if last.key is None else f" of {last.key}"
+    return unknown(f"after the last heal no {last.f}{of} was ok; the last ended in {last.error}")
+
+
+def _served_at(judged: Judged, done: NDArray[np.bool_], begin_ns: int) -> Outcome | None:
+    """Say which node did not serve what it alone was asked for in the end; `done`: what was ok."""
     asked = {
         (event.key, event.node): None
         for event in since(judged.run.events, begin_ns)
         if event.process != NEMESIS and event.type is EventType.INVOKE and event.node is not None
     }
-    if not asked:
-        return HOLDS
     ok = map(judged.tried.operation, np.flatnonzero(done).tolist())
     answered = {(operation.key, operation.node) for operation in ok}
     for key, node in (place for place in asked if place not in answered):
         what = "its operation" if key is None else f"that on {key}"
         return unknown(f"after the last heal {node} did not serve {what} of the end")
-    return HOLDS
+    return None
 
 
 def final_reads(judged: Judged) -> Outcome:

@@ -27,7 +27,7 @@ from harness.run.final_reads import Cells, FinalReads, read_all
 from harness.run.generators.base import NEMESIS, Generator, Worker, seconds
 from harness.run.generators.flow import Of, Phases, UntilOk
 from harness.run.generators.routing import Clients, Nemesis, Together
-from harness.run.generators.timing import At, Spaced, TimeLimit, Until
+from harness.run.generators.timing import At, Patience, Spaced, TimeLimit, Until
 from harness.run.interpreter import HarnessError, Interpreter
 from harness.run.nemesis import NemesisClient
 from harness.run.process_clients import ProcessClient, client_stream, operations_of
@@ -216,7 +216,7 @@ def final_phase(plan: Plan, bound_s: float) -> Generator:
 
 
 def _until_ok(ops: Sequence[Op], bound_s: float) -> Generator:
-    return Clients(TimeLimit(bound_s, Phases(*(UntilOk(op) for op in ops))))
+    return Clients(Patience(bound_s, Phases(*(UntilOk(op) for op in ops))))
 
 
 def _cast(run: Run, world: World) -> _Cast:

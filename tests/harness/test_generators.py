@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from checkers.history import EventType
 from harness.run.generators.flow import EachWorker, Of, Phases, UntilOk
 from harness.run.generators.routing import Clients, Nemesis, Together
-from harness.run.generators.timing import At, BackOff, Rate, Spaced, TimeLimit, Until
+from harness.run.generators.timing import At, BackOff, Patience, Rate, Spaced, TimeLimit, Until
 from tests.harness.world import Limit, invocations, play, times_s
 from workloads.base import Completion, Op
 
@@ -132,6 +132,20 @@ def test_until_ok_stops_at_the_first_success():
         EventType.INFO,
         EventType.OK,
     ]
+
+
+@pytest.mark.parametrize(("lost", "asked"), [(None, "abc"), ("b", "ab"), ("a", "a")])
+def test_what_waited_for_one_that_was_served_late_is_asked_for_once_the_time_is_over(lost, asked):
+    """Each attempt takes 0.4 s, and of the first operation the third is the last before 1 s."""
+    attempts = itertools.count(1)
+
+    def answer(op):
+        late = op.f == "a" and next(attempts) < 3
+        return EventType.FAIL if late or op.f == lost else EventType.OK
+
+    ops = Phases(*(UntilOk(Op(f)) for f in "abc"))
+    events, _ = play(Clients(Patience(1.0, ops)), 3, latency_s=0.4, answer=answer)
+    assert [event.f for event in invocations(events)] == ["a", "a", *asked]
 
 
 def test_each_worker_has_a_stream_of_its_own():

@@ -240,18 +240,19 @@ def test_an_operation_that_was_under_way_at_the_heal_is_none_of_the_last(sound):
     assert last_phase(replace(sound, run=run)).status is Status.PASS
 
 
-def test_the_last_operation_that_was_never_served_is_named_with_its_error(sound):
-    """The operation of a group has no key: it stood still, whatever else is served."""
-    after_ns = sound.phases["final-reads"] + 1
-    tried = [
-        replace(o, f="join-all", key=None, type=EventType.FAIL, error="not_coordinator")
-        for o in sound.run.operations[-1:]
-    ]
-    tried = [replace(o, invoke_ns=after_ns, complete_ns=after_ns + 1) for o in tried]
-    operations = [*sound.run.operations, *tried]
+@pytest.mark.parametrize("has_key", [False, True])
+def test_the_last_operation_that_was_never_served_is_named_with_its_error(sound, has_key):
+    """A replica's log that cannot be read has the key of the leader's, a group's join has none."""
+    (last,) = sound.run.operations[-1:]
+    key = last.key if has_key else None
+    tried = replace(last, f="join-all", key=key, type=EventType.FAIL, error="not_coordinator")
+    end_ns = last.complete_ns
+    tried = replace(tried, invoke_ns=end_ns + 1, complete_ns=end_ns + 2)
+    operations = [*sound.run.operations, tried]
     outcome = last_phase(replace(sound, run=replace(sound.run, operations=operations)))
     assert outcome.status is Status.UNKNOWN
-    assert "no join-all was ok; the last ended in not_coordinator" in outcome.sentence
+    of = f" of {key}" if has_key else ""
+    assert f"no join-all{of} was ok; the last ended in not_coordinator" in outcome.sentence
 
 
 @pytest.mark.parametrize("fields", [{"sentinel": None}, {"read": []}, None])

@@ -99,6 +99,38 @@ class TimeLimit(Inside):
         return answer
 
 
+class Patience(Inside):
+    """Operations, one at a time, until the first that is not ok once `limit_s` is over.
+
+    The time may be over when one was served late. Those behind it are asked for all the same: what
+    nobody asked for, no history shows to be missing.
+    """
+
+    def __init__(self, limit_s: float, inner: Generator) -> None:
+        assert limit_s >= 0, "a limit is not negative"
+        self._limit_ns = seconds(limit_s)
+        super().__init__(inner)
+        self._end_ns: int | None = None
+        self._is_open = False
+        self._in_vain = False
+        """Whether the last attempt was not ok."""
+
+    def op(self, context: Context) -> Answer:
+        if self._end_ns is None:
+            self._end_ns = context.now_ns + self._limit_ns
+        # An open attempt decides: who is done by then cannot pass the barrier behind it.
+        if context.now_ns >= self._end_ns and self._in_vain and not self._is_open:
+            return Done()
+        answer = self._inner.op(context)
+        self._is_open |= isinstance(answer, Next)
+        return answer
+
+    def update(self, context: Context, event: Event) -> None:
+        if event.type is not EventType.INVOKE:
+            self._is_open, self._in_vain = False, event.type is not EventType.OK
+        super().update(context, event)
+
+
 class At(Unmoved):
     """Operations at given moments, in seconds after the first call, in order; then done.
 
