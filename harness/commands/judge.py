@@ -27,7 +27,7 @@ from porcupine_py.models import MODELS
 from porcupine_py.names import nearest
 from results.judge.engine import Engine
 from results.judge.lone_files import judge_file
-from results.store.folders import is_batch
+from results.store.folders import is_run
 from results.store.run_store import RunStore
 
 _TRANSACTIONS = "transactions-"
@@ -170,11 +170,15 @@ def check(
 
 
 def _runs(targets: Sequence[Path]) -> list[Path]:
-    """List the runs at the targets; batches of simulated seeds keep nothing to judge again."""
+    """List the runs at the targets, and name batches of simulated seeds on stderr."""
     found = each_once(find_runs(targets))
-    runs = [folder for folder in found if not is_batch(folder)]
+    runs = [folder for folder in found if is_run(folder)]
+    what = "a batch keeps no journals; gate --judge-again runs it again"
     if not runs:
-        raise UsageError(f"{found[0]}: a batch keeps no journals; gate --judge-again runs it again")
+        raise UsageError(f"{found[0]}: {what}")
+    for batch in found:
+        if batch not in runs:
+            click.echo(f"kraftprobe: {batch}: {what}", err=True)
     return runs
 
 

@@ -169,6 +169,17 @@ def test_a_folder_of_links_alone_holds_no_run_to_judge(root, tmp_path, command):
     assert "there are no runs in it but what was not looked into" in result.stderr
 
 
+def test_a_mark_of_a_batch_hides_no_run_and_a_batch_is_named(bench):
+    folder = bench.folder()
+    bad, _ = bench.copy("bad", folder), bench.copy("good", folder)
+    (folder / "seeds").mkdir()
+    for place in (bad.folder, folder / "seeds"):
+        (place / "batch.json").write_text("{}")
+    result = kraftprobe("check", "--quiet", folder)
+    assert result.exit_code == 1, result.output
+    assert f"{folder / 'seeds'}: a batch keeps no journals" in result.stderr
+
+
 def test_prune_leaves_what_it_did_not_make(root, tmp_path):
     bad = root / "synthetic" / "bad"
     (bad / "notes.txt").write_text("mine")
