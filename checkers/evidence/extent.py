@@ -101,7 +101,7 @@ def _pending(notes: Sequence[Event], *, closed: bool) -> bool:
     healing: set[object] = set()
     for note in notes:
         entry, phase = note.value.get("entry"), note.value.get("phase")
-        if entry is None:  # of a sweep, or of what was left when the run healed everything
+        if not isinstance(entry, int | str):  # a sweep, or what was left when the run healed all
             continue
         begins = note.type is EventType.INVOKE
         if isinstance(entry, str):

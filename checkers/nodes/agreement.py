@@ -59,11 +59,11 @@ def may_be_ended(note: Event) -> frozenset[str]:
     """Name the nodes that a nemesis event says were hit by a fault that may end a node."""
     if note.process != NEMESIS or not isinstance(note.value, dict):
         return frozenset()
-    detail = note.value.get("detail")
+    detail, targets = note.value.get("detail"), note.value.get("targets")
     declared = isinstance(detail, dict) and detail.get("may_end_node") is True
-    if note.value.get("phase") != "inject" or not declared:
+    if note.value.get("phase") != "inject" or not declared or not isinstance(targets, list):
         return frozenset()
-    return frozenset(str(target) for target in note.value.get("targets") or ())
+    return frozenset(map(str, targets))
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:

@@ -65,7 +65,7 @@ def not_started(run: RunInput, evidence: Evidence, nodes: Collection[str]) -> di
             continue
         if value.get("phase") != "inject" or value.get("verified") is not True:
             continue
-        for node in set(nodes) & {str(target) for target in value.get("targets") or ()}:
+        for node in set(nodes) & targets_of(note):
             starts = [e for e in evidence.traces.get(node, ()) if e.event == "start"]
             times = [evidence.run_ns(event) for event in starts]
             placed = [time_ns for time_ns in times if time_ns is not None]

@@ -125,6 +125,7 @@ def options_of(plan: Mapping[str, Any], own: Mapping[str, Any] | None = None) ->
         validate({"expectations": expectations})
     planned = planned_faults(plan)
     skipped = [row.get("fault") for row in _rows(plan, "skipped")]
+    _number(plan, "operation_timeout_ms")  # of which `checkers.earned.outages` makes ns
     possible = _number(plan, "rate_per_s") * _number(plan, "duration_s")
     least: dict[str, Any] = {
         "min_operations": max(OPERATIONS_MIN, math.floor(possible * SHARE_MIN)),

@@ -22,6 +22,7 @@ OWN_DELAYS = "harness"
 TOOK_MS, SINCE_MS = "took_ms", "since_ms"
 """Details of an injection: how long before it was journaled it began, as a step is journaled when
 it is done. One for good, that took so long, is over then; one that has acted since goes on."""
+_MS_MAX = 10**12
 NO_FAULT = frozenset({"leader", "phase", OWN_DELAYS})
 """Nemesis events that observe or mark, and do nothing."""
 
@@ -106,7 +107,7 @@ def began_ns(event: Event) -> int:
 def _detail_ms(event: Event, name: str) -> int | None:
     detail = event.value.get("detail")
     found = detail.get(name) if isinstance(detail, dict) else None
-    return found if type(found) is int else None
+    return found if type(found) is int and 0 <= found <= _MS_MAX else None
 
 
 def not_healed(events: Sequence[Event], *, tried: bool = False) -> list[str]:

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from checkers.verdict import Status
+from cluster.systems.kinds import SettingError
 from harness.evidence.recomputation import made_anew
 from harness.judge.run_targets import walk_targets
 from harness.plan.stored_document import derive
@@ -118,7 +119,10 @@ def recompute(store: RunStore) -> RunResults:
     The stored certificates must prove what is linearizable.
     Raises StoreError and what `results.judge.pipeline.judge` raises.
     """
-    with made_anew(store) as (copy, problems):
-        if problems:
-            raise StoreError(problems[0].what)
-        return pipeline.judge(copy, keep=False, certificates=store.certificates_path)
+    try:
+        with made_anew(store) as (copy, problems):
+            if problems:
+                raise StoreError(problems[0].what)
+            return pipeline.judge(copy, keep=False, certificates=store.certificates_path)
+    except SettingError as error:  # of a package that is not installed here, say
+        raise StoreError(str(error)) from error

@@ -245,15 +245,26 @@ def _gate_run(store: RunStore, rules: Rules) -> GateEntry:
         assert tried is not None, "nothing was refused"
         status, line = _of_pass(plan, results, tried, rules)
     if rules.recompute is not None:
-        again = rules.recompute(store)
+        again, is_same, said = _judge_again(store, results, rules.recompute)
         if not is_canary(plan, rules.canaries):
-            status = worst((status, again.status))
-        if _verdicts(again) == _verdicts(results):
-            line += "; judged again: the same"
-        else:
-            line += f"; judged again: {again.verdict}: {_difference(results, again)}"
+            status = worst((status, again))
+        if not is_same:
             status = worst((status, Status.UNKNOWN))
+        line += f"; {said}"
     return GateEntry(name, status, f"{name}: {line}", identity, facts, results)
+
+
+def _judge_again(
+    store: RunStore, results: RunResults, recompute: Callable[[RunStore], RunResults]
+) -> tuple[Status, bool, str]:
+    """Return what judging anew gives, whether it is the same as before, and a sentence."""
+    try:
+        again = recompute(store)
+    except (StoreError, HistoryError, CheckError) as error:
+        return Status.UNKNOWN, False, f"not judged again: {one_line(str(error))}"
+    if _verdicts(again) == _verdicts(results):
+        return again.status, True, "judged again: the same"
+    return again.status, False, f"judged again: {again.verdict}: {_difference(results, again)}"
 
 
 def _of_canary(plan: Mapping[str, Any], results: RunResults) -> tuple[Status, str]:

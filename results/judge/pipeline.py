@@ -223,11 +223,9 @@ def _select_trusted(by_node: Mapping[str, _T], untrusted: Collection[str]) -> di
 
 def _collection_problems(notes: Sequence[Event]) -> list[str]:
     """Return what the harness said, when it collected the evidence, of what it could not use."""
-    return [
-        str(problem)
-        for note in statements(notes, COLLECTED)
-        for problem in note.value.get("problems") or ()
-    ]
+    found = (note.value.get("problems") for note in statements(notes, COLLECTED))
+    lists = (said if isinstance(said, list) else [said] for said in found if said)
+    return [str(problem) for said in lists for problem in said]
 
 
 def _unreadable(problems: Sequence[str]) -> list[CheckResult]:

@@ -52,6 +52,11 @@ _SUSPECTS_MAX = 2_000
 """Operations that are marked as part of a violation."""
 _SCRIPTS = ("columns.js", "chart.js", "keys.js", "report.js")
 """In this order: each uses what those before it define."""
+_OF_CONTENT = (
+    *(TemplateError, TypeError, ValueError),
+    *(LookupError, AttributeError, ArithmeticError),
+)
+"""What a page of results or a journal of unknown origin may raise."""
 _WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.UNDER_EXERCISED, Status.PASS)
 
 
@@ -95,7 +100,7 @@ def write_report(store: RunStore, results: RunResults) -> None:
         page = render(
             results, plan, history.events, history.operations, nodes, evidence, store.nodes_path
         )
-    except (TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
+    except _OF_CONTENT as error:
         reason = f"{type(error).__name__}: {error}"
         raise StoreError(f"{store.folder}: no report can be made of it ({reason})") from error
     write_atomically(store.report_path, page.encode("utf-8"))

@@ -93,6 +93,20 @@ def flip(name, place, bit):
     return change
 
 
+def note(f, **values):
+    def change(store):
+        changed = []
+        for line in store.journal_path.read_bytes().splitlines():
+            event = json.loads(line)
+            del event["crc"]
+            if event["f"] == f:
+                event["value"] |= values
+            changed.append(seal(json.dumps(event, separators=(",", ":"))))
+        store.journal_path.write_bytes(b"".join(changed))
+
+    return change
+
+
 CHANGES = st.one_of(
     st.builds(cut, st.sampled_from(FILES), PLACES),
     st.builds(cut_at_a_line, st.sampled_from(FILES), PLACES),
@@ -112,6 +126,19 @@ def test_a_good_run_never_fails_whatever_is_cut_or_flipped(good, changes):
 def test_a_bad_run_never_passes_whatever_is_cut_or_flipped(bad, changes):
     results = judged(bad, lambda store: [change(store) for change in changes])
     assert status_of(results) is not Status.PASS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        note("kill", entry=[0]),
+        note("kill", detail={"took_ms": 10**400}),
+        note("kill", detail={"may_end_node": True}, targets=7),
+        note("evidence", problems=7),
+    ],
+)
+def test_notes_that_no_harness_writes_are_no_internal_error(good, change):
+    assert status_of(judged(good, change)) is not Status.FAIL
 
 
 @pytest.mark.parametrize("node", NODES)

@@ -127,6 +127,16 @@ def test_under_exercised_closes_it_with_its_own_code(tmp_path):
     assert "UNDER-EXERCISED: exercised: " in decision.lines[0]
 
 
+def test_what_cannot_be_judged_again_here_closes_the_gate_as_any_other_run(bench):
+    """A system of a package that is not installed here; a time-out beyond all bounds."""
+    again = Rules(derive, recompute=recompute)
+    for name, value in (("system", "acme"), ("operation_timeout_ms", 10**400)):
+        store = bench.copy("good")
+        edit(store.plan_path, lambda plan, odd={name: value}: plan.update(odd))
+        decision = gate([store, bench.copy("bad")], again)
+        assert [entry.status for entry in decision.entries] == ["UNKNOWN", "FAIL"]
+
+
 @pytest.mark.slow
 def test_judging_again_changes_nothing_in_the_run(bench, tmp_path):
     store = bench.copy("simulated")
