@@ -123,6 +123,7 @@ Of what a node answers to administrators and producers in a simulated world (no 
 | resizes-judged | a broker takes another size of a part of it where it can, and nowhere else |
 | batches-taken | a leader takes a right batch, however it is compressed |
 | cluster-described | DescribeCluster shows the brokers, or controllers, that the node knows |
+| producer-ids-once | no two producers get one id |
 
 | file | what |
 |---|---|

@@ -5,7 +5,7 @@ They read events that no node traces (`harness/sim/answer_sight.py`), each made 
 after; `feature-answer`, a level that is finalized now; `resize-answer`, a number that a broker is
 to have of something; `batch-answer`, what became of a right batch; `cluster-answer`, rows of
 DescribeCluster, and what the node knows; `controller-named`, the broker that an answer names as the
-controller.
+controller; `producer-id`, the id that an idempotent producer gets.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from checkers.invariants.fold import Broken, Invariant, Order
+from checkers.invariants.quorum import Quorum
 from checkers.invariants.sight import NO_NODE, Fields
 
 _UNKNOWN: Final = frozenset({"unknown_topic_id", "unknown_topic_or_partition"})
@@ -143,6 +144,30 @@ class ClusterDescribed(_OfAnswers):
         )
 
 
+class ProducerIdsOnce(_OfAnswers):
+    """No two producers get one id, whichever brokers give it.
+
+    A leader would take what one of them sends for a retry of the other, and drop it.
+    """
+
+    name = "producer-ids-once"
+    source = "KIP-98; KIP-730, RPCProducerIdManager"
+
+    def __init__(self, quorum: Quorum) -> None:
+        super().__init__(quorum)
+        self._givers: dict[int, str] = {}
+        """By id: the broker that gave it."""
+
+    def on_producer_id(self, node: str, fields: Fields) -> Broken | None:
+        """Judge an id that a broker gives to a producer without transactions."""
+        number = fields["id"]
+        before = self._givers.get(number)
+        self._givers[number] = node
+        if before is None:
+            return None
+        return Broken(f"{node} gives a producer id {number}, which {before} gave to another one")
+
+
 def _text(rows: Fields) -> str:
     return ", ".join(f"{number}{says}" for number, says in rows.items()) or "none"
 
@@ -153,4 +178,5 @@ ANSWERS: tuple[type[Invariant], ...] = (
     ResizesJudged,
     BatchesTaken,
     ClusterDescribed,
+    ProducerIdsOnce,
 )

@@ -19,7 +19,7 @@ from cluster.node.controller.metadata.feature_levels import OFFERED
 from cluster.node.controller.metadata.registrations import is_static, registered_brokers
 from cluster.node.controller.metadata.state import MetadataState
 from cluster.node.errors import ErrorCode
-from cluster.node.protocol.data_messages import ProduceRequest
+from cluster.node.protocol.data_messages import InitProducerIdRequest, ProduceRequest
 from cluster.node.protocol.messages import (
     CreatePartitionsRequest,
     DeleteTopicsRequest,
@@ -73,6 +73,7 @@ class AnswerWatch:
         mesh.on_reply[ProduceRequest].append(self._look_at_batches)
         mesh.on_reply[DescribeClusterRequest].append(self._look_at_cluster)
         mesh.on_reply[MetadataRequest].append(self._look_at_controller)
+        mesh.on_reply[InitProducerIdRequest].append(self._look_at_producer_id)
 
     def _node(self, name: str) -> Node | None:
         process = self._nodes[name].process
@@ -186,6 +187,10 @@ class AnswerWatch:
             "shown": list(_live(response.brokers)),
         }
         self._watcher.take(name, "controller-named", shown)
+
+    def _look_at_producer_id(self, name: str, request: Any, response: Any) -> None:
+        if request.transactional_id is None and response.error_code is ErrorCode.none:
+            self._watcher.take(name, "producer-id", {"id": int(response.producer_id)})
 
 
 def _live(rows: Iterable[Any]) -> Iterator[int]:

@@ -22,7 +22,7 @@ from cluster.systems import kraft
 from tests.cluster.client.test_certainty import ImpatientClock
 from tests.workloads.scripted_brokers import LOST, Brokers
 from workloads.base import ClientContext, LeaderTracker, Op, Role
-from workloads.data.log_client import DELETE, FILL, MOVE, RESIZE, AtReplica, Producer
+from workloads.data.log_client import DELETE, FILL, MOVE, PRODUCERS, RESIZE, AtReplica, Producer
 from workloads.registry import WorkloadError, workload_named
 
 NODES = ("n1", "n2", "n3")
@@ -431,6 +431,13 @@ def test_a_topic_is_filled_with_batches_of_one():
     brokers.lead(2, 1, epoch=5)
     (done,) = perform(brokers, Op(FILL, KEY, 3))
     assert len(brokers.sent(d.ProduceRequest)) == 3
+    assert (done.type, done.node, done.value) == (OK, "n2", 3)
+
+
+def test_a_broker_is_asked_for_many_producer_ids():
+    brokers = Brokers()
+    (done,) = perform(brokers, Op(PRODUCERS, KEY, 3), pinned_to="n2")
+    assert len(brokers.sent(d.InitProducerIdRequest)) == 3
     assert (done.type, done.node, done.value) == (OK, "n2", 3)
 
 

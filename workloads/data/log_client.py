@@ -40,6 +40,8 @@ DELETE: Final = "delete-records"
 """Deletes what lies below an offset, of a topic that is renewed: of others nothing may be lost."""
 FILL: Final = "fill-topic"
 """Sends records to a topic that may lose them: so many batches of one as is given."""
+PRODUCERS: Final = "init-producers"
+"""Asks a broker for so many producer ids as is given, all at one time."""
 _POLL_BYTES: Final = 16 * 1024
 _WHOLE_BYTES: Final = 1024 * 1024
 _PIECE_BYTES: Final = 256
@@ -145,6 +147,7 @@ class LogClient:
             GROW: self._grow,
             RENEW: self._renew,
             FILL: self._fill,
+            PRODUCERS: self._init_producers,
             DELETE: self._delete,
         }
         try:
@@ -420,6 +423,16 @@ class LogClient:
                 self._leads.forget(of)
                 break
         return completion(replace(outcome, value=None), lead.node, op.value)
+
+    async def _init_producers(self, op: Op, _: TopicPartition, budget: Budget) -> Completion:
+        assert isinstance(op.value, int), "ids are counted"
+        node = self._leads.asked
+        endpoint, left_ms = self._leads.client_of(node), budget.left_ms
+        outcomes = await asyncio.gather(
+            *(self._data.init_producer_id(endpoint, left_ms) for _ in range(op.value))
+        )
+        worst = next((outcome for outcome in outcomes if outcome.type != "ok"), Outcome("ok"))
+        return completion(replace(worst, value=None), node, op.value)
 
     async def _produce(self, text: str, to: TopicPartition, lead: Lead, budget: Budget) -> Outcome:
         """Send a record that nobody is owed."""

@@ -3,7 +3,7 @@
 They use a stream of their own. Levels of features go down and up again, which no node of these
 worlds acts by. Where clients send to partitions, brokers get other sizes of their parts, some of
 which they must refuse, and are asked what they know of the cluster; and the topic grows that
-nothing else uses.
+nothing else uses. Few brokers are asked for more producer ids than a controller gives at one time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from harness.plan.plan import Plan
 from harness.plan.strands import Step, Strand
 from harness.sim.swarm.topics import RENEWED
 from workloads.data import log
-from workloads.data.log_client import DESCRIBE, GROW, RESIZE
+from workloads.data.log_client import DESCRIBE, GROW, PRODUCERS, RESIZE
 
 _LEVELS_SHARE: Final = 0.2
 _SHARE: Final = 0.5
+_PRODUCERS_SHARE: Final = 0.1
+_PRODUCERS: Final = 1_010
+"""More than a block (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
 _FEATURES: Final = ("group.version", "share.version", "streams.version")
 _SIZES: Final = (
     *(("num.io.threads", size) for size in (3, 4, 16, 17)),
@@ -39,7 +42,17 @@ def with_administration(plan: Plan, unit_ms: float) -> Plan:
         strands += _levels(random, plan, unit_ms)
     if has_requests and plan.workload == log.KIND.name:
         strands += _requests(random, plan, unit_ms)
+    if plan.workload == log.KIND.name:
+        strands += _producers(plan)
     return replace(plan, strands=tuple(strands))
+
+
+def _producers(plan: Plan) -> Iterator[Strand]:
+    random = Random(f"swarm/{plan.seed}/producers")
+    if random.random() < _PRODUCERS_SHARE:
+        asked = {"f": PRODUCERS, "key": "d0-0", "value": _PRODUCERS}
+        at_ms = round(plan.duration_ms * random.uniform(0.2, 0.9), 1)
+        yield Strand(at_ms, (Step("op", targets="random", options=asked),))
 
 
 def _levels(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:

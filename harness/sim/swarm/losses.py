@@ -4,7 +4,7 @@ They use a stream of their own, and topics that nothing else uses: of those of t
 may be lost. One has short segments, which go by time or by size; so its followers find that a
 leader's log begins later than theirs end. Of another with two replicas one is left behind, and the
 other, the only one in sync, is lost: with unclean.leader.election.enable the first one leads, and
-what it lacks is gone.
+what it lacks is gone. The other has to cut that, in some plans within a later, short segment.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from workloads.data.log_client import FILL, MOVE
 _RETENTION_SHARE: Final = 0.3
 _UNCLEAN_SHARE: Final = 0.8
 """Of the plans with two replicas."""
+_SEGMENTS_SHARE: Final = 0.22
+"""Of those with such a topic."""
 RETAINED: Final = "r0-0"
 LED_UNCLEANLY: Final = "u0-0"
 
@@ -70,6 +72,7 @@ def _retention(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:
 def _unclean(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:
     settings = plan.node_settings
     out_ms = max(settings["replica.lag.time.max.ms"], settings["broker.session.timeout.ms"])
+    segments = _segments(plan, out_ms + unit_ms)
     at_ms = unit_ms * random.uniform(1.0, 3.0)
     while at_ms < plan.duration_ms - unit_ms:
         leader = random.randrange(plan.nodes)
@@ -81,6 +84,7 @@ def _unclean(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:
         configured = (  # the first attempts come before the topic, or before clients find who leads
             _configure(LED_UNCLEANLY, UNCLEAN, "true"),
             _configure(LED_UNCLEANLY, "min.insync.replicas", "1"),
+            *segments,
         )
         wait_ms = round(0.5 * unit_ms, 1)
         steps = (
@@ -105,6 +109,18 @@ def _unclean(random: Random, plan: Plan, unit_ms: float) -> Iterator[Strand]:
         )
         yield Strand(round(at_ms, 1), steps)
         at_ms += 3 * out_ms + unit_ms * (3.0 + random.expovariate(0.3))
+
+
+def _segments(plan: Plan, turn_ms: float) -> tuple[Step, ...]:
+    """Draw whether segments are short, and have entries of indexes before and behind a cut."""
+    random = Random(f"swarm/{plan.seed}/short")
+    if random.random() >= _SEGMENTS_SHARE:
+        return ()
+    roll_ms = max(1, round(turn_ms * random.choice((0.5, 1.5, 3.0))))
+    return (
+        _configure(LED_UNCLEANLY, "segment.ms", str(roll_ms)),
+        _configure(LED_UNCLEANLY, "index.interval.bytes", "50"),
+    )
 
 
 def _fill(key: str, count: int) -> Step:

@@ -153,6 +153,12 @@ def test_a_node_names_a_controller_that_it_shows_where_it_knows_one(named, leade
     assert broken("controller-named", **answer) == found
 
 
+@pytest.mark.parametrize(("number", "found"), [(7, ["producer-ids-once"]), (8, [])])
+def test_no_two_producers_get_one_id(number, found):
+    given = (("n1", "producer-id", {"id": 7}), ("n2", "producer-id", {"id": number}))
+    assert broken_by(*given, among=ANSWERS) == found
+
+
 LOG = {
     "version": 1,
     "backend": "sim",

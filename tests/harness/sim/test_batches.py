@@ -365,7 +365,7 @@ def test_a_batch_whose_seeds_tried_next_to_nothing_is_no_pass(tmp_path):
 
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (code, summary["verdict"], len(summary["quiet"])) == (4, "UNDER-EXERCISED", 12)
-    assert summary["exercise"]["needed"]["ok"] == 7 * 75 + 5 * 50
+    assert summary["exercise"]["needed"]["ok"] == 6 * 75 + 6 * 50
     assert "by all seeds together: " in output
     assert ": 12 of 12 seeds (0, 1, 2" in output
 

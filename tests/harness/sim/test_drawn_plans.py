@@ -18,7 +18,7 @@ from harness.sim.swarm.coverage import cell, empty, steer_for, universe
 from harness.sim.swarm.draw import Steer, draw
 from harness.sim.swarm.losses import LED_UNCLEANLY, RETAINED
 from tests.harness.sim.plans import read_plan
-from workloads.data.log_client import DELETE, DESCRIBE, FILL, GROW, MOVE, RESIZE
+from workloads.data.log_client import DELETE, DESCRIBE, FILL, GROW, MOVE, PRODUCERS, RESIZE
 
 LOGS = (1178, 94, 111, 5019)
 """Short worlds, one of them with a single replica; in the last an idle leader moves."""
@@ -71,7 +71,7 @@ def test_clients_of_strands_do_what_the_workload_does_with_values_of_their_own()
     plans = [draw(seed) for seed in range(60)]
     known = {"register": {"write"}, "log": {"send"}, "topics": {"create", "delete"}}
     for plan in plans:
-        beside = (MOVE, CONFIGURE, RENEW, DELETE, DESCRIBE, FILL, GROW, RESIZE)
+        beside = (MOVE, CONFIGURE, RENEW, DELETE, DESCRIBE, FILL, GROW, PRODUCERS, RESIZE)
         scripted = [
             step for step in steps_of(plan) if step.kind == "op" and step.options["f"] not in beside
         ]
@@ -201,8 +201,10 @@ def test_topics_that_nothing_else_uses_lose_records_by_retention_and_unclean_ele
     }
     for plan, _ in retained:
         assert plan.node_settings["log.retention.check.interval.ms"] < 30_000
+    short = {"segment.ms", "index.interval.bytes"}
+    assert 2 <= sum(short <= own for _, own in unclean) < len(unclean)
     for plan, own in unclean:
-        assert own == {UNCLEAN, "min.insync.replicas"}
+        assert own - short == {UNCLEAN, "min.insync.replicas"}
         assert plan.workload_options["replication_factor"] == 2
 
 
@@ -212,9 +214,10 @@ def test_administrators_change_features_and_brokers_beside_the_workload():
     assert 10 < len(with_levels) < 40
     asked = {
         f: [p for p in plans if any(s.options.get("f") == f for s in steps_of(p))]
-        for f in (RESIZE, DESCRIBE, GROW)
+        for f in (RESIZE, DESCRIBE, GROW, PRODUCERS)
     }
-    assert all(len(found) > 20 for found in asked.values())
+    assert 2 < len(asked[PRODUCERS]) < 20
+    assert all(len(asked[f]) > 20 for f in (RESIZE, DESCRIBE, GROW))
     assert {p.workload for found in asked.values() for p in found} == {"log"}
     codecs = {p.workload_options["compression"] for p in plans if p.workload == "log"}
     assert codecs == {"none", *CODECS}
@@ -310,11 +313,23 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("M39C", 43, "newest-changed"),
         ("X:log.storage.index:OffsetIndex.truncate:never:0", 130, "batches-indexed"),
         ("X:broker.replication.partition:Follower.is_caught_up:connector:0", 4, "lag-allowed"),
+        (
+            "X:broker.lifecycle.producer_ids:ProducerIdManager._serve:number:0",
+            4,
+            "producer-ids-once",
+        ),
     ],
 )
 def test_drawn_worlds_with_logs_find_faulty_brokers(mutant, seed, expected):
     violations = run_plan(draw(seed, mutant=mutant)).violations
     assert expected in {violation.property for violation in violations}
+
+
+@pytest.mark.slow
+def test_a_log_is_cut_within_a_later_segment_after_an_unclean_election():
+    mutant = "X:log.data.data_times:check_cut:sum:3"
+    violations = run_plan(draw(69, mutant=mutant, duration_ms=20_000.0)).violations
+    assert {violation.property for violation in violations} == {"node-died"}
 
 
 @pytest.mark.slow
