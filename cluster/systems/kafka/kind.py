@@ -98,12 +98,8 @@ def _check(request: SystemRequest) -> None:
     for key, value in request.node_settings.items():
         if not _KEY.fullmatch(key):
             raise SettingError(f"node_settings: {key!r} is no name of a configuration key")
-        if key in _OWN:
-            raise SettingError(f"node_settings.{key}: the run decides it")
-        if key in _LOSING:
-            raise SettingError(f"node_settings.{key}: checks expect that records are kept")
-        if key.startswith(_OF_SECURITY):
-            raise SettingError(f"node_settings.{key}: the run's security decides it")
+        if (reason := _refusal_of(key)) is not None:
+            raise SettingError(f"node_settings.{key}: {reason}")
         if not isinstance(value, str | int):
             raise SettingError(f"node_settings.{key} must be a text, a whole number or a flag")
         if len(str(value).splitlines()) > 1:
@@ -117,6 +113,15 @@ def _check(request: SystemRequest) -> None:
         check_release(version, dynamic=is_dynamic(request))
     if IMAGE in request.options:
         home_in_image(request.options)
+
+
+def _refusal_of(key: str) -> str | None:
+    """Return why a plan may not set a key of Kafka's; None: it may."""
+    if key in _OWN:
+        return "the run decides it"
+    if key in _LOSING:
+        return "checks expect that records are kept"
+    return "the run's security decides it" if key.startswith(_OF_SECURITY) else None
 
 
 def _quorum(request: SystemRequest) -> str:
