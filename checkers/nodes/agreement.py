@@ -29,6 +29,7 @@ from checkers.evidence.log_audit import LogFindings
 from checkers.evidence.trace_fields import well_formed
 from checkers.history import NEMESIS, Event, seconds
 from checkers.history.recorded import statements
+from checkers.nodes.trace_order import targets_of
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -59,11 +60,11 @@ def may_be_ended(note: Event) -> frozenset[str]:
     """Name the nodes that a nemesis event says were hit by a fault that may end a node."""
     if note.process != NEMESIS or not isinstance(note.value, dict):
         return frozenset()
-    detail, targets = note.value.get("detail"), note.value.get("targets")
+    detail = note.value.get("detail")
     declared = isinstance(detail, dict) and detail.get("may_end_node") is True
-    if note.value.get("phase") != "inject" or not declared or not isinstance(targets, list):
+    if note.value.get("phase") != "inject" or not declared:
         return frozenset()
-    return frozenset(map(str, targets))
+    return frozenset(targets_of(note))
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:

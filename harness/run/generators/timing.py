@@ -85,21 +85,26 @@ class TimeLimit(Inside):
         super().__init__(inner)
         self._end_ns: int | None = None
 
-    def op(self, context: Context) -> Answer:
+    def _until_ns(self, context: Context) -> int:
+        """Return when the time is over, which begins with the first call."""
         if self._end_ns is None:
             self._end_ns = context.now_ns + self._limit_ns
-        if context.now_ns >= self._end_ns:
+        return self._end_ns
+
+    def op(self, context: Context) -> Answer:
+        end_ns = self._until_ns(context)
+        if context.now_ns >= end_ns:
             return Done()
         answer = self._inner.op(context)
-        if isinstance(answer, Next) and answer.at_ns >= self._end_ns:
+        if isinstance(answer, Next) and answer.at_ns >= end_ns:
             return Done()
         if isinstance(answer, Wait):
-            until_ns = self._end_ns if answer.until_ns is None else answer.until_ns
-            return Wait(min(until_ns, self._end_ns), answer.news)
+            until_ns = end_ns if answer.until_ns is None else answer.until_ns
+            return Wait(min(until_ns, end_ns), answer.news)
         return answer
 
 
-class Patience(Inside):
+class Patience(TimeLimit):
     """Operations, one at a time, until the first that is not ok once `limit_s` is over.
 
     The time may be over when one was served late. Those behind it are asked for all the same: what
@@ -107,19 +112,15 @@ class Patience(Inside):
     """
 
     def __init__(self, limit_s: float, inner: Generator) -> None:
-        assert limit_s >= 0, "a limit is not negative"
-        self._limit_ns = seconds(limit_s)
-        super().__init__(inner)
-        self._end_ns: int | None = None
+        super().__init__(limit_s, inner)
         self._is_open = False
         self._in_vain = False
         """Whether the last attempt was not ok."""
 
     def op(self, context: Context) -> Answer:
-        if self._end_ns is None:
-            self._end_ns = context.now_ns + self._limit_ns
         # An open attempt decides: who is done by then cannot pass the barrier behind it.
-        if context.now_ns >= self._end_ns and self._in_vain and not self._is_open:
+        is_over = context.now_ns >= self._until_ns(context)
+        if is_over and self._in_vain and not self._is_open:
             return Done()
         answer = self._inner.op(context)
         self._is_open |= isinstance(answer, Next)
