@@ -1,5 +1,10 @@
-"""kafka-python's admin client against three live nodes."""
+"""kafka-python's admin client against three live nodes.
 
+Each request goes to a broker that the client chooses, and one may be behind the broker that was asked
+before: what is described is read until it is there.
+"""
+
+import contextlib
 import warnings
 
 import pytest
@@ -32,6 +37,16 @@ def admin(nodes):
     client.close()
 
 
+@contextlib.contextmanager
+def topic(admin, name, partitions=1):
+    """A topic that no other test of these nodes finds."""
+    admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=1)])
+    try:
+        yield
+    finally:
+        admin.delete_topics([name])
+
+
 def partition_count(admin, name):
     (topic,) = admin.describe_topics([name])
     return len(topic.get("partitions", ()))
@@ -47,43 +62,40 @@ def test_a_topic_is_created_listed_described_and_deleted(admin):
 
 
 def test_a_second_topic_of_the_same_name_is_refused(admin):
-    topic = NewTopic("twice", num_partitions=1, replication_factor=1)
-    admin.create_topics([topic])
-    with pytest.raises(TopicAlreadyExistsError):
-        admin.create_topics([topic])
-    admin.delete_topics(["twice"])
+    with topic(admin, "twice"), pytest.raises(TopicAlreadyExistsError):
+        admin.create_topics([NewTopic("twice", num_partitions=1, replication_factor=1)])
 
 
 def test_partitions_are_added(admin):
-    admin.create_topics([NewTopic("grows", num_partitions=1, replication_factor=1)])
-    admin.create_partitions({"grows": NewPartitions(4)})
-    eventually(lambda: partition_count(admin, "grows"), 4)
-    admin.delete_topics(["grows"])
+    with topic(admin, "grows"):
+        admin.create_partitions({"grows": NewPartitions(4)})
+        eventually(lambda: partition_count(admin, "grows"), 4)
 
 
 def test_a_config_is_altered_and_described(admin):
-    admin.create_topics([NewTopic("configured", num_partitions=1, replication_factor=1)])
     resource = ConfigResource(
         ConfigResourceType.TOPIC, "configured", configs={"retention.ms": "1234"}
     )
-    admin.alter_configs([resource], raise_on_unknown=False)
 
     def value():
         described = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "configured")])
         return described["topic"]["configured"].get("retention.ms", {}).get("value")
 
-    eventually(value, "1234")
-    admin.delete_topics(["configured"])
+    with topic(admin, "configured"):
+        admin.alter_configs([resource], raise_on_unknown=False)
+        eventually(value, "1234")
 
 
 def test_the_cluster_is_described(admin, nodes):
-    def brokers():
-        return {b["broker_id"]: b["port"] for b in admin.describe_cluster()["brokers"]}
+    def described():
+        cluster = admin.describe_cluster()
+        return (
+            {broker["broker_id"]: broker["port"] for broker in cluster["brokers"]},
+            cluster["cluster_id"],
+            cluster["controller_id"] in nodes.client_ports,
+        )
 
-    eventually(brokers, nodes.client_ports)
-    cluster = admin.describe_cluster()
-    assert cluster["cluster_id"] == "test-cluster"
-    assert cluster["controller_id"] in nodes.client_ports
+    eventually(described, (nodes.client_ports, "test-cluster", True))
 
 
 def test_the_metadata_quorum_is_described_whichever_broker_is_asked(nodes):
@@ -100,8 +112,9 @@ def test_the_metadata_quorum_is_described_whichever_broker_is_asked(nodes):
 
 
 def test_supported_and_finalized_features_are_reported(admin):
-    eventually(lambda: "finalized" in admin.describe_features()["metadata.version"], wanted=True)
-    features = admin.describe_features()
+    features = eventually(
+        admin.describe_features, lambda found: "finalized" in found["metadata.version"]
+    )
     assert features["kraft.version"]["supported"] == (0, 1)
     version = features["metadata.version"]
     assert version["supported"] == (25, 30)
@@ -110,28 +123,27 @@ def test_supported_and_finalized_features_are_reported(admin):
 
 
 def test_the_log_directories_hold_the_replicas(admin):
-    admin.create_topics([NewTopic("kept", num_partitions=3, replication_factor=1)])
-
     def held():
         return sorted(
             partition["partition_index"]
             for broker in admin.describe_log_dirs()
             for directory in broker["log_dirs"]
-            for topic in directory["topics"]
-            if topic["name"] == "kept"
-            for partition in topic["partitions"]
+            for replicas in directory["topics"]
+            if replicas["name"] == "kept"
+            for partition in replicas["partitions"]
         )
 
-    eventually(held, [0, 1, 2])
-    admin.delete_topics(["kept"])
+    with topic(admin, "kept", 3):
+        eventually(held, [0, 1, 2])
 
 
 def test_topics_are_described_in_pages(admin):
-    admin.create_topics([NewTopic("paged", num_partitions=3, replication_factor=1)])
-    eventually(lambda: partition_count(admin, "paged"), 3)
-    page = admin.describe_topic_partitions(["paged"], response_partition_limit=2)
-    (topic,) = page["topics"]
-    assert [partition["partition_index"] for partition in topic["partitions"]] == [0, 1]
-    assert page["next_cursor"]["topic_name"] == "paged"
-    assert page["next_cursor"]["partition_index"] == 2
-    admin.delete_topics(["paged"])
+    def first_page():
+        page = admin.describe_topic_partitions(["paged"], response_partition_limit=2)
+        (found,) = page["topics"]
+        return [partition["partition_index"] for partition in found["partitions"]], page
+
+    with topic(admin, "paged", 3):
+        _, page = eventually(first_page, lambda found: found[0] == [0, 1])
+        assert page["next_cursor"]["topic_name"] == "paged"
+        assert page["next_cursor"]["partition_index"] == 2

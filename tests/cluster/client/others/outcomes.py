@@ -33,8 +33,9 @@ ASIDES: Final[Mapping[str, str]] = {
     "get a producer's id": "transactions: it looks for their coordinator first",
     "list transactions": "transactions",
     "kafka-transactions list": "transactions",
+    "kafka-transactions describe-producers": "transactions: to find one that hangs",
 }
-"""Operations that need a coordinator, which our brokers have not, and why each is one."""
+"""Operations of groups and transactions, which our brokers have not, and why each is one."""
 
 Key = tuple[str, str]
 """Client without its version, operation."""
