@@ -2,8 +2,8 @@
 
 The node is started with the library preloaded and a mapped file that holds how far its wall clock
 is off, which may be set at any time, by one store. The monotonic clock stays true. What is set is
-an offset; drift and strobe are many small steps (`clockwork`). A static program, as Go's are, sees
-the true time: the library is not in its memory, and `measure` says so.
+an offset; drift and strobe are many small steps (`clockwork`). A static program, and any of Go,
+sees the true time, and `measure` says so.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class FakedClocks:
     async def _look(self, host: Machine, pid: int | None, own: Mapping[str, str]) -> ClockMeasure:
         seen = await run_program(host, clocks.see, pid, dict(own))
         if not seen["faked"]:
-            raise BackendError(f"{host.node} runs without the library of faked clocks")
+            raise BackendError(f"{host.node} reads its clock past the library of faked clocks")
         return ClockMeasure(float(seen["wall_ms"]), float(seen["monotonic_ms"]))
 
     async def _show(self, node: str, offset_ms: float) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -135,6 +136,44 @@ def test_a_process_that_wrote_over_its_environment_is_known_by_what_it_has_in_it
         waiting.stdin.write("\n")
     assert (seen["faked"], round(seen["wall_ms"] / 1000)) == (True, HOUR_S)
     assert not other["faked"]
+
+
+def test_a_program_of_go_reads_the_kernels_clock_though_it_has_the_library(tmp_path):
+    """Its runtime does; here is a copy of a program that is linked as Go's are when they use C."""
+    file, copy = tmp_path / "offset", tmp_path / "program"
+    shutil.copy(shutil.which("sleep"), copy)
+    clocks.store(str(file), HOUR_S * 10**9)
+    seen = []
+    for content in (b"", b"\xff Go buildinf:\x08\x02"):
+        with copy.open("ab") as appended:
+            appended.write(content)
+        seen.append(looked_at([copy, "60"], file))
+    assert seen == [True, False]
+
+
+def test_what_a_wrapper_starts_must_have_the_library_as_well(tmp_path):
+    file = tmp_path / "offset"
+    clocks.store(str(file), HOUR_S * 10**9)
+    plain, without = "sleep 60; true", "env -u LD_PRELOAD sleep 60; true"
+    assert looked_at(["sh", "-c", plain], file)
+    assert not looked_at(["sh", "-c", without], file)
+
+
+def looked_at(command, file):
+    """Whether a process, with all of its group, is taken to have a faked clock."""
+    environment = {**os.environ, **variables(library(), file)}
+    with subprocess.Popen(command, env=environment, start_new_session=True) as started:
+        try:
+            name = "sleep" if command[0] == "sh" else "program"
+            while not any(sleeps(pid, name) for pid in clocks._group(started.pid)):
+                time.sleep(0.01)
+            return clocks.see(started.pid, {})["faked"]
+        finally:
+            os.killpg(started.pid, signal.SIGKILL)
+
+
+def sleeps(pid, name):
+    return f"({name}) S" in Path(f"/proc/{pid}/stat").read_text()
 
 
 def test_a_clock_that_drifts_is_moved_until_its_file_is_gone(tmp_path):

@@ -1,5 +1,6 @@
 """Look at a faked clock, set it, and start and end the helper that moves it."""
 
+import contextlib
 import mmap
 import os
 import signal
@@ -13,13 +14,16 @@ _LOOK = (
 )
 """On a busy machine much may pass between two readings: of several looks the narrowest counts."""
 
+_GO = b"\xff Go buildinf:"
+"""What each program has that Go's linker has made."""
+
 
 def see(pid: "int | None", environment: "dict[str, str]") -> "dict[str, float | bool]":
     """Compare the clocks of a process, or of a program with `environment`, with the true ones.
 
     A process that has written a title over its environment is taken to have been started with this.
 
-    {"faked": whether the process has the library and the file of a faked clock in its memory,
+    {"faked": whether the process and all others of its group look at the clock by the library,
     "wall_ms", "monotonic_ms": how far ahead}.
     """
     variables = {**os.environ, **environment}
@@ -28,13 +32,9 @@ def see(pid: "int | None", environment: "dict[str, str]") -> "dict[str, float | 
         with open(f"/proc/{pid}/environ", "rb") as file:
             pairs = [os.fsdecode(pair).partition("=") for pair in file.read().split(b"\0")]
         variables = {name: value for name, sign, value in pairs if sign} or variables
-        with open(f"/proc/{pid}/maps") as maps:
-            mapped = maps.read()
         library = "/" + os.path.basename(variables.get("LD_PRELOAD", ""))
-        # Built anew, it works on in those that loaded it; a file made anew is another page.
-        loaded = f"{library}\n" in mapped or f"{library} (deleted)\n" in mapped
         page = "/" + os.path.basename(variables.get("KRAFTPROBE_CLOCK_OFFSET", ""))
-        faked = loaded and f"{page}\n" in mapped
+        faked = all(_is_faked(each, library, page) for each in _group(pid))
     looks = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(9)]
     began, true, _ = min(looks, key=lambda look: look[2] - look[0])
     shown = subprocess.run(
@@ -47,6 +47,36 @@ def see(pid: "int | None", environment: "dict[str, str]") -> "dict[str, float | 
         "wall_ms": (wall - true - (monotonic - began)) / 1e6,
         "monotonic_ms": (max(0, monotonic - ended) + min(0, monotonic - began)) / 1e6,
     }
+
+
+def _group(pid: int) -> "list[int]":
+    """Return the live processes of a group: what is started by a wrapper is the node."""
+    found = [pid]
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and int(name) != pid:
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:
+                state, _, group = file.read().rpartition(")")[2].split()[:3]
+                found += [int(name)] if int(group) == pid and state not in "ZXx" else []
+    return found
+
+
+def _is_faked(pid: int, library: str, page: str) -> bool:
+    """Whether a process has library and file in its memory and is none of Go.
+
+    Go's runtime asks the kernel itself, also in a program that is linked dynamically.
+    """
+    try:
+        with (
+            open(f"/proc/{pid}/exe", "rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program,
+            open(f"/proc/{pid}/maps") as maps,
+        ):
+            is_go, mapped = program.find(_GO) >= 0, maps.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return True  # it has ended
+    # Built anew, it works on in those that loaded it; a file made anew is another page.
+    loaded = f"{library}\n" in mapped or f"{library} (deleted)\n" in mapped
+    return loaded and f"{page}\n" in mapped and not is_go
 
 
 def store(path: str, offset_ns: int) -> None:
