@@ -13,8 +13,9 @@ from checkers import groups
 from checkers.earned.base import HOLDS, OF_A_RUN, Judged, Outcome, not_applicable, unknown
 from checkers.earned.observed import BLIND
 from checkers.evidence import PHASE
-from checkers.groups.facts import COMMIT, CONSUME
+from checkers.groups.facts import COMMIT
 from checkers.history import INFINITY_NS, Event, EventType, seconds
+from checkers.partition_logs.columns import CONSUME
 from checkers.runs.exercised import DEPOSING, DOWN, OUTAGE
 from checkers.runs.faults import HEAL, NO_FAULT, FaultSpan, fault_spans
 from checkers.runs.statistics import READS

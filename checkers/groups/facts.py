@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation
-from checkers.partition_logs.columns import SEND
+from checkers.partition_logs.columns import CONSUME, SEND
 
-CONSUME, COMMIT, ZOMBIE_COMMIT = "consume", "commit", "zombie-commit"
+COMMIT, ZOMBIE_COMMIT = "commit", "zombie-commit"
 LEAVE, ABANDON, JOIN_ALL = "leave", "abandon", "join-all"
 """Functions of operations, beside those of check `log`."""
 COMMITS = frozenset({COMMIT, ZOMBIE_COMMIT})

@@ -8,6 +8,8 @@
 - `poll`: from an offset, or from where this process's last poll of the partition ended (null). ok
   has an answer, and `epoch`, that of the leader that gave it; absent where a follower did.
 - `poll-all`: from an offset, or from the log's start (null). ok as of `poll`, with the whole log.
+- `consume`: of a member of a group, from where it stands, which is not looked at. ok shows
+  `{"records": {partition: [[offset, value], ...]}}`, if any.
 
 An answer is `{"records": [[offset, value], ...], "high_watermark": n, "log_start": n}`; all but
 `records` may be absent or null. Other functions are not looked at. `fail` of a send: it was
@@ -72,7 +74,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.history import EventType, HistoryError
+from checkers.history import HistoryError
 from checkers.partition_logs.columns import Log, RepeatedError, log_of
 from checkers.partition_logs.explain import explain
 from checkers.partition_logs.facts import Facts, Promise
@@ -121,9 +123,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             (notes if allowed else wrong).append(shown)
         if cancelled():
             return _unknown(run, "cancelled")
-    return _result(
-        run, log, promise, (wrong, +counts[False]), (notes, +counts[True]), unread(facts)
-    )
+    return _result(log, promise, (wrong, +counts[False]), (notes, +counts[True]), unread(facts))
 
 
 def _unknown(run: RunInput, why: str) -> CheckResult:
@@ -134,7 +134,7 @@ _Counted = tuple[list[Anomaly], Counter[str]]
 
 
 def _result(
-    run: RunInput, log: Log, promise: Promise, wrong: _Counted, notes: _Counted, missing: list[str]
+    log: Log, promise: Promise, wrong: _Counted, notes: _Counted, missing: list[str]
 ) -> CheckResult:
     anomalies, kinds = wrong
     shown, allowed = notes
@@ -162,13 +162,13 @@ def _result(
         )
     if allowed:
         summary += f"; allowed here: {', '.join(f'{n} {kind}' for kind, n in allowed.items())}"
-    polls = sum(o.f.startswith("poll") and o.type is EventType.OK for o in run.operations)
+    reads = len(set(log.reads.row.tolist()))
     return CheckResult(
         NAME,
         status,
         summary,
         algorithm="offsets",
-        operations=len(log.sends.row) + polls,
+        operations=len(log.sends.row) + reads,
         anomalies=tuple(anomalies),
         statistics={
             PROMISE: promised,

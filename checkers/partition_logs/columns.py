@@ -17,6 +17,8 @@ from checkers.history import EventType, HistoryError, Operation, Value
 from porcupine_py.columns import Bools, Int64s
 
 SEND, POLL, POLL_ALL = "send", "poll", "poll-all"
+CONSUME = "consume"
+"""Polls as a member of a group, or joins it: it shows records of several partitions, or of none."""
 RENEW = "renew-topic"
 """Deletes a topic and makes it anew."""
 CONFIGURE = "configure-topic"
@@ -57,11 +59,15 @@ class Sends:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reads:
-    """One row for each `poll` or `poll-all` that was answered, in order of invocation."""
+    """One row for each `poll` or `poll-all` that was answered, in order of invocation.
+
+    And one for each partition of which a `consume` shows records.
+    """
 
     row: Int64s
     partition: Int64s
     consumer: Int64s
+    """A code of its process; NONE: a member of a group, which does not say where it stood."""
     whole: Bools
     """Whether it is a `poll-all`."""
     invoke_ns: Int64s
@@ -134,19 +140,18 @@ def log_of(operations: Sequence[Operation]) -> Log:
             position = _number(o, "position", o.input)
             if o.type is EventType.OK:
                 answer = _answer(o)
-                marks = (answer.get("high_watermark"), answer.get("log_start"))
-                reads += (
-                    *codes.begin(o, row),
-                    *(o.f == POLL_ALL, o.complete_ns, _number(o, "epoch", o.epoch), position),
-                    _number(o, "high_watermark", marks[0]),
-                    _number(o, "log_start", marks[1]),
-                    codes.node(o),
-                )
+                reads += codes.begin(o, row)
+                reads += _poll_fields(o, answer, position, codes.node(o))
                 shown.append(answer["records"])
             elif o.type is EventType.FAIL and o.error == OUT_OF_RANGE and position != NONE:
                 epoch = _number(o, "epoch", o.epoch)
                 if epoch != NONE:
                     refused += (*codes.begin(o, row), epoch, position)
+        elif o.f == CONSUME and o.type is EventType.OK:
+            for partition, records in _member_records(o):
+                reads += (row, codes.partition(partition), NONE, o.invoke_ns)
+                reads += (False, o.complete_ns, NONE, NONE, NONE, NONE, NONE)
+                shown.append(records)
     if len(codes.partitions) > PARTITIONS_MAX:
         raise HistoryError(f"more than {PARTITIONS_MAX} partitions")
     s, r, f = (_table(rows, width) for rows, width in ((sends, 10), (reads, 11), (refused, 6)))
@@ -206,10 +211,13 @@ class _Codes:
             raise HistoryError(f"operation {operation.index}: {operation.f} names no partition")
         return (
             row,
-            self.partitions.setdefault(key, len(self.partitions)),
+            self.partition(key),
             self._processes.setdefault(operation.process, len(self._processes)),
             operation.invoke_ns,
         )
+
+    def partition(self, key: str) -> int:
+        return self.partitions.setdefault(key, len(self.partitions))
 
     def node(self, operation: Operation) -> int:
         node = operation.node
@@ -238,6 +246,22 @@ def _answer(operation: Operation) -> dict[str, Any]:
     if not isinstance(answer, dict) or not isinstance(answer.get("records"), list | tuple):
         raise _wrong(operation, "its answer is no object with a list of records")
     return answer
+
+
+def _poll_fields(o: Operation, answer: dict[str, Any], position: int, node: int) -> tuple[int, ...]:
+    epoch = _number(o, "epoch", o.epoch)
+    high_watermark = _number(o, "high_watermark", answer.get("high_watermark"))
+    log_start = _number(o, "log_start", answer.get("log_start"))
+    return (o.f == POLL_ALL, o.complete_ns, epoch, position, high_watermark, log_start, node)
+
+
+def _member_records(operation: Operation) -> Iterable[tuple[str, Sequence[Any]]]:
+    """Return what a member of a group was shown, by partition."""
+    answer = operation.output
+    shown = answer.get("records", {}) if isinstance(answer, dict) else None
+    if not isinstance(shown, dict) or not _only(map(type, shown.values()), (list, tuple)):
+        raise _wrong(operation, "its answer is no object with records by partition")
+    return shown.items()
 
 
 def _wrong(operation: Operation, what: str) -> HistoryError:

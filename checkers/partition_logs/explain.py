@@ -81,7 +81,10 @@ def explain(
     # An operation without an answer ends with the run, which would name every fault of it.
     end_ns = last.complete_ns if last.complete_ns < INFINITY_NS else last.invoke_ns
     active = active_between(faults, begin_ns, end_ns)
-    key = str(there[0].key)
+    log = facts.log
+    key = next((operation.key for operation in there if operation.key is not None), None)
+    if key is None:  # a member of a group polls several partitions
+        key = log.partitions[int(log.reads.partition[found.read[row]])]
     named = [f"{f.fault} of {', '.join(f.targets) or 'the cluster'}" for f in active[:FAULTS_MAX]]
     explanation = f"{key}: {_SENTENCES[found.kind](case)}"
     if active:

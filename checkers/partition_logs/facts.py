@@ -156,7 +156,7 @@ class Facts:
         row = np.arange(len(polls))
         anchor = np.maximum.accumulate(np.where(ends != NONE, row, -1))
         before = np.concatenate([[-1], anchor[:-1]])
-        known = (before >= 0) & (group[before] == group)
+        known = (before >= 0) & (group[before] == group) & (reads.consumer[polls] != NONE)
         carried = np.where(known, ends[before], NONE)
         begin = begin.copy()
         begin[polls] = np.where(reads.position[polls] == NONE, carried, begin[polls])

@@ -27,8 +27,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-from checkers.groups.facts import ABANDON, COMMIT, CONSUME, JOIN_ALL, LEAVE, ZOMBIE_COMMIT
-from checkers.partition_logs.columns import POLL, POLL_ALL, SEND
+from checkers.groups.facts import ABANDON, COMMIT, JOIN_ALL, LEAVE, ZOMBIE_COMMIT
+from checkers.partition_logs.columns import CONSUME, POLL, POLL_ALL, SEND
 from checkers.registry import CheckSpec
 from cluster.client.data_client import TopicPartition
 from cluster.values import valueclass

@@ -21,8 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from checkers.groups.facts import ABANDON, COMMIT, CONSUME, JOIN_ALL, LEAVE, ZOMBIE_COMMIT
+from checkers.groups.facts import ABANDON, COMMIT, JOIN_ALL, LEAVE, ZOMBIE_COMMIT
 from checkers.history import EventType
+from checkers.partition_logs.columns import CONSUME
 from cluster.client.data_client import ALL, DataClient, Fetched, TopicPartition
 from cluster.client.group_client import NONE_COMMITTED, GroupClient, Joined, Member
 from cluster.node.errors import ErrorCode

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from checkers.groups.facts import ABANDON, COMMIT, CONSUME, LEAVE, ZOMBIE_COMMIT
+from checkers.groups.facts import ABANDON, COMMIT, LEAVE, ZOMBIE_COMMIT
 from checkers.history import EventType
-from checkers.partition_logs.columns import SEND
+from checkers.partition_logs.columns import CONSUME, SEND
 from workloads.base import ClientContext, Completion, Op
 from workloads.data.groups_client import GROUP_ID, GroupsClient, instance_of
 from workloads.data.java_clients import SILENCE, JavaClient

@@ -163,6 +163,37 @@ def test_each_anomaly_is_found_alone(expected, history):
     assert kinds(history) == ({expected: 1}, {})
 
 
+def consume(index, records, others=()):
+    shown = {KEY: records} | ({"t0-1": others} if others else {})
+    output = {"member": "m", "instance": None, "generation": 1, "records": shown}
+    return op(index, "consume", (10 * index, 10 * index + 5), output=output, process=7)
+
+
+OPEN = send(1, "b", None, (10, None))
+
+
+@pytest.mark.parametrize(
+    ("expected", "history"),
+    [
+        ({}, [A, OPEN, consume(5, BOTH), consume(6, BOTH[:1]), whole(9, BOTH)]),
+        ({"lost-committed": 1}, [A, OPEN, consume(5, BOTH), whole(9, BOTH[:1])]),
+        ({"phantom": 1}, [A, consume(5, [[1, "x"]]), whole(9, BOTH[:1])]),
+        ({"phantom": 1}, [A, consume(5, BOTH[:1], [[0, "a"]]), whole(9, BOTH[:1])]),
+        ({"int-poll-skip": 1}, [A, B, C, consume(5, ALL[::2]), whole(9, ALL)]),
+    ],
+)
+def test_what_a_member_of_a_group_is_shown_is_in_the_log(expected, history):
+    result = judged(history)
+    assert expected == result.statistics["anomalies_by_kind"]
+    assert {each["key"] for each in result.anomalies} <= {KEY, "t0-1"}
+
+
+def test_what_is_no_answer_to_a_member_is_unknown():
+    for output in (None, 5, {"records": 5}, {"records": {KEY: 5}}, {"records": {KEY: [5]}}):
+        odd = op(5, "consume", (50, 55), output=output)
+        assert judged([A, odd, whole(9, BOTH[:1])]).status is Status.UNKNOWN
+
+
 @pytest.mark.parametrize(("mark", "expected"), [(1, {}), (2, {"real-time": 1})])
 def test_nothing_that_is_sent_later_stands_below_a_high_watermark(mark, expected):
     marked = poll(0, [], at=0, high_watermark=mark)
