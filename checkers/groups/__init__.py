@@ -28,9 +28,10 @@ Kinds of anomalies, and why a correct Kafka never shows them:
   joined; or after another had taken over its group.instance.id.
 - `two-owners`: one partition was given to two members of one generation. It has one assignment.
 - `generation-back`: a member joined a generation below one that was somebody's before.
-- `skipped`: a member committed an offset above a record that was acknowledged to its producer, and
-  no member had processed it before. Members begin at the committed offset, or at the log's start,
-  and commit only what they have processed; so by induction over the commits nothing is between.
+- `skipped`: a member committed an offset above a record that was acknowledged to its producer or
+  that a `poll-all` shows, and no member had processed it before. Members begin at the committed
+  offset, or at the log's start, and commit only what they have processed; so by induction over the
+  commits nothing is between.
 
 With the protocol of KIP-848 (option `protocol`, `consumer`) a member's epoch may be behind the
 group's, so that only `lost-commit`, `fenced-commit` by another member that was given the partition,
@@ -40,7 +41,8 @@ A commit that ended in `info` may have been done or not, at any time. One whose 
 known (its client was ended) makes what would be a `lost-commit` UNKNOWN. So does a history in which
 nobody joined alone in the end (`join-all`). Assumes that no offset expires
 (offsets.retention.minutes), and members as those of this workload: whoever does not know whether
-its join was done joins as a new member. The partitions themselves are for check `log`.
+its join was done joins as a new member. What is in the partitions, and whether members were shown
+that, is for check `log`.
 
 A group that stands still breaks no rule here. It is no PASS: condition `writes-served` bounds how
 long no member is served, and the last join, which is tried for as long as everything else after the

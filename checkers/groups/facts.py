@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.history import EventType, HistoryError, Operation
-from checkers.partition_logs.columns import CONSUME, SEND
+from checkers.partition_logs.columns import CONSUME, POLL_ALL, SEND
 
 COMMIT, ZOMBIE_COMMIT = "commit", "zombie-commit"
 LEAVE, ABANDON, JOIN_ALL = "leave", "abandon", "join-all"
@@ -79,7 +79,10 @@ class GroupFacts:
     unseen: Sequence[Operation]
     """Commits of which not even the offsets are known: their clients were ended amid them."""
     sent: Mapping[str, Sequence[tuple[int, Any, Operation]]]
-    """Partition -> offset, value and send of each record that was acknowledged, by offset."""
+    """Partition -> offset and value of each record, and its send, by offset.
+
+    Of those that were not acknowledged, and are there in the end, the read that shows it.
+    """
     processed_ns: Mapping[tuple[str, Any], int]
     """(partition, value) -> when the first poll that showed it had ended."""
     end_ns: int
@@ -103,7 +106,7 @@ class _Reader:
         self.commits: list[Commit] = []
         self.refused: list[Operation] = []
         self.unseen: list[Operation] = []
-        self.sent: dict[str, list[tuple[int, Any, Operation]]] = {}
+        self.sent: dict[str, dict[tuple[int, Any], Operation]] = {}
         self.processed_ns: dict[tuple[str, Any], int] = {}
         self.end_ns = -1
 
@@ -114,6 +117,8 @@ class _Reader:
             self.commit(operation)
         elif operation.f == SEND and is_ok:
             self.send(operation)
+        elif operation.f == POLL_ALL and is_ok:
+            self.read(operation)
         elif operation.f in (CONSUME, JOIN_ALL) and is_ok:
             self.consume(operation)
 
@@ -122,8 +127,13 @@ class _Reader:
         if operation.offset is None:
             raise HistoryError(f"operation {operation.index}, an acknowledged send, has no offset")
         values = operation.input if isinstance(operation.input, list) else [operation.input]
-        records = self.sent.setdefault(str(operation.key), [])
-        records += [(operation.offset + n, each, operation) for n, each in enumerate(values)]
+        records = self.sent.setdefault(str(operation.key), {})
+        records |= {(operation.offset + n, each): operation for n, each in enumerate(values)}
+
+    def read(self, operation: Operation) -> None:
+        """Take a read of a whole partition: what it shows was sent, whatever the answer was."""
+        for offset, each in operation.output["records"]:
+            self.sent.setdefault(str(operation.key), {}).setdefault((offset, each), operation)
 
     def commit(self, operation: Operation) -> None:
         """Take a commit, however it ended."""
@@ -161,14 +171,19 @@ def facts_of(operations: Sequence[Operation]) -> GroupFacts:
             raise HistoryError(
                 f"operation {operation.index} is no {operation.f} as the workload writes it"
             ) from error
-    for records in reader.sent.values():
-        records.sort(key=lambda record: record[0])
+    sent = {
+        partition: sorted(
+            ((offset, value, operation) for (offset, value), operation in records.items()),
+            key=lambda record: record[0],
+        )
+        for partition, records in reader.sent.items()
+    }
     return GroupFacts(
         reader.joins,
         reader.commits,
         reader.refused,
         reader.unseen,
-        reader.sent,
+        sent,
         reader.processed_ns,
         reader.end_ns,
     )

@@ -206,6 +206,19 @@ def test_records_that_were_never_acknowledged_do_not_count():
     assert history.judge(p=9) == (Status.PASS, [])
 
 
+def test_a_record_without_an_answer_that_is_in_the_log_counts():
+    def history(records):
+        history = History().send((0, 1), "v0", 0).send((0, 1), "v2", 2)
+        history.add("send", (0, None), key=P, input="v1", type=INFO)
+        history.join((2, 3), "a", 1, p=-1).poll((4, 5), "a", 1, records)
+        history.commit((6, 7), "a", 1, p=3).join((8, 9), "b", 2, p=3)
+        shown = {"records": [[0, "v0"], [1, "v1"], [2, "v2"]]}
+        return history.add("poll-all", (10, 11), key=P, output=shown)
+
+    assert history([[0, "v0"], [1, "v1"], [2, "v2"]]).judge(p=3) == (Status.PASS, [])
+    assert history([[0, "v0"], [2, "v2"]]).judge(p=3) == (Status.FAIL, [("skipped", [5, 7])])
+
+
 # --- what is not known ---
 
 
@@ -244,6 +257,7 @@ def test_a_completion_of_another_form_is_unknown():
         ("consume", {"records": {P: [[0, ["not", "hashable"]]]}}),
         *(("commit", value) for value in (5, "x", [], {"member": "a", "generation": "x"})),
         ("send", "a"),
+        ("poll-all", {"records": [[0, ["not", "hashable"]]]}),
     ],
 )
 def test_what_the_workload_does_not_write_is_named_by_its_operation(f, value):
