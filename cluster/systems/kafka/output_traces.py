@@ -47,19 +47,23 @@ _LINE: Final = re.compile(r"(\d{1,19})\|([A-Z]+)\|([\w.$]+)\|(.*)")
 _MOVED: Final = re.compile(r"Completed transition to (\w+?)(?:State)?\((.*?)\) from ")
 _EPOCH: Final = re.compile(r"\bepoch=(\d+)")
 _EPOCH_START: Final = re.compile(r"\bepochStartOffset=(\d+)")
-_LEADER: Final = re.compile(r"\b(?:leader=(?:\S+ \(id: )?|leaderId=OptionalInt\[)(\d+)")
-"""3.8 names the leader's address before its id."""
+_LEADER: Final = re.compile(r"\b(?:leader=(?:\S+ \(id: )?|leaderId=(?:OptionalInt\[)?)(\d+)")
+"""3.8 names the leader's address before its id; 3.7 the id alone."""
 _OWN_ID: Final = re.compile(
-    r"\b(?:localId=|localVoterNode=VoterNode\(voterKey=ReplicaKey\(id=)(\d+)"
+    r"\blocal(?:Id=|(?:VoterNode=VoterNode\(voterKey|ReplicaKey)=ReplicaKey\(id=)(\d+)"
 )
-_VOTED: Final = re.compile(r"\bvotedKey=Optional\[ReplicaKey\(id=(\d+)")
+"""A leader names its key in 3.9 and 4.0, and its voter node since."""
+_VOTED: Final = re.compile(r"\bvoted(?:Id=|Key=(?:Optional\[)?ReplicaKey\(id=)(\d+)")
+"""Until 3.9 the key alone, and in 3.7 the id."""
 _VOTERS: Final = re.compile(
     r".*\bvoters (?:is|are) VoterSet\(voters=\{(.+)\}\)(?: at offset (\d+))?"
 )
 _VOTER: Final = re.compile(r"\bReplicaKey\(id=(\d+), directoryId=([\w-]{22})?")
 _MARK: Final = re.compile(r"(Leader|Follower) high watermark updated to (?:\w+\(offset=)?(\d+)")
 _CUT: Final = re.compile(r"Truncated to offset (\d+) from Fetch response from leader")
-_REPLACED: Final = re.compile(r"Fully truncated the log at \((\d+), (\d+)\)")
+_REPLACED: Final = re.compile(
+    r"Fully truncated the log at \(LogOffsetMetadata\(offset=(\d+), .*\), (\d+)\) after "
+)
 _FATAL: Final = "Encountered fatal fault: "
 _CAUSE: Final = re.compile(r"(?:Caused by: )?([\w.$]+(?:Exception|Error)(?:: .*)?)")
 
@@ -104,7 +108,7 @@ class OutputReader:
         if logger == START:
             self._incarnation, self._epoch = self._incarnation + 1, 0
         for event, fields in self._read(level, logger.rpartition(".")[2], message):
-            self._epoch = fields.get("epoch", self._epoch)
+            self._epoch = fields["epoch"] if event == "state" else self._epoch
             made = {"t": int(time_ns), "n": max(self._incarnation, 0), "e": event, **fields}
             if event == "fatal":
                 self._fatal = made

@@ -188,6 +188,45 @@ def test_the_leader_of_a_follower_is_its_id_in_every_release(leader):
     assert json.loads(event)["leader_id"] == 12
 
 
+KEY = "ReplicaKey(id=12, directoryId=7s1uIIUvW6eegDlXUDb4MA)"
+
+
+@pytest.mark.parametrize(
+    ("state", "leader", "vote"),
+    [
+        (f"UnattachedState(epoch=3, leaderId=OptionalInt.empty, votedKey=Optional[{KEY}]", -1, 12),
+        (f"Unattached(epoch=3, votedKey={KEY}, voters=[1]", -1, 12),  # 3.9
+        (f"Voted(epoch=3, votedKey={KEY}, voters=[1]", -1, 12),  # 3.8
+        ("Voted(epoch=3, votedId=12, voters=[1]", -1, 12),  # 3.7
+        ("Unattached(epoch=3, votedKey=null, voters=[1]", -1, -1),
+        ("FollowerState(fetchTimeoutMs=2000, epoch=3, leaderId=12, voters=[1]", 12, -1),  # 3.7
+        ("Leader(localId=12, epoch=3, epochStartOffset=7", 12, -1),  # 3.8
+        (f"Leader(localReplicaKey={KEY}, epoch=3, epochStartOffset=7", 12, -1),  # 3.9, 4.0
+        (f"Leader(localVoterNode=VoterNode(voterKey={KEY}), epoch=3, epochStartOffset=7", 12, -1),
+    ],
+)
+def test_leader_and_vote_of_a_state_are_read_in_every_release(state, leader, vote):
+    line = f"1|INFO|a.QuorumState|Completed transition to {state}, highWatermark=x) from null\n"
+    event = json.loads(OutputReader().take(line.encode()).splitlines()[0])
+    assert (event["epoch"], event["leader_id"], event["voted_id"]) == (3, leader, vote)
+
+
+def test_a_log_that_a_snapshot_replaced_leaves_its_node_in_its_epoch():
+    lines = (
+        "1|INFO|a.QuorumState|Completed transition to FollowerState(epoch=9, leader=2) from x\n"
+        "2|INFO|org.apache.kafka.raft.KafkaRaftClient|Fully truncated the log at "
+        "(LogOffsetMetadata(offset=7, metadata=Optional[(segmentBaseOffset=7,"
+        "relativePositionInSegment=0)]), 3) after downloading snapshot x from leader 2\n"
+        "3|DEBUG|org.apache.kafka.raft.KafkaRaftClient|Follower high watermark updated to 7\n"
+    )
+    events = [json.loads(line) for line in OutputReader().take(lines.encode()).splitlines()]
+    assert [(event["e"], event["epoch"]) for event in events] == [
+        ("state", 9),
+        ("truncate-fully", 3),
+        ("hw", 9),
+    ]
+
+
 def test_a_plans_setting_replaces_ours():
     assert properties(system())["controller.quorum.fetch.timeout.ms"] == "1000"
     changed = system(**{"controller.quorum.fetch.timeout.ms": 2000, "num.io.threads": 2})
@@ -508,7 +547,9 @@ def test_no_output_is_no_trace(tmp_path):
         (
             (
                 "1|INFO|org.apache.kafka.raft.KafkaRaftClient|[RaftManager id=1] Fully truncated the log "
-                "at (7, 3) after downloading snapshot OffsetAndEpoch(offset=7, epoch=3) from leader 2"
+                "at (LogOffsetMetadata(offset=7, metadata=Optional[(segmentBaseOffset=7,"
+                "relativePositionInSegment=0)]), 3) after downloading snapshot OffsetAndEpoch("
+                "offset=7, epoch=3) from leader 2"
             ),
             {"e": "truncate-fully", "start_offset": 7, "epoch": 3},
         ),
