@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -112,7 +113,7 @@ class CasRegister(Register):
             if o.f == "cas" and self.has_effect(o):
                 expected, new = cas_pair(o)
                 parent[root(expected)] = root(new)
-        prepared = CasRegister(self.initial)
+        prepared = copy(self)  # a frozen initial value is not to be frozen again
         prepared._tied = {value: root(value) for value in parent}
         return prepared
 

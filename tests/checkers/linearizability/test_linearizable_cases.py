@@ -11,6 +11,7 @@ from checkers.linearizability.linearizable import judge
 from porcupine_py.models import Model, NondeterministicModel, Register, model_named
 from porcupine_py.search import dispatch
 from porcupine_py.search.outcome import Outcome, Window
+from porcupine_py.values import Double, Keyword
 from tests.checkers.histories import op, random_history, read, verify, write
 
 FAIL = EventType.FAIL
@@ -57,6 +58,16 @@ def test_a_failed_cas_saw_another_value_unless_it_was_refused_for_another_reason
     assert status([write(0, 1, 0, 1), seen], "cas-register") is Status.FAIL
     refused = replace(seen, error="not_controller")
     assert status([write(0, 1, 0, 1), refused], "cas-register") is Status.PASS
+
+
+@pytest.mark.parametrize("algorithm", ["chains", "frontier", "wgl"])
+@pytest.mark.parametrize("first", [False, Keyword("free"), [1, 2], {"a": 1}, Double(1.0)])
+def test_what_is_there_first_may_be_any_value(first, algorithm):
+    model = model_named("cas-register", first)
+    taken = op(1, "cas", (2, 3), input=[first, "taken"])
+    assert judge([read(0, first, 0, 1), taken], model, algorithm=algorithm).status is Status.PASS
+    refused = replace(taken, type=FAIL)
+    assert judge([read(0, first, 0, 1), refused], model, algorithm=algorithm).status is Status.FAIL
 
 
 def test_true_is_not_the_number_one():
