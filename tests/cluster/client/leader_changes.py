@@ -6,14 +6,11 @@ import signal
 import time
 from collections.abc import Callable
 from itertools import cycle
-from typing import Final
 
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
-from tests.cluster.client.nodes import TIMEOUT_S, Nodes
-
-CLIENT_S: Final = 10.0
+from tests.cluster.client.nodes import TIMEOUT_S, Nodes, eventually
 
 
 class LeaderChanges:
@@ -26,6 +23,7 @@ class LeaderChanges:
     def __init__(self, nodes: Nodes, topic: str, partitions: int) -> None:
         self._nodes = nodes
         self._topic = topic
+        self._count = partitions
         self._partitions = cycle(range(partitions))
         self._admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
         self._kinds = cycle((self._kill, self._prefer, self._stop, self._prefer))
@@ -35,7 +33,13 @@ class LeaderChanges:
         return next(self._kinds)()
 
     def _described(self) -> dict[int, PartitionMetadata]:
-        return self._admin.list_topics(self._topic, timeout=CLIENT_S).topics[self._topic].partitions
+        """Ask until it is a broker that knows the topic: one that has just started may not."""
+
+        def partitions() -> dict[int, PartitionMetadata]:
+            found = self._admin.list_topics(self._topic, timeout=TIMEOUT_S)
+            return found.topics[self._topic].partitions
+
+        return eventually(partitions, lambda found: len(found) == self._count)
 
     def _leader(self, partition: int) -> int:
         return self._described()[partition].leader
@@ -80,6 +84,8 @@ class LeaderChanges:
 
     def _prefer(self) -> str:
         places = [TopicPartition(self._topic, partition) for partition in self._described()]
-        self._admin.elect_leaders(ElectionType.PREFERRED, places).result(TIMEOUT_S)
+        self._admin.elect_leaders(ElectionType.PREFERRED, places, request_timeout=TIMEOUT_S).result(
+            TIMEOUT_S
+        )
         self._wait("not led by the preferred", self._all_preferred)
         return "prefer"

@@ -19,6 +19,13 @@ T = TypeVar("T")
 
 TIMEOUT_S = 300.0
 
+STEADY = {
+    "controller.quorum.election.timeout.ms": 1_000,
+    "controller.quorum.fetch.timeout.ms": 60_000,
+    "controller.quorum.request.timeout.ms": 30_000,
+    "broker.session.timeout.ms": 60_000,
+}
+"""Of nodes that no test ends: however busy the machine, their first leader stays, and no broker is fenced."""
 PATIENT = """
 import cluster.node.process
 cluster.node.process.SHUTDOWN_TIMEOUT_MS = 60_000.0
@@ -88,6 +95,19 @@ class Nodes:
         path = self.node_folder(node) / "trace.jsonl"
         whole, _, _ = path.read_text().rpartition("\n")  # its last line may be half written
         return [json.loads(line) for line in whole.splitlines()]
+
+    def leader(self) -> int:
+        """Wait for a controller that has claimed an epoch; return that of the latest."""
+
+        def claims() -> list[tuple[int, int]]:
+            return [
+                (line["epoch"], node)
+                for node in self.controller_ports
+                for line in self.trace(node)
+                if line["e"] == "claim"
+            ]
+
+        return max(eventually(claims))[1]
 
     def stderr(self, node: int) -> str:
         return (self.node_folder(node) / "stderr").read_text()

@@ -30,12 +30,21 @@ from cluster.node.runtime.network import TcpNetwork
 from cluster.systems.kafka.installation import Installation, find
 from cluster.systems.kafka.kafka_system import JVM, SETTINGS
 from cluster.systems.kraft import cluster_id_of
-from tests.cluster.client.nodes import TIMEOUT_S, Nodes, free_ports, wait_until_listens
+from tests.cluster.client.nodes import (
+    TIMEOUT_S,
+    Nodes,
+    eventually,
+    free_ports,
+    wait_until_listens,
+)
 
 TOPIC = "records"
 PARTITIONS = 6
-QUIET_S = 30.0
+QUIET_S = 180.0
 """A consumer that gets nothing for so long has got everything."""
+PATIENT = {"operation_timeout": TIMEOUT_S, "request_timeout": TIMEOUT_S}
+SESSION = {"broker.session.timeout.ms": 60_000}
+"""A busy machine fences no broker: topics have room for all their replicas."""
 
 
 def active_controller(ports: Mapping[int, int]) -> int:
@@ -156,6 +165,8 @@ class Brokers:
             self.start(broker)
         for broker, port in self.ports.items():
             wait_until_listens(self.processes[broker], port, self.folder / f"b{broker}" / "output")
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        eventually(lambda: len(admin.list_topics(timeout=TIMEOUT_S).brokers), len(self.ports))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -181,12 +192,12 @@ def produce_and_consume(folder: Path, version: str, records: int, fail_overs: in
     release = find({"version": version})
     outcome = Outcome()
     with (
-        Controllers(folder / "controllers") as controllers,
+        Controllers(folder / "controllers", **SESSION) as controllers,
         Brokers(folder / "brokers", controllers, 2, release) as brokers,
     ):
         admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
         topic = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=2)
-        admin.create_topics([topic], operation_timeout=60)[TOPIC].result()
+        admin.create_topics([topic], **PATIENT)[TOPIC].result(TIMEOUT_S)
         acknowledged: set[str] = set()
 
         def delivered(error: KafkaError | None, message: object) -> None:
@@ -200,7 +211,7 @@ def produce_and_consume(folder: Path, version: str, records: int, fail_overs: in
                 "bootstrap.servers": brokers.bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 5,
-                "delivery.timeout.ms": 120_000,
+                "delivery.timeout.ms": round(TIMEOUT_S * 1000),
             }
         )
         every = max(1, records // (fail_overs + 1))
@@ -218,9 +229,9 @@ def produce_and_consume(folder: Path, version: str, records: int, fail_overs: in
                 outcome.fail_overs.append(controllers.fail_over())
                 # The new controller has work to do: it grows the topic and elects leaders.
                 name = f"after-{len(outcome.fail_overs)}"
-                made = admin.create_topics([NewTopic(name, 3, 2)], operation_timeout=60)
-                made[name].result()
-        assert producer.flush(150) == 0, "some record has no outcome"
+                made = admin.create_topics([NewTopic(name, 3, 2)], **PATIENT)
+                made[name].result(TIMEOUT_S)
+        assert producer.flush(2 * TIMEOUT_S) == 0, "some record has no outcome"
         outcome.acknowledged = len(acknowledged)
         seen = _consumed(brokers, acknowledged)
         outcome.consumed = len(seen)

@@ -28,7 +28,7 @@ from cluster.systems.kafka.installation import find
 from cluster.systems.kafka.kafka_system import JVM
 from tests.cluster.client.record_programs import paced
 
-ENDS_WITHIN_S = 180.0
+ENDS_WITHIN_S = 600.0
 _PERF_TEST: Final = "org.apache.kafka.tools.ProducerPerformance"
 _CONSOLE: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _COUNTED: Final = re.compile(r"^(\d+) records sent", re.MULTILINE)

@@ -22,7 +22,7 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.producer.future import FutureRecordMetadata
 
-DELIVERY_TIMEOUT_MS = 120_000
+DELIVERY_TIMEOUT_MS = 300_000
 POLL_S = 0.2
 
 

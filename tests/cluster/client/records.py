@@ -19,12 +19,12 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster.client.leader_changes import LeaderChanges
-from tests.cluster.client.nodes import Nodes
+from tests.cluster.client.nodes import TIMEOUT_S, Nodes
 from tests.cluster.client.record_clients import CLIENTS, Place, Process, Task
 from tests.kafka_release import VERSION
 
 PARTITIONS: Final = 3
-QUIET_S: Final = 60.0
+QUIET_S: Final = 180.0
 """A reader that gets nothing for so long will get nothing more."""
 SETTINGS: Final = {
     "broker.session.timeout.ms": 3_000,
@@ -182,7 +182,10 @@ def run(
         for name in clients:
             topic = f"records-of-{name}"
             wanted = NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
-            admin.create_topics([wanted], operation_timeout=60)[topic].result()
+            made = admin.create_topics(
+                [wanted], operation_timeout=TIMEOUT_S, request_timeout=TIMEOUT_S
+            )
+            made[topic].result(TIMEOUT_S)
             task = Task(nodes.bootstrap, topic, PARTITIONS, records, rate, version)
             outcome = through_changes(nodes, name, task, changes)
             for other in clients:

@@ -1,5 +1,7 @@
 """confluent-kafka's (librdkafka's) admin client against three live nodes."""
 
+import contextlib
+
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -32,26 +34,37 @@ def result(futures):
     return future.result(TIMEOUT_S)
 
 
-def partition_counts(admin):
-    topics = admin.list_topics(timeout=TIMEOUT_S).topics
-    return {name: len(topic.partitions) for name, topic in topics.items()}
+@contextlib.contextmanager
+def new_topic(admin, name, partitions=1):
+    """A topic that no other test of these nodes finds."""
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1)
+    result(admin.create_topics([topic]))
+    try:
+        yield topic
+    finally:
+        result(admin.delete_topics([name]))
+
+
+def partition_count(admin, name):
+    """None: there is no such topic."""
+    topic = admin.list_topics(timeout=TIMEOUT_S).topics.get(name)
+    return topic and len(topic.partitions)
 
 
 def test_a_topic_is_created_listed_grown_and_deleted(admin):
-    result(admin.create_topics([NewTopic("life", num_partitions=2, replication_factor=1)]))
-    eventually(lambda: partition_counts(admin), {"life": 2})
-    result(admin.create_partitions([NewPartitions("life", 5)]))
-    eventually(lambda: partition_counts(admin), {"life": 5})
-    result(admin.delete_topics(["life"]))
-    eventually(lambda: partition_counts(admin), {})
+    with new_topic(admin, "life", 2):
+        eventually(lambda: partition_count(admin, "life"), 2)
+        result(admin.create_partitions([NewPartitions("life", 5)]))
+        eventually(lambda: partition_count(admin, "life"), 5)
+    eventually(lambda: partition_count(admin, "life"), None)
 
 
 def test_a_second_topic_of_the_same_name_is_refused(admin):
-    topic = NewTopic("twice", num_partitions=1, replication_factor=1)
-    result(admin.create_topics([topic]))
-    with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
+    with (
+        new_topic(admin, "twice") as topic,
+        pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"),
+    ):
         result(admin.create_topics([topic]))
-    result(admin.delete_topics(["twice"]))
 
 
 def alter(admin, operation, value):
@@ -61,33 +74,32 @@ def alter(admin, operation, value):
 
 
 def test_configs_are_set_appended_to_subtracted_from_deleted_and_described(admin):
-    result(admin.create_topics([NewTopic("configured", num_partitions=1, replication_factor=1)]))
-
     def value():
         resource = ConfigResource(ConfigResource.Type.TOPIC, "configured")
         return result(admin.describe_configs([resource]))["cleanup.policy"].value
 
-    alter(admin, AlterConfigOpType.SET, "delete")
-    eventually(value, "delete")
-    alter(admin, AlterConfigOpType.APPEND, "compact")
-    eventually(value, "delete,compact")
-    alter(admin, AlterConfigOpType.SUBTRACT, "delete")
-    eventually(value, "compact")
-    alter(admin, AlterConfigOpType.DELETE, None)
-    eventually(value, "delete")
-    alter(admin, AlterConfigOpType.APPEND, "compact")
-    eventually(value, "delete,compact")
-    with pytest.raises(KafkaException, match="one of: compact, delete"):
-        alter(admin, AlterConfigOpType.SET, "foo")
-    result(admin.delete_topics(["configured"]))
+    with new_topic(admin, "configured"):
+        alter(admin, AlterConfigOpType.SET, "delete")
+        eventually(value, "delete")
+        alter(admin, AlterConfigOpType.APPEND, "compact")
+        eventually(value, "delete,compact")
+        alter(admin, AlterConfigOpType.SUBTRACT, "delete")
+        eventually(value, "compact")
+        alter(admin, AlterConfigOpType.DELETE, None)
+        eventually(value, "delete")
+        alter(admin, AlterConfigOpType.APPEND, "compact")
+        eventually(value, "delete,compact")
+        with pytest.raises(KafkaException, match="one of: compact, delete"):
+            alter(admin, AlterConfigOpType.SET, "foo")
 
 
 def test_the_cluster_is_described(admin, nodes):
-    def brokers():
+    def described():
         cluster = admin.describe_cluster().result(TIMEOUT_S)
-        return {node.id: node.port for node in cluster.nodes}
+        return (
+            {node.id: node.port for node in cluster.nodes},
+            cluster.cluster_id,
+            cluster.controller.id in nodes.client_ports,
+        )
 
-    eventually(brokers, nodes.client_ports)
-    cluster = admin.describe_cluster().result(TIMEOUT_S)
-    assert cluster.cluster_id == "test-cluster"
-    assert cluster.controller.id in nodes.client_ports
+    eventually(described, (nodes.client_ports, "test-cluster", True))

@@ -8,7 +8,7 @@ import pytest
 from cluster.node.format import main as format_main
 from cluster.node.protocol.apis import SERVED, ApiKey
 from cluster.node.wire.uuid_text import uuid_from_text, uuid_to_text
-from tests.cluster.client.nodes import Nodes, eventually
+from tests.cluster.client.nodes import STEADY, Nodes, eventually
 from tests.cluster.client.test_every_api import ELSEWHERE, until_done
 
 with warnings.catch_warnings():
@@ -19,12 +19,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore::Deprecati
 VOTERS = {i: uuid.UUID(int=7_000 + i, version=4) for i in (1, 2, 3)}
 JOINER = 4
 PATIENCE_S = 600
-PATIENT = {
-    "controller.quorum.election.timeout.ms": 1000,
-    "controller.quorum.fetch.timeout.ms": 3000,
-    "controller.quorum.request.timeout.ms": 3000,
-}
-"""Four interpreters are much for a busy machine."""
 BUSY = {*ELSEWHERE, "fenced_leader_epoch", "unknown_leader_epoch"}
 """Not now, or not here."""
 
@@ -63,7 +57,8 @@ class DynamicNodes(Nodes):
 
 @pytest.fixture(scope="module")
 def quorum(tmp_path_factory):
-    with DynamicNodes(tmp_path_factory.mktemp("dynamic"), 4, **PATIENT) as nodes:
+    with DynamicNodes(tmp_path_factory.mktemp("dynamic"), 4, **STEADY) as nodes:
+        nodes.wait_until_registered()
         yield nodes
 
 

@@ -12,7 +12,7 @@ from cluster.client.admin_client import Client
 from cluster.node.ports import Endpoint
 from cluster.node.runtime.clock import LoopClock
 from cluster.node.runtime.network import TcpNetwork
-from tests.cluster.client.nodes import TIMEOUT_S, Nodes, eventually
+from tests.cluster.client.nodes import STEADY, TIMEOUT_S, Nodes, eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -31,7 +31,7 @@ def since_last_start(nodes, node, event):
 async def create_topics(endpoint):
     """Twenty, each tried until it is there: it is not known when brokers are unfenced."""
     network = TcpNetwork()
-    client = Client(network, LoopClock(asyncio.get_running_loop()), timeout_ms=10_000)
+    client = Client(network, LoopClock(asyncio.get_running_loop()), timeout_ms=60_000)
     async with asyncio.timeout(TIMEOUT_S):
         for number in range(20):
             name = f"topic-{number}"
@@ -45,16 +45,12 @@ async def create_topics(endpoint):
 
 def test_a_wiped_node_fetches_its_leaders_snapshot_piece_by_piece(tmp_path):
     settings = {
+        **STEADY,
         "controller.quorum.fetch.snapshot.max.bytes": 256,
-        "controller.quorum.election.timeout.ms": 1000,
-        "controller.quorum.fetch.timeout.ms": 5000,
-        "controller.quorum.request.timeout.ms": 3000,
         "metadata.log.max.record.bytes.between.snapshots": 1000,
     }
     with Nodes(tmp_path, **settings) as nodes:
-        leader = eventually(
-            lambda: [n for n in (1, 2, 3) if since_last_start(nodes, n, "claim")][:1]
-        )[0]
+        leader = nodes.leader()
         asyncio.run(create_topics(Endpoint(leader, "127.0.0.1", nodes.client_ports[leader])))
         eventually(lambda: snapshots(nodes, leader))
         wiped = leader % 3 + 1

@@ -1,7 +1,6 @@
 """A live broker with two log directories: stock clients describe them and move replicas."""
 
 import json
-import signal
 import subprocess
 import warnings
 
@@ -31,9 +30,7 @@ class OneNode(Nodes):
         self.settings["log.dirs"] = ",".join(self.paths)
 
     def restart(self):
-        process = self.processes[1]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert self.stop(1) == 0
         self.start(1)
         self.wait_until_listening(1)
         self.wait_until_registered()
@@ -52,12 +49,17 @@ def described(admin):
 
 
 def values(nodes):
-    consumer = KafkaConsumer(
-        bootstrap_servers=nodes.bootstrap, consumer_timeout_ms=3_000, enable_auto_commit=False
-    )
+    consumer = KafkaConsumer(bootstrap_servers=nodes.bootstrap, enable_auto_commit=False)
     consumer.assign([AT])
     consumer.seek(AT, 0)
-    found = [record.value for record in consumer]
+    end, found = consumer.end_offsets([AT])[AT], []
+
+    def position():
+        for records in consumer.poll(timeout_ms=1_000).values():
+            found.extend(record.value for record in records)
+        return consumer.position(AT)
+
+    eventually(position, end)
     consumer.close()
     return found
 

@@ -10,6 +10,7 @@ from kio.serial import entity_reader
 from cluster.node.protocol.apis import LISTENER_APIS, ListenerType, request_class, response_class
 from cluster.node.protocol.convert import schema_default
 from cluster.node.wire.bounds import bound_frame
+from tests.cluster.client.nodes import TIMEOUT_S
 from tests.kio_bytes import request_frame
 
 pytestmark = pytest.mark.cluster
@@ -34,7 +35,7 @@ def frame(entity, correlation_id):
 
 
 def exchange(port, data):
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
         connection.sendall(data)
         with connection.makefile("rb") as stream:
             (size,) = struct.unpack(">i", stream.read(4))

@@ -23,8 +23,8 @@ BROKERS: Final = (1, 2, 3)
 CLUSTER_ID: Final = cluster_id_of("other-clients")
 SETTINGS: Final = {
     "controller.quorum.election.timeout.ms": 1000,
-    "controller.quorum.fetch.timeout.ms": 1000,
-    "controller.quorum.request.timeout.ms": 1000,
+    "controller.quorum.fetch.timeout.ms": 10_000,
+    "controller.quorum.request.timeout.ms": 10_000,
     "auto.create.topics.enable": "false",
     "default.replication.factor": 3,
     "num.partitions": 2,
