@@ -63,7 +63,7 @@ from cluster.backends.docker.user_image import at_rest, variables
 from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, plain_connect
 from cluster.backends.localhost import write_files
 from cluster.backends.machine import clocks
-from cluster.backends.processes.records import TRIAL, labels, own_identity
+from cluster.backends.processes.records import TRIAL, labels
 from cluster.backends.terms import HostAwayError, NoPlaceError
 
 CODE = PurePath("/opt/kraftprobe/code/cluster")
@@ -276,12 +276,7 @@ class DockerProvider:
     # -- parts -----------------------------------------------------------------------------------
 
     def _labels(self) -> dict[str, str]:
-        harness = own_identity()
-        return {
-            engine.RUN_LABEL: self.run_id,
-            engine.HARNESS_LABEL: f"{harness.pid}:{harness.started}",
-            engine.FOLDER_LABEL: str(self._run_folder),
-        }
+        return {**engine.marks(self.run_id), engine.FOLDER_LABEL: str(self._run_folder)}
 
     def _connect(self) -> docker.DockerClient:
         if self._client is None:

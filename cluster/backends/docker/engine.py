@@ -17,6 +17,7 @@ from requests.exceptions import RequestException, Timeout
 
 from cluster.backends.base import BackendError
 from cluster.backends.packages import install
+from cluster.backends.processes.records import own_identity, own_place
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,6 +26,8 @@ RUN_LABEL = "kraftprobe.run"
 """Label of every container and network: the run's id."""
 HARNESS_LABEL = "kraftprobe.harness"
 """Label beside it: `<pid>:<start time>` of the harness that made it."""
+PLACE_LABEL = "kraftprobe.place"
+"""Label beside it: machine and process namespace of the harness (`own_place`)."""
 FOLDER_LABEL = "kraftprobe.folder"
 """Label beside it: the run folder."""
 NODE_LABEL = "kraftprobe.node"
@@ -93,6 +96,16 @@ def connect() -> docker.DockerClient:
         client.close()
         raise BackendError(shortcoming)
     return client
+
+
+def marks(run_id: str) -> dict[str, str]:
+    """Return the labels of whatever this harness makes for a run."""
+    harness = own_identity()
+    return {
+        RUN_LABEL: run_id,
+        HARNESS_LABEL: f"{harness.pid}:{harness.started}",
+        PLACE_LABEL: own_place(),
+    }
 
 
 def _socket_path() -> Path:

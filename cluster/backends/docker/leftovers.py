@@ -10,10 +10,10 @@ from pathlib import Path
 import docker
 from docker.errors import NotFound
 
-from cluster.backends.base import BackendError, NodeState, ProcessIdentity
+from cluster.backends.base import BackendError, ProcessIdentity
 from cluster.backends.docker import engine
 from cluster.backends.docker.engine import EngineErrors
-from cluster.backends.processes.records import TRIAL, state_of
+from cluster.backends.processes.records import TRIAL, may_live
 from cluster.values import valueclass
 
 _AT_ONCE = 8
@@ -92,7 +92,7 @@ def _is_left(marks: Mapping[str, str], runs: Path | None, run_id: str | None) ->
     pid, _, started = marks.get(engine.HARNESS_LABEL, "").partition(":")
     if not pid.isdecimal() or not started:
         return False  # not one of ours
-    return state_of(ProcessIdentity(int(pid), started)) is NodeState.DEAD
+    return not may_live(ProcessIdentity(int(pid), started), marks.get(engine.PLACE_LABEL, ""))
 
 
 def _remove(client: docker.DockerClient, thing: LeftThing) -> bool:

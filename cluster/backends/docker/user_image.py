@@ -19,7 +19,7 @@ from docker.types import LogConfig
 from cluster.backends.base import BackendError
 from cluster.backends.docker import engine
 from cluster.backends.docker.engine import EngineErrors
-from cluster.backends.processes.records import TRIAL, labels, own_identity
+from cluster.backends.processes.records import TRIAL, labels
 from cluster.systems.kinds import SettingError
 
 _SECONDS_MAX: Final = 2**31 - 1
@@ -65,15 +65,13 @@ class UserImage:
         return self._answers[words]
 
     def _run(self, client: docker.DockerClient, command: tuple[str, ...]) -> bytes:
-        run_id, harness = f"{TRIAL}{secrets.token_hex(4)}", own_identity()
-        marks = {engine.RUN_LABEL: run_id, engine.HARNESS_LABEL: f"{harness.pid}:{harness.started}"}
-        container = None
+        run_id, container = f"{TRIAL}{secrets.token_hex(4)}", None
         try:
             container = client.containers.create(
                 **at_rest(self.id, run_id),
                 name=f"kraftprobe-{run_id}",
                 network_mode="none",
-                labels=marks,
+                labels=engine.marks(run_id),
             )
             container.start()
             for _ in range(_LOOKS):

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 
 from cluster.backends.agent.processes import RUN_LABEL, end_group, process_state, signal_group
@@ -42,22 +43,13 @@ TRIAL = "trial-"
 """Begins the run id of a throw-away cluster, which no folder of runs knows of."""
 
 _PROC = Path("/proc")
+_MACHINE_ID = Path("/etc/machine-id")
 _PAUSED_STATES = "Tt"
 _DEAD_STATES = "ZXx"
 _KILL_TIMEOUT_S = 2.0
 _TAIL_LINES = 8
 _FRAME = "\tat "
 _TAIL_BYTES = 4096
-
-
-@valueclass
-class RecordedProcess:
-    """One line of `processes.jsonl`."""
-
-    run_id: str
-    role: str
-    """"harness" or the node's name."""
-    identity: ProcessIdentity
 
 
 def _inspect_ps(pid: int) -> tuple[str, str] | None:
@@ -101,6 +93,40 @@ def pid_namespace() -> int:
         return 0
 
 
+def own_place() -> str:
+    """Name this machine and the process namespace that this process sees."""
+    try:
+        machine = _MACHINE_ID.read_text(encoding="utf-8").strip()
+    except OSError:
+        machine = ""
+    return f"{machine}/{pid_namespace()}"
+
+
+def may_live(harness: ProcessIdentity, place: str) -> bool:
+    """Whether a harness lives or cannot be seen: from elsewhere, or where users see only theirs."""
+    if place != own_place() or state_of(harness) is not NodeState.DEAD:
+        return True
+    try:
+        os.kill(harness.pid, 0)
+    except PermissionError:
+        return inspect_process(harness.pid) is None  # hidepid
+    except OSError:
+        pass
+    return False
+
+
+@valueclass
+class RecordedProcess:
+    """One line of `processes.jsonl`."""
+
+    run_id: str
+    role: str
+    """"harness" or the node's name."""
+    identity: ProcessIdentity
+    place: str = field(default_factory=own_place)
+    """Where that identity means anything."""
+
+
 def labels(run_id: str, *, support: bool = False) -> dict[str, str]:
     """Environment of everything that this process starts for a run; `support`: `SUPPORT_LABEL`."""
     harness = own_identity()
@@ -120,6 +146,7 @@ def record_process(run_folder: Path, process: RecordedProcess) -> None:
             "role": process.role,
             "pid": process.identity.pid,
             "started": process.identity.started,
+            "place": process.place,
         }
     )
     with (run_folder / PROCESSES_FILE).open("ab", buffering=0) as file:
@@ -136,16 +163,17 @@ def read_recorded(run_folder: Path) -> Iterator[RecordedProcess]:
         try:
             entry = json.loads(line)
             identity = ProcessIdentity(int(entry["pid"]), str(entry["started"]))
-            recorded = RecordedProcess(str(entry["run"]), str(entry["role"]), identity)
+            place = str(entry.get("place", own_place()))
+            recorded = RecordedProcess(str(entry["run"]), str(entry["role"]), identity, place)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             continue
         yield recorded
 
 
 def has_harness(run_folder: Path) -> bool:
-    """Whether the harness that made a run still lives."""
-    harnesses = (p.identity for p in read_recorded(run_folder) if p.role == "harness")
-    return any(state_of(identity) is not NodeState.DEAD for identity in harnesses)
+    """Whether the harness that made a run still lives, or may."""
+    harnesses = (p for p in read_recorded(run_folder) if p.role == "harness")
+    return any(may_live(process.identity, process.place) for process in harnesses)
 
 
 class LocalProcess:

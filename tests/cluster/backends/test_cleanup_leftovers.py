@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -17,6 +18,8 @@ from click.testing import CliRunner
 from cluster.backends import cleanup
 from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.backends.cleanup import Leftover, clean, find_leftovers
+from cluster.backends.docker import engine
+from cluster.backends.docker.leftovers import find_things
 from cluster.backends.machine.mounts import Mount
 from cluster.backends.processes.labelled import kill_process
 from cluster.backends.processes.records import (
@@ -27,10 +30,13 @@ from cluster.backends.processes.records import (
     identify,
     labels,
     own_identity,
+    own_place,
     read_recorded,
     record_process,
     state_of,
 )
+from cluster.backends.ssh.inventory import HOSTS_FILE, inventory_of
+from cluster.backends.ssh.leftovers import abandoned_hosts
 from harness.commands import machine
 
 pytestmark = pytest.mark.slow
@@ -264,3 +270,46 @@ def test_a_harness_of_another_namespace_is_not_taken_for_dead(leaning, tmp_path:
         other.kill()
     assert node.pid in pids
     assert other.pid not in pids
+
+
+class Engine:
+    """A docker engine with one container, of these labels."""
+
+    def __init__(self, marks: dict[str, str]) -> None:
+        self.api = SimpleNamespace(
+            containers=lambda **_: [{"Labels": marks, "Names": ["/left"], "Id": "1"}],
+            networks=lambda **_: [],
+        )
+
+
+def places(tmp_path: Path, run: str, place: str) -> list[str]:
+    """What of a run with a dead harness is left, in the docker engine and on ssh hosts."""
+    harness = ProcessIdentity(2**22 + 1, "long ago")
+    folder = tmp_path / "campaign" / run
+    folder.mkdir(parents=True)
+    record_process(folder, RecordedProcess(run, "harness", harness, place))
+    hosts = inventory_of({"hosts": [{"address": "192.0.2.1"}]}, tmp_path)
+    (folder / HOSTS_FILE).write_text(json.dumps(hosts.to_json()))
+    marks = engine.marks(run) | {engine.HARNESS_LABEL: f"{harness.pid}:{harness.started}"}
+    client = Engine(marks | {engine.PLACE_LABEL: place})
+    named = [*find_things(client, None, run), *abandoned_hosts(tmp_path, run)]
+    assert len(named) == 2, "what is named is removed in any case"
+    unnamed = [*find_things(client), *abandoned_hosts(tmp_path)]
+    return [type(left).__name__ for left in unnamed if left.run_id == run]
+
+
+def test_what_a_harness_elsewhere_uses_is_not_left(tmp_path: Path):
+    """Another container, or a machine that has the same folder, may run it: it cannot be seen."""
+    assert places(tmp_path, "here", own_place()) == ["LeftThing", "AbandonedHost"]
+    assert places(tmp_path, "contained", f"{own_place()}1") == []
+    assert places(tmp_path, "other-machine", f"1{own_place()}") == []
+
+
+def test_a_harness_that_a_user_may_not_see_is_not_taken_for_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.kill", refuse)  # as of another user's where /proc has hidepid
+    assert places(tmp_path, "hidden", own_place()) == []
