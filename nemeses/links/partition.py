@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -155,7 +156,16 @@ class Partition:
         return add_measurement(injection, detail, reasons)
 
     async def heal(self, view: View, injection: Injection) -> Injection:
-        """Restore the links that no other active partition cuts, and measure that they work."""
+        """Restore the links that no other active partition cuts, and measure that they work.
+
+        Measured before: of a cut that others ended, as by a reload of the host's firewall, nothing
+        is known to have bitten (`ended_early`).
+        """
+        cut = view.backend.links_cut()
+        leaking: list[Link] = []
+        with contextlib.suppress(BackendError):  # whatever it is, it must be healed
+            last = [link for link in injection.links if link in cut]
+            leaking, _, _ = await _measure(view.backend, last, ())
         theirs = {
             link
             for other in others(view, injection)
@@ -172,7 +182,7 @@ class Partition:
             "left_to_others": _names(set(injection.links) & theirs),
             "broken": _names(broken),
             "unmeasured": _names(unmeasured),
-        }
+        } | ({"ended_early": [f"bytes pass {name}" for name in _names(leaking)]} if leaking else {})
         reasons = [f"nothing passes {name} after the heal" for name in _names(broken)]
         reasons += [f"{name} is still cut" for name in _names(still_cut)]
         return add_measurement(replace(injection, detail={}), detail, reasons)

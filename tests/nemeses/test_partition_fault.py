@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.backends.base import BackendError
 from nemeses.drive import heal, inject
 from nemeses.links.partition import DIRECTIONS, SHAPES
 from nemeses.registry import FAULTS
@@ -89,6 +90,30 @@ async def test_a_cut_that_leaks_is_not_verified(view):
     assert not cut.verified
     assert cut.detail["leaking"] == ["n1->n2"]
     assert "bytes pass n1->n2" in cut.detail["reason"]
+
+
+@play("with_hosts_view")
+async def test_a_cut_that_others_end_is_reported_at_its_heal(view):
+    cut = await bite(view, "partition", {"shape": "isolate", "targets": "leader"})
+    await view.backend.hosts["n1"].run(("nft", "flush", "ruleset"))
+    healed = await mend(view, cut)
+    assert healed.detail["ended_early"] == ["bytes pass n2->n1"]
+    again = await bite(view, "partition", {"shape": "isolate", "targets": "leader"})
+    assert "ended_early" not in (await mend(view, again)).detail
+
+
+@play("with_view")
+async def test_a_cut_that_cannot_be_measured_at_its_heal_is_healed(view):
+    cut = await bite(view, "partition", {"shape": "isolate", "targets": "leader"})
+    state = view.backend.state
+
+    async def unreachable(node) -> None:
+        view.backend.state = state
+        raise BackendError(f"{node} cannot be reached")
+
+    view.backend.state = unreachable
+    await mend(view, cut)
+    assert view.backend.links_cut() == frozenset()
 
 
 @play("with_view")
