@@ -50,9 +50,8 @@ class FakedClocks:
         self._hosts = hosts
         self._library = library_path
         self._prepared: set[str] = set()
-        self._helpers: dict[str, int] = {}
         self._moving: dict[str, tuple[ClockSetting, float]] = {}
-        """What the helpers were given, and when (time.monotonic)."""
+        """What the helpers were given, or may have been, and when (time.monotonic)."""
         self._locks = {node: asyncio.Lock() for node in hosts}
         self._probed: Probe | None = None
 
@@ -135,8 +134,7 @@ class FakedClocks:
         if node not in self._moving:
             return
         setting, began_s = self._moving[node]
-        host, helper = self._hosts[node], self._helpers[node]
-        if not await run_program(host, clocks.runs, helper, str(self._file(node))):
+        if not await run_program(self._hosts[node], clocks.helpers, str(self._file(node))):
             gained_ms = (setting.rate - 1.0) * (time.monotonic() - began_s) * 1000
             moved = replace(setting, offset_ms=setting.offset_ms + gained_ms)
             await self._start_helper(node, setting if setting.period_ms else moved)
@@ -147,14 +145,13 @@ class FakedClocks:
         words = (setting.offset_ms, setting.rate, period_ms)
         command = [host.interpreter, "-I", "-S", "-c", _clockwork(), str(self._file(node))]
         command += [repr(float(word)) for word in words]
-        self._helpers[node] = await run_program(host, clocks.start, command)
         self._moving[node] = (setting, time.monotonic())
+        await run_program(host, clocks.start, command)
 
     async def _end_helper(self, node: str) -> None:
-        self._moving.pop(node, None)
-        pid = self._helpers.pop(node, None)
-        if pid is not None:
-            await run_program(self._hosts[node], clocks.end, pid, str(self._file(node)))
+        if node in self._moving:
+            await run_program(self._hosts[node], clocks.end, str(self._file(node)))
+            del self._moving[node]
 
     def _file(self, node: str) -> PurePath:
         return self._hosts[node].folder / CLOCK_FILE

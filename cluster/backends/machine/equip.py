@@ -94,12 +94,13 @@ class ProcessLimits:
             raise BackendError(f"{node} is dead: it has no limits")
         key = (node, pid, name)
         if value is None:
-            first = self._first.pop(key, None)
-            if first is not None:
-                await self._prlimit(node, pid, name, first)
+            if key in self._first:
+                await self._prlimit(node, pid, name, self._first[key])
+                del self._first[key]
             return
-        before, _, _ = await self._prlimit(node, pid, name, value)
-        self._first.setdefault(key, before)
+        if key not in self._first:  # before it acts: it may act and fail
+            _, self._first[key], _ = await self._prlimit(node, pid, name, None)
+        await self._prlimit(node, pid, name, value)
 
     async def measure(self, node: str, name: str) -> LimitMeasure:
         pid = await self._hosts[node].pid()

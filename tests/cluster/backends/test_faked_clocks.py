@@ -1,17 +1,25 @@
 """What a program with a faked wall clock sees, beside the clock itself."""
 
+import asyncio
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cluster.backends.machine.clocks import library, variables
+from cluster.backends.abilities import ClockSetting
+from cluster.backends.base import BackendError
+from cluster.backends.localhost import LocalHost
+from cluster.backends.machine.clocks import CLOCK_FILE, FakedClocks, library, variables
+from cluster.backends.machine.equip import ProcessLimits
 from cluster.backends.machine.inside import clocks, clockwork
+from cluster.backends.machine.programs import Machine
 
 pytestmark = [
     pytest.mark.slow,
@@ -188,3 +196,74 @@ def test_a_clock_that_drifts_is_moved_until_its_file_is_gone(tmp_path):
     assert seen[1] >= 10**9
     file.unlink()
     assert moving.wait(timeout=60) == 0
+
+
+async def refuse(*_, **__):
+    raise BackendError("the machine is too busy")
+
+
+async def nobody(_):
+    return None
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(LocalHost("n1", tmp_path, {}, nobody), sys.executable)
+
+
+async def fails_once(act, monkeypatch):
+    with monkeypatch.context() as busy:
+        busy.setattr("cluster.backends.machine.clocks.run_program", refuse)
+        busy.setattr("cluster.backends.machine.equip.run_program", refuse)
+        with pytest.raises(BackendError):
+            await act()
+    await act()
+
+
+def test_a_clock_that_could_not_be_set_right_is_by_the_next_heal(machine, monkeypatch):
+    file = str(machine.folder / CLOCK_FILE)
+
+    async def body():
+        faked = FakedClocks({"n1": machine}, library())
+        await faked.prepare("n1")
+        await faked.set("n1", ClockSetting(rate=2.0))
+        await fails_once(partial(faked.set, "n1", ClockSetting()), monkeypatch)
+
+    try:
+        asyncio.run(body())
+        assert clocks.helpers(file) == []
+    finally:
+        clocks.end(file)
+
+
+def test_a_limit_that_could_not_be_given_back_is_by_the_next_heal(machine, monkeypatch):
+    own, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def body():
+        limits = ProcessLimits({"n1": machine})
+        monkeypatch.setattr(limits, "_prlimit", acts_and_fails(limits._prlimit, own - 1))
+        with pytest.raises(BackendError):
+            await limits.set("n1", "descriptors", own - 1)
+        await fails_once(partial(limits.set, "n1", "descriptors", None), monkeypatch)
+
+    with subprocess.Popen(["sleep", "60"]) as sleeping:
+        monkeypatch.setattr(Machine, "pid", lambda _: answer(sleeping.pid))
+        asyncio.run(body())
+        assert resource.prlimit(sleeping.pid, resource.RLIMIT_NOFILE)[0] == own
+        sleeping.kill()
+
+
+async def answer(value):
+    return value
+
+
+def acts_and_fails(prlimit, at):
+    """As where the answer of a starved helper comes too late."""
+
+    async def act(node, pid, name, value):
+        seen = await prlimit(node, pid, name, value)
+        if value == at:
+            await refuse()
+        return seen
+
+    return act

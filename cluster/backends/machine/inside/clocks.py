@@ -88,29 +88,27 @@ def store(path: str, offset_ns: int) -> None:
         memoryview(page).cast("q")[0] = offset_ns
 
 
-def start(command: "list[str]") -> int:
-    """Start a program that outlives this one; its process id."""
+def start(command: "list[str]") -> None:
+    """Start a program that outlives this one."""
     nothing = subprocess.DEVNULL
-    return subprocess.Popen(
-        command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
-    ).pid
+    subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
 
 
-def runs(pid: int, program: str) -> bool:
-    """Return whether a process is alive and has `program` in its command line."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return program.encode() in file.read()
-    except FileNotFoundError:
-        return False
+def helpers(path: str) -> "list[int]":
+    """Return the processes that move the clock of a file."""
+    found = []
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as file:
+            words = file.read().split(b"\0")
+            if words[1:4] == [b"-I", b"-S", b"-c"] and words[5:6] == [path.encode()]:
+                found.append(int(name))
+    return found
 
 
-def end(pid: int, program: str) -> None:
-    """Kill a process, if it is that program's, and wait until it is gone."""
-    try:
-        if runs(pid, program):
-            os.kill(pid, signal.SIGKILL)
-            while runs(pid, program):
-                time.sleep(0.002)
-    except ProcessLookupError:
-        pass
+def end(path: str) -> None:
+    """Kill what moves the clock of a file, and wait until it is gone."""
+    while moving := helpers(path):
+        for pid in moving:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)
