@@ -9,8 +9,8 @@ They differ from our journals in what they promise, so they are read by rules of
   name that only ever writes `:info`. After an `:info` a number may come again: the operation
   before it stays open for ever all the same, and what follows is a process of its own.
 - **A completion without invocation** (Elle's tests have only completions) may have begun at any
-  time before, and is noted; an event without a process is alone. Without `:f` it is a transaction,
-  `txn`.
+  time since its process completed something before, and is noted; an event without a process is
+  alone. Without `:f` it is a transaction, `txn`.
 - **`:fail`** means that it did not happen. Whether the refusal shows something of the state, as
   a compare-and-set's may, no format says: by default it does not.
 - **An ok write** has the value that was written, or none; with another the history is refused.
@@ -250,7 +250,7 @@ def _pair(rows: Sequence[_Row], events: Sequence[Event], notes: list[str]) -> li
             pairs.end(event)
     if pairs.lonely:
         count = f"{pairs.lonely} completions without an invocation"
-        notes.append(f"{count} are judged as if they might have begun at any time before")
+        notes.append(f"{count} might have begun whenever their processes did nothing else")
     return pairs.all()
 
 
@@ -263,6 +263,8 @@ class _Pairs:
         self._open: dict[int | str, Event] = {}
         self._renamed: dict[int | str, int] = {}
         """Processes that came again after they had ended in `:info`."""
+        self._ended_ns: dict[int | str, int] = {}
+        """When each process completed something last: it does one thing after another."""
         self._operations: list[Operation] = []
         self.lonely = 0
         """Completions of which there is no invocation."""
@@ -274,7 +276,7 @@ class _Pairs:
     def take_alone(self, event: Event) -> None:
         """Take an event without a process: nothing is known of an invocation."""
         if event.type is not EventType.INVOKE:
-            self._take_lonely(replace(event, process=self._number()))
+            self._take_lonely(replace(event, process=self._number()), 0)
 
     def begin(self, event: Event) -> None:
         process = event.process
@@ -291,7 +293,8 @@ class _Pairs:
         process = event.process
         invocation = self._open.pop(process, None)
         if invocation is None:
-            self._take_lonely(replace(event, process=self._renamed.get(process, process)))
+            since_ns = self._ended_ns.get(process, -1) + 1
+            self._take_lonely(replace(event, process=self._renamed.get(process, process)), since_ns)
         elif event.f != invocation.f or event.key not in (None, invocation.key):
             raise HistoryError(
                 f"event {event.index}: process {process!r} completes {event.f!r} of "
@@ -301,11 +304,12 @@ class _Pairs:
             self._operations.append(operation_of(invocation, event))
         if event.type is EventType.INFO:
             self._renamed[process] = self._number()
+        self._ended_ns[process] = event.time_ns
 
-    def _take_lonely(self, completion: Event) -> None:
+    def _take_lonely(self, completion: Event, since_ns: int) -> None:
         """Take an operation of which only the completion is there: it may have begun before."""
         self.lonely += 1
-        begun = replace(completion, type=EventType.INVOKE, time_ns=0)
+        begun = replace(completion, type=EventType.INVOKE, time_ns=since_ns)
         self._operations.append(operation_of(begun, completion))
 
     def all(self) -> list[Operation]:

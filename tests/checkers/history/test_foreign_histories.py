@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from checkers import HistoryError, Status, check
+from checkers import HistoryError, Status, check, check_by
 from checkers.history import INFINITY_NS, EventType
 from checkers.history.foreign import Reading, history_of, judgeable
 from checkers.history.formats import load
@@ -211,6 +211,14 @@ def test_a_completion_without_invocation_may_have_begun_at_any_time(written):
     rows = [(0, "ok", "read", 1), (1, "invoke", "write", 1), (1, "ok", "write", 1)]
     assert status(written(events(*rows))) is Status.FAIL, "it was done before the write began"
     assert status(written(events(*rows[1:], rows[0]))) is Status.PASS
+
+
+def test_a_process_does_one_thing_after_another_also_without_invocations(written):
+    rows = [(0, "ok", "write", 1), (0, "ok", "write", 2), (0, "ok", "read", 1)]
+    assert status(written(events(*rows))) is Status.FAIL
+    assert status(written(events(*rows[:2], (1, "ok", "read", 1)))) is Status.PASS
+    late = [*STALE[:4], (1, "invoke", "write", 3), (1, "ok", "write", 3), (1, "ok", "read", 3)]
+    assert check_by(written(events(*late)), "sessions").status is Status.PASS
 
 
 def test_operations_without_f_or_process_are_transactions():
