@@ -93,7 +93,7 @@ ANOMALIES_MAX = 50
 
 
 def validate(options: Mapping[str, Any]) -> None:
-    """Raise ValueError for an unknown model or consistency, and options of another model."""
+    """Raise ValueError for an unknown model or consistency, options of another model, no order."""
     for name, known in (("model", MODELS), ("consistency", (*FORBIDDEN, *ALIASES))):
         given = options.get(name)
         if given is not None and given not in known:
@@ -104,9 +104,12 @@ def validate(options: Mapping[str, Any]) -> None:
             f"{given[0].replace('_', '-')} is for rw-register alone: "
             f"reads of lists show the order of versions"
         )
-    for end, place in (options.get("transaction_order") or {}).items():
+    order = options.get("transaction_order") or {}
+    for end, place in order.items():
         if not str(end).isdecimal() or isinstance(place, bool | str | list | dict | None):
             raise ValueError(f"transaction_order has {place!r} for {end!r}, not a number for one")
+    if len(set(order.values())) < len(order):
+        raise ValueError("transaction_order has a place twice")
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:

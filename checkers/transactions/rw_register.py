@@ -25,7 +25,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from checkers.history import EventType
+from checkers.history import EventType, HistoryError
 from checkers.transactions.graph import components
 from checkers.transactions.operations import (
     Dependencies,
@@ -107,7 +107,8 @@ class _Register:
 
 
 def infer(history: Sequence[Transaction], assumed: Assumptions) -> Dependencies:
-    """Infer what must come before what."""
+    """Infer what must come before what. Raises HistoryError for an order of other transactions."""
+    place = _places(history, assumed)
     registers = _registers(history)
     repeated = {(key, value) for key, r in registers.items() for value in r.unclear}
     committed = {t.index: t for t in history if t.type is EventType.OK}
@@ -127,7 +128,7 @@ def infer(history: Sequence[Transaction], assumed: Assumptions) -> Dependencies:
         found_there = ((t, key, v) for v, all_ in register.readers.items() for t in all_)
         clear = (found for found in found_there if found[2] not in register.unclear)
         anomalies += lost_updates(clear, WRITER)
-        _add_order(register, transactions, assumed)
+        _add_order(register, transactions, assumed, place)
         if _cyclic(register.after):
             what = f"versions of {show(key)} that were read and written form a circle"
             anomalies.append(anomaly("cyclic-versions", what, *_transactions_of(register)))
@@ -247,7 +248,10 @@ def _bad_reads(key: Key, register: _Register) -> Iterator[Anomaly]:
 
 
 def _add_order(
-    register: _Register, transactions: Mapping[int, Transaction], assumed: Assumptions
+    register: _Register,
+    transactions: Mapping[int, Transaction],
+    assumed: Assumptions,
+    place: Mapping[int, float],
 ) -> None:
     """Order versions by the order of transactions, as far as a caller assumes that.
 
@@ -276,12 +280,19 @@ def _add_order(
     if orders:
         for index in touching.keys() & first.keys() & last.keys():
             register.follows(first[index], last[index])
-    if assumed.transaction_order:
-        place = {int(end): at for end, at in assumed.transaction_order.items()}
-        writers = [t for i, t in transactions.items() if i in last and _end(t) in place]
-        writers.sort(key=lambda t: place[_end(t)])
-        for earlier, later in pairwise(writers):
-            register.follows(last[earlier.index], last[later.index])
+    writers = [t for i, t in transactions.items() if i in last and i in place]
+    writers.sort(key=lambda t: place[t.index])
+    for earlier, later in pairwise(writers):
+        register.follows(last[earlier.index], last[later.index])
+
+
+def _places(history: Sequence[Transaction], assumed: Assumptions) -> Mapping[int, float]:
+    """Return transactions' places in the order that the database gave, by index."""
+    given = {int(end): at for end, at in assumed.transaction_order.items()}
+    place = {t.index: given.pop(_end(t)) for t in history if _end(t) in given}
+    if given:
+        raise HistoryError(f"transaction_order has {min(given)}, where no transaction ends")
+    return place
 
 
 def _end(transaction: Transaction) -> int:

@@ -407,6 +407,16 @@ def test_an_order_of_transactions_that_the_database_gave_orders_versions():
         )
 
 
+def test_an_order_of_what_is_no_transaction_or_with_two_in_one_place_is_none():
+    history = [txn(0, [w("y", 2)]), txn(2, [w("y", 4)])]
+    status, _, result = judged(history, "rw-register", transaction_order={0: 1, 3: 0})
+    assert status is Status.UNKNOWN
+    assert "transaction_order has 3" in result.summary
+    order = {"model": "rw-register", "transaction_order": {0: 1, 2: 1}}
+    with pytest.raises(ValueError, match="twice"):
+        find_check(CheckSpec("transactions", order))
+
+
 def test_that_writes_follow_reads_can_be_left_open():
     history = [
         txn(0, [w("y", 1)]),
