@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ BLIND = frozenset(
 """Functions whose ok says only that they happened."""
 _TRANSACTION = "txn"
 _READS = frozenset({"r", "read"})
+_STEPS = _READS | {"w", "write", "append"}
 
 
 def service_share(judged: Judged) -> Outcome:
@@ -83,23 +83,22 @@ def observes(tried: Columns) -> NDArray[np.bool_]:
     """Say of each operation whether its ok shows something of the state."""
     blind = [code for code, name in enumerate(tried.functions) if name in BLIND]
     found: NDArray[np.bool_] = ~np.isin(tried.f, blind)
-    if _TRANSACTION in tried.functions:
-        transactions = (tried.f == tried.function(_TRANSACTION)) & (tried.type == OK)
-        for row in np.flatnonzero(transactions).tolist():
-            found[row] = _reads(tried.values[tried.output[row]])
+    for code in sorted({*range(len(tried.functions))}.difference(blind)):
+        rows = np.flatnonzero((tried.f == code) & (tried.type == OK))
+        asked = [_steps(tried.values[value]) for value in tried.input[rows[:1]]]
+        if any(asked) or code == tried.function(_TRANSACTION):
+            for row in rows.tolist():
+                steps = _steps(tried.values[tried.output[row]])
+                found[row] = any(f in _READS and value is not None for f, _, value in steps)
     return found
 
 
-def _reads(value: Any) -> bool:
-    """Whether a transaction's answer holds what it read."""
-    steps: Sequence[Any] = value if isinstance(value, list | tuple) else ()
-    return any(
-        isinstance(step, list | tuple)
-        and len(step) == 3
-        and str(step[0]).removeprefix(":") in _READS
-        and step[2] is not None
-        for step in steps
-    )
+def _steps(value: Any) -> list[tuple[str, Any, Any]]:
+    """Return the steps of a transaction, whatever its function is called; none where it is none."""
+    steps = value if isinstance(value, list | tuple) else ()
+    wholes = [step for step in steps if isinstance(step, list | tuple) and len(step) == 3]
+    named = [(str(f).removeprefix(":"), key, read) for f, key, read in wholes]
+    return [step for step in named if step[0] in _STEPS]
 
 
 _OF_THE_RUN = frozenset({answers.NAME, exercised.NAME, monitor.NAME, statistics.NAME})

@@ -277,6 +277,14 @@ def test_a_file_is_judged_whole_whatever_a_plan_may_leave_to_others(written, mod
     assert "for plans alone" in answer.output
 
 
+@pytest.mark.parametrize("f", ["txn", "transact"])
+@pytest.mark.parametrize("model", ["multi-register", "transactions-rw-register"])
+def test_transactions_that_only_write_observe_nothing(written, f, model):
+    rows = [(0, f, "[[:w :x 1]]", "[[:w :x 1]]"), (1, f, "[[:r :x nil]]", "[[:r :x 1]]")]
+    assert kraftprobe("check", written(edn(*rows[:1])), "--model", model).exit_code == 4
+    assert kraftprobe("check", written(edn(*rows)), "--model", model).exit_code == 0
+
+
 @pytest.mark.parametrize("value", ["0", '""', "false", "[]"])
 def test_a_value_without_a_key_is_refused_in_a_long_file_as_well(written, value):
     many = edn(*[(0, "write", f"[:k {i}]", f"[:k {i}]") for i in range(900)])
