@@ -150,12 +150,12 @@ def txn(f):
         ("txn", ("info", "TimeoutException"), (INFO, "TimeoutException")),
         ("txn", None, (INFO, "timed-out")),
         ("abort", ("fail", "aborted"), (FAIL, "aborted")),
-        ("abort", None, (FAIL, "timed-out")),
+        ("abort", None, (INFO, "timed-out")),
         ("zombie", ("ok", ""), (OK, None)),
-        ("zombie", None, (FAIL, "timed-out")),
+        ("zombie", None, (INFO, "timed-out")),
     ],
 )
-def test_only_a_commit_that_nobody_took_over_may_be_done_without_an_answer(
+def test_a_transaction_ends_as_is_answered_and_without_an_answer_with_its_process(
     tmp_path, f, answer, ended
 ):
     stage = Stage(tmp_path, "transactions", answer)

@@ -138,16 +138,14 @@ class TransactionsClient:
     ) -> tuple[EventType, str | None]:
         """Have Kafka's own producer perform a transaction; raises Stopped where it did nothing.
 
-        Without an answer only what was to be committed by a producer that nobody took over for may
-        be.
+        Without an answer it may still be at work: the process is done, or its next transaction
+        would begin behind this one, when nobody waits for it any more.
         """
         assert self._java is not None, "it is of Java"
         steps = [text for partition, value in appends for text in (str(partition), value)]
         timeout_ms = str(self._transaction_timeout_ms)
         fields = ("transact", function, self._id, timeout_ms, *steps)
         kind, error, *_ = await self._java.call(*fields, budget=budget) or ("info", SILENCE, "")
-        if kind == EventType.INFO.value and function != TXN:
-            kind = EventType.FAIL.value
         return EventType(kind), error or None
 
     async def _begin(self, budget: Budget) -> None:
