@@ -15,11 +15,12 @@ A reassignment that ends after the last fault takes replicas away that were in s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from checkers.evidence import Evidence
-from checkers.nodes.snapshots import Image
+from checkers.evidence import Evidence, LogRecord
+from checkers.nodes.snapshots import Image, beginning, image_of
 
 _CHANGES = ("PartitionRecord", "PartitionChangeRecord")
 
@@ -35,14 +36,22 @@ def newest_log(evidence: Evidence) -> str | None:
     return min(order, key=lambda node: order[node], default=None)
 
 
-def replay_beginning(image: Image, evidence: Evidence, node: str, offset: int) -> bool:
-    """Add up what a log's beginning holds in place of records; False where it is not there."""
-    for snapshot in evidence.snapshots.get(node, ()):
-        if snapshot.offset == offset:
-            for kind, value in snapshot.records:
-                image.add(kind, value)
-            return True
-    return offset == 0
+def newest_records(evidence: Evidence) -> Sequence[LogRecord]:
+    """Return the newest log, with what another one holds of before its begin.
+
+    A node that was given a snapshot has no more. By Log Matching (Raft 5.3) all below is the same
+    where the first record is.
+    """
+    node = newest_log(evidence)
+    if node is None:
+        return ()
+    log, logs = evidence.logs[node], filter(None, evidence.logs.values())
+    for other in sorted(logs, key=lambda one: one[0].offset):
+        below = bisect_left(other, log[0].offset, key=lambda record: record.offset)
+        same = other[below : below + 1]
+        if below and any((r.epoch, r.batch_crc) == (log[0].epoch, log[0].batch_crc) for r in same):
+            return [*other[:below], *log]
+    return log
 
 
 @dataclass(frozen=True)
@@ -58,10 +67,11 @@ def members_at_end(evidence: Evidence) -> Mapping[str, Members] | None:
     node = newest_log(evidence)
     if node is None:
         return None
-    log = evidence.logs[node]
-    image = Image()
-    if not replay_beginning(image, evidence, node, log[0].offset):
+    known = beginning(evidence, evidence.logs[node])
+    if known is None:
         return None
+    oldest, log = known
+    image = image_of(oldest.records)
     committed = evidence.announced_end()
     for record in log:
         if record.offset < committed:

@@ -47,9 +47,9 @@ from typing import Any, Final
 
 from checkers.evidence import LogRecord
 from checkers.evidence.evidence_result import evidence_result, without
-from checkers.nodes.in_sync import newest_log, replay_beginning
+from checkers.nodes.in_sync import newest_records
 from checkers.nodes.isr_heard import find_malformed, not_decided
-from checkers.nodes.snapshots import Image, Key, Value
+from checkers.nodes.snapshots import Image, Key, Value, beginning, image_of
 from checkers.partition_logs.columns import RENEW
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
@@ -76,17 +76,20 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     """Judge the newest log's decisions about partitions."""
     evidence = run.required_evidence
     missing = without(evidence, "log", evidence.logs)
-    node = newest_log(evidence)
+    log = newest_records(evidence)
     del options
     replay = _Replay()
     apart: set[str] = set()
-    if node is not None:
-        log = evidence.logs[node]
+    if log:
+        node = log[-1].node
         if log[0].offset > 0:
             apart = {str(each.key).rpartition("-")[0] for each in run.operations if each.f == RENEW}
-        if not replay_beginning(replay.image, evidence, node, log[0].offset):
+        known = beginning(evidence, log)
+        if known is None:
             missing.append(f"{node} (the snapshot at offset {log[0].offset}, where its log begins)")
         else:
+            oldest, log = known
+            replay.image = image_of(oldest.records)
             whole = list(takewhile(_well_formed, log))
             replay.read(whole, cancelled)
             if len(whole) < len(log):  # behind it nothing is known of what came before

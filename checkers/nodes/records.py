@@ -34,8 +34,8 @@ from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.order import out_of_order
 from checkers.history.recorded import columns_of, statements
 from checkers.nodes.answered import TRACED, Joined, join
-from checkers.nodes.in_sync import newest_log
-from checkers.nodes.snapshots import Image, image_of
+from checkers.nodes.in_sync import newest_records
+from checkers.nodes.snapshots import Image, beginning, image_of
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -55,15 +55,14 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     notes: list[str] = []
     anomalies: list[Anomaly] = []
     doubts: list[Anomaly] = []
-    newest = newest_log(evidence)
-    log = None if newest is None else evidence.logs[newest]
-    base = None if log is None else _base(evidence, log)
-    if log is None or base is None:
+    log = newest_records(evidence)
+    known = beginning(evidence, log) if log else None
+    if known is None:
         notes.append("no log reaches back to offset 0 or to a snapshot that is there")
     else:
         if workload not in RULES:
             notes.append(f"no rule says what operations of {workload} leave in a log")
-        elif log and log[0].offset > 0:
+        elif log[0].offset > 0:
             notes.append(
                 "the logs begin behind a snapshot, so operations are not looked for in them"
             )
@@ -74,15 +73,17 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             (anomalies if run.extent.finished else doubts).extend(lost)
             (anomalies if run.extent.closed else doubts).extend(rest)
         if not run.extent.outlived and not cancelled():
-            anomalies += _final_reads(evidence, log, base, options.get("nodes"))
+            base = image_of(known[0].records)
+            end_offset, nodes = log[-1].offset + 1, options.get("nodes")
+            anomalies += _final_reads(evidence, end_offset, base, known[1], nodes)
             if traced is None:
                 anomalies += _configs(evidence, log, base)
     anomalies += _without_sentinel(run)
     answers = Joined(judged=False)
-    places = _places(run, workload, log or ())
+    places = _places(run, workload, log)
     if traced is None or {"ack", "read"} <= {*traced}:
         timeout_ms = options.get("timeout_ms")
-        answers = join(run.operations, evidence, workload, log or (), run.notes, places, timeout_ms)
+        answers = join(run.operations, evidence, workload, log, run.notes, places, timeout_ms)
         missing += answers.lacking
         anomalies += answers.wrong
         if not answers.judged and options.get("one_clock") and workload in TRACED:
@@ -90,7 +91,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     anomalies += _against_time(run, places, answers.reads)
     if not answers.judged:
         notes.append("that answers were traced is not judged: no events, or no clock in common")
-    looked_at = 0 if log is None else len(log)
+    looked_at = len(log)
     good = f"{looked_at} records, the answers and {len(evidence.final_reads)} final reads agree"
     if notes:
         good += f"; {'; '.join(notes)}"
@@ -131,23 +132,20 @@ def _against_time(
     yield from out_of_order(columns, whole, reads)
 
 
-def _base(evidence: Evidence, log: Sequence[LogRecord]) -> Image | None:
-    """Return what is below a log's first record; None where nothing says."""
-    for each in evidence.snapshots.values():
-        for snapshot in each:
-            if snapshot.offset == log[0].offset:
-                return image_of(snapshot.records)
-    return Image() if log[0].offset == 0 else None
-
-
 # -- logs and final reads --------------------------------------------------------------------------
 
 
 def _final_reads(
-    evidence: Evidence, log: Sequence[LogRecord], base: Image, nodes: Sequence[str] | None
+    evidence: Evidence,
+    end_offset: int,
+    base: Image,
+    log: Sequence[LogRecord],
+    nodes: Sequence[str] | None,
 ) -> Iterator[Anomaly]:
-    """Compare each final read with the log at some offset from its sentinel on."""
-    end_offset = log[-1].offset + 1
+    """Compare each final read with the log at some offset from its sentinel on.
+
+    `log`: what follows `base`.
+    """
     for node, read in sorted(evidence.final_reads.items()):
         if nodes is not None and node not in nodes:
             continue

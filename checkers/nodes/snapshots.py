@@ -8,19 +8,21 @@ and the voters. The form in which a node writes its snapshots, and their order, 
 of two kinds may stand in one quorum.
 
 A log begins at offset 0 with the snapshot 0-0, where a quorum was formatted with one, or where its
-oldest snapshot ends, which cannot be judged by this log. Any node's log will do that reaches the
-snapshot and whose node announced as much as committed: what is below a high watermark is the same
-on all, which `log-agreement` and `log-matching` judge. Complexity: O(records + snapshots x keys).
+oldest snapshot ends, which cannot be judged by this log (`beginning`). Any node's log will do that
+reaches the snapshot and whose node announced as much as committed: what is below a high watermark
+is the same on all, which `log-agreement` and `log-matching` judge. Complexity: O(records +
+snapshots x keys).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from checkers.evidence import Evidence, Snapshot
+from checkers.evidence import Evidence, LogRecord, Snapshot
 from checkers.evidence.evidence_result import evidence_result
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
@@ -237,6 +239,23 @@ def image_of(records: Iterable[tuple[str, Mapping[str, Any]]]) -> Image:
     return image
 
 
+def beginning(
+    evidence: Evidence, log: Sequence[LogRecord]
+) -> tuple[Snapshot, Sequence[LogRecord]] | None:
+    """Return the state from which a log goes on, and its records from there on; None: unknown.
+
+    Nodes delete whole segments, so records of before the oldest snapshot may be there still.
+    """
+    first, end = log[0].offset, log[-1].offset + 1
+    within = (o for each in evidence.snapshots.values() for o in each if first <= o.offset <= end)
+    oldest = min(within, key=lambda one: one.offset, default=None)
+    if first == 0 and (oldest is None or oldest.offset > 0):
+        return Snapshot(log[0].node, 0, 0, ()), log
+    if oldest is None:
+        return None
+    return oldest, log[bisect_left(log, oldest.offset, key=lambda record: record.offset) :]
+
+
 def differences(sum_: Image, snapshot: Image) -> Iterator[str]:
     """Name each key in which the sum of a log and a snapshot differ, and how."""
     for key in sorted(sum_.keys.keys() | snapshot.keys.keys()):
@@ -302,7 +321,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
                 anomaly("snapshot-differs", explanation, node=snapshot.node, offset=snapshot.offset)
             )
     good = f"{judged} snapshots hold what the log adds up to, in {keys} keys"
-    if not judged:
+    if not judged and not unjudged:
         good = "no node took a snapshot of more than nothing"
     if unjudged:
         good += f"; not judged, since no log reaches back far enough: {', '.join(unjudged)}"
@@ -328,38 +347,33 @@ class _Sums:
     """What logs add up to, at offsets that only grow: every record is added once."""
 
     def __init__(self, evidence: Evidence) -> None:
-        self._evidence = evidence
-        self._committed = {node: _committed_end(evidence, node) for node in evidence.logs}
+        begun = ((node, beginning(evidence, log)) for node, log in evidence.logs.items() if log)
+        self._logs = {node: known for node, known in begun if known is not None}
+        self._ends = {
+            node: min(log[-1].offset + 1, _committed_end(evidence, node))
+            for node, log in evidence.logs.items()
+            if log
+        }
         self._added: dict[str, tuple[Image, int]] = {}
         """Node -> the sum of its log's first records, and how many they are."""
 
     def up_to(self, offset: int) -> Image | None:
         """Add up the log that begins earliest; None where none reaches from a known state."""
-        logs = self._evidence.logs
         fit = [
-            (log[0].offset, node)
-            for node, log in logs.items()
-            if log and log[0].offset < offset <= min(log[-1].offset + 1, self._committed[node])
+            (oldest.offset, node)
+            for node, (oldest, _) in self._logs.items()
+            if oldest.offset < offset <= self._ends[node]
         ]
-        for start, node in sorted(fit):
-            image, count = self._added.get(node) or (self._base(start), 0)
-            if image is None:
-                continue
-            log = logs[node]
-            while count < len(log) and log[count].offset < offset:
-                image.add(log[count].kind, log[count].value)
-                count += 1
-            self._added[node] = image, count
-            return image
-        return None
-
-    def _base(self, offset: int) -> Image | None:
-        """Return what is below a log's first record; None where no snapshot holds it."""
-        for each in self._evidence.snapshots.values():
-            for snapshot in each:
-                if snapshot.offset == offset:
-                    return image_of(snapshot.records)
-        return Image() if offset == 0 else None
+        if not fit:
+            return None
+        _, node = min(fit)
+        oldest, log = self._logs[node]
+        image, count = self._added.get(node) or (image_of(oldest.records), 0)
+        while count < len(log) and log[count].offset < offset:
+            image.add(log[count].kind, log[count].value)
+            count += 1
+        self._added[node] = image, count
+        return image
 
 
 def _committed_end(evidence: Evidence, node: str) -> int:

@@ -39,7 +39,7 @@ from checkers.evidence.trace_fields import LEADER_CHANGE
 from checkers.history import Event, EventType, seconds
 from checkers.history.recorded import statements
 from checkers.nodes import fences
-from checkers.nodes.in_sync import newest_log
+from checkers.nodes.in_sync import newest_records
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, Status, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -66,8 +66,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     """Judge the newest log by what was asked for; `steps`: how many of each fault the plan has."""
     evidence = run.required_evidence
     missing = without(evidence, "log", evidence.logs)
-    node = newest_log(evidence)
-    log = () if node is None else evidence.logs[node]
+    log = newest_records(evidence)
     asked = [note for note in _injections(run.notes, FINALIZE) if _level(note) is not None]
     changes = list(_changes(log))
     anomalies = [*_went_back(changes, asked), *_refusals_made(changes, asked)]

@@ -23,7 +23,7 @@ from checkers.evidence import LogRecord
 from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.trace_fields import VOTERS
 from checkers.history import Event, EventType, Operation
-from checkers.nodes.in_sync import newest_log
+from checkers.nodes.in_sync import newest_records
 from checkers.run_input import RunInput
 from checkers.verdict import Anomaly, CheckResult, anomaly
 from porcupine_py.search.outcome import Cancelled, never
@@ -45,8 +45,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     evidence = run.required_evidence
     logs = evidence.logs
     anomalies: list[Anomaly] = []
-    node = newest_log(evidence)
-    newest = () if node is None else logs[node]
+    newest = newest_records(evidence)
     answered = Counter(filter(None, map(_step_of, run.operations)))
     doubts: list[Anomaly] = []
     missing = without(evidence, "log", logs)

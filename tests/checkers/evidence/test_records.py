@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from checkers.evidence import FINAL_READS, PHASE, FinalRead, RunClock, TraceEvent
+from checkers.evidence import FINAL_READS, PHASE, FinalRead, RunClock, Snapshot, TraceEvent
 from checkers.evidence.effects import RULES, effects_of
 from checkers.evidence.extent import Extent
 from checkers.history import INFINITY_NS, NEMESIS, Event, EventType, Operation
@@ -153,6 +153,40 @@ SERVED = {"configs": {"broker:": {REGISTER + "k": "v"}}}
 )
 def test_what_a_node_serves_in_the_end_is_what_the_log_adds_up_to(served, kinds):
     assert judged("register", [WRITE], HOLD["register"][1], **served)[1] == kinds
+
+
+@pytest.mark.parametrize(("value", "kinds"), [("v", set()), ("w", {"read-differs"})])
+@pytest.mark.parametrize("begin", [1, 2])
+def test_a_read_is_judged_by_a_log_that_begins_in_the_segment_of_its_oldest_snapshot(
+    begin, value, kinds
+):
+    log = [topic(1, "a"), topic(2, "b"), topic(3, "c")]
+    held = [(record.kind, record.value) for record in (topic(0, "a"), topic(1, "b"))]
+    held.append(("ConfigRecord", cell(0, REGISTER + "k", "v").value))
+    shown = {name: {"id": f"id-{name}", "partitions": 0} for name in "abc"}
+    served = {"topics": shown, "configs": {"broker:": {REGISTER + "k": value}}}
+    run = good_run(
+        logs=dict.fromkeys(NODES, log[begin - 1 :]),
+        final_reads=final_reads(n1={"high_watermark": 4, **served}),
+        snapshots={"n1": [], "n2": [Snapshot("n2", 2, 1, held)], "n3": []},
+    )
+    result = run_check(CheckSpec("records", {"workload": "register", "traced": []}), run)
+    assert {anomaly["kind"] for anomaly in result.anomalies} == kinds
+
+
+@pytest.mark.parametrize(("crc", "kinds"), [(None, {"acknowledged-lost"}), (7, set())])
+def test_what_the_newest_log_lacks_below_its_begin_another_one_has(crc, kinds):
+    """Where both are of one batch there: else nothing is known of what came before."""
+    log = [leader_change("n2", 0, 1, 1), topic(1, "a"), topic(2, "b")]
+    newest = [record("n1", 2, crc=crc), topic(3, "c")]
+    held = [Snapshot("n1", 2, 1, [("TopicRecord", topic(1, "a").value)])]
+    run = good_run(
+        logs={"n1": newest, "n2": log, "n3": log},
+        operations=[CREATE],
+        snapshots={"n1": held, "n2": [], "n3": []},
+    )
+    result = run_check(CheckSpec("records", {"workload": "topics", "traced": []}), run)
+    assert {anomaly["kind"] for anomaly in result.anomalies} == kinds
 
 
 def test_a_topic_that_a_node_does_not_serve_fails():

@@ -96,6 +96,16 @@ def test_a_log_that_begins_with_a_snapshot_is_added_to_it():
     assert judged(run_with(base, snapshot(4, 0, 2, 3), start=2)).status is Status.FAIL
 
 
+@pytest.mark.parametrize(
+    ("numbers", "status"), [((0, 1, 2, 3), Status.PASS), ((0, 1, 3), Status.FAIL)]
+)
+def test_records_below_the_oldest_snapshot_that_are_there_still_keep_none_from_being_judged(
+    numbers, status
+):
+    run = run_with(snapshot(2, 0, 1), snapshot(4, *numbers), start=1)
+    assert (judged(run).status, judged(run).operations) == (status, 1)
+
+
 def test_what_no_log_reaches_is_named_and_not_passed_over():
     result = judged(run_with(snapshot(2, 0), start=2))
     assert result.status is Status.PASS
