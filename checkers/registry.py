@@ -196,7 +196,7 @@ class RunCheck:
 Check = KeyCheck | RunCheck
 
 _NUMBER = (int, float)
-_JSON = (str, int, float, list, tuple, dict)
+_JSON = (str, bool, int, float, list, tuple, dict)
 _OWN: tuple[Check, ...] = (
     KeyCheck(
         linearizable.NAME,
@@ -316,8 +316,9 @@ def find_check(spec: CheckSpec) -> Check:
         if types is None:
             hint = f"; {nearest(name, check.options)}"
             raise CheckError(f"check {spec.name!r} has no option {name!r}{hint}")
+        known = types if isinstance(types, tuple) else (types,)
         if value is not None and (
-            not isinstance(value, types) or (isinstance(value, bool) and types is not bool)
+            not isinstance(value, types) or (isinstance(value, bool) and bool not in known)
         ):
             raise CheckError(f"option {name!r} of check {spec.name!r} cannot be {value!r}")
     for name in check.required:

@@ -63,7 +63,7 @@ class EdnSet(tuple[Any, ...]):
 
 
 class Double(float):
-    """A number of EDN with a decimal point: 1.0 is not 1."""
+    """A number of EDN with a decimal point: 1.0 is not 1, though 1.5 is JSON's 1.5."""
 
     __slots__ = ()
 
@@ -122,6 +122,8 @@ def freeze(value: Any) -> Hashable:
         return value  # type: ignore[no-any-return]
     if isinstance(value, bool):
         return ("bool", value)
+    if kind is Double and not value.is_integer():
+        return float(value)  # as JSON has it, in which an option may be given
     if kind in _SINGLE:
         return (kind.__name__, float(value) if isinstance(value, float) else str(value))
     if isinstance(value, EdnSet):

@@ -17,6 +17,7 @@ import numpy as np
 
 from checkers.history import HistoryError
 from checkers.history.foreign import (
+    ASKING,
     INPUTS,
     READS,
     WRITE,
@@ -28,7 +29,7 @@ from checkers.history.foreign import (
 )
 from checkers.history.formats import read_text
 from checkers.history.sources import open_history
-from porcupine_py.columns import FAIL, NO_PAIR, OK, Columns, from_operations
+from porcupine_py.columns import FAIL, NO_PAIR, OK, Bools, Columns, from_operations
 
 SMALL_BYTES = 1 << 16
 """Files up to this are read line by line in less time than Arrow is loaded."""
@@ -58,8 +59,7 @@ def load_judged(path: str | Path, reading: Reading) -> ColumnFile:
     columns, notes, is_foreign = _read(Path(path), independent=reading.independent)
     no_refusals, no_nil = shows_nothing(reading, is_foreign=is_foreign)
     failed = (columns.type == FAIL) & no_refusals
-    reads = [code for code, name in enumerate(columns.functions) if name in READS]
-    unknown = (columns.type == OK) & (columns.output == 0) & np.isin(columns.f, reads) & no_nil
+    unknown = (columns.type == OK) & (columns.output == 0) & _are(columns, READS) & no_nil
     if is_foreign:
         _refuse_pairs(columns, path)
     kept = columns
@@ -69,10 +69,13 @@ def load_judged(path: str | Path, reading: Reading) -> ColumnFile:
     return ColumnFile(columns, kept, (*notes, *more))
 
 
+def _are(columns: Columns, functions: frozenset[str]) -> Bools:
+    return np.isin(columns.f, [c for c, name in enumerate(columns.functions) if name in functions])
+
+
 def _refuse_pairs(columns: Columns, path: str | Path) -> None:
-    reads = np.isin(columns.f, [c for c, name in enumerate(columns.functions) if name in READS])
-    ok, writes = reads & (columns.type == OK), columns.f == columns.function(WRITE)
-    given = (columns.input[reads], columns.output[ok], columns.input[writes])
+    ok, writes = _are(columns, READS) & (columns.type == OK), columns.f == columns.function(WRITE)
+    given = (columns.input[_are(columns, ASKING)], columns.output[ok], columns.input[writes])
     try:
         refuse_pairs(*((columns.values[c] for c in np.unique(codes)) for codes in given))
         for f in INPUTS:

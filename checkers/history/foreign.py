@@ -46,7 +46,8 @@ from porcupine_py.values import freeze, is_list
 NO_INDEXES = "indexes are missing, no whole numbers, or given twice: ordered by position"
 READS = frozenset({"read", "get", "read-all"})
 """Functions of which nil may mean that nobody knows what was read."""
-
+ASKING = READS | {"dequeue", "pop", "drain", "acquire", "release"}
+"""Functions whose invocations have no value."""
 
 WRITE, CAS = "write", "cas"
 """What replaces the value of a register."""
@@ -348,7 +349,7 @@ def judgeable(history: History, reading: Reading) -> tuple[list[Operation], list
         client_reads = [o for o in history.operations if o.f in READS]
         got = (o.output for o in client_reads if o.type is EventType.OK)
         written = (o.input for o in history.operations if o.f == WRITE)
-        asked = (o.input for o in client_reads)
+        asked = (o.input for o in history.operations if o.f in ASKING)
         try:
             refuse_pairs(asked, got, written)
             for o in history.operations:
@@ -371,8 +372,8 @@ def judgeable(history: History, reading: Reading) -> tuple[list[Operation], list
 def refuse_pairs(asked: Iterable[Any], got: Iterable[Any], written: Iterable[Any]) -> None:
     """Raise HistoryError where values are pairs that a model would take for single values.
 
-    `asked`: of reads, what their invocations hold, and `got`, what they returned; `written`: what
-    writes of registers hold. A read asks for nothing, so `[7 nil]` is a key and a value to come,
+    `asked`: what invocations without a value hold, and `got`, what reads returned; `written`: what
+    writes of registers hold. Where nothing is asked for, `[7 nil]` is a key and a value to come,
     and `[nil nil]` a version and a value to come (jepsen.etcd). Where reads have plain invocations
     it is a version if all of them show pairs of a number and of what was written by itself.
     """
@@ -381,7 +382,7 @@ def refuse_pairs(asked: Iterable[Any], got: Iterable[Any], written: Iterable[Any
             if value[0] is None:
                 raise HistoryError(_VERSIONS)
             raise HistoryError(
-                f"a read asks for {render(value)}: if values are [key value], give --independent"
+                f"an invocation has {render(value)}: if values are [key value], give --independent"
             )
     frozen = set(map(freeze, written))
     pairs = [value for value in got if value is not None]

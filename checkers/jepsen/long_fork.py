@@ -35,7 +35,9 @@ from porcupine_py.search.wording import title
 from porcupine_py.values import freeze, is_list, show
 
 NAME = "long-fork"
-OPTIONS: Mapping[str, type | tuple[type, ...]] = {"initial": (str, int, float, list, tuple, dict)}
+OPTIONS: Mapping[str, type | tuple[type, ...]] = {
+    "initial": (str, bool, int, float, list, tuple, dict)
+}
 _READS, _WRITES = frozenset({"r", "read"}), frozenset({"w", "write"})
 Key = Hashable
 Steps = list[tuple[str, Key, Hashable]]

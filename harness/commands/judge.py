@@ -184,6 +184,8 @@ def _runs(targets: Sequence[Path]) -> list[Path]:
 
 def _value(option: str, text: str) -> Any:
     """Return the one value that a text is, in EDN or JSON."""
+    if text.strip() == "null":
+        return None
     try:
         forms = list(read_all(text)) if not text.lstrip().startswith('{"') else [parse(text)]
     except (HistoryError, JsonError) as error:

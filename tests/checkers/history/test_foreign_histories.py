@@ -114,6 +114,16 @@ def test_the_initial_value_can_be_named(written):
         check(path, "mutex", initial=0)
 
 
+@pytest.mark.parametrize("value", ["1.5", "null", "false", '"a"', "[1, 2]"])
+@pytest.mark.parametrize("model", ["register", "cas-register"])
+def test_the_initial_value_may_be_in_json(written, value, model):
+    rows = ('"invoke", "value": null', f'"ok", "value": {value}')
+    text = "".join(f'{{"process": 0, "f": "read", "type": {row}}}\n' for row in rows)
+    command = ["check", str(written(text)), "--model", model, "--nil-reads", "--initial"]
+    assert CliRunner().invoke(main, [*command, value]).exit_code == 0
+    assert CliRunner().invoke(main, [*command, "2.5"]).exit_code == 1
+
+
 def test_options_of_the_command_say_how_a_file_is_read(written):
     path = str(written(events((1, "invoke", "read", "nil"), (1, "ok", "read", "#{1 2}"))))
     run = CliRunner()
