@@ -1,6 +1,6 @@
 """`python - FOLDER RUN`, sent as this source: take away all that a run has on this host.
 
-Ends every process with the run's label, the agent included, takes the run's packet filter and
+Ends every process of the run, the agent included, takes the run's packet filter and
 mounts away and removes FOLDER. Nothing else is touched. Idempotent; needs the standard library
 alone, since what the agent runs from may be gone.
 """
@@ -20,10 +20,11 @@ RUN_LABEL = "KRAFTPROBE_RUN"
 SUPPORT_LABEL = "KRAFTPROBE_SUPPORT"
 
 
-def find_labelled(run: str, *, support: bool) -> list[int]:
-    """Every live process with the run's label, this one and its parents excluded.
+def find_processes(folder: str, run: str, *, support: bool) -> list[int]:
+    """Every live process of the run, this one and its parents excluded.
 
-    `support`: those that nodes lean on, else all others.
+    By its label, or by the folder where it works if it has written over its environment, as Redis
+    does. `support`: those that nodes lean on, else all others.
     """
     found = []
     for name in os.listdir("/proc"):
@@ -32,19 +33,23 @@ def find_labelled(run: str, *, support: bool) -> list[int]:
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
                 labels = file.read().split(b"\0")
+            place = os.readlink(f"/proc/{name}/cwd")
         except OSError:
             continue
         leant_on = f"{SUPPORT_LABEL}=1".encode() in labels
-        if f"{RUN_LABEL}={run}".encode() in labels and leant_on == support:
+        titled = not any(b"=" in label for label in labels)
+        own = titled and (place + "/").startswith(os.path.realpath(folder) + "/")
+        if (own or f"{RUN_LABEL}={run}".encode() in labels) and leant_on == support:
             found.append(int(name))
     return found
 
 
-def kill_all(run: str, *, support: bool) -> None:
-    """Kill the run's processes on this host, and wait for their end; see `find_labelled`."""
+def kill_all(folder: str, run: str, *, support: bool) -> None:
+    """Kill the run's processes on this host, and wait for their end; see `find_processes`."""
     own = os.readlink("/proc/self/ns/net")
     for _ in range(100):
-        alive = [pid for pid in find_labelled(run, support=support) if shares_network(pid, own)]
+        found = find_processes(folder, run, support=support)
+        alive = [pid for pid in found if shares_network(pid, own)]
         if not alive:
             return
         for pid in alive:
@@ -57,10 +62,10 @@ def clean(folder: str, run: str, *, keep: bool = False) -> None:
     """See the module. `keep`: leave the files, which may be evidence still to be fetched."""
     thaw(folder)  # or what waits for a frozen disk would not die
     # A node that still ran would see its disk fail, and end itself for a reason that is no fault.
-    kill_all(run, support=False)
+    kill_all(folder, run, support=False)
     for point in reversed(mounts_below(folder)):
         subprocess.run(["umount", "-l", point], capture_output=True)
-    kill_all(run, support=True)
+    kill_all(folder, run, support=True)
     unfilter(run)
     for device in loops_below(folder):
         subprocess.run(["losetup", "-d", device], capture_output=True)

@@ -6,13 +6,14 @@ import asyncio
 import errno
 import socket
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from waiting import eventually
 
-from cluster.backends.agent import channel, frames, probes, serving
+from cluster.backends.agent import channel, cleaning, frames, probes, serving
 from cluster.backends.agent.channel import Channel
 from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError
@@ -192,3 +193,23 @@ async def test_a_probe_is_counted_where_it_arrives_until_it_is_stopped(agent: Ch
     assert (await agent.call("seen", probe=2, wait_ms=60_000)).fields["seen"]
     await agent.call("stop", probe=2)
     await endless
+
+
+@pytest.mark.parametrize("folder", ["r1", "r10"])
+def test_a_run_is_cleaned_away_with_what_wrote_over_its_environment(tmp_path: Path, folder: str):
+    (tmp_path / folder).mkdir()
+    here = str(Path(__file__).parent)
+    source = (
+        f"import sys\nsys.path = [{here!r}, *sys.path]\n"
+        "import fake_node\nfake_node.write_title()\nprint(flush=True)\ninput()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", source],
+        cwd=tmp_path / folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as titled:
+        titled.stdout.readline()
+        cleaning.kill_all(str(tmp_path / "r1"), "r1", support=False)
+        titled.stdin.close()
+        assert titled.wait() == (-9 if folder == "r1" else 1)
