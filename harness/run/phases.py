@@ -105,11 +105,12 @@ async def conduct(run: Run) -> FinalReads:
             reads = await _with_observer(world, _perform(run, cast))
         world.observer.journal_deaths()
         healed = True
-        return reads
     finally:
         with contextlib.suppress(OSError):  # the journal's error was raised already
             run.recorder.note("phase", {"name": "stop"})
         await world.down(healed=healed)
+    world.observer.journal_deaths()  # one that crashes over its last SIGTERM is no less a defect
+    return reads
 
 
 async def _perform(run: Run, cast: _Cast) -> FinalReads:

@@ -256,6 +256,16 @@ def test_a_node_that_dies_unasked_is_journaled_as_a_crash_once():
 
 
 @pytest.mark.slow
+def test_a_node_that_crashes_in_the_last_stop_is_journaled_as_well():
+    class Crashing(FakeCluster):
+        async def down(self):
+            await super().down()
+            self._crash("n2")
+
+    events, _ = play(plan(), Crashing())
+    assert [crash["node"] for crash in notes(events, "crash")] == ["n2"]
+
+
 def test_nodes_that_faults_killed_are_no_crashes():
     events, _ = play(plan(faults=["kill", "restart"]), FakeCluster())
     assert notes(events, "crash") == []
