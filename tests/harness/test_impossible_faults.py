@@ -7,9 +7,9 @@ import pytest
 from checkers.registry import CheckSpec
 from checkers.runs.exercised import options_of
 from cluster.backends.base import Ability, BackendError, Probe
-from cluster.backends.cleanup import find_leftovers
 from cluster.backends.local import local_backend
-from cluster.backends.processes.records import TRIAL
+from cluster.backends.processes.labelled import labelled_processes
+from cluster.backends.processes.records import TRIAL, own_identity
 from cluster.backends.terms import NoPlaceError
 from harness.doctor import fault_probes
 from harness.doctor.fault_probes import try_backend, try_faults
@@ -201,12 +201,13 @@ def test_a_throw_away_cluster_really_runs_and_leaves_nothing(tmp_path, monkeypat
 
     async def look(backend):
         seen.extend([await backend.state(node) for node in backend.nodes])
-        assert (await backend.measure_link(("n1", "n2"))).works
+        assert (await backend.measure_link(("n1", "n2"), 300)).works
 
     fault_probes._on_trial(from_document(document()), (), look, Steps())
     assert seen == ["running"] * 3
     assert list(tmp_path.iterdir()) == []
-    assert not [one for one in find_leftovers(tmp_path) if one.run_id.startswith(TRIAL)]
+    trials = [one for one in labelled_processes() if one.run_id.startswith(TRIAL)]
+    assert [one for one in trials if one.harness == own_identity()] == []
 
 
 def test_the_command_line_refuses_before_anything_starts(monkeypatch, tmp_path):

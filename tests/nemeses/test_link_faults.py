@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from waiting import works
 
 from cluster.backends.abilities import LinkShape
 from cluster.backends.links.shapes import PERFECT
@@ -122,7 +123,7 @@ async def test_plain_processes_can_be_delayed(view):
         if other.round_trip_ms < 30:
             break
     assert other.round_trip_ms < 30, "what is delayed takes 40 ms at least"
-    assert (await view.backend.measure_link(("n2", "n1"))).works
+    assert await works(view.backend, ("n2", "n1"))
     healed = await mend(view, injected)
     assert "ended_early" not in healed.detail, healed.detail
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from waiting import works
 
 from cluster.backends.base import BackendError
 from nemeses.drive import heal, inject
@@ -166,7 +167,7 @@ async def test_a_partition_heals_while_a_node_is_dead(view):
     assert healed.detail["unmeasured"] == ["n1->n2", "n2->n1"]
     assert view.backend.links_cut() == frozenset()
     await mend(view, killed)
-    assert (await view.backend.measure_link(("n1", "n2"))).works
+    assert await works(view.backend, ("n1", "n2"))
 
 
 @play("with_view")

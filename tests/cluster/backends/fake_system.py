@@ -19,7 +19,7 @@ class FakeSystem(System):
     name = "fake"
     ping = frame(b"ping")
     client_security = PLAINTEXT
-    stop_timeout_s = 2.0
+    stop_timeout_s = 120.0
     ready_timeout_s = 120.0
     ready_listeners = ("CONTROLLER", "CLIENT")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fake_system import frame
-from waiting import eventually
+from waiting import TIMEOUT_S, eventually
 
 from cluster.backends.base import Ability, BackendError, Death, NodeState
 from cluster.backends.hosted import HostedBackend
@@ -47,32 +47,35 @@ async def ask(backend: HostedBackend, node: str, payload: bytes, listener="CONTR
         return (await loop.sock_recv(connection, 65536))[4:]
 
 
+SILENCE_S = 0.3
+
+
 async def meets_all_that_a_command_started(backend: Any, ask: Callable = ask) -> None:
     """Pause, kill and the end of a node whose command is a shell meet what the shell started."""
 
-    async def answers() -> bool:
+    async def answers(within_s: float = TIMEOUT_S) -> bool:
         try:
-            async with asyncio.timeout(0.3):
+            async with asyncio.timeout(within_s):
                 return await ask(backend, "n1", b"hi", "CLIENT") == b"hi"
         except (OSError, TimeoutError):
             return False
 
     assert await answers()
     await backend.pause("n1")
-    assert not await answers()
+    assert not await answers(SILENCE_S)
     await backend.resume("n1")
     assert await answers()
     await backend.kill("n1")
-    assert not await answers()
+    assert not await answers(SILENCE_S)
     await backend.start("n1")
     await backend.stop("n1")
-    assert not await answers()
+    assert not await answers(SILENCE_S)
     await backend.start("n1")
     shell = await backend.process("n1")
     assert shell is not None
     os.kill(shell.pid, signal.SIGKILL)
     await eventually(backend.unexpected_deaths)
-    assert not await answers()
+    assert not await answers(SILENCE_S)
     await backend.start("n1")  # its ports are free
 
 

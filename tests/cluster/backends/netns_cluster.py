@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fake_system import FakeSystem
+from waiting import TIMEOUT_S
 
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.netns.netns_hosts import NetnsProvider, may_make_namespaces
@@ -29,7 +30,7 @@ async def main() -> None:
         await backend.cut_links([("n1", "n2")])
         measures = {
             "cut": await backend.measure_link(("n1", "n2"), 0.2),
-            "back": await backend.measure_link(("n2", "n1")),
+            "back": await backend.measure_link(("n2", "n1"), TIMEOUT_S),
         }
     finally:
         await backend.down()

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import eventually
+from waiting import TIMEOUT_S, eventually
 
 from cluster.backends.agent import channel, cleaning, frames, probes, serving
 from cluster.backends.agent.channel import Channel
@@ -81,8 +81,8 @@ def with_agent(body, folder: Path) -> None:
 @play(with_agent, given="tmp_path")
 async def test_commands_run_beside_each_other_in_the_folder(agent: Channel, *, tmp_path):
     waiting = ("sh", "-c", "until [ -e made ]; do sleep 0.01; done")
-    waits = asyncio.ensure_future(channel.run(agent, waiting, b"", 60))
-    done = await channel.run(agent, ("sh", "-c", "pwd; cat >&2; >made; exit 3"), b"in", 60)
+    waits = asyncio.ensure_future(channel.run(agent, waiting, b"", TIMEOUT_S))
+    done = await channel.run(agent, ("sh", "-c", "pwd; cat >&2; >made; exit 3"), b"in", TIMEOUT_S)
     assert (done.exit_code, done.stdout, done.stderr) == (3, f"{tmp_path}\n".encode(), b"in")
     assert (await waits).exit_code == 0
 
@@ -158,7 +158,10 @@ def taken_port() -> socket.socket:
 
 
 @play(with_agent, given="tmp_path")
-async def test_an_agent_waits_for_the_port_of_one_that_is_being_killed(agent: Channel):
+async def test_an_agent_waits_for_the_port_of_one_that_is_being_killed(
+    agent: Channel, *, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(probes, "_TAKEN_S", TIMEOUT_S)
     held = taken_port()
     place = {"address": "127.0.0.1", "port": held.getsockname()[1]}
     listening = asyncio.ensure_future(agent.call("listen", **place))
@@ -183,7 +186,7 @@ async def test_a_probe_is_counted_where_it_arrives_until_it_is_stopped(agent: Ch
     port = free_ports(1)[0]
     await agent.call("listen", address="127.0.0.1", port=port)
     packets = {"to": ["127.0.0.1", port], "gap_ms": 1, "size": 64, "from_port": 0}
-    sent = await agent.call("send", probe=1, count=3, linger_ms=200, **packets)
+    sent = await agent.call("send", probe=1, count=3, linger_ms=1_000, **packets)
     assert [sequence for sequence, _ in sent.fields["answers"]] == [0, 1, 2]
     seen = (await agent.call("seen", probe=1, wait_ms=0)).fields["seen"]
     assert [sequence for sequence, _ in seen] == [0, 1, 2]

@@ -41,6 +41,8 @@ from harness.commands import machine
 
 pytestmark = pytest.mark.slow
 
+OWN = f"of-{os.getpid()}"
+"""Ends the name of a run that is looked for on the whole machine, where other tests have runs."""
 HARNESS = Path(__file__).with_name("orphaning_harness.py")
 
 
@@ -113,12 +115,13 @@ def test_a_living_campaign_is_not_touched_unless_it_is_named(tmp_path: Path):
 
 def test_the_labels_alone_are_enough(tmp_path: Path):
     """A harness may die between a start and its line in the run folder."""
-    with harness(tmp_path, "r1") as process:
+    run = f"r1-{OWN}"
+    with harness(tmp_path, run) as process:
         process.kill()
         process.wait()
-        left = nodes(tmp_path, "r1")
-        (tmp_path / "campaign" / "r1" / PROCESSES_FILE).unlink()
-        found = [leftover for leftover in find_leftovers() if leftover.run_id == "r1"]
+        left = nodes(tmp_path, run)
+        (tmp_path / "campaign" / run / PROCESSES_FILE).unlink()
+        found = [leftover for leftover in find_leftovers() if leftover.run_id == run]
         assert {leftover.identity for leftover in found} == set(left)
         assert clean(found) == []
 
@@ -136,18 +139,21 @@ def test_another_folder_of_runs_is_not_touched(tmp_path: Path):
         assert states(nodes(tmp_path / "a", "r1")) == {NodeState.RUNNING, NodeState.PAUSED}
 
 
+SLEEP = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)")
+LABELLED = f"labelled-{OWN}"
+
+
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    environment = {**os.environ, **labels("labelled")}
-    command = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
-    with subprocess.Popen(command, env=environment) as process:
+    environment = {**os.environ, **labels(LABELLED)}
+    with subprocess.Popen(SLEEP, env=environment) as process:
         yield process
         process.kill()
 
 
 def test_a_labelled_process_of_a_living_harness_is_none(sleeper: subprocess.Popen[bytes]):
-    assert [leftover for leftover in find_leftovers() if leftover.run_id == "labelled"] == []
-    named = find_leftovers(run_id="labelled")
+    assert [leftover for leftover in find_leftovers() if leftover.run_id == LABELLED] == []
+    named = find_leftovers(run_id=LABELLED)
     assert [leftover.identity.pid for leftover in named] == [sleeper.pid]
 
 
@@ -164,9 +170,7 @@ def test_a_pid_that_has_become_another_process_is_safe(
 
 
 def test_a_recorded_process_is_found_without_its_labels(tmp_path: Path):
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
-    ) as sleeper:
+    with subprocess.Popen(SLEEP) as sleeper:
         identity = identify(sleeper.pid)
         record_process(tmp_path, RecordedProcess("r1", "harness", ProcessIdentity(2**22 + 1, "x")))
         record_process(tmp_path, RecordedProcess("r1", "n1", identity))
@@ -190,13 +194,10 @@ def test_lines_that_are_not_whole_are_left_out(tmp_path: Path):
     assert list(read_recorded(tmp_path)) == [RecordedProcess("r1", "harness", own_identity())]
 
 
-SLEEP = (sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)")
-
-
 @pytest.fixture
 def leaning(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]]:
     """A node and, started before it, a process that it depends on; their run's harness is dead."""
-    run = "leaning"
+    run = f"leaning-{OWN}"
     dead = {HARNESS_LABEL: f"{2**22 + 1}:long ago"}
     record_process(tmp_path, RecordedProcess(run, "harness", ProcessIdentity(2**22 + 1, "x")))
     support = {**os.environ, **labels(run, support=True), **dead}
@@ -233,7 +234,7 @@ def test_cleanup_takes_containers_then_mounts_then_what_serves_them_once_nodes_a
     leaning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     node, support = (identify(process.pid) for process in leaning)
-    mount = Mount("leaning", ProcessIdentity(2**22 + 1, "x"), "n1", tmp_path / "data")
+    mount = Mount(f"leaning-{OWN}", ProcessIdentity(2**22 + 1, "x"), "n1", tmp_path / "data")
     order = []
 
     def noted(what: str, answer: object) -> Callable[..., object]:
@@ -261,7 +262,7 @@ def test_a_harness_of_another_namespace_is_not_taken_for_dead(leaning, tmp_path:
     node, _ = leaning
     elsewhere = {
         **os.environ,
-        **labels("elsewhere"),
+        **labels(f"elsewhere-{OWN}"),
         HARNESS_LABEL: f"{2**22 + 1}:long ago",
         NAMESPACE_LABEL: "1",
     }
@@ -313,3 +314,19 @@ def test_a_harness_that_a_user_may_not_see_is_not_taken_for_dead(
 
     monkeypatch.setattr("os.kill", refuse)  # as of another user's where /proc has hidepid
     assert places(tmp_path, "hidden", own_place()) == []
+
+
+def test_all_means_the_runs_of_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Nothing is ended: other tests on this machine have runs as well."""
+    asked = []
+
+    def found(where: Path | None, *_: object, **__: object) -> list[object]:
+        asked.append(where)
+        return []
+
+    for name in ("find_leftovers", "abandoned_mounts", "_clean_containers"):
+        monkeypatch.setattr(machine, name, found)
+    for more, where in (["--all"], None), ([], tmp_path):
+        asked.clear()
+        CliRunner().invoke(machine.cleanup, ["--runs", str(tmp_path), *more])
+        assert asked[:3] == [where] * 3

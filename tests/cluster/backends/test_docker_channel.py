@@ -73,7 +73,7 @@ def run_twice(*scripts):
         outcomes = []
         for _ in range(2):
             try:
-                outcomes.append((await channel.run(agent, ("true",), b"", 20)).stdout)
+                outcomes.append((await channel.run(agent, ("true",), b"", 300)).stdout)
             except BackendError as error:
                 outcomes.append(str(error))
         await agent.close()

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_start_is_reported_once_the_program_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "_PROC", tmp_path)
+    monkeypatch.setattr(process, "_EXECUTE_TIMEOUT_S", 300.0)
     comm = tmp_path / "7" / "comm"
     comm.parent.mkdir()
     comm.write_text("runc:[2:INIT]\n")
@@ -25,7 +26,7 @@ def test_a_start_is_reported_once_the_program_runs(tmp_path, monkeypatch):
     waiting.start()
     assert not reported.wait(0.1)
     comm.write_text("sh\n")
-    waiting.join(10)
+    waiting.join(300)
     assert reported.is_set()
 
 

@@ -65,10 +65,11 @@ def look(number, of):
         looks[number] += 1
         if min(abs(off - HOUR), abs(off + HOUR)) > 60:
             strange.append((number, off))
-REAL, END = float(ORIGIN), time.monotonic() + 2.0
+REAL = float(ORIGIN)
 threads = [threading.Thread(target=look, args=each) for each in enumerate((clock, day, utc, plain))]
 for thread in threads: thread.start()
 print("ready", flush=True)
+END = time.monotonic() + 2.0
 begin.set()
 for thread in threads: thread.join()
 print(min(looks), strange[:3])
@@ -195,7 +196,7 @@ def test_a_clock_that_drifts_is_moved_until_its_file_is_gone(tmp_path):
         seen += [now] if now > seen[-1] else []
     assert seen[1] >= 10**9
     file.unlink()
-    assert moving.wait(timeout=60) == 0
+    assert moving.wait(timeout=600) == 0
 
 
 async def refuse(*_, **__):

@@ -192,7 +192,7 @@ def test_fetches_that_share_ivys_files_run_one_after_the_other(repository):
     second = threading.Thread(target=fetch.fetch, args=(VERSION, repository.url, say))
     with fetch._alone(fetch._ivy_lock(home), lambda _: None):
         second.start()
-        assert waits.wait(timeout=60)
+        assert waits.wait(timeout=600)
         assert said == ["waiting for another process that fetches"]
         assert not home.exists()
     second.join()

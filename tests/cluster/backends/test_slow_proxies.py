@@ -61,11 +61,12 @@ async def test_what_is_on_its_way_arrives_at_once_and_in_order_when_the_delay_en
 
 @play(in_world)
 async def test_a_cut_holds_what_is_on_its_way(world: World):
-    world.proxies.slow_down(A_TO_B, 50.0, 0.0)
+    world.proxies.slow_down(A_TO_B, LONG_MS, 0.0)
     reader, writer = await world.dial("n1", "n2")
     writer.write(b"hello")
     await asyncio.sleep(0.02)
     world.proxies.cut([A_TO_B])
+    world.proxies.slow_down(A_TO_B, 0.0, 0.0)
     assert await is_silent(reader)
     assert bytes(world.nodes["n2"].heard) == b""
     world.proxies.restore([A_TO_B])
@@ -82,5 +83,5 @@ async def test_a_slow_link_holds_no_more_than_its_bound(world: World):
     left = writer.transport.get_write_buffer_size()
     assert left > size / 4, "the kernel's flow control reached the sender"
     world.proxies.slow_down(A_TO_B, 0.0, 0.0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_S):
         assert await reader.readexactly(size) == bytes(size)
