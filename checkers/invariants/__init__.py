@@ -110,7 +110,7 @@ Of what a node does in its own time, on the disks of a simulated world's nodes (
 | mark-checkpointed | a high watermark is in its checkpoint two intervals later |
 | snapshots-cleaned | what is more than metadata.max.retention.bytes goes, and files that nobody uses |
 | retention-kept | a leader deletes the segments that retention.bytes or retention.ms calls for, soon, and no others |
-| move-kept | a replica that begins to move has a folder where a start finds it |
+| move-kept | a replica that begins to move has a folder where a start finds it, and one log in the end |
 | answered-in-time | a request that says for how long it may wait is answered by then |
 | batches-indexed | an entry that a broker adds to an offset index points at its batch |
 

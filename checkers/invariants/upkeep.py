@@ -4,7 +4,8 @@ They read events that no node traces (`harness/sim/upkeep_sight.py`): `checkpoin
 watermark that has stood for so long and what the checkpoint on the disk has; `cleaning-seen`, for
 how long log and snapshots have been larger than is kept; `file-left`, a file of a snapshot that is
 neither being written nor waits to be removed; `move-seen`, a replica begins its way to another log
-directory, and whether it has a folder there; `request-late`, a request that a broker took so long
+directory, and whether it has a folder there; `logs-seen`, the log directories in which a broker has
+a log of a partition, or a future log; `request-late`, a request that a broker took so long
 ago and has not answered, and for how long it was to wait; `entry-seen`, an entry of the offset
 index of a segment, and the last offset of the batch to which it points.
 """
@@ -76,17 +77,27 @@ class SnapshotsCleaned(_OfUpkeep):
 class MoveKept(_OfUpkeep):
     """A replica that begins to move to another log directory has a folder there.
 
-    By that folder a broker that starts finds the move again.
+    By that folder a broker that starts finds the move again. One that a crash left with two logs of
+    a partition, or two future ones, leaves one of them: whichever it finds first would be read.
     """
 
     name = "move-kept"
-    source = "KIP-113, LogManager.getOrCreateLog"
+    source = "KIP-113, LogManager.getOrCreateLog, loadLogs"
 
     def on_move_seen(self, node: str, fields: Fields) -> Broken | None:
         """Judge the begin of a move."""
         if fields["is_there"]:
             return None
         return Broken(f"{node} moves {fields['name']} to {fields['to_dir']} and makes no folder")
+
+    def on_logs_seen(self, node: str, fields: Fields) -> Broken | None:
+        """Judge where logs of a partition are."""
+        directories = fields["directories"]
+        if len(directories) < 2:
+            return None
+        return Broken(
+            f"{node} has a {fields['log']} of {fields['name']} in {' and '.join(directories)}"
+        )
 
 
 class AnsweredInTime(_OfUpkeep):

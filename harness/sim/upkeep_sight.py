@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -125,6 +126,7 @@ class UpkeepWatch:
                 continue
             if process.node.replicas is not None:
                 self._look_at_requests(process, process.node.replicas)
+                self._look_at_logs(process, process.node.replicas)
             is_still = host.disk.is_idle and not host.disk.detached
             if is_still and not process.node.raft._halted:
                 self._look_at_size(process, process.node)
@@ -186,6 +188,16 @@ class UpkeepWatch:
                     "waits_ms": waits_ms,
                 }
                 self._watcher.take(process.name, "request-late", shown)
+
+    def _look_at_logs(self, process: Incarnation, manager: ReplicaManager) -> None:
+        """Show each partition that has logs in several directories."""
+        opened = [directory for directory in manager.logs.online if directory.is_open]
+        for log, logs in (("log", "logs"), ("future log", "future_logs")):
+            counts = Counter(at for directory in opened for at in getattr(directory, logs))
+            for at in (at for at, count in counts.items() if count > 1):
+                holders = [directory.path for directory in opened if at in getattr(directory, logs)]
+                shown = {"name": str(at), "log": log, "directories": holders}
+                self._watcher.take(process.name, "logs-seen", shown)
 
     def _look_at_indexes(self, process: Incarnation, manager: ReplicaManager) -> None:
         for directory in manager.logs.online:

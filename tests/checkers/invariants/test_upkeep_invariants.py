@@ -44,6 +44,11 @@ def test_a_replica_moves_to_a_folder(is_there, found):
     assert broken("move-seen", name="t-0", to_dir="/d", is_there=is_there) == found
 
 
+@pytest.mark.parametrize(("where", "found"), [(["/a", "/b"], ["move-kept"]), (["/a"], [])])
+def test_a_broker_has_one_log_of_a_partition(where, found):
+    assert broken("logs-seen", name="t-0", log="future log", directories=where) == found
+
+
 @pytest.mark.parametrize(("for_ms", "found"), [(1_501.0, ["answered-in-time"]), (1_500.0, [])])
 def test_a_request_is_answered_when_its_time_is_over(for_ms, found):
     assert broken("request-late", request="Fetch", for_ms=for_ms, waits_ms=500.0) == found
@@ -168,6 +173,18 @@ MOVED = with_steps(
     2_000,
     {"kind": "log-dir-move", "targets": "node:n1"},
 )
+CUT_MOVE = with_steps(
+    {**SENDS, "duration_s": 9, "workload_options": {"partitions": 1, "topics": 1}},
+    7_500,
+    {"kind": "log-dir-move", "targets": "node:n1"},
+    {
+        "kind": "wait",
+        "until": {"at": "node:n1", "event": "assign-replicas"},
+        "within_ms": 1_000,
+    },
+    {"kind": "kill", "targets": "node:n1", "after_ms": 8, "for_ms": 0},
+)
+"""The kill comes when the future log has its new name, and before the log that it copied is gone."""
 WATCHED = {**SNAPSHOTS, "duration_s": 2, "nodes": 5, "world": {"observers": 2}}
 
 
@@ -184,6 +201,7 @@ WATCHED = {**SNAPSHOTS, "duration_s": 2, "nodes": 5, "world": {"observers": 2}}
             "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager.begin:left-out:0",
             "move-kept",
         ),
+        (CUT_MOVE, "X:log.data.log_manager:LogManager._in:left-out:0", "move-kept"),
         (WATCHED, "X:kraft.quorum.replica_state:Observers.live:negation:0", "described"),
         (MOVED, "X:controller.metadata.replay:_register_controller:left-out:0", "placement"),
         (SENDS, "X:broker.serving.fetch:_Delayed.try_complete:never:0", "answered-in-time"),
@@ -191,6 +209,7 @@ WATCHED = {**SNAPSHOTS, "duration_s": 2, "nodes": 5, "world": {"observers": 2}}
         (KILLED, None, None),
         (GIVEN_UP, None, None),
         (MOVED, None, None),
+        (CUT_MOVE, None, None),
         (WATCHED, None, None),
     ],
 )
