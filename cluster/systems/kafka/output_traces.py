@@ -2,7 +2,7 @@
 
 Lines are `nanoseconds|level|logger|message`, by the machine's monotonic clock. Everything else is
 left out: half a line that a kill left, continued messages, stack traces but for what a fatal fault
-was caused by.
+or the failure of a log directory was caused by.
 
 | logger | message | event |
 |---|---|---|
@@ -17,6 +17,8 @@ was caused by.
 | `KafkaRaftClient` | Fully truncated the log at (offset, epoch) | `truncate-fully` |
 | `AppInfoParser` | Kafka version: ..., then Kafka commitId: ... | `release` |
 | a terminating fault handler | Encountered fatal fault: ... | `fatal` |
+| `LogManager`, `ReplicaManager` | Shutdown broker because ... | the same, with the last failure |
+| `LogDirFailureChannel` | why a log directory fails | |
 
 A line is written after what it describes, where this repository's own node writes it before. So a
 node that is killed in between has done one thing more than its trace says. And a truncation, which
@@ -64,7 +66,11 @@ _CUT: Final = re.compile(r"Truncated to offset (\d+) from Fetch response from le
 _REPLACED: Final = re.compile(
     r"Fully truncated the log at \(LogOffsetMetadata\(offset=(\d+), .*\), (\d+)\) after "
 )
-_FATAL: Final = "Encountered fatal fault: "
+_FATAL: Final = re.compile(
+    r"(?:\[.*?\] )?(?:Encountered fatal fault: |(Shutdown broker because ))(.*)"
+)
+_FAILURE: Final = "failure"
+"""Of a log directory: no event, but why a broker without another one ends itself."""
 _CAUSE: Final = re.compile(r"(?:Caused by: )?([\w.$]+(?:Exception|Error)(?:: .*)?)")
 
 Event = dict[str, Any]
@@ -73,7 +79,7 @@ Event = dict[str, Any]
 class OutputReader:
     """See `cluster.systems.base.TraceReader`.
 
-    A fatal fault is kept back until the next line of a logger: its causes follow it.
+    A fault is kept back until the next line of a logger: its causes follow it.
     """
 
     def __init__(self) -> None:
@@ -81,7 +87,9 @@ class OutputReader:
         self._epoch = 0
         self._half = b""
         """The beginning of the last line."""
-        self._fatal: Event | None = None
+        self._fault: Event | None = None
+        self._failure = ""
+        """The last one of a log directory."""
         self._version = ""
         """That a process of the node printed, until its commit follows."""
 
@@ -100,24 +108,27 @@ class OutputReader:
         text = line.decode("utf-8", "replace")
         found = _LINE.fullmatch(text)
         if found is None:
-            if self._fatal is not None and (cause := _CAUSE.fullmatch(text)) is not None:
-                self._fatal["reason"] += f"; {cause[1]}"
+            if self._fault is not None and (cause := _CAUSE.fullmatch(text)) is not None:
+                self._fault["reason"] += f"; {cause[1]}"
             return
         yield from self._take_kept()
         time_ns, level, logger, message = found.groups()
         if logger == START:
-            self._incarnation, self._epoch = self._incarnation + 1, 0
+            self._incarnation, self._epoch, self._failure = self._incarnation + 1, 0, ""
         for event, fields in self._read(level, logger.rpartition(".")[2], message):
             self._epoch = fields["epoch"] if event == "state" else self._epoch
             made = {"t": int(time_ns), "n": max(self._incarnation, 0), "e": event, **fields}
-            if event == "fatal":
-                self._fatal = made
+            if event in {"fatal", _FAILURE}:
+                self._fault = made
             else:
                 yield made
 
     def _read(self, level: str, logger: str, message: str) -> Iterator[tuple[str, Event]]:
-        if logger != _INFO:
-            yield from _read(level, logger, message, self._epoch)
+        if level in {"ERROR", "FATAL"} and (found := _FATAL.fullmatch(message)):
+            failure = f"; {self._failure}" if found[1] and self._failure else ""
+            yield "fatal", {"reason": f"{found[2]}{failure}"}
+        elif logger != _INFO:
+            yield from _read(logger, message, self._epoch)
         elif message.startswith(_VERSION):
             self._version = message.removeprefix(_VERSION)
         elif message.startswith(_COMMIT) and self._version:
@@ -125,12 +136,14 @@ class OutputReader:
             self._version = ""
 
     def _take_kept(self) -> Iterator[Event]:
-        if self._fatal is not None:
-            yield self._fatal
-        self._fatal = None
+        fault, self._fault = self._fault, None
+        if fault is not None and fault["e"] == _FAILURE:
+            self._failure = fault["reason"]
+        elif fault is not None:
+            yield fault
 
 
-def _read(level: str, logger: str, message: str, epoch: int) -> Iterator[tuple[str, Event]]:
+def _read(logger: str, message: str, epoch: int) -> Iterator[tuple[str, Event]]:
     message = message.partition("] ")[2] if message.startswith("[") else message
     if logger == START.rpartition(".")[2]:
         try:
@@ -158,8 +171,8 @@ def _read(level: str, logger: str, message: str, epoch: int) -> Iterator[tuple[s
         yield "truncate", {"end_offset": int(found[1]), "epoch": epoch}
     elif logger == "KafkaRaftClient" and (found := _REPLACED.match(message)):
         yield "truncate-fully", {"start_offset": int(found[1]), "epoch": int(found[2])}
-    elif level in {"ERROR", "FATAL"} and message.startswith(_FATAL):
-        yield "fatal", {"reason": message.removeprefix(_FATAL)}
+    elif logger == "LogDirFailureChannel":
+        yield _FAILURE, {"reason": message}
 
 
 def _state(name: str, text: str) -> Event:

