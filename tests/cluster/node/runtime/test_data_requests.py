@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import pytest
+
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol import data_messages as data
@@ -14,6 +16,7 @@ from tests.cluster.client.data_samples import NAME, TOPIC_ID, sample
 from tests.cluster.node.protocol.data_service import DATA_TABLE, data_listener
 from tests.play import play
 
+pytestmark = pytest.mark.usefixtures("patient_network")
 FETCHED = data.FetchResponse(
     ErrorCode.none, (data.FetchResult(TOPIC_ID, 0, ErrorCode.none, 7, 7, 0, records=b"records"),), 4
 )
@@ -38,7 +41,7 @@ async def a_broker(monkeypatch, answer):
     (port,) = await server.bind([Binding(service, "127.0.0.1", 0)])
     await server.serve()
 
-    async def ask(message, timeout_ms=10_000):
+    async def ask(message, timeout_ms=60_000):
         future = asyncio.get_running_loop().create_future()
         network.request(Endpoint(1, "127.0.0.1", port), message, timeout_ms, future.set_result)
         assert not future.done(), "on_reply was called within request()"
@@ -54,7 +57,7 @@ async def a_broker(monkeypatch, answer):
 
 def run(body):
     async def bounded():
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             await body()
 
     asyncio.run(bounded())

@@ -125,14 +125,14 @@ async def test_the_loop_goes_on_while_an_fsync_stalls(disk: FileDisk, *, monkeyp
     def stall(descriptor: int) -> None:
         assert threading.current_thread().name == "disk"
         stalled.set()
-        assert let_go.wait(30)
+        assert let_go.wait(300)
 
     monkeypatch.setattr(os, "fdatasync", stall)
     loop = asyncio.get_running_loop()
     completions: list[tuple[OSError | None, str]] = []
     disk.append("f", b"a")
     disk.sync("f", lambda e: completions.append((e, threading.current_thread().name)))
-    assert await asyncio.to_thread(stalled.wait, 30)
+    assert await asyncio.to_thread(stalled.wait, 300)
     turns = 0
     for _ in range(1000):
         disk.append("f", b"b")
@@ -209,7 +209,7 @@ def test_close_loses_what_was_not_synced_and_calls_no_completion(tmp_path, monke
 
     def slow(descriptor: int) -> None:
         busy.set()
-        assert let_go.wait(30)
+        assert let_go.wait(300)
 
     monkeypatch.setattr(os, "fdatasync", slow)
 
@@ -218,12 +218,15 @@ def test_close_loses_what_was_not_synced_and_calls_no_completion(tmp_path, monke
         done: list[OSError | None] = []
         disk.append("f", b"a")
         disk.sync("f", done.append)
-        assert busy.wait(30)
+        assert busy.wait(300)
         disk.append("f", b"b")
         disk.sync("f", done.append)
         disk.write("g", b"c")
-        threading.Timer(0.05, let_go.set).start()
-        disk.close()
+        closing = asyncio.create_task(asyncio.to_thread(disk.close))
+        while not disk._abandoned:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.001)
+        let_go.set()
+        await closing
         await asyncio.sleep(0)
         assert done == []
 
@@ -475,7 +478,7 @@ class Held:
         if threading.current_thread().name == "disk-aside":
             self.sizes.append(os.fstat(descriptor).st_size)
             self.begun.set()
-            assert self.let_go.wait(30)
+            assert self.let_go.wait(300)
             if self.error is not None:
                 raise self.error
         self._real(descriptor)
@@ -497,7 +500,7 @@ async def test_the_queue_goes_on_while_a_sync_aside_takes_its_time(disk: FileDis
     disk.append("g", b"more", at_once=True)
     assert await barrier(disk) is None
     assert await synced(disk, "g") is None
-    assert await asyncio.to_thread(held.begun.wait, 30)
+    assert await asyncio.to_thread(held.begun.wait, 300)
     disk.rename("f", "h")
     disk.remove("h")
     assert await barrier(disk) is None
@@ -520,7 +523,7 @@ async def test_a_sync_aside_that_fails_is_the_last_thing_that_happens(
     disk.append("f", b"full", at_once=True)
     for each in done:
         disk.sync("f", each.set_result, aside=True)
-    assert await asyncio.to_thread(held.begun.wait, 30)
+    assert await asyncio.to_thread(held.begun.wait, 300)
     held.let_go.set()
     assert await asyncio.wait_for(asyncio.gather(*done), 300) == [held.error] * 2
     disk.append("g", b"never", at_once=True)
@@ -549,7 +552,7 @@ async def test_a_close_waits_for_the_sync_aside_that_is_under_way_and_calls_no_c
     disk.append("f", b"full", at_once=True)
     disk.sync("f", done.append, aside=True)
     disk.sync("f", done.append, aside=True)
-    assert await asyncio.to_thread(held.begun.wait, 30)
+    assert await asyncio.to_thread(held.begun.wait, 300)
     closing = asyncio.create_task(asyncio.to_thread(disk.close))
     await asyncio.to_thread(disk._thread.join)  # which ends once `close` has begun
     held.let_go.set()

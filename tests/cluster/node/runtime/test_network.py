@@ -17,6 +17,7 @@ from cluster.node.runtime.network import TcpNetwork
 from tests.cluster.node.runtime.peers import QUESTION, Peer, peer, silence
 from tests.play import play
 
+pytestmark = pytest.mark.usefixtures("patient_network")
 ANSWER = DescribeQuorumResponse(ErrorCode.none, 1, 3, 17)
 
 
@@ -30,7 +31,7 @@ async def a_network(routes=None):
         await asyncio.sleep(0)
 
 
-async def ask(network, endpoint, timeout_ms=5000, message=QUESTION):
+async def ask(network, endpoint, timeout_ms=60_000, message=QUESTION):
     future = asyncio.get_running_loop().create_future()
     network.request(endpoint, message, timeout_ms, future.set_result)
     assert not future.done(), "on_reply was called within request()"
@@ -124,7 +125,7 @@ async def test_a_peer_that_hangs_up_before_it_names_its_versions_was_sent_nothin
 @play(asyncio.run)
 async def test_a_peer_that_never_names_its_versions_was_sent_nothing():
     async with peer(silence) as (endpoint, connections), a_network() as network:
-        assert await ask(network, endpoint, 100) is Failure.NOT_SENT
+        assert await ask(network, endpoint, 500) is Failure.NOT_SENT
         (connection,) = connections
         await connection.frame()  # the question for versions
         with pytest.raises(TimeoutError):
@@ -145,11 +146,13 @@ async def test_a_peer_that_hangs_up_on_a_request_is_disconnected():
 async def test_silence_is_timed_out_and_ends_the_connection_for_all():
     async def mute(p: Peer):
         await p.name_versions()
+        p.writer.write(write_response(await p.request(), ANSWER))
         await silence(p)
 
     async with peer(mute) as (endpoint, connections), a_network() as network:
+        assert await ask(network, endpoint) == ANSWER  # what follows is sent at once
         first = asyncio.create_task(ask(network, endpoint, 150))
-        second = asyncio.create_task(ask(network, endpoint, 5000))
+        second = asyncio.create_task(ask(network, endpoint))
         assert await first is Failure.TIMED_OUT
         assert await second is Failure.DISCONNECTED
         assert len(connections) == 1
@@ -157,10 +160,12 @@ async def test_silence_is_timed_out_and_ends_the_connection_for_all():
 
 @play(asyncio.run)
 async def test_a_late_answer_is_not_taken_for_another_requests():
+    over = asyncio.Event()
+
     async def late(p: Peer):
         await p.name_versions()
         request = await p.request()
-        await asyncio.sleep(1.2)
+        await over.wait()
         p.writer.write(write_response(request, dataclasses.replace(ANSWER, high_watermark=-7)))
         while True:
             request = await p.request()
@@ -175,6 +180,7 @@ async def test_a_late_answer_is_not_taken_for_another_requests():
 
     async with peer(behaviour) as (endpoint, _), a_network() as network:
         assert await ask(network, endpoint, 1000) is Failure.TIMED_OUT
+        over.set()
         assert await ask(network, endpoint) == ANSWER
 
 
@@ -227,7 +233,7 @@ async def test_an_api_that_the_peer_does_not_serve_is_an_unsupported_version():
 
     vote = VoteRequest("c", 1, 1, NO_DIRECTORY, 2, NO_DIRECTORY, 0, 0, pre_vote=False)
     async with peer(broker) as (endpoint, _), a_network() as network:
-        assert await ask(network, endpoint, 5000, vote) is Failure.UNSUPPORTED_VERSION
+        assert await ask(network, endpoint, message=vote) is Failure.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize(("pre_vote", "sent"), [(False, True), (True, False)])
@@ -247,7 +253,7 @@ async def test_a_pre_vote_is_not_sent_to_a_peer_that_would_take_it_for_a_vote(*,
 
     async with peer(old) as (endpoint, _), a_network() as network:
         expected = Failure.DISCONNECTED if sent else Failure.UNSUPPORTED_VERSION
-        assert await ask(network, endpoint, 5000, vote) is expected
+        assert await ask(network, endpoint, message=vote) is expected
 
 
 @play(asyncio.run)
@@ -285,6 +291,7 @@ async def test_after_a_disconnect_the_next_request_reconnects():
 async def test_what_waits_behind_a_full_socket_was_not_sent():
     async def deaf(p: Peer):
         await p.name_versions()
+        p.writer.write(write_response(await p.request(), ANSWER))
         p.writer.transport.pause_reading()
         await silence(p)
 
@@ -292,6 +299,7 @@ async def test_what_waits_behind_a_full_socket_was_not_sent():
         client_software_name="x" * 8_000_000, client_software_version="1"
     )
     async with peer(deaf) as (endpoint, _), a_network() as network:
+        assert await ask(network, endpoint) == ANSWER  # what follows is sent at once
         first = asyncio.create_task(ask(network, endpoint, 300, long_name))
         second = asyncio.create_task(ask(network, endpoint, 200, long_name))
         assert await second is Failure.NOT_SENT
@@ -311,15 +319,18 @@ async def test_the_queue_for_one_destination_is_bounded(*, monkeypatch):
 
 @play(asyncio.run)
 async def test_closing_answers_every_caller():
+    asked = asyncio.Event()
+
     async def mute(p: Peer):
         await p.name_versions()
         await p.frame()
+        asked.set()
         await silence(p)
 
     async with peer(mute) as (endpoint, _), peer(silence) as (other, _), a_network() as network:
         sent = asyncio.create_task(ask(network, endpoint))
         unsent = asyncio.create_task(ask(network, Endpoint(2, other.host, other.port)))
-        await asyncio.sleep(0.1)
+        await asked.wait()
         network.close()
         assert await sent is Failure.DISCONNECTED
         assert await unsent is Failure.NOT_SENT
@@ -337,5 +348,5 @@ async def test_an_exception_of_a_callback_reaches_the_loops_handler():
         raise OSError("the disk of the node")
 
     async with peer(answers()) as (endpoint, _), a_network() as network:
-        network.request(endpoint, QUESTION, 5000, broken)
+        network.request(endpoint, QUESTION, 60_000, broken)
         assert str(await caught) == "the disk of the node"

@@ -47,6 +47,7 @@ def authority(tmp_path_factory):
     return Authority(tmp_path_factory.mktemp("ca"))
 
 
+pytestmark = pytest.mark.usefixtures("patient_network")
 FAILURES = set(Failure)
 
 

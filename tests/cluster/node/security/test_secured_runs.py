@@ -219,7 +219,7 @@ def test_a_client_with_no_keys_or_those_of_another_run_is_kept_out(tmp_path):
                     outcomes.append(
                         await client.create_topic(backend.endpoint("n1", listener), "t")
                     )
-            insider = Client(backend.client_network(), clock, 10_000)
+            insider = Client(backend.client_network(), clock, 60_000)
             request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
             return outcomes, await insider.ask(
                 backend.endpoint("n1", "CLIENT"),

@@ -29,6 +29,10 @@ from tests.cluster.node.security.authority import Authority, secured
 from tests.cluster.node.test_config import MINIMAL
 from tests.play import play
 
+pytestmark = pytest.mark.usefixtures("patient_network")
+HANDSHAKE_MS = 1_500.0
+"""Enough for a handshake on a busy machine, and how long the tests wait for one that does not come."""
+
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
@@ -61,7 +65,7 @@ async def a_server(security, handler=None, **limits):
         assert server.buffered_bytes == 0
 
 
-async def ask(security, port, host="127.0.0.1", timeout_ms=5000.0):
+async def ask(security, port, host="127.0.0.1", timeout_ms=60_000.0):
     network = TcpNetwork(security=security)
     answer = asyncio.get_running_loop().create_future()
     endpoint = Endpoint(1, host, port)
@@ -129,7 +133,7 @@ async def test_a_proxy_in_the_link_does_not_change_the_expected_certificate(*, a
         for host, expected in (("localhost", ANSWER), ("elsewhere.test", Failure.NOT_SENT)):
             answer = asyncio.get_running_loop().create_future()
             endpoint = Endpoint(1, host, 1)
-            network.request(endpoint, DescribeQuorumRequest(), 5000, answer.set_result)
+            network.request(endpoint, DescribeQuorumRequest(), 60_000, answer.set_result)
             assert await answer == expected
         network.close()
 
@@ -210,7 +214,7 @@ async def test_a_peer_that_stops_mid_handshake_is_disconnected_and_stalls_no_oth
     with pytest.raises(ssl.SSLWantReadError):
         hello.do_handshake()
     start = {"nothing": b"", "half a hello": outgoing.read(100), "garbage": os.urandom(3000)}[sent]
-    async with a_server(security, handshake_timeout_ms=300) as (server, port):
+    async with a_server(security, handshake_timeout_ms=HANDSHAKE_MS) as (server, port):
         reader, writer = await plain_socket(port)
         writer.write(start)
         assert await ask(client_security(security), port) == ANSWER
@@ -223,7 +227,7 @@ async def test_a_peer_that_stops_mid_handshake_is_disconnected_and_stalls_no_oth
 @play(run)
 async def test_a_peer_that_never_authenticates_is_hung_up_on(*, authority):
     security = security_of("SASL_PLAINTEXT", authority)
-    async with a_server(security, handshake_timeout_ms=300) as (_, port):
+    async with a_server(security, handshake_timeout_ms=HANDSHAKE_MS) as (_, port):
         reader, writer = await plain_socket(port)
         assert await ask(client_security(security), port) == ANSWER
         assert await is_hung_up(reader)
@@ -233,14 +237,14 @@ async def test_a_peer_that_never_authenticates_is_hung_up_on(*, authority):
 @play(run)
 async def test_a_peer_that_authenticated_may_take_its_time(*, authority):
     security = security_of("SASL_SSL", authority)
-    async with a_server(security, handshake_timeout_ms=300) as (server, port):
+    async with a_server(security, handshake_timeout_ms=HANDSHAKE_MS) as (server, port):
         network = TcpNetwork(security=client_security(security))
         for _ in range(2):
             answer = asyncio.get_running_loop().create_future()
             endpoint = Endpoint(1, "127.0.0.1", port)
-            network.request(endpoint, DescribeQuorumRequest(), 5000, answer.set_result)
+            network.request(endpoint, DescribeQuorumRequest(), 60_000, answer.set_result)
             assert await answer == ANSWER
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(1.2 * HANDSHAKE_MS / 1000)
         assert server.authentication_failures == 0
         assert server.connection_count == 1
         network.close()
@@ -270,7 +274,7 @@ async def test_a_tls_peer_that_never_reads_is_not_served_without_bound(*, author
         held = -1
         while held != server.buffered_bytes:  # until all buffers between us are full
             held = server.buffered_bytes
-            answer = await ask(client_security(security), port, timeout_ms=60_000)
+            answer = await ask(client_security(security), port)
             assert answer == ANSWER
             await asyncio.sleep(0.05)
         assert server.buffered_bytes < 3_000_000
