@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkers.evidence import Evidence, LogRecord
-from checkers.evidence.trace_fields import well_formed
+from checkers.evidence.trace_fields import UNDECODABLE, well_formed
 from checkers.history import INFINITY_NS, EventType, Operation
 from checkers.history.recorded import Recorded
 from porcupine_py.columns import KINDS, Columns, Fields, Rest, Table
@@ -45,8 +45,6 @@ OPEN_END_NS = INFINITY_NS - 1
 
 CONFIG = "ConfigRecord"
 TOPIC = "TopicRecord"
-UNDECODABLE = "undecodable"
-"""Kind of a record that the harness could not decode."""
 Wanted = tuple[str, str, Hashable]
 """(kind of the record, the key it is about, its value)"""
 _Index = dict[tuple[str, Hashable], list[tuple[str, int]]]

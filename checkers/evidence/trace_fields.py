@@ -1,9 +1,10 @@
 """Sort out evidence that is not what `docs/evidence.md` says, before any rule reads it.
 
 A trace line, a quorum-state file or a LeaderChange record that lacks a field, or has one of another
-type, cannot be judged. It is left out and described in a sentence; the check that needed it ends in
-UNKNOWN at best, and what the rest shows still counts. Nothing is accused by leaving something out:
-every rule compares things that are there.
+type, cannot be judged, nor can a record that the harness does not know, as of a later release. It
+is left out and described in a sentence; the check that needed it ends in UNKNOWN at best, and what
+the rest shows still counts. Nothing is accused by leaving something out: every rule compares things
+that are there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from checkers.evidence import Evidence, LogRecord, TraceEvent
 
 LEADER_CHANGE = "control:LEADER_CHANGE"
 VOTERS = "control:KRAFT_VOTERS"
+UNDECODABLE = "undecodable"
+"""Kind of a record that the harness could not decode; of a control record with a prefix."""
 SENTENCES_MAX = 3
 """Sentences for each node; the rest is counted."""
 
@@ -89,6 +92,10 @@ def well_formed(evidence: Evidence) -> tuple[Evidence, list[str]]:
     problems: list[str] = []
     traces = {node: _trace(node, trace, problems) for node, trace in evidence.traces.items()}
     logs = {node: _log(node, log, problems) for node, log in evidence.logs.items()}
+    for each in (one for held in evidence.snapshots.values() for one in held):
+        if any(kind.endswith(UNDECODABLE) for kind, _ in each.records):
+            place = f"snapshot {each.offset}-{each.epoch}"
+            problems.append(f"{each.node} ({place} holds a record that cannot be decoded)")
     states = {}
     for node, state in evidence.quorum_states.items():
         wrong = [name for name in _QUORUM_STATE if not _whole(state.get(name))]
@@ -108,10 +115,13 @@ def _trace(node: str, trace: Sequence[TraceEvent], problems: list[str]) -> list[
             kept.append(event)
         else:
             bad.append(f"{node} (line {number} of its trace: {event.event!r} {wrong})")
-    problems += bad[:SENTENCES_MAX]
-    if len(bad) > SENTENCES_MAX:
-        problems.append(f"{node} ({len(bad) - SENTENCES_MAX} more malformed lines in its trace)")
+    problems += _few(node, bad, "lines in its trace")
     return kept
+
+
+def _few(node: str, bad: Sequence[str], what: str) -> list[str]:
+    more = len(bad) - SENTENCES_MAX
+    return [*bad[:SENTENCES_MAX], *([f"{node} ({more} more malformed {what})"] if more > 0 else [])]
 
 
 def wrong_field(event: str, found: Mapping[str, Any]) -> str | None:
@@ -128,17 +138,21 @@ def wrong_field(event: str, found: Mapping[str, Any]) -> str | None:
 
 
 def _log(node: str, log: Sequence[LogRecord], problems: list[str]) -> Sequence[LogRecord]:
-    """Keep records for their offsets and checksums; report those without leader or voters."""
+    """Keep records for their offsets and checksums; report those that say nothing."""
     kept = []
+    bad: list[str] = []
     for record in log:
         odd = ""
         if record.kind == LEADER_CHANGE and not _whole(record.value.get("leaderId", 0)):
             odd = "LeaderChange at offset {} names no leader"
         elif record.kind == VOTERS and not _voters(record.value.get("voters", [])):
             odd = "VotersRecord at offset {} names no voters"
+        elif record.kind.endswith(UNDECODABLE):
+            odd = "the record at offset {} cannot be decoded"
         if odd:
-            problems.append(f"{node} ({odd.format(record.offset)})")
+            bad.append(f"{node} ({odd.format(record.offset)})")
         kept.append(replace(record, value={}) if odd else record)
+    problems += _few(node, bad, "records in its log")
     return kept
 
 

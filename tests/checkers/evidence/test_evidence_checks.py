@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from checkers.evidence import Snapshot
 from checkers.history import NEMESIS, Event, EventType
 from checkers.registry import CheckSpec, RunInput, run_check
 from checkers.verdict import Status
@@ -130,6 +131,21 @@ def test_a_malformed_quorum_state_or_leader_change_is_reported():
     result = run_check(CheckSpec("invariants"), with_log("n2", malformed))
     assert result.status is Status.UNKNOWN
     assert "names no leader" in result.summary
+
+
+@pytest.mark.parametrize("check", ["log-agreement", "invariants"])
+@pytest.mark.parametrize("kind", ["undecodable", "control:undecodable"])
+def test_a_record_that_cannot_be_decoded_may_be_what_a_check_looks_for(check, kind):
+    unknown = [record("n2", offset, kind=kind, hex="00") for offset in range(6, 10)]
+    held = {node: [] for node in NODES} | {"n3": [Snapshot("n3", 4, 1, [(kind, {})])]}
+    for run, said in (
+        (with_log("n2", [*good_log("n2"), *unknown]), "at offset 6 cannot be decoded"),
+        (with_log("n2", [*good_log("n2"), *unknown]), "1 more malformed records in its log"),
+        (good_run(snapshots=held), "snapshot 4-1 holds a record that cannot be decoded"),
+    ):
+        result = run_check(CheckSpec(check), run)
+        assert result.status is Status.UNKNOWN
+        assert said in result.summary
 
 
 def died(reason, targets=("n2",), *, may_end_node=True):
