@@ -356,7 +356,7 @@ def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
     """
     verified: Counter[str] = Counter()
     tried: Counter[str] = Counter()
-    entries: set[object] = set()
+    biting: list[Event] = []
     for event in statements(events):
         if event.type is EventType.INVOKE:
             continue
@@ -365,12 +365,25 @@ def _injections(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
             tried[event.f] += 1
             bit = event.type is EventType.OK and value.get("verified") is True
             verified[event.f] += bit
-            if bit:
-                entries.add(value.get("entry"))
-        elif value.get("phase") == "heal" and _ended_early(value) and value.get("entry") in entries:
-            verified[event.f] -= 1
-            entries.discard(value.get("entry"))
+            biting += [event] if bit else []
+        elif value.get("phase") == "heal" and (healed := _healed_by(event, biting)) is not None:
+            verified[event.f] -= _ended_early(value)
+            if _ended_early(value) or value.get("verified") is True:
+                biting.remove(healed)
     return verified + Counter(), tried
+
+
+def _healed_by(heal: Event, injections: Sequence[Event]) -> Event | None:
+    """Return which injection is healed; a step of a script, or the end of a run, has its targets.
+
+    Another entry of a schedule has its own.
+    """
+    entry, targets = heal.value.get("entry"), heal.value.get("targets")
+    same = [injection for injection in injections if injection.f == heal.f]
+    found = [injection for injection in same if injection.value.get("entry") == entry]
+    if not found and not isinstance(entry, int):
+        found = [injection for injection in same if injection.value.get("targets") == targets]
+    return next(iter(found), None)
 
 
 def _ended_early(value: Mapping[str, Any]) -> bool:

@@ -6,8 +6,9 @@ import pytest
 from waiting import works
 
 from cluster.backends.abilities import LinkShape
+from cluster.backends.base import BackendError
 from cluster.backends.links.shapes import PERFECT
-from nemeses.drive import heal_all, inject
+from nemeses.drive import heal, heal_all, inject
 from nemeses.links.shaping import LINK_FAULTS
 from nemeses.registry import FAULTS
 from tests.play import play
@@ -137,3 +138,29 @@ async def test_a_backend_without_packets_refuses_and_names_the_reason(view, *, n
     refused = await inject(view, name, {})
     assert not refused.applied
     assert probe.reason in refused.detail["reason"]
+
+
+@play("with_view")
+async def test_a_delay_that_cannot_be_measured_when_it_is_healed_has_not_ended_early(view):
+    """Of plain processes one that is dead answers no probe."""
+    injected = await bite(view, "delay", {"targets": "node:n1", "delay_ms": 60})
+    killed = await bite(view, "kill", {"targets": "all"})
+    healed = await heal(view, injected)
+    assert "ended_early" not in healed.detail
+    await mend(view, killed)
+    await mend(view, injected)
+
+
+@play("with_view")
+async def test_a_delay_is_healed_though_its_measurement_before_fails(view):
+    injected = await bite(view, "delay", {"targets": "node:n1", "delay_ms": 60})
+    shaping = view.backend.abilities().shaping
+    measure = shaping.measure
+
+    async def unreachable(link) -> None:
+        shaping.measure = measure
+        raise BackendError(f"{link} cannot be measured")
+
+    shaping.measure = unreachable
+    await mend(view, injected)
+    assert shaping.shapes() == {}

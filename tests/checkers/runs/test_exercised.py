@@ -135,15 +135,38 @@ def test_a_run_is_without_faults_where_none_bit(faults, verified, kind):
     ("detail", "status"),
     [({}, Status.PASS), ({"ended_early": ["nothing is lost"]}, Status.UNDER_EXERCISED)],
 )
-def test_a_fault_that_had_ended_when_it_was_healed_did_not_bite(detail, status):
-    fields = {"verified": True, "entry": 0}
+@pytest.mark.parametrize(
+    ("injected", "healed"),
+    [
+        ({"entry": 0}, {"entry": 0}),
+        ({"entry": "1.1"}, {"entry": "1.3"}),
+        ({"entry": "1.1"}, {}),
+    ],
+    ids=["by the schedule", "by a step", "at the end"],
+)
+def test_a_fault_that_had_ended_when_it_was_healed_did_not_bite(detail, status, injected, healed):
+    fields = {"verified": True, "targets": ["n1"]}
     run = run_of(
         30,
         30,
-        nemesis("loss", {"phase": "inject", **fields}),
-        nemesis("loss", {"phase": "heal", **fields, "detail": detail}),
+        nemesis("loss", {"phase": "inject", **fields, **injected}),
+        nemesis("loss", {"phase": "heal", **fields, **healed, "detail": detail}),
     )
     assert judged(run, expectations={"faults": ["loss"]}).status is status
+
+
+def test_the_end_of_another_fault_takes_nothing_from_one_that_bit():
+    """An attempt that took no effect is healed, and tells that of itself, beside one that did."""
+    fields, gone = {"verified": True, "targets": ["n1"]}, {"ended_early": ["nothing is lost"]}
+    run = run_of(
+        30,
+        30,
+        nemesis("loss", {"phase": "inject", "entry": 0, **fields}),
+        nemesis("loss", {"phase": "inject", "entry": 1, **fields, "verified": False}, INFO),
+        nemesis("loss", {"phase": "heal", "entry": 1, **fields, "detail": gone}),
+        nemesis("loss", {"phase": "heal", "entry": 0, **fields}),
+    )
+    assert judged(run, expectations={"faults": ["loss"]}).status is Status.PASS
 
 
 def test_the_same_node_may_win_the_next_epoch():
