@@ -37,11 +37,12 @@ from porcupine_py.search.outcome import Cancelled, never
 NAME = "log-agreement"
 _STORAGE_FAILED = re.compile(
     r"OSError|DiskError|CorruptLogError|CorruptBatchError|QuorumStateError"
-    r"|No space left|Input/output error|\[Errno \d+\]"
+    r"|No space left|Input/output error|\[Errno \d+\]|SyncFailedException"
 )
 """Reasons by which a node says that its storage failed it; a broken invariant is never excused.
 
-An error of the operating system is quoted where a log directory is out of use because of it.
+An error of the operating system is quoted where a log directory is out of use because of it. Of a
+file that it cannot sync by its descriptor (quorum-state, checkpoints) Java does not quote it.
 """
 
 KILLED = -9

@@ -164,6 +164,11 @@ def test_a_node_may_end_when_a_fault_took_its_disk():
     assert died("OSError: [Errno 5] Input/output error") == (Status.PASS, set())
     offline = "LogDirectoryError: log directory /d is out of use: [Errno 24] Too many open files"
     assert died(offline) == (Status.PASS, set())
+    kafkas = (
+        "Unexpected error in raft IO thread; java.io.UncheckedIOException: Error while writing the "
+        "Quorum status from the file /d/quorum-state; java.io.SyncFailedException: sync failed"
+    )
+    assert died(kafkas) == (Status.PASS, set())
 
 
 @pytest.mark.parametrize(
