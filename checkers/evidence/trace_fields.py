@@ -156,6 +156,14 @@ def _log(node: str, log: Sequence[LogRecord], problems: list[str]) -> Sequence[L
     return kept
 
 
+def voter_ids(state: Mapping[str, Any]) -> list[int]:
+    """Read the ids of a quorum-state's `currentVoters`, as a file of version 0 holds them."""
+    voters = state.get("currentVoters")
+    named = voters if isinstance(voters, list) else []
+    ids = (voter.get("voterId") for voter in named if isinstance(voter, dict))
+    return [voter_id for voter_id in ids if isinstance(voter_id, int)]
+
+
 def _voters(value: Any) -> bool:
     return isinstance(value, list) and all(
         isinstance(voter, Mapping)

@@ -40,7 +40,7 @@ from typing import Any
 from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.log_audit import LogAudit
-from checkers.evidence.trace_fields import LEADER_CHANGE, VOTERS, incomplete, well_formed
+from checkers.evidence.trace_fields import LEADER_CHANGE, VOTERS, incomplete, voter_ids, well_formed
 from checkers.invariants.elections import MonotonicEpoch, OneVote
 from checkers.invariants.electorate import ANY
 from checkers.invariants.fold import Invariant, Order
@@ -161,13 +161,6 @@ def _only_there(only: Mapping[str, Collection[str]]) -> str:
     return f", {len(only)} of them of {', '.join(nodes)} only" if only else ""
 
 
-def _voter_ids(voters: object) -> list[int]:
-    """Read the ids of `currentVoters`, as a file of version 0 holds them."""
-    named = voters if isinstance(voters, list) else []
-    ids = (voter.get("voterId") for voter in named if isinstance(voter, dict))
-    return [voter_id for voter_id in ids if isinstance(voter_id, int)]
-
-
 class _Judged:
     """Feeds one run to the invariants, and sorts what they find into anomalies and doubts."""
 
@@ -241,7 +234,7 @@ class _Judged:
             yield node, "changed", dict(zip(("batch", "known"), batches, strict=True))
         for node, state in self._evidence.quorum_states.items():
             election = {"epoch": state["leaderEpoch"], "leader_id": state["leaderId"]}
-            voters = {"current_voters": _voter_ids(state.get("currentVoters"))}
+            voters = {"current_voters": voter_ids(state)}
             yield node, "quorum-state", {**election, "voted_id": state["votedId"], **voters}
         yield from self._ends()
 

@@ -26,7 +26,7 @@ from typing import Any
 from checkers.evidence import Evidence
 from checkers.evidence.evidence_result import evidence_result, without
 from checkers.evidence.log_audit import LogFindings
-from checkers.evidence.trace_fields import well_formed
+from checkers.evidence.trace_fields import voter_ids, well_formed
 from checkers.history import NEMESIS, Event, seconds
 from checkers.history.recorded import statements
 from checkers.nodes.trace_order import targets_of
@@ -152,8 +152,8 @@ def _electorates(evidence: Evidence, announcer: str) -> list[Sequence[str]]:
     """Return the voter sets of which a majority may have committed the highest offset announced.
 
     Voters may come and go (KIP-853), and a set is in force before it is committed: so it is that
-    which the announcer's log held when it announced, or one that any node learned of later. All
-    nodes, where no trace names voters.
+    which the announcer's log held when it announced, or one that any node learned of later. Where
+    no trace names voters, as of Kafka before 3.9: those of the quorum-state files, or all nodes.
     """
     found: list[Sequence[str]] = []
     highest, current = -1, None
@@ -167,7 +167,9 @@ def _electorates(evidence: Evidence, announcer: str) -> list[Sequence[str]]:
     for trace in evidence.traces.values():
         sets = [event for event in trace if event.event == "voters"]
         found += [[f"n{voter_id}" for voter_id in event.fields["voters"]] for event in sets[-1:]]
-    return [voters for voters in found if voters] or [evidence.nodes]
+    kept = [[f"n{voter_id}" for voter_id in voter_ids(s)] for s in evidence.quorum_states.values()]
+    traced, configured = ([voters for voters in sets if voters] for sets in (found, kept))
+    return traced or configured or [evidence.nodes]
 
 
 def _end(evidence: Evidence, node: str) -> int:

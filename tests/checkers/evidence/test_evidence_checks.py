@@ -220,3 +220,16 @@ def test_what_is_committed_is_kept_by_a_majority_of_the_voters_in_force(voters, 
     assert judged(good_run(logs=logs, quorum_states=states, traces=traces), "log-agreement") == (
         expected
     )
+
+
+@pytest.mark.parametrize(("voters", "status"), [((1,), Status.PASS), ((1, 2, 3), Status.FAIL)])
+def test_where_no_trace_names_voters_those_of_the_quorum_states_count(voters, status):
+    """Kafka prints none before 3.9: brokers that are no controllers may end behind them."""
+    short = {node: good_log(node)[:4] for node in ("n2", "n3")}
+    named = [{"voterId": voter} for voter in voters]
+    states = {
+        n: {"leaderId": 1, "leaderEpoch": 1, "votedId": 1, "currentVoters": named} for n in NODES
+    }
+    traces = {node: [e for e in good_trace(node) if e.event != "voters"] for node in NODES}
+    run = good_run(logs={"n1": good_log("n1"), **short}, quorum_states=states, traces=traces)
+    assert judged(run, "log-agreement")[0] is status
