@@ -14,11 +14,12 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeGuard
 
 from porcupine_py.models.base import Model, NondeterministicModel, State, relevant
 from porcupine_py.models.collections import read_in_order, without_elements
 from porcupine_py.models.registers import unknown_function
-from porcupine_py.operations import EventType, HistoryError, Operation
+from porcupine_py.operations import INFINITY_NS, EventType, HistoryError, Operation
 from porcupine_py.values import freeze, is_list, show
 
 
@@ -178,7 +179,7 @@ class Log(Model):
         offset = operation.output if operation.type is not EventType.FAIL else None
         if offset is None or operation.offset is not None:
             offset = operation.offset
-        if offset is not None and (type(offset) is not int or offset < 0):
+        if offset is not None and not _is_offset(offset):
             raise HistoryError(f"operation {operation.index}: {offset!r} is no offset")
         return offset
 
@@ -236,7 +237,7 @@ def records(operation: Operation) -> list[tuple[int, Hashable]]:
     """Return the records that a read of a log returned. Raises HistoryError for anything else."""
     shown = []
     for record in read_in_order(operation):
-        if not is_list(record) or len(record) != 2 or type(record[0]) is not int:
+        if not is_list(record) or len(record) != 2 or not _is_offset(record[0]):
             raise HistoryError(
                 f"operation {operation.index}: a record is [offset, value], not {record!r}"
             )
@@ -247,6 +248,10 @@ def records(operation: Operation) -> list[tuple[int, Hashable]]:
 def start(operation: Operation) -> int:
     """Return the offset from which a log was read. Raises HistoryError when it is none."""
     begin = 0 if operation.input is None else operation.input
-    if type(begin) is not int or begin < 0:
+    if not _is_offset(begin):
         raise HistoryError(f"operation {operation.index}: {begin!r} is no offset to read from")
     return begin
+
+
+def _is_offset(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < INFINITY_NS  # as many bits as Kafka's have

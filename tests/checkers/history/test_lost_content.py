@@ -172,6 +172,13 @@ def test_what_goes_in_has_to_be_in_its_invocation(
         check(written(edn(*rows) + padding), model)
 
 
+@pytest.mark.parametrize("offset", [-1, 2**63, 10**30])
+def test_an_offset_that_no_log_has_is_refused(written, offset):
+    ends = (0, "read", "nil", f"[[{offset} 7]]")
+    for row in ((0, "append", 7, offset), (0, "read", offset, "[]"), ends):
+        assert kraftprobe("check", written(edn(row)), "--model", "log").exit_code == 2
+
+
 @pytest.mark.parametrize("padding", ["", " " * 70_000])
 @pytest.mark.parametrize(
     ("model", "f"), [("queue", "dequeue"), ("stack", "pop"), ("mutex", "acquire")]
