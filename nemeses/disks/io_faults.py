@@ -131,6 +131,9 @@ class DiskFull(DiskFaultOf):
     may_end_node = True
     restarts = True
 
+    def patience_s(self, chosen: Mapping[str, Any]) -> float:  # noqa: ARG002
+        return WELL_MS / 1000  # a write fails as soon as a busy machine comes to it
+
     def complaint(self, measure: DiskMeasure, chosen: Mapping[str, Any]) -> str:  # noqa: ARG002
         return "" if measure.error == "ENOSPC" else "it is not full"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.backends.abilities import DiskFault
+from cluster.backends.abilities import DiskFault, DiskMeasure
 from cluster.backends.base import BackendError, Death, NodeState
 from nemeses.base import Injection
 from nemeses.disks import damage, io_faults
@@ -54,6 +54,15 @@ def verified(node: Node, fault: str, **measured: Any) -> Injection:
 def _impatient(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(damage, "NOTICED_S", 0.2)
     monkeypatch.setattr(io_faults, "DEATH_TIMEOUT_S", 0.2)
+
+
+def test_a_full_disk_of_a_busy_machine_is_measured_until_its_write_has_failed():
+    async def measure(_node: str, timeout_s: float) -> DiskMeasure:
+        return DiskMeasure(None, None, "ENOSPC" if timeout_s > 2.0 else None)
+
+    node = Node()
+    node.measure = measure
+    assert verified(node, "disk-full").verified
 
 
 def test_a_node_that_ends_as_it_starts_has_refused_its_damaged_files():
