@@ -62,14 +62,14 @@ class Quorum:
 
 
 @pytest.fixture
-def moved(tmp_path, monkeypatch):
+def moved(tmp_path, monkeypatch, patient):
     """Move n2 where the quorum is described so; returns the injection."""
     require_namespaces()
 
-    def run(quorum, system=None, before=None):
+    def run(quorum, system=None, before=None, known_s=0.4, given_up_s=600.0):
         monkeypatch.setattr(addresses, "leading", quorum.leading)
-        monkeypatch.setattr(addresses, "KNOWN_S", 0.4)
-        monkeypatch.setattr(addresses, "GIVEN_UP_S", 1.5)
+        monkeypatch.setattr(addresses, "KNOWN_S", known_s)
+        monkeypatch.setattr(addresses, "GIVEN_UP_S", given_up_s)
         found = []
 
         async def body(up):
@@ -131,14 +131,14 @@ def test_a_leader_that_names_the_old_address_of_its_follower_is_a_violation(move
     ids=["leaders change", "it does not follow", "it is cut off"],
 )
 def test_what_may_keep_an_address_from_the_leader_is_no_violation(moved, quorum, before):
-    done = moved(quorum, before=before)
+    done = moved(quorum, before=before, given_up_s=1.5)
     assert "violations" not in done.detail
     assert (done.applied, done.verified) == (True, False)
     assert done.detail["reason"] == "no leader named port 9095 of n2 in 1.5 s"
 
 
 def test_an_address_that_becomes_known_late_is_none(moved):
-    done = moved(Quorum(BEGAN, BEGAN, NEXT))
+    done = moved(Quorum(BEGAN, BEGAN, NEXT), known_s=600.0)
     assert (done.verified, "violations" in done.detail) == (True, False)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,21 +17,24 @@ from cluster.backends.local.local_backend import LocalBackend
 from cluster.backends.machine.mounts import mounts
 from cluster.systems.kraft import KraftSystem
 from nemeses.drive import heal, heal_all, inject
+from nemeses.processes import limits
+from nemeses.queries import request
 from nemeses.registry import FAULTS, needs_of
+from tests.cluster.client.nodes import STEADY
 from tests.running import running
 from tests.views import StubView
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("patient")]
 
 FUSE = Path("/dev/fuse").exists() and os.geteuid() == 0
 
 
-def on_real_nodes(folder: Path, body) -> LocalBackend:
+def on_real_nodes(folder: Path, body, **settings: int) -> LocalBackend:
     if not FUSE:
         pytest.skip("needs root and /dev/fuse")
 
     async def whole() -> LocalBackend:
-        backend = LocalBackend(KraftSystem(), folder, 3, "run-1", needs=("clocks", "disks"))
+        backend = LocalBackend(KraftSystem(settings), folder, 3, "run-1", needs=("clocks", "disks"))
         async with running(backend):
             await body(StubView(backend))
         return backend
@@ -48,7 +52,9 @@ async def bites_and_heals(view: StubView, fault: str, **parameters: object):
     return injection
 
 
-def test_clocks_and_limits_bite_and_heal(tmp_path: Path):
+def test_clocks_and_limits_bite_and_heal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "request", partial(request, timeout_ms=10_000.0))
+
     async def body(view: StubView) -> None:
         jump = await bites_and_heals(view, "clock-jump", targets="node:n1", jump_ms=-3_600_000)
         assert abs(jump.detail["nodes"]["n1"]["seen_ms"] + 3_600_000) < 50
@@ -71,11 +77,16 @@ def test_clocks_and_limits_bite_and_heal(tmp_path: Path):
         assert not roomy.verified
         assert (await heal(view, roomy)).verified
 
-    backend = on_real_nodes(tmp_path, body)
+    # Nor may it have an election to note.
+    backend = on_real_nodes(tmp_path, body, **STEADY)
     assert backend.unexpected_deaths() == ()
 
 
-def test_nodes_that_end_themselves_over_a_file_size_limit_were_bitten_and_say_why(tmp_path: Path):
+def test_nodes_that_end_themselves_over_a_file_size_limit_were_bitten_and_say_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(limits, "NOTICED_S", 120.0)
+
     async def body(view: StubView) -> None:
         injection = await inject(
             view, "limit", {"targets": "all", "limit": "file-size", "value": 0}
@@ -127,6 +138,7 @@ def test_disks_in_use_stall_slow_down_fill_up_and_fail(tmp_path: Path):
         assert view.backend.unexpected_deaths() == ()
         full = await bites_and_heals(view, "disk-full", targets="all")
         assert {detail["error"] for detail in full.detail["nodes"].values()} == {"ENOSPC"}
+        await log_grows(view, "n1", times=2)  # there is a leader again, and n1 follows it
         error = await bites_and_heals(view, "disk-error", targets="node:n1")
         assert error.detail["nodes"]["n1"]["ended_itself"]
         assert "violations" not in error.detail

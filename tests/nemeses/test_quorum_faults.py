@@ -131,6 +131,7 @@ async def test_a_dead_node_is_not_asked(view: View):
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("patient")
 @play(asyncio.run)
 async def test_real_nodes_resign_snapshot_and_change_their_voters(*, tmp_path):
     backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
@@ -142,6 +143,7 @@ async def test_real_nodes_resign_snapshot_and_change_their_voters(*, tmp_path):
             ("snapshot", {"targets": "all"}),
             ("voters", {"change": "remove", "targets": "random"}),
         ):
+            assert await until(lambda: leading(view), 600) is not None
             done = await inject(view, name, parameters)
             assert done.verified, (name, done.detail)
             healed = await heal(view, done)

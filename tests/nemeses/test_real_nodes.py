@@ -16,6 +16,8 @@ from tests.play import play
 from tests.running import running
 from tests.views import StubView, bite, mend
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 
 @pytest.mark.cluster
 def test_a_real_cluster_is_hurt_healed_and_taken_down(tmp_path: Path):
@@ -58,7 +60,7 @@ async def test_held_messages_keep_real_nodes_apart_and_come_when_they_are_releas
     nodes = ("n1", "n2", "n3")
 
     async def until(condition) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(600):
             while not condition([state for n in nodes for state in states_of(tmp_path, n)[-1:]]):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 

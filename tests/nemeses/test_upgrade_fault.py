@@ -129,7 +129,7 @@ async def test_a_killed_node_stays_what_it_became(view):
 
 @play("on_nodes")
 async def test_an_upgrade_waits_until_its_node_runs(view, *, monkeypatch):
-    monkeypatch.setattr(upgrade, "LEGAL_WITHIN_S", 60.0)
+    monkeypatch.setattr(upgrade, "LEGAL_WITHIN_S", 600.0)
     paused = await inject(view, "pause", {"targets": "node:n1"})
     waiting = asyncio.ensure_future(inject(view, "upgrade", {"targets": "node:n1"}))
     await asyncio.sleep(0.3)

@@ -31,7 +31,7 @@ from tests.views import bite, mend, refusal
 
 
 async def voters(view: View) -> dict[int, object]:
-    found = await until(lambda: leading(view), 20)
+    found = await until(lambda: leading(view), 600)
     assert found is not None
     return dict(directories(found[1]))
 
@@ -336,11 +336,13 @@ async def test_a_configured_voter_does_not_come_back_empty(view: View):
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("patient")
 @play(asyncio.run)
 async def test_a_real_voter_comes_back_as_another_replica(*, tmp_path):
     backend = LocalBackend(KraftSystem(), tmp_path, 3, "run-1")
     async with running(backend):
         view = LiveView(backend)
+        await voters(view)  # there is a leader
         await upgrade(view)
         before = await voters(view)
         wiped = await bite(view, "disk-wipe", {"targets": "leader"})
