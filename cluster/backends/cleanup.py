@@ -29,6 +29,7 @@ from cluster.backends.processes.records import (
     TRIAL,
     RecordedProcess,
     identify,
+    may_name,
     own_identity,
     pid_namespace,
     read_recorded,
@@ -75,12 +76,13 @@ def find_leftovers(runs: Path | None = None, run_id: str | None = None) -> list[
         found[identity] = Leftover(run, identity, command, supports, contained)
 
     titled = titled_processes()
-    for processes in recorded.values():
+    for folder, processes in recorded.items():
         for process in _recorded_nodes(processes, run_id):
             supports = ":" in process.role
             group = _group_of(process.identity, titled)
             for identity in group if _is_dead(process.identity) else (process.identity, *group):
-                add(process.run_id, identity, supports=supports, contained=False)
+                if may_name(folder, identity):
+                    add(process.run_id, identity, supports=supports, contained=False)
     for seen in labelled_processes():
         if runs is not None and seen.run_id not in here and not seen.run_id.startswith(TRIAL):
             continue

@@ -10,6 +10,7 @@ cannot be read (macOS).
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -94,9 +95,12 @@ def pid_namespace() -> int:
 
 
 def own_place() -> str:
-    """Name this machine and the process namespace that this process sees."""
+    """Name this machine and the process namespace that this process sees.
+
+    By a digest: records are shared, and a machine's id is not to be (machine-id(5)).
+    """
     try:
-        machine = _MACHINE_ID.read_text(encoding="utf-8").strip()
+        machine = hashlib.sha256(b"kraftprobe" + _MACHINE_ID.read_bytes()).hexdigest()[:16]
     except OSError:
         machine = ""
     return f"{machine}/{pid_namespace()}"
@@ -163,11 +167,26 @@ def read_recorded(run_folder: Path) -> Iterator[RecordedProcess]:
         try:
             entry = json.loads(line)
             identity = ProcessIdentity(int(entry["pid"]), str(entry["started"]))
-            place = str(entry.get("place", own_place()))
+            place = str(entry.get("place", ""))
             recorded = RecordedProcess(str(entry["run"]), str(entry["role"]), identity, place)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             continue
         yield recorded
+
+
+def may_name(run_folder: Path, identity: ProcessIdentity) -> bool:
+    """Whether a run's record may name this process: another user's file names none of ours."""
+    try:
+        writer = (run_folder / PROCESSES_FILE).stat().st_uid
+        return writer in (0, (_PROC / str(identity.pid)).stat().st_uid)
+    except OSError:
+        return sys.platform != "linux"
+
+
+def is_orphaned(run_folder: Path) -> bool:
+    """Whether a harness of this place made a run, and lives no more."""
+    harnesses = [p for p in read_recorded(run_folder) if p.role == "harness"]
+    return bool(harnesses) and not has_harness(run_folder)
 
 
 def has_harness(run_folder: Path) -> bool:

@@ -6,11 +6,12 @@ that do not want to wait, and for hosts with a dead agent, too.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from cluster.backends.base import BackendError
-from cluster.backends.processes.records import has_harness
+from cluster.backends.processes.records import is_orphaned
 from cluster.backends.ssh.inventory import HOSTS_FILE, HostEntry, Inventory
 from cluster.values import valueclass
 
@@ -30,11 +31,14 @@ class AbandonedHost:
 def abandoned_hosts(runs: Path, run_id: str | None = None) -> Iterator[AbandonedHost]:
     """List the hosts of runs below `runs` with a dead harness, or of this run in any case.
 
+    Only where this user stored them: they say what runs there, with this user's keys.
     Raises BackendError when a stored inventory is damaged.
     """
     for stored in sorted({*runs.glob(HOSTS_FILE), *runs.glob(f"*/*/{HOSTS_FILE}")}):
         folder = stored.parent.absolute()
-        if folder.name == run_id or (run_id is None and not has_harness(folder)):
+        if stored.stat().st_uid != os.geteuid():
+            continue
+        if folder.name == run_id or (run_id is None and is_orphaned(folder)):
             inventory = Inventory.from_json(stored.read_text(encoding="utf-8"))
             for number, entry in enumerate(inventory.hosts, 1):
                 yield AbandonedHost(folder.name, f"n{number}", entry, inventory, stored)

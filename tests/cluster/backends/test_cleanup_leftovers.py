@@ -330,3 +330,27 @@ def test_all_means_the_runs_of_every_folder(tmp_path: Path, monkeypatch: pytest.
         asked.clear()
         CliRunner().invoke(machine.cleanup, ["--runs", str(tmp_path), *more])
         assert asked[:3] == [where] * 3
+
+
+def test_the_hosts_of_a_run_that_was_made_nowhere_are_not_reached(tmp_path: Path):
+    """A folder from elsewhere may name any host, and what to run there with this user's keys."""
+    assert places(tmp_path, "made-here", own_place()) == ["LeftThing", "AbandonedHost"]
+    record = tmp_path / "campaign" / "made-here" / PROCESSES_FILE
+    record.write_text('{"run": "made-here", "role": "harness", "pid": 4194305, "started": "x"}\n')
+    assert list(abandoned_hosts(tmp_path)) == []
+    record.unlink()
+    assert list(abandoned_hosts(tmp_path)) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_what_another_user_stored_names_none_of_our_processes_or_hosts(tmp_path: Path):
+    places(tmp_path, "shared", own_place())
+    folder = tmp_path / "campaign" / "shared"
+    with subprocess.Popen(SLEEP) as ours:
+        record_process(folder, RecordedProcess("shared", "n1", identify(ours.pid)))
+        assert [left.identity.pid for left in find_leftovers(tmp_path)] == [ours.pid]
+        for name in (PROCESSES_FILE, HOSTS_FILE):
+            os.chown(folder / name, 65534, 65534)
+        assert find_leftovers(tmp_path) == []
+        assert list(abandoned_hosts(tmp_path)) == list(abandoned_hosts(tmp_path, "shared")) == []
+        ours.kill()
