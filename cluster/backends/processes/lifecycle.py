@@ -246,11 +246,10 @@ class ProcessBackend:
         finally:
             self._kill_all()
             end_escaped(self.run_id)
-            try:
-                for surroundings in self._surroundings:
-                    await surroundings.release()
-            finally:
-                await self._release()
+            async with contextlib.AsyncExitStack() as last:  # all of it, whatever interrupts some
+                last.push_async_callback(self._release)
+                for surroundings in reversed(self._surroundings):
+                    last.push_async_callback(surroundings.release)
         ends = [
             incarnation.ended for started in self._incarnations.values() for incarnation in started
         ]

@@ -279,6 +279,34 @@ async def test_a_cancelled_down_kills_at_once(*, tmp_path):
 
 
 @play(asyncio.run)
+async def test_what_surrounds_nodes_is_released_though_an_interruption_met_another(*, tmp_path):
+    released = []
+
+    class Around:
+        async def prepare(self, _node):
+            return {}
+
+        async def relax(self):
+            """Nothing keeps a node from its end."""
+
+        async def release(self):
+            released.append(self)
+            if len(released) == 1:
+                await asyncio.sleep(600)
+
+    backend, around = LocalBackend(FakeSystem(), tmp_path, 1, "run-1"), [Around(), Around()]
+    for each in around:
+        backend.surround(each)
+    await backend.up()
+    task = asyncio.create_task(backend.down())
+    await eventually(lambda: released)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert released == around
+
+
+@play(asyncio.run)
 async def test_two_clusters_at_once_do_not_meet(*, tmp_path):
     first, others = (
         LocalBackend(FakeSystem(), tmp_path / name, 3, name) for name in ("one", "other")
