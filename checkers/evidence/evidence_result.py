@@ -18,6 +18,19 @@ def without(evidence: Evidence, what: str, kept: Mapping[str, Sized]) -> list[st
     return [f"{node} ({what})" for node in evidence.nodes if not kept.get(node)]
 
 
+def without_log(evidence: Evidence) -> list[str]:
+    """Name the nodes of which the log is missing, or empty where no snapshot has replaced all."""
+
+    def is_replaced(node: str) -> bool:
+        state, snapshots = evidence.quorum_states.get(node, {}), evidence.snapshots.get(node, ())
+        ends = state.get("logStartOffset"), state.get("logEndOffset")
+        return any(one.offset > 0 and ends == (one.offset, one.offset) for one in snapshots)
+
+    lacking = without(evidence, "log", evidence.logs)
+    replaced = {f"{node} (log)" for node in evidence.logs if is_replaced(node)}
+    return [each for each in lacking if each not in replaced]
+
+
 def evidence_result(
     checker: str,
     anomalies: Sequence[Anomaly],

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from checkers.evidence import Evidence
-from checkers.evidence.evidence_result import evidence_result, without
+from checkers.evidence.evidence_result import evidence_result, without, without_log
 from checkers.evidence.log_audit import LogFindings
 from checkers.evidence.trace_fields import voter_ids, well_formed
 from checkers.history import NEMESIS, Event, seconds
@@ -85,7 +85,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
             break
         anomalies.extend(found)
     records = sum(len(log) for log in evidence.logs.values())
-    missing = without(evidence, "log", evidence.logs) + without(evidence, "trace", evidence.traces)
+    missing = without_log(evidence) + without(evidence, "trace", evidence.traces)
     missing += malformed
     good = (
         f"{records} records on {len(evidence.logs)} nodes reach offset "

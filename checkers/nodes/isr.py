@@ -46,7 +46,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from checkers.evidence import LogRecord
-from checkers.evidence.evidence_result import evidence_result, without
+from checkers.evidence.evidence_result import evidence_result, without_log
 from checkers.nodes.in_sync import newest_records
 from checkers.nodes.isr_heard import find_malformed, not_decided
 from checkers.nodes.snapshots import Image, Key, Value, beginning, image_of
@@ -75,7 +75,7 @@ _PART: Final = 1_000
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge the newest log's decisions about partitions."""
     evidence = run.required_evidence
-    missing = without(evidence, "log", evidence.logs)
+    missing = without_log(evidence)
     log = newest_records(evidence)
     del options
     replay = _Replay()

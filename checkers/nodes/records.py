@@ -30,7 +30,7 @@ import numpy as np
 
 from checkers.evidence import FINAL_READS, Evidence, FinalRead, LogRecord
 from checkers.evidence.effects import CELLS, LOST, RULES, Places, cell_of, effects_of
-from checkers.evidence.evidence_result import evidence_result, without
+from checkers.evidence.evidence_result import evidence_result, without_log
 from checkers.evidence.order import out_of_order
 from checkers.history.recorded import columns_of, statements
 from checkers.nodes.answered import TRACED, Joined, join
@@ -51,7 +51,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     """Compare journal, logs and final reads; see `checkers.registry` for the options."""
     evidence, workload = run.required_evidence, str(options.get("workload"))
     traced = options.get("traced")
-    missing = without(evidence, "log", evidence.logs) + _reads_gone(run)
+    missing = without_log(evidence) + _reads_gone(run)
     notes: list[str] = []
     anomalies: list[Anomaly] = []
     doubts: list[Anomaly] = []

@@ -34,7 +34,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from checkers.evidence import Evidence, LogRecord
-from checkers.evidence.evidence_result import evidence_result, without
+from checkers.evidence.evidence_result import evidence_result, without_log
 from checkers.evidence.trace_fields import LEADER_CHANGE
 from checkers.history import Event, EventType, seconds
 from checkers.history.recorded import statements
@@ -65,7 +65,7 @@ _REMOVALS: Final[Mapping[str, tuple[str, str]]] = {
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
     """Judge the newest log by what was asked for; `steps`: how many of each fault the plan has."""
     evidence = run.required_evidence
-    missing = without(evidence, "log", evidence.logs)
+    missing = without_log(evidence)
     log = newest_records(evidence)
     asked = [note for note in _injections(run.notes, FINALIZE) if _level(note) is not None]
     changes = list(_changes(log))

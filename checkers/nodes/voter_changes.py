@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from checkers.evidence import LogRecord
-from checkers.evidence.evidence_result import evidence_result, without
+from checkers.evidence.evidence_result import evidence_result, without_log
 from checkers.evidence.trace_fields import VOTERS
 from checkers.history import Event, EventType, Operation
 from checkers.nodes.in_sync import newest_records
@@ -43,12 +43,11 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     """Judge the answers to clients by the newest log."""
     del options
     evidence = run.required_evidence
-    logs = evidence.logs
     anomalies: list[Anomaly] = []
     newest = newest_records(evidence)
     answered = Counter(filter(None, map(_step_of, run.operations)))
     doubts: list[Anomaly] = []
-    missing = without(evidence, "log", logs)
+    missing = without_log(evidence)
     whole = bool(newest) and newest[0].offset == 0
     if whole:
         steps = list(_steps(newest))

@@ -17,6 +17,7 @@ from tests.checkers.evidence.run_evidence import (
     leader_change,
     record,
     trace,
+    with_evidence,
     with_log,
     with_trace,
 )
@@ -191,6 +192,27 @@ def test_a_node_that_left_a_trace_only_leaves_a_doubt(check):
         for part in ("logs", "quorum_states", "final_reads")
     }
     assert run_check(CheckSpec(check), good_run(**kept)).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "ends", "status"),
+    [
+        (6, (6, 6), Status.PASS),
+        (6, (4, 6), Status.UNKNOWN),
+        (4, (6, 6), Status.UNKNOWN),
+        (0, (0, 0), Status.UNKNOWN),
+    ],
+)
+def test_a_log_of_which_a_snapshot_has_replaced_everything_is_there(snapshot, ends, status):
+    places = dict(zip(("logStartOffset", "logEndOffset"), ends, strict=True))
+    states = good_run().evidence.quorum_states
+    held = {node: [] for node in NODES} | {"n3": [Snapshot("n3", snapshot, 1, [])]}
+    run = with_evidence(
+        with_log("n3", []),
+        quorum_states={**states, "n3": {**states["n3"], **places}},
+        snapshots=held,
+    )
+    assert run_check(CheckSpec("log-agreement"), run).status is status
 
 
 def test_a_cancelled_check_is_unknown():
