@@ -271,6 +271,8 @@ class _Pairs:
         """Completions of which there is no invocation."""
 
     def _number(self) -> int:
+        if self._unused >= INFINITY_NS:
+            raise HistoryError("processes go on after `info`, and no number above theirs is left")
         self._unused += 1
         return self._unused - 1
 

@@ -24,14 +24,12 @@ _OPERATION = (
     r"(?P<f>:?[^\s:,\"\[\](){}]+)(?P<rest>[ \t].*)?"
 )
 _PLAIN = re.compile(_OPERATION % _TYPES)
-_LOGGED = re.compile(
-    r".{0,400}?\bjepsen\.[\w.$-]{1,80}(?:[ \t]{0,9}[-:])?[ \t]{1,9}"
-    + _OPERATION.replace(":?(?P<type>", ":(?P<type>") % _TYPES
-)
+_OF_A_LOG = _OPERATION.replace(":?(?P<type>", ":(?P<type>") % _TYPES
+_LOGGED = re.compile(r".{0,400}?\bjepsen\.[\w.$-]{1,80}(?:[ \t]{0,9}[-:])?[ \t]{1,9}" + _OF_A_LOG)
 _LINES_LOOKED_AT = 50
 """A log may begin with lines of others."""
-_LOST = re.compile(rf"\bjepsen\..*[0-9]\s{{1,99}}:(?:{_TYPES})\s")
-"""An operation on a line of Jepsen's, in whatever form."""
+_LOST = re.compile(rf"\bjepsen\..*[0-9]\s{{1,99}}:(?:{_TYPES})\s|^{_OF_A_LOG}$")
+"""An operation on a line of Jepsen's, in whatever form, or on one without a logger."""
 _LINE_MAX = 1 << 20
 
 
@@ -47,7 +45,8 @@ def are_text_lines(start: str) -> bool:
 def operations_of(text: str, notes: list[str]) -> Iterator[list[Any]]:
     """Yield `[process, type, f, value, error]` of each line. Raises HistoryError with the line."""
     lines = [line.strip() for line in re.split("\r\n|\r|\n", text)]
-    is_log = any(map(_LOGGED.fullmatch, lines))
+    first = next(filter(None, lines))
+    is_log = _PLAIN.fullmatch(first) is None  # a text of an operation may look like a log's line
     other = 0
     for number, line in enumerate(lines, 1):
         if not line:

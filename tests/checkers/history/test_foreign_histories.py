@@ -217,6 +217,12 @@ def test_a_process_that_comes_again_after_info_leaves_its_operation_open(written
     assert status(written(events(*rows))) is Status.PASS
 
 
+def test_a_process_that_comes_again_needs_a_number(written):
+    rows = [(INFINITY_NS - 1, kind, "write", 1) for kind in ("invoke", "info")]
+    with pytest.raises(HistoryError, match="no number above"):
+        check(written(events(*rows)), "register")
+
+
 def test_a_completion_without_invocation_may_have_begun_at_any_time(written):
     rows = [(0, "ok", "read", 1), (1, "invoke", "write", 1), (1, "ok", "write", 1)]
     assert status(written(events(*rows))) is Status.FAIL, "it was done before the write began"

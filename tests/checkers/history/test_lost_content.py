@@ -58,11 +58,18 @@ OPERATIONS = "".join(
         f"{LOG}               1 :ok :read 7",
         f'{LOG}1 :ok "read" 7',
         f"{'x' * 500} {LOG}1 :ok :read 7",
+        "1\t:ok\t:read\t7",
     ],
 )
 def test_an_operation_of_a_log_that_cannot_be_read_is_no_line_without_one(written, line):
     with pytest.raises(HistoryError, match="line 4: no operation"):
         check(written(OPERATIONS + line), "register")
+
+
+def test_a_text_like_a_line_of_a_log_makes_no_log(written):
+    rows = "0 :invoke :write 1\n0 :ok :write 1\n1 :invoke :read nil\n1 :ok :read 7\n"
+    crashed = f'2 :invoke :read nil\n2 :info :read nil "{LOG}2 :info :read nil"\n'
+    assert check(written((rows + crashed).replace(" :", "\t:")), "register").status is FAIL
 
 
 def test_other_lines_of_a_log_are_counted(written):
