@@ -261,6 +261,7 @@ class ProcessBackend:
             self._refuse_when_down(node)
             if (state := await self.state(node)) is not NodeState.DEAD:
                 raise BackendError(f"{node} cannot start: it is {state}")
+            await self._refuse_taken(node)
             environment: dict[str, str] = {}
             for prepare in self.before_start:
                 environment.update(await prepare(node))
@@ -413,6 +414,24 @@ class ProcessBackend:
             state = await incarnation.state()
             raise BackendError(f"{node} is {state} after {number.name}, not {wanted}")
 
+    async def _refuse_taken(self, node: str) -> None:
+        """Refuse to start a node where something listens that would be taken for it.
+
+        Such is what left the process group of a node that was killed, or what a supervisor of its
+        own started again: the kill hit nothing that serves. A group takes a moment to be gone.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SIGNAL_TIMEOUT_S
+        for name in (*self.system.listeners(int(node[1:])), *self.system.ports):
+            at = self._endpoints[node, name]
+            while await self._is_taken(at):
+                if loop.time() >= deadline:
+                    raise BackendError(
+                        f"{node} cannot start: {at.host}:{at.port} is in use by a process that is "
+                        "not, or no more, of its process group"
+                    )
+                await asyncio.sleep(_READY_POLL_S)
+
     async def _wait_ready(self, node: str, incarnation: Incarnation) -> None:
         loop = asyncio.get_running_loop()
         limit_s = self.system.ready_timeout_s
@@ -461,6 +480,14 @@ class ProcessBackend:
                 return await self.system.ready(self.connect, own)
         except (OSError, TimeoutError):
             return False
+
+    async def _is_taken(self, endpoint: Endpoint) -> bool:
+        try:
+            async with asyncio.timeout(_PING_TIMEOUT_S):
+                (await self.connect(endpoint)).close()
+        except (OSError, TimeoutError):
+            return False
+        return True
 
     async def _answers(self, endpoint: Endpoint) -> bool:
         loop = asyncio.get_running_loop()

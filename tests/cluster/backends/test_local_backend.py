@@ -420,6 +420,16 @@ def test_a_fault_of_a_node_meets_whatever_its_command_started(with_cluster, mode
     with_cluster(partial(meets_all_that_a_command_started, ask=ask_listener), 1, mode)
 
 
+@play("with_cluster", node_count=1, mode="escaped")
+async def test_no_node_starts_where_what_outlived_its_kill_would_answer_for_it(
+    backend: LocalBackend,
+):
+    await backend.kill("n1")
+    with pytest.raises(BackendError, match=r"n1 cannot start: .* is in use"):
+        await backend.start("n1")
+    assert await backend.state("n1") is NodeState.DEAD
+
+
 @pytest.mark.parametrize("mode", ["wrapped", "escaped"])
 @play(asyncio.run)
 async def test_a_run_leaves_nothing_that_its_nodes_started(*, tmp_path, mode):
