@@ -104,7 +104,8 @@ class DockerBackend(HostedBackend):
             run_id,
             needs=frozenset(needs) - {"disks"},
         )
-        self._disks = fuse_disks(self, local_machines(self))
+        self._here = local_machines(self)
+        self._disks = fuse_disks(self, self._here)
         self._needs_disks = "disks" in needs
         if self._needs_disks:  # now: what is mounted by an `up` that fails is to go as well
             self.surround(self._disks)
@@ -117,9 +118,23 @@ class DockerBackend(HostedBackend):
         if self._needs_disks:
             await self._disks.prepare(node)
 
+    async def _check_disk(self, node: str) -> Mapping[str, str]:
+        """Refuse a node that would write below its failing filesystem, which is measured here."""
+        look = ("stat", "-c", "%d", str(self.system.data_folder(self.node_folder(node))))
+        here = await self._here[node].run(look)
+        there = await self._containers.hosts[node].as_node.run(look)
+        if here.stdout != there.stdout:
+            raise BackendError(
+                f"{node}: the docker engine does not see what is mounted here: run the harness in "
+                "the engine's own mount namespace"
+            )
+        return {}
+
     def _equip(self) -> Abilities:
         loss = ContainerLoss(self, self._containers)
         self.before_start.insert(0, loss.ensure)
+        if self._needs_disks:
+            self.before_start.append(self._check_disk)
         return replace(super()._equip(), hosts=loss, disks=self._disks)
 
     def _machines(self) -> Mapping[str, Machine]:

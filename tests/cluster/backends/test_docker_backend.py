@@ -296,6 +296,18 @@ def test_what_a_killed_harness_left_is_found_and_removed_and_a_living_run_is_not
     assert find_things(client, None, run_id) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a mount namespace")
+def test_a_disk_that_the_engine_does_not_see_is_refused(
+    client: docker.DockerClient, tmp_path: Path, run_id: str
+):
+    """Else its faults would be measured here, and the node would not meet them."""
+    apart = ("unshare", "--mount", "--propagation", "private")
+    command = (*apart, sys.executable, str(HARNESS), str(tmp_path), run_id)
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "the docker engine does not see what is mounted here" in refused.stderr
+    assert find_things(client, None, run_id) == []
+
+
 def test_a_cancelled_up_leaves_nothing(client: docker.DockerClient, tmp_path: Path, run_id: str):
     cancel_up(docker_backend(tmp_path, 2, run_id), lambda: find_things(client, None, run_id))
     assert find_things(client, None, run_id) == []
