@@ -33,6 +33,8 @@ from extensions.plain_files import read_bounded
 _JOURNAL_FIELDS = frozenset(Event.__slots__)
 _START_BYTES = 4096
 _BLANK = " \t\r\n,\ufeff"
+_NAME = r'"[^"\n]*"'
+_BEGINS_JSON = re.compile(rf'\[?\s*\{{\s*({_NAME}\s*:|\}}|$)|\[\s*(\[\s*)?({_NAME}|[0-9]+)\s*,\s*"')
 
 
 def load_history(path: str | Path, *, independent: bool = False) -> list[Event]:
@@ -99,10 +101,11 @@ def _history(text: str, *, independent: bool, paired: bool) -> History:
 def _json_forms(text: str, start: str) -> list[tuple[str, Any]] | None:
     """Return the values of JSON with their places; None for what is not JSON.
 
-    EDN has vectors, too, but neither a colon behind a name nor (but as a symbol) `null`.
+    EDN has vectors, too, but no colon behind a name. It has commas, though Clojure prints none in a
+    vector, and `null` as a symbol: read as EDN, broken JSON would hold other values.
     """
-    is_object = re.match(r'\[?\s*\{\s*("[^"\n]*"\s*:|\}|$)', start) is not None
-    if not is_object and start[0] != "[":
+    is_json = _BEGINS_JSON.match(start) is not None
+    if not is_json and start[0] != "[":
         return None
     try:
         first = parse(text.lstrip(_BLANK).partition("\n")[0].strip(_BLANK))
@@ -113,7 +116,7 @@ def _json_forms(text: str, start: str) -> list[tuple[str, Any]] | None:
     try:
         values = _unwrap(list(parse_all(text, _BLANK)))
     except JsonError as error:
-        if not is_object:
+        if not is_json:
             return None
         raise HistoryError(str(error)) from error
     return [(f"form {i}", value) for i, value in enumerate(values, 1)]
