@@ -129,6 +129,8 @@ async def _perform(run: Run, cast: _Cast) -> FinalReads:
         for healed in await drive.heal_all(cast.view):
             how = EventType.OK if healed.verified else EventType.INFO
             note(healed.fault, healed.value("heal"), how)
+            if cast.script is not None and healed.verified:
+                cast.script.player.excuses.end(healed)
         note("phase", {"name": "final-reads"})
         healed_s, begun_ns = asyncio.get_running_loop().time(), run.recorder.now_ns()
         await cast.interpreter.run(final_phase(plan, world.bound_s))

@@ -19,6 +19,7 @@ from harness.plan.strands import Step, Strand
 from harness.sim.play import MemoryJournal, play
 from harness.sim.runner import run_plan
 from harness.sim.swarm.draw import draw
+from nemeses import drive
 from tests.harness.sim.plans import read_script, sim_plan
 from tests.night import drawn
 
@@ -69,6 +70,24 @@ def test_a_quorum_that_may_not_come_back_is_not_alive():
     assert run_plan(hurried).property in (None, "liveness")
     never = replace(plan, bounds=replace(plan.bounds, liveness_ms=10.0))
     assert run_plan(never).property == "liveness"
+
+
+def test_a_node_that_dies_behind_the_last_heal_is_a_finding(monkeypatch):
+    """The fault that lasted until then excuses no process that its heal has started."""
+    heal_all = drive.heal_all
+
+    async def heal_and_break(view):
+        healed = await heal_all(view)
+        world = view.backend.world
+        process = world.nodes["n1"].process
+        assert process.incarnation == 1
+        world.scheduler.call_later(1.0, lambda: process.die(RuntimeError("broken")))
+        return healed
+
+    monkeypatch.setattr(drive, "heal_all", heal_and_break)
+    strand = Strand(1_000.0, (Step("disk-error", targets="all"),))
+
+    assert run_plan(sim_plan(seed=1, duration_s=4.0, strands=(strand,))).property == "node-died"
 
 
 def test_a_node_that_does_not_return_from_an_event_is_a_finding(monkeypatch):
