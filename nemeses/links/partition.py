@@ -158,14 +158,12 @@ class Partition:
     async def heal(self, view: View, injection: Injection) -> Injection:
         """Restore the links that no other active partition cuts, and measure that they work.
 
-        Measured before: of a cut that others ended, as by a reload of the host's firewall, nothing
-        is known to have bitten (`ended_early`).
+        Counted before: a cut that others ended, as by a reload of the host's firewall, did not bite
+        (`ended_early`).
         """
-        cut = view.backend.links_cut()
         leaking: list[Link] = []
         with contextlib.suppress(BackendError):  # whatever it is, it must be healed
-            last = [link for link in injection.links if link in cut]
-            leaking, _, _ = await _measure(view.backend, last, ())
+            leaking = await _leaking(view.backend, injection.links)
         theirs = {
             link
             for other in others(view, injection)
@@ -259,6 +257,15 @@ async def _measure(
     ]
     broken = [link for link in steady if link in whole and not by_link[link].works]
     return leaking, broken, [link for link in (*quiet, *whole) if link not in steady]
+
+
+async def _leaking(backend: Backend, links: Iterable[Link]) -> list[Link]:
+    """Return the cut links that bytes have passed since, or for which nobody counts any more."""
+    nodes, cut = await _running(backend), backend.links_cut()
+    known = [link for link in links if link in cut and _both(link, nodes)]
+    measures = await at_once([backend.measure_link(link, 0.0) for link in known])
+    passed = {link for link, seen in zip(known, measures, strict=True) if seen.bytes_since_cut != 0}
+    return sorted(passed & backend.links_cut())
 
 
 async def _until_works(backend: Backend, link: Link) -> LinkMeasure:
