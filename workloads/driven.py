@@ -159,10 +159,12 @@ class DrivenClient:
         if (op.f, op.key) == ("read", None):
             timeout_s *= WHOLE
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s) as bound:
                 driver = await self._at(node)
                 given = op.f != "read"
                 outcome = Outcome("ok", await _perform(driver, op))
+            if bound.expired():  # and the driver made an answer of its cancellation
+                raise TimeoutError  # noqa: TRY301  (as the bound does)
         except Refused as refused:
             return completion(Outcome("fail", error=str(refused)), node, op.value)
         except (OSError, EOFError, TimeoutError) as error:
@@ -211,7 +213,7 @@ class DrivenClient:
 async def _perform(driver: Driver, op: Op) -> Value:
     match op.f, op.key:
         case "add", None:
-            await driver.add(op.value)
+            await _change("add", driver.add(op.value))
         case "read", None:
             elements = await driver.all()
             if isinstance(elements, str) or not isinstance(elements, Collection):
@@ -220,7 +222,7 @@ async def _perform(driver: Driver, op: Op) -> Value:
                 raise _none_of_its_answers("all", wrong[0])
             return sorted(elements)
         case "write", str(key):
-            await driver.put(key, op.value)
+            await _change("put", driver.put(key, op.value))
         case "read", str(key):
             value = await driver.get(key)
             if not isinstance(value, str | None):
@@ -231,5 +233,12 @@ async def _perform(driver: Driver, op: Op) -> Value:
     return None
 
 
-def _none_of_its_answers(name: str, answer: object) -> ValueError:
-    return ValueError(f"{name} of a driver answers with text, not with {ascii(answer)[:80]}")
+async def _change(name: str, change: Awaitable[object]) -> None:
+    """Wait for a change. An answer to it may be an error, which nobody would look at."""
+    answer = await change
+    if answer is not None:
+        raise _none_of_its_answers(name, answer, "nothing")
+
+
+def _none_of_its_answers(name: str, answer: object, wanted: str = "text") -> ValueError:
+    return ValueError(f"{name} of a driver answers with {wanted}, not with {ascii(answer)[:80]}")

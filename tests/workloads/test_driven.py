@@ -1,6 +1,7 @@
 """How operations of the workloads over a driver end, by where they were cut off."""
 
 import asyncio
+import contextlib
 import struct
 from types import SimpleNamespace
 
@@ -17,10 +18,13 @@ from workloads.driven import Refused, register_kind, set_kind
 OK, FAIL, INFO = EventType.OK, EventType.FAIL, EventType.INFO
 
 
+LISTED = ("b", "a")
+
+
 class Scripted:
     """A driver whose calls raise what was scripted for them."""
 
-    def __init__(self, error=None, answer=("b", "a")):
+    def __init__(self, error=None, answer=LISTED):
         self.error, self.answer, self.closed = error, answer, False
 
     async def _act(self, *_):
@@ -28,7 +32,16 @@ class Scripted:
             raise self.error
         return self.answer
 
-    add = put = get = all = _act
+    async def _change(self, *_):
+        if self.error == "hangs":
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return None
+        answer = await self._act()
+        return None if answer == LISTED else answer
+
+    add = put = _change
+    get = all = _act
 
     def close(self):
         self.closed = True
@@ -41,7 +54,7 @@ async def connect(endpoint):
     return None
 
 
-def invoke(op, *, opens=None, error=None, answer=("b", "a"), pinned_to=None, times=1):
+def invoke(op, *, opens=None, error=None, answer=LISTED, pinned_to=None, times=1):
     drivers, nodes = [], []
 
     async def open_driver(context, node):
@@ -83,6 +96,7 @@ ADD, READ = Op("add", None, "x"), Op("read")
         (ADD, {"error": ConnectionResetError()}, INFO),
         (ADD, {"error": EOFError()}, INFO),
         (ADD, {"error": TimeoutError()}, INFO),
+        (ADD, {"error": "hangs"}, INFO),
         (ADD, {"error": Refused("it is there")}, FAIL),
         (ADD, {"error": struct.error("short")}, INFO),
         (READ, {"error": ConnectionResetError()}, FAIL),
@@ -117,6 +131,15 @@ def test_what_no_driver_answers_is_a_wrong_answer(op, answer):
     assert done.type is FAIL
     assert done.error.startswith("wrong-answer: ValueError: ")
     assert "of a driver answers with text, not with" in done.error
+
+
+@pytest.mark.parametrize("op", [ADD, Op("write", "k0", "x")])
+@pytest.mark.parametrize("answer", [{"error": "no leader"}, False, "OK"])
+def test_a_change_that_a_driver_answers_may_have_failed(op, answer):
+    ((done,), _) = invoke(op, answer=answer)
+    assert done.type is INFO
+    assert done.error.startswith("wrong-answer: ValueError: ")
+    assert "of a driver answers with nothing, not with" in done.error
 
 
 def test_a_driver_that_connects_to_another_node_is_one_with_a_wrong_answer():
