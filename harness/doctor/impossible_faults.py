@@ -21,7 +21,7 @@ from harness.errors import ImpossibleError, UsageError
 from harness.plan.document import from_document
 from harness.plan.plan import Plan, Skipped, fault_kinds
 from harness.plan.strands import strand_to_json, without_faults
-from harness.plan.system_request import request_of
+from harness.plan.system_request import request_of, system_of
 from harness.terminal.answers import Shown
 from harness.terminal.progress import Steps, console_of
 from nemeses.processes.roles import RoleChange
@@ -58,7 +58,7 @@ def settle(document: Mapping[str, Any], *, skip: bool, shown: Shown = Shown.LINE
     from harness.doctor.fault_probes import try_faults  # noqa: PLC0415
 
     # What it is started from must be there before anything is tried or stored.
-    plan.kind.create(request_of(plan))
+    system_of(plan, plan.campaign)
     if plan.workload_options.get(CLIENT, OWN) != OWN:
         plan.kind.java(request_of(plan))
     asked = asked_faults(plan)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 
+from cluster.node.security.connecting import PLAINTEXT
+from cluster.systems.base import System
 from cluster.systems.image import OPTION, Image
-from cluster.systems.kinds import SystemRequest
+from cluster.systems.kinds import SettingError, SystemRequest
 from cluster.systems.secured import RunSecurity
 from harness.plan.plan import Plan
 from results.store.model import system_shown
@@ -16,6 +18,18 @@ def request_of(plan: Plan, security: RunSecurity | None = None) -> SystemRequest
     name = plan.system_options.get(OPTION)
     image = None if name is None else _image(name)
     return SystemRequest(plan.node_settings, plan.system_options, plan.mutant, security, image)
+
+
+def system_of(plan: Plan, run: str) -> System:
+    """Make the system of a plan, with keys and passwords for the run if it is secured.
+
+    Raises SettingError where it is not installed, or leaves its listeners unsecured all the same.
+    """
+    security = RunSecurity(plan.security, run) if plan.security.to_json() else None
+    system = plan.kind.create(request_of(plan, security))
+    if security is not None and system.client_security == PLAINTEXT:
+        raise SettingError(f"security: system {plan.system} cannot secure its listeners")
+    return system
 
 
 def system_unlike_real(plan: Plan) -> str:

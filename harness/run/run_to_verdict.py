@@ -19,8 +19,6 @@ from checkers.nodes.agreement import NO_SPACE
 from checkers.verdict import EXIT_CODES, Status
 from cluster.backends.processes.lifecycle import ROOM_BYTES_MIN
 from cluster.backends.registry import SIM
-from cluster.systems.base import System
-from cluster.systems.secured import RunSecurity
 from cluster.values import valueclass
 from harness.errors import PlanError, bugs_kept_in, one_line
 from harness.evidence import node_disks
@@ -28,7 +26,7 @@ from harness.full_disk import lack_of_room, run_broken_off
 from harness.judge.verdict_output import judge_and_report
 from harness.plan.plan import Plan
 from harness.plan.stored_document import plan_document
-from harness.plan.system_request import request_of
+from harness.plan.system_request import request_of, system_of
 from harness.run.display import Display
 from harness.run.final_reads import FinalReads
 from harness.run.harness_delays import OwnDelays
@@ -205,12 +203,6 @@ class _NoteNoSpace:
         if free_bytes < ROOM_BYTES_MIN:
             note = {"path": str(self._folder), "free_bytes": free_bytes}
             self._recorder.note(NO_SPACE, note, EventType.INFO)
-
-
-def system_of(plan: Plan, run: str) -> System:
-    """Make the system of a plan, with keys and passwords for the run if it is secured."""
-    security = RunSecurity(plan.security, run) if plan.security.to_json() else None
-    return plan.kind.create(request_of(plan, security))
 
 
 async def _show_and_conduct(run: Run, display: Display) -> FinalReads:

@@ -47,6 +47,10 @@ CASES = {
         ["--system", "shared-cells", "--workload", "shared-cells", "--faults", "address-change"],
         "address-change cannot work",
     ),
+    "security that its nodes would leave out": (
+        ["--campaign", "tls.toml"],
+        "security: system shared-cells cannot secure its listeners",
+    ),
     "roles of nodes that have one": (["--faults", "role-change"], "no roles of their own"),
     "open system, Kafka's workload": (["--system", "open", "--workload", "log"], "log"),
     "open system, another's workload": (
@@ -62,6 +66,9 @@ def refusals(tmp_path_factory):
     (folder / "open_system.py").write_text(
         "from dataclasses import replace\nimport shared_cells\n"
         "SYSTEM = replace(shared_cells.SYSTEM, name='open', workloads=None, backends=None)\n"
+    )
+    (folder / "tls.toml").write_text(
+        "system = 'shared-cells'\nfaults = ['kill']\nsecurity = { protocol = 'SSL' }\n"
     )
     for name, rows in {
         "shared-cells": "[kraftprobe.systems]\nshared-cells = shared_cells:SYSTEM\n"

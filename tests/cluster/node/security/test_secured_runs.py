@@ -27,9 +27,9 @@ from cluster.systems.secured import SECURITY, RunSecurity, SecurityError, concea
 from harness.evidence import node_disks
 from harness.plan.document import from_document
 from harness.plan.stored_document import plan_document
+from harness.plan.system_request import system_of
 from harness.run.phases import Run, conduct
 from harness.run.recorder import Recorder
-from harness.run.run_to_verdict import system_of
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 
