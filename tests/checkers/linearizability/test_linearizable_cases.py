@@ -60,7 +60,7 @@ def test_a_failed_cas_saw_another_value_unless_it_was_refused_for_another_reason
     assert status([write(0, 1, 0, 1), refused], "cas-register") is Status.PASS
 
 
-@pytest.mark.parametrize("algorithm", ["chains", "frontier", "wgl"])
+@pytest.mark.parametrize("algorithm", [None, "frontier", "wgl"])
 @pytest.mark.parametrize("first", [False, Keyword("free"), [1, 2], {"a": 1}, Double(1.0)])
 def test_what_is_there_first_may_be_any_value(first, algorithm):
     model = model_named("cas-register", first)
