@@ -260,10 +260,11 @@ def elements_of(text: str | None) -> list[str]:
 
 
 def _places_of_appends(effects: Effects, operations: Columns) -> Places:
+    """Of a list's first record only the last element: a snapshot may have held the others."""
     added = [
         (key, element, offset)
         for key, offset, before, after in _changes_of_lists(effects)
-        for element in after[len(before) :]
+        for element in (after[len(before) :] if before else after[-1:])
     ]
     keys, elements, offsets = zip(*added, strict=True) if added else ((), (), ())
     pairs = _Pairs(keys, elements)

@@ -256,8 +256,10 @@ def _fits_write(workload: str, log: Sequence[LogRecord], places: Places | None) 
         }
         begin = log[0].offset if log else 0
         end = log[-1].offset if log else -1
+        # A topic whose own record a snapshot has replaced may be any.
+        unnamed = {offset for offset, name in owners.items() if begin and name is None}
         return lambda _row, operation, offset: (
-            not begin <= offset <= end or owners.get(offset) == operation.key
+            not begin <= offset <= end or owners.get(offset) == operation.key or offset in unnamed
         )
     if places is None:
         return lambda _row, _operation, _offset: True

@@ -189,6 +189,16 @@ def test_what_the_newest_log_lacks_below_its_begin_another_one_has(crc, kinds):
     assert {anomaly["kind"] for anomaly in result.anomalies} == kinds
 
 
+def test_what_a_snapshot_holds_of_a_list_was_not_appended_by_the_first_record_behind_it():
+    log = [cell(8, LIST + "l", "a,b"), cell(9, LIST + "l", "a,b,c")]
+    appends = [
+        op("append", element, element, invoke=n, complete=n + 1, key="l")
+        for n, element in enumerate("abc")
+    ]
+    places = RULES["append"].places(effects_of(RULES["append"], log), columns_of(appends))
+    assert dict(zip(places.rows.tolist(), places.first.tolist(), strict=True)) == {1: 8, 2: 9}
+
+
 def test_a_topic_that_a_node_does_not_serve_fails():
     records = [topic(1, "t"), partition(2, "t", 0)]
     there = {"topics": {"t": {"id": "id-t", "partitions": 1}}}
@@ -266,7 +276,8 @@ def answers(lines, operations, records=(), workload="register", notes=(), timeou
         good_run().evidence, traces={"n1": [start, *events]}, run_clock=RunClock("c", 0)
     )
     rule = RULES[workload]
-    places = rule.places(effects_of(rule, records), columns_of(operations))
+    columns = columns_of(operations)
+    places = rule.places and rule.places(effects_of(rule, records), columns)
     return join(operations, evidence, workload, records, notes, places, timeout_ms)
 
 
@@ -300,6 +311,21 @@ def test_an_acknowledgement_has_the_offset_of_its_record():
     for offset, kinds in ((0, []), (1, ["answer-differs"])):
         joined = answers([(5, "ack", offset)], [write], TWO)
         assert [anomaly["kind"] for anomaly in joined.wrong] == kinds
+
+
+@pytest.mark.parametrize(
+    ("records", "kinds"),
+    [
+        ([topic(0, "p"), partition(1, "p", 0), partition(2, "p", 1)], []),
+        ([topic(0, "q"), partition(1, "q", 0), partition(2, "q", 1)], ["answer-differs"]),
+        ([partition(1, "p", 0), partition(2, "p", 1)], []),  # a snapshot has the topic
+        ([topic(1, "q"), partition(2, "q", 1)], ["answer-differs"]),
+    ],
+)
+def test_an_increment_is_acknowledged_at_a_record_of_its_topic(records, kinds):
+    grow = op("increment", None, None, invoke=1, complete=9, key="p", node="n1")
+    joined = answers([(5, "ack", 2)], [grow], records, "partitions")
+    assert [anomaly["kind"] for anomaly in joined.wrong] == kinds
 
 
 def test_reads_that_nobody_asked_for_are_missing_in_the_journal():
