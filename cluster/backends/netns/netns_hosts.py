@@ -35,6 +35,7 @@ from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, connect_by
 from cluster.backends.localhost import unpack, write_files
 from cluster.backends.machine import clocks
 from cluster.backends.packages import install
+from cluster.backends.processes.labelled import end_escaped
 from cluster.backends.processes.records import (
     LocalProcess,
     RecordedProcess,
@@ -184,6 +185,8 @@ class NetnsProvider:
             if namespaces.agent.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     namespaces.agent.kill()
+        # A filesystem that nobody unmounted keeps the namespace where it is mounted, and that it.
+        end_escaped(self.run_id, supports=True)
 
     def entering(self, pid: int) -> tuple[str, ...]:
         """Command prefix that runs the rest in the namespaces of a process of ours."""

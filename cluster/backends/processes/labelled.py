@@ -89,11 +89,14 @@ def kill_process(identity: ProcessIdentity) -> None:
         os.close(handle)
 
 
-def end_escaped(run_id: str) -> None:
-    """SIGKILL what nodes of this harness's run started in groups of their own."""
+def end_escaped(run_id: str, *, supports: bool = False) -> None:
+    """SIGKILL what nodes of this harness's run started in groups of their own.
+
+    `supports`: what they leaned on instead.
+    """
     own = own_identity()
     for seen in labelled_processes():
         of_run = (seen.run_id, seen.harness) == (run_id, own)
-        if of_run and not seen.supports and not seen.contained:
+        if of_run and seen.supports is supports and not seen.contained:
             with contextlib.suppress(OSError):
                 kill_process(seen.identity)

@@ -32,6 +32,7 @@ from cluster.backends.cleanup import clean, find_leftovers
 from cluster.backends.hosted import HostedBackend
 from cluster.backends.netns import netns_hosts as netns
 from cluster.backends.netns.netns_hosts import NetnsProvider
+from cluster.backends.processes.labelled import labelled_processes
 from tests.play import play
 from tests.running import running
 
@@ -292,3 +293,14 @@ def test_a_host_that_lost_its_agent_is_reported_and_nothing_is_left(tmp_path: Pa
 
     asyncio.run(body())
     assert all_gone(nodes_of(tmp_path))
+
+
+def test_what_nodes_leaned_on_ends_with_the_namespaces(tmp_path: Path):
+    """As the server of a filesystem, which an interruption left mounted there."""
+
+    async def body(backend: HostedBackend) -> None:
+        await backend.hosts["n1"].run(("sh", "-c", "setsid sleep 60 >/dev/null 2>&1 &"))
+        assert any(seen.run_id == "leaned-on" for seen in labelled_processes())
+
+    run_up(netns_backend(tmp_path, 1, "leaned-on"), body)
+    assert [seen for seen in labelled_processes() if seen.run_id == "leaned-on"] == []
