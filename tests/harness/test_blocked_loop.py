@@ -16,8 +16,8 @@ from harness.signals.interrupt import run_interruptible
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(blocked_loop, "BLOCKED_S", 0.3)
-    monkeypatch.setattr(blocked_loop, "GRACE_S", 0.1)
+    monkeypatch.setattr(blocked_loop, "BLOCKED_S", 1.0)
+    monkeypatch.setattr(blocked_loop, "GRACE_S", 0.5)
     monkeypatch.setattr(blocked_loop, "_BEAT_S", 0.01)
 
 
@@ -69,10 +69,10 @@ def test_a_signal_is_heard_though_the_loop_is_blocked(monkeypatch, block):
 
 
 def test_a_loop_that_turns_is_left_alone(monkeypatch):
-    monkeypatch.setattr(blocked_loop, "BLOCKED_S", 20.0)
+    monkeypatch.setattr(blocked_loop, "BLOCKED_S", 300.0)
     asyncio.run(_call(lambda: time.sleep(0.2)))
 
 
 def test_a_process_that_was_stopped_is_not_taken_for_a_blocked_loop(monkeypatch):
-    monkeypatch.setattr(blocked_loop, "GRACE_S", 20.0)
-    asyncio.run(_call(lambda: time.sleep(0.5)))  # the timer ran out, as after a SIGCONT
+    monkeypatch.setattr(blocked_loop, "GRACE_S", 300.0)
+    asyncio.run(_call(lambda: time.sleep(1.2)))  # the timer ran out, as after a SIGCONT

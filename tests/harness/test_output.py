@@ -112,7 +112,7 @@ def test_a_verdict_onto_a_full_disk_is_the_exit_code_and_one_line(tmp_path):
 def test_an_error_without_a_reader_keeps_its_exit_code():
     with pipe_without_a_reader() as stderr:
         process = start("list", "faultz", stderr=stderr)
-        assert process.wait(60) == 2
+        assert process.wait(600) == 2
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_signal_stops_a_run_cleanly_and_keeps_its_journal(run, number):
 def test_a_closed_pipe_of_the_progress_stops_a_run_cleanly(run):
     process, journal = run()
     process.stderr.close()
-    assert process.wait(30) == 130
+    assert process.wait(600) == 130
     assert process.stdout.read() == ""
     assert phases(journal) == STOPPED
     process.stderr = None

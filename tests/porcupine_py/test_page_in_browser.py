@@ -22,8 +22,11 @@ def page(tmp_path):
     _, info = check_operations_verbose(REGISTER, HISTORY)
     visualize_path(REGISTER, info, tmp_path / "page.html")
     with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        browser = running.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox"], timeout=300_000
+        )
         page = browser.new_page()
+        page.set_default_timeout(300_000)
         page.problems, page.asked = [], []
         page.on("console", lambda message: page.problems.append(message.text))
         page.on("pageerror", lambda error: page.problems.append(str(error)))

@@ -21,6 +21,8 @@ from results.report.page import write_report
 pytestmark = pytest.mark.browser
 
 CHROMIUM = Path("/usr/bin/chromium")
+TIMEOUT_MS = 300_000
+"""Of each step: a busy machine takes its time."""
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -37,7 +39,9 @@ def browser():
     if not CHROMIUM.exists():
         pytest.skip(f"there is no Chromium at {CHROMIUM}")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        running = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=FLAGS, timeout=TIMEOUT_MS
+        )
         yield running
         running.close()
 
@@ -53,8 +57,14 @@ def stored(request, tmp_path_factory):
     return store
 
 
+def new_page(browser, **options):
+    page = browser.new_page(**options)
+    page.set_default_timeout(TIMEOUT_MS)
+    return page
+
+
 def opened(browser, store, **options):
-    page = browser.new_page(viewport={"width": 1200, "height": 900}, **options)
+    page = new_page(browser, viewport={"width": 1200, "height": 900}, **options)
     problems, requests = [], []
     page.on(
         "console", lambda m: problems.append(m.text) if m.type in ("error", "warning") else None
@@ -98,7 +108,7 @@ def window(page):
 
 def eventually(page, condition):
     """Wait until it holds. (Playwright's own wait evaluates in the page, and its policy forbids it.)"""
-    for _ in range(100):
+    for _ in range(TIMEOUT_MS // 50):
         if page.evaluate(condition):
             return
         page.wait_for_timeout(50)
@@ -269,7 +279,7 @@ def test_runs_of_an_index_are_found_and_compared(browser, tmp_path):
         store = make_run(tmp_path, run=name, **options)
         store.write_results(judge(store))
     path = write_index(tmp_path, catalogue(tmp_path))
-    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page = new_page(browser, viewport={"width": 1200, "height": 900})
     problems = []
     page.on("console", lambda m: problems.append(m.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
@@ -381,7 +391,7 @@ def test_a_printed_index_is_black_on_white_and_nothing_is_cut(browser, folder):
     ]
     path = folder / "many.html"
     path.write_text(render_index(folder, many))
-    page = browser.new_page(color_scheme="dark")
+    page = new_page(browser, color_scheme="dark")
     page.goto(path.as_uri())
     printed(page)
     assert inks(page, "h1", ".chip", "#runs td") <= {BLACK_ON_PAPER}
@@ -399,7 +409,7 @@ def test_the_pages_lead_from_the_index_to_each_report_and_file_from_any_web_serv
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            page = browser.new_page()
+            page = new_page(browser)
             problems, answers = [], {}
             page.on("console", lambda m: problems.append(m.text))
             page.on("pageerror", lambda error: problems.append(str(error)))

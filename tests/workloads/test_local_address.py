@@ -107,7 +107,7 @@ async def test_a_connection_that_is_being_accepted_ends_with_the_address():
     async def body(steps):
         context = await place()
         address = await LocalAddress.open(context, "n2")
-        with socket.create_connection((address.host, address.port), timeout=5) as client:
+        with socket.create_connection((address.host, address.port), timeout=300) as client:
             for _ in range(steps):
                 await asyncio.sleep(0)
             address.close()
@@ -117,4 +117,4 @@ async def test_a_connection_that_is_being_accepted_ends_with_the_address():
         await asyncio.gather(*context.tasks)
 
     for steps in range(8):
-        await asyncio.wait_for(body(steps), 5)
+        await asyncio.wait_for(body(steps), 300)
