@@ -45,6 +45,22 @@ def describing(client: QuorumClient) -> AskLeader:
     return ask
 
 
+def in_bound(ask: AskLeader) -> AskLeader:
+    """Ask in the bound that a package's question has, whether it keeps it itself or not.
+
+    A node that is paused never answers: without a bound no first leader would end the wait for one,
+    and a crash would be journaled when the node goes on, perhaps under a fault that excuses it.
+    """
+
+    async def ask_in_time(
+        connect: Connect, endpoint: Endpoint, bound_ms: float
+    ) -> tuple[int, int | None] | None:
+        async with asyncio.timeout(bound_ms / 1000):
+            return await ask(connect, endpoint, bound_ms)
+
+    return ask_in_time
+
+
 @valueclass
 class Leadership:
     """The leader and its epoch, as one node reported."""
@@ -123,7 +139,7 @@ class Observer:
         endpoint = self._backend.endpoint(node, self._leader_at)
         try:
             found = await self._ask_leader(self._backend.connect, endpoint, ASK_TIMEOUT_MS)
-        except OSError:
+        except OSError:  # TimeoutError, too
             return None
         if found is None or f"n{found[0]}" not in self.nodes:
             return None

@@ -16,7 +16,7 @@ from cluster.client.admin_client import Client
 from cluster.node.ports import Clock, Endpoint
 from harness.plan.plan import Plan
 from harness.run.nemesis import RunView
-from harness.run.observer import Observer, describing
+from harness.run.observer import Observer, describing, in_bound
 from harness.run.recorder import Recorder
 from harness.run.strands.player import Player
 from harness.run.strands.progress import LoopTimers, Timers
@@ -138,7 +138,10 @@ class RealWorld:
             Client(network, clock, on_wrong_answer=partial(note_wrong_answer, recorder))
             for network in self._networks
         )
-        ask = describing(watcher) if plan.kind.can_describe else plan.kind.ask_leader
+        own = plan.kind.ask_leader
+        ask = in_bound(own) if own is not None else None
+        if plan.kind.can_describe:
+            ask = describing(watcher)
         self.observer = Observer(backend, ask, recorder, self.tracker, plan.kind.leader_at)
 
     def view(self, random: Random) -> RunView:

@@ -8,7 +8,7 @@ import pytest
 from cluster.backends.sim import loop
 from cluster.client.caller import CallFailed
 from cluster.node.ports import Endpoint, Failure
-from harness.run.observer import POLL_INTERVAL_S, Observer, describing
+from harness.run.observer import POLL_INTERVAL_S, Observer, describing, in_bound
 from harness.run.recorder import Recorder
 from workloads.base import LeaderTracker
 
@@ -156,3 +156,25 @@ def test_without_epochs_only_a_leader_itself_is_believed_and_each_other_one_is_o
 
     loop.run(run())
     assert journal.noted("leader") == [{"leader": "n1", "epoch": 0}, {"leader": "n2", "epoch": 1}]
+
+
+def test_a_question_without_a_bound_of_its_own_holds_up_neither_answers_nor_deaths(quorum):
+    journal, tracker = Journal(), LeaderTracker(NODES)
+
+    async def ask(_connect, endpoint, _bound_ms):
+        if endpoint.host == "n1":
+            await asyncio.Event().wait()
+        return 2, 7
+
+    async def run():
+        recorder = Recorder(journal, asyncio.get_running_loop().time)
+        observer = Observer(quorum, in_bound(ask), recorder, tracker)
+        watching = asyncio.ensure_future(observer.watch())
+        quorum.deaths.append(SimpleNamespace(node="n3", incarnation=0, exit_code=3, output_tail=()))
+        await asyncio.sleep(5.0)
+        watching.cancel()
+        async with asyncio.timeout(5.0):
+            return await observer.ask()
+
+    assert loop.run(run()).leader == "n2"
+    assert [value["node"] for value in journal.noted("crash")] == ["n3"]
