@@ -13,7 +13,8 @@ It keeps the contract of `cluster.node.ports.Disk`, and promises nothing beyond 
   synced content; a rename or a removal may be undone.
 - What was queued and not applied is gone, and so are the completions on their way.
 - A kill (`Keep` "written") keeps what reached the kernel: everything that was applied but the
-  appends that waited for a sync. Of the queue it keeps a prefix, in order.
+  appends that waited for a sync. Of the queue it keeps a prefix, in order. With "everything" it
+  keeps those appends and nothing of the queue. What it keeps the next power loss may still take.
 - After the first error nothing more is applied, and every completion reports it.
 - Without power (`power_off`, until `power_on`) the changes that a dead process still asks for are
   ignored.
@@ -115,9 +116,12 @@ class MemoryDisk:
         self._asides.clear()
         self._syncing = self._landing = False
         self._error = self._next_error = None
-        if keep == "written":
+        if keep in {"written", "everything"}:
             for _, file in self._named_files():
-                file.lose_process()
+                if keep == "written":
+                    file.lose_process()
+                else:
+                    file.keep_all()
             return
         lost: list[File] = []
         self.torn_path = next((path for path, file in self._named_files() if file.changes), "")

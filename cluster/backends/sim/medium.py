@@ -17,7 +17,8 @@ from cluster.node.ports import Random, nothing
 Keep = Literal["any", "nothing", "everything", "torn", "written"]
 """What a power loss keeps of the changes that were not synced; torn: all but half of the last.
 
-Written: what a kill of the process keeps while the power stays on.
+Written: what a kill of the process keeps while the power stays on; everything: with what the
+process still held. Either is durable only once it is synced: the next power loss may take it.
 """
 
 CHANGES_MAX = 64
@@ -91,6 +92,11 @@ class File:
         self.content = bytearray(self.synced)
         self.changes.clear()
 
+    def keep_all(self) -> None:
+        """Let the kernel have what a process still holds; nothing more is durable."""
+        for change in self.changes:
+            change.in_process = False
+
     def lose_process(self) -> None:
         """Forget what a process that was killed still held."""
         if not self.changes or not self.changes[-1].in_process:
@@ -105,8 +111,6 @@ class File:
         changes = list(self.changes)
         if keep == "nothing" or not changes:
             return []
-        if keep == "everything":
-            return changes
         if keep == "torn":
             last = changes[-1]
             return [*changes[:-1], Change(last.start, last.data[: len(last.data) // 2])]
@@ -157,7 +161,7 @@ class Folder:
     def lose_power(self, random: Random, keep: Keep) -> None:
         """Keep the names as they were synced or, as `keep` says, after a change since."""
         states = [self.synced, *self.changes]
-        index = {"nothing": 0, "torn": 0, "everything": len(states) - 1}.get(keep)
-        self.synced = states[random.randrange(0, len(states)) if index is None else index]
+        index = random.randrange(0, len(states)) if keep == "any" else 0
+        self.synced = states[index]
         self.names = dict(self.synced)
         self.changes.clear()

@@ -320,7 +320,7 @@ class SimWorld:
         self.program.wipe(node)
 
     def stop(self, name: str, done: Callable[[], None] | None = None) -> None:
-        """SIGTERM: a graceful end, after which nothing is lost; `done` when it is over."""
+        """SIGTERM: a graceful end, by which nothing is lost; `done` when it is over."""
         node = self.nodes[name]
         process = node.process
         if process is None or not process.alive:

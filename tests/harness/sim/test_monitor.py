@@ -10,6 +10,7 @@ from cluster.backends.base import NodeState
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from cluster.node.kraft.voter_messages import UpdateVoterRequest
+from cluster.node.log.metadata.log import Log
 from cluster.node.ports import Endpoint
 from harness.sim.world_sight import Arrivals
 from tests.harness.sim.quorums import Quorum, campaign
@@ -77,6 +78,33 @@ def test_a_voter_that_says_where_it_listens_is_alive():
     arrivals = Arrivals(lambda node, event, fields: told.append((node, event, fields)))
     arrivals.on_serve("n4", UpdateVoterRequest("cluster", 253, 1, UUID(int=1), (), 0, 1))
     assert told == [("n4", "fetch-arrival", {"sender": "n1", "epoch": 253})]
+
+
+@pytest.mark.parametrize(("trusts", "found"), [(False, []), (True, ["recovery"])])
+def test_who_takes_what_a_kill_left_in_the_kernel_for_durable_is_found(monkeypatch, trusts, found):
+    open_log = Log.open.__func__
+
+    def open_and_trust(cls, *given):
+        log = open_log(cls, *given)
+        log.durable_end_offset = log.end_offset if trusts else log.durable_end_offset
+        return log
+
+    monkeypatch.setattr(Log, "open", classmethod(open_and_trust))
+    quorum = Quorum()
+    world, leader = quorum.world, quorum.elect()
+    follower = next(name for name in world.names if name != leader)
+    host = world.nodes[follower]
+    host.disk.stall()
+    quorum.append(leader, 3)
+    quorum.run(50)
+    world.kill(follower, "everything")
+    host.disk.resume()
+    world.start(follower)
+    quorum.scheduler.run_until(lambda: host.process.replica is not None, 1_000)
+    world.kill(follower, "nothing")
+    world.start(follower)
+    quorum.run(2_000)
+    assert [violation.property for violation in quorum.monitor.violations] == found
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -33,9 +33,11 @@ def test_a_kill_keeps_what_was_appended_at_once_and_a_power_loss_need_not():
         assert memory.files().get("g", b"") == (b"waits" if keep == "everything" else b"")
 
 
-def test_what_survived_a_kill_is_still_not_durable():
+@pytest.mark.parametrize("keep", ["written", "everything"])
+def test_what_survived_a_kill_is_still_not_durable(keep):
     memory, _ = disk()
-    memory.append("f", b"x", at_once=True)
+    memory.append("f", b"x", at_once=keep == "written")
+    memory.crash(Random(0), keep)
     memory.crash(Random(0), "written")
     assert memory.read("f") == b"x"
     memory.crash(Random(0), "nothing")
