@@ -13,14 +13,19 @@ NODES = ("n1", "n2", "n3")
 
 
 async def lost_and_found(provider):
-    """The caller ends all connections to n1 when it reads "running"."""
+    """The caller ends all connections to n1 when it reads "running", and says so by a line."""
     hosts = await provider.create(NODES)
     folder = hosts["n1"].folder
-    command = ("sh", "-c", f"echo once >> {folder}.count; sleep 2; echo done")
-    process = await provider.start("n1", ("sleep", "60"), {}, "stdout.log")
-    running = asyncio.ensure_future(hosts["n1"].run(command))
-    await asyncio.sleep(0.5)
+    script = (
+        f"echo once >> {folder}.count; until [ -e {folder}.cut ]; do sleep 0.1; done; echo done"
+    )
+    process = await provider.start("n1", ("sleep", "600"), {}, "stdout.log")
+    running = asyncio.ensure_future(hosts["n1"].run(("sh", "-c", script), timeout_s=600))
+    while (await hosts["n1"].run(("test", "-e", f"{folder}.count"))).exit_code:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
     print("running", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    await hosts["n1"].run(("touch", f"{folder}.cut"), timeout_s=600)
     done = await running
     counted = await hosts["n1"].run(("cat", f"{folder}.count"))
     session = provider._sessions["n1"]
@@ -32,14 +37,16 @@ async def lost_and_found(provider):
 
 async def wrapped(provider):
     host = (await provider.create(("n1",)))["n1"]
-    command = ("sh", "-c", "sh -c 'echo $$ > pid; exec sleep 60' & wait")
+    command = ("sh", "-c", "sh -c 'echo $$ > pid; exec sleep 600' & wait")
     look = ("sh", "-c", f"grep '^State:.[RSDT]' /proc/$(cat {host.folder}/pid)/status")
     process = await provider.start("n1", command, {}, "stdout.log")
     while (await host.run(look)).exit_code:  # noqa: ASYNC110  (another process writes it)
         await asyncio.sleep(0.02)
     await process.send(9)
     print(await process.wait(), (await host.run(look)).stdout)
-    process = await provider.start("n1", ("sh", "-c", "sleep 60 & echo $! > pid"), {}, "stdout.log")
+    process = await provider.start(
+        "n1", ("sh", "-c", "sleep 600 & echo $! > pid"), {}, "stdout.log"
+    )
     print(await process.wait(), (await host.run(look)).stdout)
 
 
@@ -79,9 +86,9 @@ def names(folder):
 
 async def hold(provider):
     await provider.create(NODES)
-    await provider.start("n1", ("sleep", "60"), {}, "stdout.log")
+    await provider.start("n1", ("sleep", "600"), {}, "stdout.log")
     print("held", flush=True)
-    await asyncio.sleep(60)
+    await asyncio.sleep(600)
 
 
 async def main(scenario, inventory):

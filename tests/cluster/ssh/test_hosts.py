@@ -20,6 +20,7 @@ def scenario(lab, name, inventory=None, *, inside=None):
     return subprocess.Popen(
         (inside or lab.inside)(*command),
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -35,6 +36,8 @@ def test_a_lost_connection_comes_back_and_nothing_is_done_twice(lab):
     process = scenario(lab, "lost_and_found")
     assert process.stdout.readline() == "running\n"
     assert lab.cut_connections("n1") >= 1
+    process.stdin.write("they are cut\n")
+    process.stdin.flush()
     assert output(process) == ["done ['once'] 1", "running", "-9"]
     assert lab.traces() == []
 
