@@ -70,6 +70,9 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:controller.core.appending:Appender.append:number:0": (
         "where nothing was appended nobody looks at the offset of the last record"
     ),
+    "X:broker.replication.replica_manager:ReplicaManager._start_moved:always:0": (
+        "nobody waits for, fetches or moves what is no replica"
+    ),
     "X:broker.replication.leader_offsets:LeaderOffsets.ask:number:0": (
         "no leader looks at the isolation: none has open transactions"
     ),
