@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -191,13 +191,15 @@ class UpkeepWatch:
 
     def _look_at_logs(self, process: Incarnation, manager: ReplicaManager) -> None:
         """Show each partition that has logs in several directories."""
-        opened = [directory for directory in manager.logs.online if directory.is_open]
         for log, logs in (("log", "logs"), ("future log", "future_logs")):
-            counts = Counter(at for directory in opened for at in getattr(directory, logs))
-            for at in (at for at, count in counts.items() if count > 1):
-                holders = [directory.path for directory in opened if at in getattr(directory, logs)]
-                shown = {"name": str(at), "log": log, "directories": holders}
-                self._watcher.take(process.name, "logs-seen", shown)
+            holders: dict[TopicPartition, list[str]] = defaultdict(list)
+            for directory in manager.logs.online:
+                for at in getattr(directory, logs) if directory.is_open else ():
+                    holders[at].append(directory.path)
+            for at, paths in holders.items():
+                if len(paths) > 1:
+                    shown = {"name": str(at), "log": log, "directories": paths}
+                    self._watcher.take(process.name, "logs-seen", shown)
 
     def _look_at_indexes(self, process: Incarnation, manager: ReplicaManager) -> None:
         for directory in manager.logs.online:
