@@ -14,7 +14,7 @@ from setuptools.command.build_ext import build_ext
 
 KERNELS = "porcupine_py/kernels"
 COMPILER = run_path(f"{KERNELS}/build.py")
-CLOCK_FLAGS = ("-std=c11", "-O2", "-fno-stack-protector", "-nostdlib")
+CLOCK_FLAGS = ("-std=c11", "-O2", "-fno-stack-protector"), ("-nostdlib",)
 """No C library is named: the program that preloads it has one, glibc or musl."""
 CLOCK = Path("cluster/backends/machine/faked_clock.c")
 """Preloaded into nodes on Linux."""
@@ -34,7 +34,7 @@ class BuildLibrary(build_ext):
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.stem == CLOCK.stem:
-            COMPILER["compile_library"](target, [CLOCK], CLOCK_FLAGS)
+            COMPILER["compile_library"](target, [CLOCK], *CLOCK_FLAGS)
         else:
             COMPILER["build"](target)
 

@@ -14,7 +14,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,7 +22,8 @@ FOLDER = Path(__file__).parent
 LIBRARY = FOLDER / "searches.so"
 """Where it is loaded from; by this name on macOS as well."""
 
-_FLAGS = ("-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden", "-shared", "-s")
+_FLAGS = ("-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden")
+_LINK_FLAGS = ("-shared", "-s")
 _PROCESSORS = {"x86_64": "x86-64-v2", "amd64": "x86-64-v2"}
 """Not those of this very machine: an environment may be copied to another one."""
 FETCHED = "ziglang==0.17.1"
@@ -58,7 +59,7 @@ def own_compiler() -> tuple[str, ...] | None:
     with TemporaryDirectory() as folder:
         trial = Path(folder, "trial.c")
         trial.write_text(_TRIAL)
-        made = [*command, "-o", f"{folder}/trial.so", str(trial)]
+        made = [*command, *_LINK_FLAGS, "-o", f"{folder}/trial.so", str(trial)]
         try:
             subprocess.run(made, check=True, capture_output=True)  # noqa: S603  (our arguments)
         except (OSError, subprocess.CalledProcessError):
@@ -71,10 +72,20 @@ def _fetched_compiler() -> tuple[str, ...]:
     return (sys.executable, "-m", "ziglang", "cc", *_FLAGS, f"-mcpu={processor}")
 
 
-def compile_library(target: Path, files: Sequence[Path], flags: Sequence[str]) -> None:
+def compile_library(
+    target: Path, files: Sequence[Path], flags: Sequence[str], link_flags: Sequence[str] = ()
+) -> None:
     """Compile C files to a library. Raises CalledProcessError."""
     compiler = own_compiler() or _fetched_compiler()
-    command = [*compiler, *flags, "-o", str(target), *map(str, files)]
-    with TemporaryDirectory() as cache:  # ziglang's own would stay in the user's home
-        caches = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
-        subprocess.run(command, check=True, env=os.environ | caches)  # noqa: S603  (our arguments)
+    with TemporaryDirectory() as folder:  # ziglang's own cache would stay in the user's home
+        caches = {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
+        objects = []
+        # Apart from the link: ziglang has headers of a C library for what is linked with one only.
+        for file in files:
+            objects.append(f"{folder}/{file.stem}.o")
+            _run([*compiler, *flags, "-c", "-o", objects[-1], str(file)], caches)
+        _run([*compiler, *_LINK_FLAGS, *link_flags, "-o", str(target), *objects], caches)
+
+
+def _run(command: Sequence[str], variables: Mapping[str, str]) -> None:
+    subprocess.run(command, check=True, env={**os.environ, **variables})  # noqa: S603  (ours)

@@ -77,6 +77,17 @@ def python(*arguments, cwd, **environment):
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
 
 
+def copy_member(target):
+    shutil.copytree(MEMBER, target, ignore=LEFT_OUT)
+
+
+def copy_own(target):
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, target / name, ignore=LEFT_OUT)
+    for name in ("LICENSE", "NOTICE", "README.md", "pyproject.toml", "setup.py"):
+        shutil.copy(ROOT / name, target)
+
+
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory):
     """A folder with what builds both wheels; a compiler only where the machine has none."""
@@ -104,7 +115,7 @@ def built(folder, tools):
 @pytest.fixture(scope="module")
 def wheel(tools, tmp_path_factory):
     folder = tmp_path_factory.mktemp("build")
-    shutil.copytree(MEMBER, folder / "source", ignore=LEFT_OUT)
+    copy_member(folder / "source")
     return built(folder, tools)
 
 
@@ -112,10 +123,7 @@ def wheel(tools, tmp_path_factory):
 def own_wheel(tools, tmp_path_factory):
     """Kraftprobe's."""
     folder = tmp_path_factory.mktemp("own")
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, folder / "source" / name, ignore=LEFT_OUT)
-    for name in ("LICENSE", "NOTICE", "README.md", "pyproject.toml", "setup.py"):
-        shutil.copy(ROOT / name, folder / "source")
+    copy_own(folder / "source")
     return built(folder, tools)
 
 
@@ -160,12 +168,21 @@ def test_a_machine_without_a_compiler_has_none_that_would_do(monkeypatch):
 
 
 @pytest.mark.nightly
-def test_where_there_is_no_compiler_one_is_fetched(tmp_path):
-    shutil.copytree(MEMBER, tmp_path / "source", ignore=LEFT_OUT)
+@pytest.mark.parametrize(
+    ("copy", "library"),
+    [
+        (copy_member, "porcupine_py/kernels/searches.so"),
+        (copy_own, "cluster/backends/machine/faked_clock.so"),
+    ],
+)
+def test_where_there_is_neither_compiler_nor_header_one_is_fetched(copy, library, tmp_path):
+    copy(tmp_path / "source")
+    hidden = 'mount -t tmpfs none /usr/include && exec env PATH= "$@"'
+    alone = ("unshare", "--map-root-user", "--mount", "sh", "-c", hidden, "sh")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps")
-    python(*pip, "--wheel-dir", tmp_path, tmp_path / "source", cwd=tmp_path, PATH="")
+    python(*alone, *pip, "--wheel-dir", tmp_path, tmp_path / "source", cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
-    assert "porcupine_py/kernels/searches.so" in contents(wheel)
+    assert library in contents(wheel)
 
 
 def test_the_wheel_serves_every_python_of_this_platform(wheel):
