@@ -14,10 +14,10 @@ from cluster.systems.base import Placement
 from cluster.systems.kinds import SettingError, SystemRequest
 from workloads.base import Op
 
-CREATE, GET_DATA, SET_DATA, GET_CHILDREN, SYNC = 1, 4, 5, 8, 9
+CREATE, GET_DATA, SET_DATA, GET_CHILDREN = 1, 4, 5, 8
 
 
-def znodes(kept):
+def znodes(kept, kinds=None):
     async def answer(reader, writer):
         async def request():
             return await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
@@ -27,6 +27,8 @@ def znodes(kept):
         while True:
             asked = await request()
             xid, kind = struct.unpack_from(">ii", asked)
+            if kinds is not None:
+                kinds.append(kind)
             path, end = read_text(asked, 8)
             code, body = 0, b""
             if kind == CREATE:
@@ -78,6 +80,16 @@ def test_registers_are_made_by_their_first_write():
     done = outcomes(REGISTER, znodes({}), *ops, keys=8, write_fraction=0.5)
     assert [each.type for each in done] == [EventType.OK] * 4
     assert (done[0].value, done[-1].value) == (None, "w")
+
+
+@pytest.mark.parametrize(
+    ("kind", "op", "reads"),
+    [(REGISTER, Op("read", "k1"), GET_DATA), (SET, Op("read", node="n1"), GET_CHILDREN)],
+)
+def test_a_read_follows_a_write_which_a_deposed_leader_cannot_acknowledge(kind, op, reads):
+    kinds = []
+    outcomes(kind, znodes({}, kinds), op, keys=8, write_fraction=0.5)
+    assert kinds == [CREATE, SET_DATA, reads]
 
 
 @pytest.mark.parametrize(("kind", "op"), [(SET, Op("add", None, "a")), (REGISTER, Op("read", "k"))])
