@@ -96,6 +96,16 @@ def test_an_answer_that_cannot_be_read_is_a_wrong_answer(kind, op, ends):
     assert done.error.startswith("wrong-answer: JSONDecodeError")
 
 
+@pytest.mark.parametrize("part", [b"", b"2", b"9\r\n{}"])
+def test_an_answer_that_ends_with_its_member_is_no_wrong_answer(part):
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + part)
+
+    (done,) = outcomes(SET, answer, Op("read", node="n1"))
+    assert (done.type, done.error) == (EventType.FAIL, "IncompleteReadError")
+
+
 def test_what_is_not_there_is_refused_with_what_brings_it(monkeypatch):
     monkeypatch.setattr(etcd, "program", lambda: None)
     with pytest.raises(SettingError, match="kraftprobe-etcd fetch"):

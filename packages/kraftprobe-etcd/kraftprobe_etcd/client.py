@@ -42,7 +42,7 @@ class Http:
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
         body = b""
         if headers.get("transfer-encoding") == "chunked":
-            while size := int(await self._reader.readline(), 16):
+            while size := int(await self._reader.readuntil(b"\r\n"), 16):
                 body += (await self._reader.readexactly(size + 2))[:-2]
             await self._reader.readexactly(2)
         else:
