@@ -10,7 +10,6 @@ NO_NODE, NODE_EXISTS = -101, -110
 SESSION_MS = 6000
 ROOT = "/kraftprobe"
 ANYBODY = struct.pack(">iii", 1, 31, 5) + b"world" + struct.pack(">i", 6) + b"anyone"
-PERSISTENT = struct.pack(">i", 0)
 
 
 def text(value):
@@ -68,7 +67,7 @@ class Session:
 
     async def _create(self, path, data=""):
         """Return whether it was not there."""
-        body = text(path) + text(data) + ANYBODY + PERSISTENT
+        body = text(path) + text(data) + ANYBODY + bytes(4)  # no flags: persistent
         return await self._ask(CREATE, body, NODE_EXISTS) is not None
 
     async def add(self, element):
@@ -95,9 +94,8 @@ class Session:
         return None if answer is None else read_text(answer, 0)[0]
 
     async def _read(self, kind, path):
-        # A node answers with what it has, however far it is behind, but it has what its session has
-        # written. A sync would not do: a leader that was paused answers it before it learns that
-        # another leads (ZOOKEEPER-1675).
+        # A node may be behind, but has what its session has written. A sync would not do: a leader
+        # that was paused answers it before it learns that another leads (ZOOKEEPER-1675).
         await self._set(ROOT, "")
         return await self._ask(kind, text(path) + b"\0", NO_NODE)
 
@@ -105,9 +103,5 @@ class Session:
         self._writer.close()
 
 
-SET = set_kind(
-    "zookeeper-set", "znodes created once; every node shows each at the end", Session.open
-)
-REGISTER = register_kind(
-    "zookeeper-register", "znodes set, and read after a write; linearizable per key", Session.open
-)
+SET = set_kind("zookeeper-set", "znodes created once; all nodes show each at the end", Session.open)
+REGISTER = register_kind("zookeeper-register", "znodes set and read, linearizable", Session.open)
