@@ -166,6 +166,7 @@ class Node:
                 ),
                 max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
                 broker_session_timeout_ms=config.broker_session_timeout_ms,
+                min_insync_replicas=config.min_insync_replicas,
                 bootstrap=read_bootstrap(seams.disk),
             ),
             on_leader_change=self.forwarding.leader_changed,

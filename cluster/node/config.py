@@ -20,13 +20,15 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from cluster.names import unknown
 from cluster.node import config_values as kinds
+from cluster.node.broker.replication.topic_settings import OF_BROKERS
 from cluster.node.config_values import (
     BROKER_ROLE,
     CONTROLLER_ROLE,
     ListenerAddress,
     PropertyValueError,
 )
-from cluster.node.controller.configs.definitions import DOCUMENTED
+from cluster.node.controller.configs.definitions import BROKER, DOCUMENTED
+from cluster.node.controller.configs.values import InvalidValueError
 from cluster.node.ports import Endpoint
 from cluster.node.protocol.frames import DEFAULT_MAX_FRAME_BYTES
 from cluster.node.security import settings as security_settings
@@ -99,6 +101,7 @@ class NodeConfig:
     controller_socket_timeout_ms: Annotated[int, kinds.whole(1), 30_000]
     replica_fetch_max_bytes: Annotated[int, kinds.whole(0), 1 << 20]
     replica_fetch_response_max_bytes: Annotated[int, kinds.whole(0), 10 << 20]
+    min_insync_replicas: Annotated[int, kinds.whole(1, 2**31 - 1), 1]
     num_partitions: Annotated[int, kinds.whole(1), 1]
     default_replication_factor: Annotated[int, kinds.whole(1, 2**15 - 1), 1]
     kraftprobe_registration: Annotated[bool, kinds.boolean, True]
@@ -191,6 +194,7 @@ def parse_config(text: str, source: str) -> NodeConfig:
             values[key] = parse(properties[key])
         except PropertyValueError as error:
             raise ConfigError(f"{source}: {key}: {error}") from error
+    _check_settings_of_logs(properties, source)
     values["advertised.listeners"] = _advertised_listeners(values)
     _set_folders(values, source)
     _set_inter_broker_listener(values, source)
@@ -213,6 +217,16 @@ def parse_config(text: str, source: str) -> NodeConfig:
     if problem is not None:
         raise ConfigError(f"{source}: {problem}")
     return config
+
+
+def _check_settings_of_logs(properties: Mapping[str, str], source: str) -> None:
+    """Check what the file says for the logs of all topics. Raises ConfigError."""
+    for key in properties:
+        if key in OF_BROKERS:
+            try:
+                BROKER[key].parse(properties[key])
+            except InvalidValueError as error:
+                raise ConfigError(f"{source}: {error}") from error
 
 
 def _advertised_listeners(values: Mapping[str, Any]) -> tuple[ListenerAddress, ...]:
@@ -258,7 +272,7 @@ def _set_folders(values: dict[str, Any], source: str) -> None:
 
 def _meaning(key: str) -> Literal["ours", "none", "unsafe", "unknown"]:
     """Say what a key is to this node."""
-    if key in _KEYS or key in security_settings.KEYS or listener_key(key):
+    if key in _KEYS or key in OF_BROKERS or key in security_settings.KEYS or listener_key(key):
         return "ours"
     if key in _KEEPS_OUT or (key in DOCUMENTED and key.startswith(("ssl.", "sasl."))):
         return "unsafe"

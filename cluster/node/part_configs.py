@@ -112,6 +112,7 @@ def cluster_info(config: NodeConfig, raft: RaftClient) -> ClusterInfo:
         controllers=config.controller_quorum_voters,
         voters=lambda: tuple(voter.endpoint for voter in raft.voters),
         controller_listener=config.controller_listener_names[0],
+        min_insync_replicas=config.min_insync_replicas,
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         static_configs=_static_configs(config),

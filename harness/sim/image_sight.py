@@ -23,6 +23,7 @@ from checkers.invariants.watcher import Watcher
 from cluster.backends.sim.incarnation import Incarnation, TraceFields
 from cluster.backends.sim.world import SimWorld
 from cluster.node.assembly import Node
+from cluster.node.controller.configs.definitions import MIN_INSYNC_REPLICAS
 from cluster.node.controller.metadata.feature_levels import METADATA_VERSION, is_elr_enabled
 from cluster.node.controller.metadata.indexed import IndexedTimelineMap
 from cluster.node.controller.metadata.registrations import (
@@ -41,7 +42,7 @@ from cluster.node.controller.metadata.state import (
     partition_marks,
 )
 from cluster.node.controller.metadata.timeline import CommittedMap, StateMap
-from cluster.node.controller.partitions.leadership import MIN_INSYNC_REPLICAS, min_insync_replicas
+from cluster.node.controller.partitions.leadership import min_insync_replicas
 from cluster.node.controller.partitions.partition_change import RECOVERING
 from cluster.values import valueclass
 

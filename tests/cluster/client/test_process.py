@@ -55,7 +55,7 @@ def test_a_node_says_which_settings_have_no_effect_and_when_it_leads(tmp_path):
         nodes.__exit__()
     config = nodes.node_folder(1) / "server.properties"
     assert nodes.stderr(1).splitlines() == [
-        f"{config}: without effect on this node: log.retention.hours, num.io.threads"
+        f"{config}: without effect on this node: num.io.threads"
     ]
     kinds = [line.removeprefix("node 1: ").split(" with ")[0] for line in nodes.said(1)]
     # Matters of time: whether its controller has claimed its epoch when the broker asks to be

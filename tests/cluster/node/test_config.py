@@ -269,8 +269,19 @@ def test_the_files_that_kafka_ships_are_taken(name):
     assert str(config.metadata_log_dir) == SHIPPED[name]["log.dirs"]
     assert config.advertised_listeners[-1].host == "localhost"
     ours = {"socket.request.max.bytes", "num.partitions", "log.retention.check.interval.ms"}
-    named = set(SHARED) - ours
+    of_logs = {"log.segment.bytes", "log.retention.hours"}
+    named = set(SHARED) - ours - of_logs
     assert set(config.without_effect) == named
+
+
+def test_settings_of_all_logs_have_an_effect_and_must_be_right():
+    config = parse_config(text(min__insync__replicas="2", log__roll__ms="9"), "f")
+    assert (config.min_insync_replicas, config.without_effect) == (2, ())
+    assert "expected a whole number" in error(min__insync__replicas="two")
+    assert error(log__roll__ms="soon") == (
+        "server.properties: Invalid value soon for configuration log.roll.ms: "
+        "Not a number of type LONG"
+    )
 
 
 def test_a_controller_alone_may_name_the_listener_that_brokers_use_and_has_none():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Final
 
+from cluster.node.controller.configs.definitions import TOPIC_SYNONYMS
 from cluster.node.controller.configs.sources import broker_sources, topic_setting
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
@@ -19,6 +20,18 @@ _NUMBERS: Final = {
 }
 """Field of `DataLogConfig` -> the topic's configuration."""
 _PRODUCER_EXPIRATION: Final = "producer.id.expiration.ms"
+_OTHER_KEYS: Final = ("message.timestamp.type", "cleanup.policy", "min.insync.replicas")
+OF_BROKERS: Final = frozenset(
+    {
+        _PRODUCER_EXPIRATION,
+        *(
+            synonym
+            for name in (*_NUMBERS.values(), *_OTHER_KEYS)
+            for synonym, _ in TOPIC_SYNONYMS.get(name, ())
+        ),
+    }
+)
+"""Keys of brokers that say the same for all topics."""
 
 
 class TopicSettings:

@@ -96,7 +96,7 @@ class WriteApis:
             messages.AlterPartitionRequest: alter_partition,
             messages.AssignReplicasToDirsRequest: assign_replicas_to_dirs,
             messages.AllocateProducerIdsRequest: allocate_producer_ids,
-            messages.UpdateFeaturesRequest: update_features,
+            messages.UpdateFeaturesRequest: lambda r, state: update_features(r, state, cluster),
         }
         self.handlers: dict[type, Handler] = {
             request_type: self._handler(generate) for request_type, generate in generators.items()

@@ -13,7 +13,13 @@ import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from cluster.node.controller.configs.definitions import BROKER, QUOTAS, TOPIC, Keys
+from cluster.node.controller.configs.definitions import (
+    BROKER,
+    MIN_INSYNC_REPLICAS,
+    QUOTAS,
+    TOPIC,
+    Keys,
+)
 from cluster.node.controller.configs.sources import broker_number
 from cluster.node.controller.configs.validation import (
     ConfigError,
@@ -28,7 +34,6 @@ from cluster.node.controller.metadata.registrations import broker_ids
 from cluster.node.controller.metadata.result import NO_ERROR, ControllerResult
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.controller.metadata.topic_names import invalid_name_reason
-from cluster.node.controller.partitions.leadership import MIN_INSYNC_REPLICAS
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import ClearElrRecord, ConfigRecord
 from cluster.node.errors import ErrorCode

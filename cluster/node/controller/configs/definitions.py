@@ -68,6 +68,7 @@ class ConfigKey:
         return value
 
 
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 Keys = Mapping[str, ConfigKey]
 
 _DATA: Final[Mapping[str, Any]] = json.loads(

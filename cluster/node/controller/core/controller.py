@@ -206,7 +206,10 @@ class QuorumController:
         self.heartbeats.activate(self.image.state, self.image.offset)
         if not is_static(self.image.state):
             self.periodic_tasks.start()
-        records = bootstrap_records(self.image.state, self._settings.bootstrap)
+        settings = self._settings
+        records = bootstrap_records(
+            self.image.state, settings.bootstrap, settings.min_insync_replicas
+        )
         if self.image.in_transaction:
             # Only the leader that began it could have ended it (KIP-868).
             records = (AbortTransactionRecord(reason="Controller failover"), *records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cluster.node.controller.core.feature_update import MIN_ISR_OF_ALL_BROKERS
+from cluster.node.controller.core.feature_update import min_isr_of_all_brokers
 from cluster.node.controller.metadata import feature_levels
 from cluster.node.controller.metadata.image import MetadataImage
 from cluster.node.controller.metadata.state import MetadataState
@@ -44,29 +44,25 @@ def features_of(image: MetadataImage, kraft_version: int = 0) -> Features:
 def bootstrap_metadata(
     metadata_version: int = feature_levels.METADATA_VERSION_LEVEL,
 ) -> tuple[MetadataRecord, ...]:
-    """Return the metadata that a cluster begins with (BootstrapMetadata.fromVersions).
-
-    With eligible leader replicas a minimal ISR is set for all brokers, too.
-    """
+    """Return the features that a cluster begins with (BootstrapMetadata.fromVersions)."""
     levels = {
         feature_levels.METADATA_VERSION: metadata_version,
         **feature_levels.default_levels(metadata_version),
     }
-    fixed = (MIN_ISR_OF_ALL_BROKERS,) if feature_levels.ELIGIBLE_LEADER_REPLICAS in levels else ()
-    return (
-        *(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()),
-        *fixed,
+    return tuple(
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()
     )
 
 
 def bootstrap_records(
-    committed: MetadataState, formatted: tuple[MetadataRecord, ...] = ()
+    committed: MetadataState, formatted: tuple[MetadataRecord, ...], min_insync_replicas: int
 ) -> tuple[MetadataRecord, ...]:
     """Return what a controller writes first when the log holds no metadata yet.
 
-    They are those that the folder was `formatted` with, if any. As in Kafka they are one metadata
-    transaction (KIP-868), so that they may be more than fit into one batch and are seen together
-    all the same (ActivationRecordsGenerator.recordsForEmptyLog).
+    They are those that the folder was `formatted` with, if any. With eligible leader replicas all
+    brokers are given `min_insync_replicas`, as of this controller's file. As in Kafka they are one
+    metadata transaction (KIP-868), so that they may be more than fit into one batch and are seen
+    together all the same (ActivationRecordsGenerator.recordsForEmptyLog).
 
     Decided by the committed image, not by a flag of its own, so that a bootstrap that was appended
     but never committed is written again by the next leader (KAFKA-20839 forgot that).
@@ -74,4 +70,12 @@ def bootstrap_records(
     if committed.features.get(feature_levels.METADATA_VERSION) is not None:
         return ()
     begin = BeginTransactionRecord(name="Bootstrap records")
-    return (begin, *(formatted or bootstrap_metadata()), EndTransactionRecord())
+    records = formatted or bootstrap_metadata()
+    has_elr = any(
+        isinstance(record, FeatureLevelRecord)
+        and record.name == feature_levels.ELIGIBLE_LEADER_REPLICAS
+        and record.feature_level
+        for record in records
+    )
+    fixed = (min_isr_of_all_brokers(min_insync_replicas),) if has_elr else ()
+    return (begin, *records, *fixed, EndTransactionRecord())

@@ -10,14 +10,13 @@ import enum
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from cluster.node.controller.configs.definitions import MIN_INSYNC_REPLICAS
+from cluster.node.controller.configs.sources import ALL_BROKERS
 from cluster.node.controller.metadata import feature_levels
+from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.registrations import registered_brokers
 from cluster.node.controller.metadata.result import ControllerResult, RequestError
-from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
-from cluster.node.controller.partitions.leadership import (
-    DEFAULT_MIN_INSYNC_REPLICAS,
-    MIN_INSYNC_REPLICAS,
-)
+from cluster.node.controller.metadata.state import MetadataState, ResourceType
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.broker import RecordFeature
 from cluster.node.controller.records.system import FeatureLevelRecord
@@ -25,13 +24,6 @@ from cluster.node.controller.records.topic import ClearElrRecord, ConfigRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages
 
-ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
-MIN_ISR_OF_ALL_BROKERS = ConfigRecord(
-    resource_type=ALL_BROKERS.type,
-    resource_name=ALL_BROKERS.name,
-    name=MIN_INSYNC_REPLICAS,
-    value=str(DEFAULT_MIN_INSYNC_REPLICAS),
-)
 _DISABLED: Final = range(1)
 """QuorumFeatures.DISABLED: the levels of a feature that a node does not know."""
 
@@ -44,8 +36,18 @@ class UpgradeType(enum.IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
+def min_isr_of_all_brokers(value: int) -> ConfigRecord:
+    """Return the record that sets min.insync.replicas for all brokers."""
+    return ConfigRecord(
+        resource_type=ALL_BROKERS.type,
+        resource_name=ALL_BROKERS.name,
+        name=MIN_INSYNC_REPLICAS,
+        value=str(value),
+    )
+
+
 def update_features(
-    request: messages.UpdateFeaturesRequest, state: MetadataState
+    request: messages.UpdateFeaturesRequest, state: MetadataState, cluster: ClusterInfo
 ) -> ControllerResult[messages.UpdateFeaturesResponse]:
     """Return the records of all updates.
 
@@ -56,14 +58,14 @@ def update_features(
         raise RequestError(ErrorCode.invalid_request, "A feature is updated twice.")
     records: list[MetadataRecord] = []
     for update in request.feature_updates:
-        reason = _why_not(update, state)
+        reason = _why_not(update, state, cluster)
         if reason is not None:
             message = (
                 "The update failed for all features since the following feature had an error: "
                 f"{reason}"
             )
             raise RequestError(ErrorCode.invalid_update_version, message)
-        records += _update(update, state)
+        records += _update(update, state, cluster)
     return ControllerResult(
         records=() if request.validate_only else tuple(records),
         response=messages.UpdateFeaturesResponse(
@@ -72,7 +74,9 @@ def update_features(
     )
 
 
-def _update(update: messages.FeatureUpdateKey, state: MetadataState) -> list[MetadataRecord]:
+def _update(
+    update: messages.FeatureUpdateKey, state: MetadataState, cluster: ClusterInfo
+) -> list[MetadataRecord]:
     name, level = update.feature, int(update.max_version_level)
     changes: list[MetadataRecord] = []
     if level != (state.features.get(name) or 0):
@@ -81,14 +85,16 @@ def _update(update: messages.FeatureUpdateKey, state: MetadataState) -> list[Met
         return changes
     # What counts as enough in-sync replicas must not change under the ELR unnoticed.
     if level:
-        return [*elr_safety_records(state), *changes]
+        return [*_elr_safety_records(state, cluster.min_insync_replicas), *changes]
     return [*changes, ClearElrRecord()] if changes else []
 
 
-def _why_not(update: messages.FeatureUpdateKey, state: MetadataState) -> str | None:
+def _why_not(
+    update: messages.FeatureUpdateKey, state: MetadataState, cluster: ClusterInfo
+) -> str | None:
     name, level = update.feature, int(update.max_version_level)
     current = state.features.get(name) or 0
-    reason = _why_no_version(name, level, current, int(update.upgrade_type), state)
+    reason = _why_no_version(name, level, current, int(update.upgrade_type), state, cluster)
     if reason is not None:
         return f"Invalid update version {level} for feature {name}. {reason}"
     if (
@@ -107,7 +113,12 @@ def _why_not(update: messages.FeatureUpdateKey, state: MetadataState) -> str | N
 
 
 def _why_no_version(
-    name: str, level: int, current: int, upgrade_type: int, state: MetadataState
+    name: str,
+    level: int,
+    current: int,
+    upgrade_type: int,
+    state: MetadataState,
+    cluster: ClusterInfo,
 ) -> str | None:
     if upgrade_type not in [int(known) for known in UpgradeType]:
         return "The controller does not support the given upgrade type."
@@ -116,6 +127,9 @@ def _why_no_version(
     for node, levels in _supported_levels(name, state):
         if level not in levels:
             return f"{node} {_offer(levels)}"
+    unseen = _unregistered_controller(state, cluster)
+    if unseen is not None:
+        return f"controller {unseen} has not registered, and may not support this feature"
     if level < current and upgrade_type == UpgradeType.UPGRADE:
         return (
             "Can't downgrade the version of this feature without setting the upgrade type to "
@@ -137,6 +151,14 @@ def _supported_levels(name: str, state: MetadataState) -> Iterator[tuple[str, ra
         yield f"Controller {controller_id}", _levels(name, controller.features)
 
 
+def _unregistered_controller(state: MetadataState, cluster: ClusterInfo) -> int | None:
+    """Return a configured voter of which nothing is known, if there is one."""
+    if not cluster.registration:
+        return None
+    known = {cluster.node_id, *state.controllers.keys()}
+    return next((each.node_id for each in cluster.controllers if each.node_id not in known), None)
+
+
 def _levels(name: str, features: Iterable[RecordFeature]) -> range:
     for feature in features:
         if feature.name == name:
@@ -151,14 +173,14 @@ def _offer(levels: range) -> str:
     return f"only supports versions {lowest}" + (f"-{highest}" if highest > lowest else "")
 
 
-def elr_safety_records(state: MetadataState) -> list[MetadataRecord]:
+def _elr_safety_records(state: MetadataState, static_value: int) -> list[MetadataRecord]:
     """Return what makes all brokers agree on the minimal ISR (maybeGenerateElrSafetyRecords).
 
-    One for all brokers is set, if none is; that of a single broker is removed.
+    The `static_value` is set for all brokers, if nothing is; that of a single broker is removed.
     """
     records: list[MetadataRecord] = []
     if state.resource_config(ALL_BROKERS, MIN_INSYNC_REPLICAS) is None:
-        records.append(MIN_ISR_OF_ALL_BROKERS)
+        records.append(min_isr_of_all_brokers(static_value))
     single = [
         resource
         for resource in list(state.config_names.keys())

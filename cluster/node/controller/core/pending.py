@@ -25,6 +25,7 @@ class ControllerSettings:
     """metadata.log.max.snapshot.interval.ms; 0 turns snapshots by time off."""
     broker_session_timeout_ms: float = 9_000
     """broker.session.timeout.ms"""
+    min_insync_replicas: int = 1
     bootstrap: tuple[MetadataRecord, ...] = ()
     """What a new cluster begins with, if not with the defaults (`bootstrap_file`)."""
 

@@ -30,6 +30,8 @@ class ClusterInfo:
     controller_listener: str = "CONTROLLER"
     static_configs: Mapping[str, str] = field(default_factory=dict)
     """This node's own file: Kafka's keys in it, and their values as they were written."""
+    min_insync_replicas: int = 1
+    """min.insync.replicas"""
     num_partitions: int = 1
     """num.partitions"""
     default_replication_factor: int = 1

@@ -12,6 +12,8 @@ import dataclasses
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 
+from cluster.node.controller.configs.definitions import MIN_INSYNC_REPLICAS, TOPIC
+from cluster.node.controller.configs.values import InvalidValueError, Value
 from cluster.node.controller.metadata import registrations
 from cluster.node.controller.metadata.feature_levels import is_elr_enabled
 from cluster.node.controller.metadata.state import (
@@ -30,11 +32,8 @@ from cluster.node.controller.records.broker import (
     BrokerRegistrationChangeRecord,
     UnregisterBrokerRecord,
 )
-from cluster.values import whole_number
 
-MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
-DEFAULT_MIN_INSYNC_REPLICAS = 1
 ELECTIONS_PER_EVENT_MAX = 1_000
 """MAX_ELECTIONS_PER_IMBALANCE: so many partitions are balanced at once, the rest later."""
 NO_BROKER = -1
@@ -75,13 +74,14 @@ def builder(
 
 def is_unclean_election_enabled(state: MetadataState, topic: str) -> bool:
     """Return whether a topic may get a leader that is not in sync without a request."""
-    return _topic_config(state, topic, UNCLEAN_LEADER_ELECTION) == "true"
+    return bool(_topic_config(state, topic, UNCLEAN_LEADER_ELECTION))
 
 
 def min_insync_replicas(state: MetadataState, topic: str) -> int:
     """Return what is configured for a topic, for all brokers, or the default."""
     value = _topic_config(state, topic, MIN_INSYNC_REPLICAS)
-    return whole_number(value or "") or DEFAULT_MIN_INSYNC_REPLICAS
+    assert isinstance(value, int)
+    return value
 
 
 def effective_min_isr(state: MetadataState, topic_id: uuid.UUID, topic: str) -> int:
@@ -93,11 +93,21 @@ def effective_min_isr(state: MetadataState, topic_id: uuid.UUID, topic: str) -> 
     return min(min_insync_replicas(state, topic), len(replicas))
 
 
-def _topic_config(state: MetadataState, topic: str, name: str) -> str | None:
-    value = state.resource_config(ConfigResource(ResourceType.TOPIC, topic), name)
-    if value is None:
-        value = state.resource_config(ConfigResource(ResourceType.BROKER, ""), name)
-    return value
+def _topic_config(state: MetadataState, topic: str, name: str) -> Value:
+    """Return what is in force, read as brokers read it: "TRUE" and " 2" are values as well."""
+    key = TOPIC[name]
+    for resource in (
+        ConfigResource(ResourceType.TOPIC, topic),
+        ConfigResource(ResourceType.BROKER, ""),
+    ):
+        text = state.resource_config(resource, name)
+        try:
+            if text is not None:
+                return key.parse(text)
+        except InvalidValueError:  # of all brokers: a controller takes any value there
+            continue
+    assert key.default_value is not None
+    return key.default_value
 
 
 def leader_and_isr_updates(

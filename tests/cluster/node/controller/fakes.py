@@ -12,8 +12,9 @@ from cluster.node.kraft.types import CommittedBatch, LeaderAndEpoch, NotLeaderEr
 from cluster.node.ports import Endpoint
 from cluster.node.protocol import messages as m
 
-BOOTSTRAP_END = len(bootstrap_metadata()) + 2
-"""The offset of the last bootstrap record: the epoch's start and the transaction's two add up."""
+BOOTSTRAP_END = len(bootstrap_metadata()) + 3
+"""The offset of the last bootstrap record: the epoch's start, the transaction's two and the
+minimal ISR add up."""
 CLIENT = "CLIENT"
 CONTROLLER = "CONTROLLER"
 CLUSTER = ClusterInfo(

@@ -5,6 +5,7 @@ import uuid
 import pytest
 
 from cluster.node.controller.metadata.state import ConfigResource
+from cluster.node.controller.partitions.leadership import is_unclean_election_enabled
 from cluster.node.errors import ErrorCode
 from tests.cluster.node.controller.brokers import ELR, Brokers, alter_isr, unregister, update
 from tests.cluster.node.controller.fakes import alter
@@ -184,6 +185,15 @@ def test_a_minimum_that_is_no_number_is_the_default(value):
     cluster.node.call(alter("min.insync.replicas", None, op=1, resource=(2, "t")))
     cluster.alter(topic, (1,))
     assert cluster.partition(topic).elr == ()
+
+
+def test_values_are_read_as_brokers_read_them():
+    cluster = Brokers(1, 2, 3, elr=True)
+    configs = {"min.insync.replicas": " +2", "unclean.leader.election.enable": "TRUE"}
+    topic = cluster.topic(1, 2, 3, configs=configs)
+    cluster.alter(topic, (1,))
+    assert sorted(cluster.partition(topic).elr) == [2, 3]
+    assert is_unclean_election_enabled(cluster.node.controller.image.state, "t")
 
 
 def test_partition_0_says_for_its_topic_how_many_replicas_there_can_be():

@@ -4,6 +4,8 @@ import dataclasses
 
 import pytest
 
+from cluster.node.controller.configs.definitions import MIN_INSYNC_REPLICAS
+from cluster.node.controller.configs.sources import ALL_BROKERS
 from cluster.node.controller.core.feature_control import SUPPORTED, bootstrap_metadata
 from cluster.node.controller.metadata.bootstrap_file import (
     FILE_NAME,
@@ -23,7 +25,7 @@ from cluster.node.protocol.messages import (
     ControllerRegistrationRequest,
 )
 from tests.cluster.node.controller.brokers import ALL, ELR, Brokers, feature, register, update
-from tests.cluster.node.controller.fakes import active
+from tests.cluster.node.controller.fakes import CLUSTER, active
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 MIGHT_DELETE = (
@@ -49,6 +51,22 @@ def formatted(release):
     return active(bootstrap=read_bootstrap(Folder(**{FILE_NAME: content})))
 
 
+def controller(controller_id, without=None):
+    return ControllerRegistrationRequest(
+        controller_id=controller_id,
+        incarnation_id=None,
+        zk_migration_ready=False,
+        listeners=(),
+        features=tuple(
+            ControllerRegistrationFeature(
+                name=f.name, min_supported_version=f.min_level, max_supported_version=f.max_level
+            )
+            for f in SUPPORTED
+            if f.name != without
+        ),
+    )
+
+
 def levels(node):
     features = node.controller.image.state.features
     return {name: features.get(name) for name in features.keys()}  # noqa: SIM118
@@ -72,6 +90,32 @@ def test_a_cluster_begins_with_the_features_of_its_release(release, others):
 def test_a_folder_that_nobody_formatted_begins_as_the_newest_release():
     assert read_bootstrap(Folder()) == ()
     assert levels(active()) == levels(formatted("4.3"))
+
+
+def min_isr(node):
+    return node.controller.image.state.resource_config(ALL_BROKERS, MIN_INSYNC_REPLICAS)
+
+
+def test_with_elr_all_brokers_get_the_minimal_isr_of_the_controllers_file():
+    assert min_isr(active()) == "1"
+    assert min_isr(active(min_insync_replicas=2)) == "2"
+    cluster = dataclasses.replace(CLUSTER, min_insync_replicas=2)
+    node = active(cluster=cluster, bootstrap=bootstrap_metadata(RELEASES["4.0"]))
+    assert min_isr(node) is None
+    assert node.call(update("metadata.version", 26)).error_code is ErrorCode.none
+    assert node.call(update(ELR, 1)).error_code is ErrorCode.none
+    assert min_isr(node) == "2"
+
+
+def test_a_configured_voter_that_has_not_registered_may_not_support_a_level():
+    voters = CLUSTER.controllers[:2]
+    cluster = dataclasses.replace(CLUSTER, registration=True, controllers=voters)
+    node = active(cluster=cluster)
+    answer = node.call(update("transaction.version", 1, SAFE))
+    assert answer.error_code is ErrorCode.invalid_update_version
+    assert "controller 2 has not registered, and may not support this" in answer.error_message
+    assert node.call(controller(2)).error_code is ErrorCode.none
+    assert node.call(update("transaction.version", 1, SAFE)).error_code is ErrorCode.none
 
 
 def test_a_damaged_bootstrap_file_is_refused():
@@ -149,22 +193,7 @@ def test_every_broker_and_controller_must_support_a_level():
     reason = "Broker 1 only supports versions 1-29"
     assert reason in cluster.node.call(update("metadata.version", 30)).error_message
     assert cluster.node.call(update("metadata.version", 29)).error_code is ErrorCode.none
-    controller = ControllerRegistrationRequest(
-        controller_id=5,
-        incarnation_id=None,
-        zk_migration_ready=False,
-        listeners=(),
-        features=tuple(
-            ControllerRegistrationFeature(
-                name=f.name,
-                min_supported_version=f.min_level,
-                max_supported_version=29 if f.name == "metadata.version" else f.max_level,
-            )
-            for f in SUPPORTED
-            if f.name != "share.version"
-        ),
-    )
-    assert cluster.node.call(controller).error_code is ErrorCode.none
+    assert cluster.node.call(controller(5, without="share.version")).error_code is ErrorCode.none
     answer = cluster.node.call(update("share.version", 1))
     assert "Controller 5 does not support" in answer.error_message
 

@@ -63,6 +63,7 @@ def test_a_new_leader_aborts_what_its_predecessor_left_open():
         AbortTransactionRecord,
         BeginTransactionRecord,
         *(type(record) for record in feature_control.bootstrap_metadata()),
+        ConfigRecord,
         EndTransactionRecord,
     ]
     node.raft.commit()
