@@ -4,7 +4,9 @@ As of `cluster.client.caller`, with the same outcomes: an answer with an error i
 the error proves that a transaction coordinator changed nothing, else `info`. EndTxn is answered
 NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE also after its decision was appended to the
 coordinator's log (`TransactionStateManager.appendTransactionToLog` maps the errors of its append to
-these), and CONCURRENT_TRANSACTIONS while an earlier one is carried out, so they prove nothing.
+these), and so COORDINATOR_LOAD_IN_PROGRESS, by a leader that loads in its next epoch what it has
+appended in the last one (`updateCacheCallback` there). CONCURRENT_TRANSACTIONS it is answered while
+an earlier one is carried out. So these prove nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ _UNCHANGED: Final = frozenset(
         ErrorCode.producer_fenced,
         ErrorCode.invalid_txn_state,
         ErrorCode.invalid_producer_id_mapping,
-        ErrorCode.coordinator_load_in_progress,
     }
 )
 """Errors that a coordinator gives before it changes a transaction's state."""

@@ -214,6 +214,15 @@ def test_a_commit_without_an_answer_is_asked_again_and_never_called_failed(failu
     assert done.type is kind
 
 
+@pytest.mark.parametrize("error", ["not_coordinator", "coordinator_load_in_progress"])
+def test_a_commit_that_a_coordinator_appended_as_it_moved_is_never_called_failed(error):
+    brokers = TransactionalBrokers(2)
+    moved = t.EndTxnResponse(throttle_time=m.NO_THROTTLE, error_code=ErrorCode[error])
+    brokers.rules.append([t.EndTxnRequest, moved, True])
+    (done,) = perform(brokers, txn(a(X, 1)))
+    assert (done.type, done.error) == (INFO, "producer_fenced")
+
+
 def test_a_commit_that_is_refused_at_once_has_failed():
     brokers = TransactionalBrokers(2)
     fenced = t.EndTxnResponse(throttle_time=m.NO_THROTTLE, error_code=ErrorCode.producer_fenced)
