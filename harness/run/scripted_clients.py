@@ -105,8 +105,11 @@ def _stream(plan: Plan, workload: Workload) -> TimeLimit:
 
 
 def pinned_to(plan: Plan, worker: int) -> str | None:
-    """Return the node that a worker of the stream is pinned to; at most half of them are."""
-    if plan.rate_per_s <= 0 or worker >= plan.concurrency // 2:
+    """Return the node that a worker of the stream is pinned to; at most half of them are.
+
+    None of those with operations of the list: these name the node to ask themselves.
+    """
+    if plan.rate_per_s <= 0 or worker >= plan.concurrency // 2 or worker in _by_worker(plan):
         return None
     return plan.node_names[worker % plan.nodes]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from checkers.history import EventType
+from checkers.history import EventType, pair
 from cluster.backends.sim import loop
 from cluster.backends.sim.world import SimWorld
 from cluster.node.kraft.quorum.control_state import ControlState
 from harness.plan.schedule import Entry
-from harness.plan.strands import Step, Strand
+from harness.plan.strands import ScriptedOp, Step, Strand
 from harness.sim.play import MemoryJournal, play
 from harness.sim.runner import run_plan
 from harness.sim.swarm.draw import draw
@@ -117,6 +117,17 @@ def test_a_timed_schedule_is_played_beside_the_strands():
     assert did == [(f, phase, True) for f in ("kill", "pause") for phase in ("inject", "heal")]
     assert played.violations == []
     assert sorted(played.reads.reads) == ["n1", "n2", "n3"]
+
+
+def test_an_operation_of_a_list_is_performed_at_its_node_beside_a_stream():
+    asked = [ScriptedOp("read", 1_000.0, worker, "k0", node="n3") for worker in range(5)]
+    plan = sim_plan(seed=1, duration_s=3.0, operations=tuple(asked))
+    journal = MemoryJournal()
+
+    play(plan, journal, journal.events)
+    aimed = {e.index for e in journal.events if e.type is EventType.INVOKE and e.node == "n3"}
+    done = [op for op in pair(journal.events) if op.index in aimed]
+    assert [(op.process, op.node) for op in done] == [(worker, "n3") for worker in range(5)]
 
 
 def test_the_first_violation_ends_a_run_before_its_heal():
