@@ -197,9 +197,14 @@ class RaftCore:
                 granting_voters=leader.granting_voters,
             )
         ]
-        if control.kraft_version >= 1 and control.voters_offset == STATIC_OFFSET:
-            # They are in this node's bootstrap checkpoint only, which is never replicated.
-            messages += [KRaftVersion(control.kraft_version), self.voters.to_record()]
+        if control.kraft_version >= 1:
+            local, voters = self.config.local_voter, self.voters
+            # A follower reports a change of its own to its leader; a leader has nobody to ask.
+            if local is not None and local != voters.get(local.key.id):
+                voters = voters.with_voter(local)
+            # What is in this node's bootstrap checkpoint only is never replicated.
+            if voters is not self.voters or control.voters_offset == STATIC_OFFSET:
+                messages += [KRaftVersion(control.kraft_version), voters.to_record()]
         return messages
 
     def become_resigned(self) -> None:

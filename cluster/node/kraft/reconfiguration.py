@@ -280,11 +280,9 @@ class Reconfiguration:
     def _reported_voters(self, leader: Leader, level: int) -> VoterSet:
         """The static voters as they described themselves."""
         core, reported = self._core, dict(leader.updated_voters)
-        own = core.config.local_endpoint
+        own = core.config.local_voter
         if leader.is_voter and own is not None:
-            reported[leader.leader_id] = Voter(
-                core.config.replica_key, own, listeners=core.config.local_listeners
-            )
+            reported[leader.leader_id] = own
         missing = [id_ for id_ in core.voters.ids if id_ not in reported]
         unable = [
             id_ for id_ in core.voters.ids if id_ in reported and not reported[id_].supports(level)

@@ -42,10 +42,11 @@ class VoterUpdates:
         if now_ms < state.update_voter_due_ms:
             return False
         state.update_voter_due_ms = now_ms + core.config.update_voter_period_ms
-        if core.config.local_endpoint is None or not core.config.local_listeners:
+        local = core.config.local_voter
+        if local is None:
             return False
         if core.quorum.is_voter:
-            if self._needs_update(state):
+            if self._needs_update(state, local):
                 self._update(state, send_update)
                 return True
         elif self._wants_to_join():
@@ -55,23 +56,11 @@ class VoterUpdates:
 
     # -- as a voter ------------------------------------------------------------------------------
 
-    def _needs_update(self, state: Follower) -> bool:
+    def _needs_update(self, state: Follower, local: Voter) -> bool:
         core = self._core
         if core.log.control.kraft_version == 0:
             return not state.has_updated_leader
-        return core.voters.get(core.config.node_id) != self._local_voter()
-
-    def _local_voter(self) -> Voter:
-        config = self._core.config
-        endpoint = config.local_endpoint
-        assert endpoint is not None
-        return Voter(
-            config.replica_key,
-            endpoint,
-            MIN_KRAFT_VERSION,
-            MAX_KRAFT_VERSION,
-            config.local_listeners,
-        )
+        return core.voters.get(local.key.id) != local
 
     def _update(self, state: Follower, send: SendUpdate) -> None:
         core = self._core

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import field
 
 from cluster.node.kraft.messages import ReplicaKey
-from cluster.node.kraft.quorum.voters import DEFAULT_LISTENER, VoterSet, select_endpoint
+from cluster.node.kraft.quorum.voters import DEFAULT_LISTENER, Voter, VoterSet, select_endpoint
 from cluster.node.log.batch.control import VoterListener
 from cluster.node.ports import Endpoint
 from cluster.values import valueclass
@@ -69,6 +69,14 @@ class RaftConfig:
         """Where this replica is reached, by its own word or by that of the static voters."""
         found = select_endpoint(self.node_id, self.local_listeners, self.listener_name)
         return self.voters.endpoint(self.node_id) if found is None else found
+
+    @property
+    def local_voter(self) -> Voter | None:
+        """This replica as it describes itself to others; None where it has no such listener."""
+        found = select_endpoint(self.node_id, self.local_listeners, self.listener_name)
+        if found is None:
+            return None
+        return Voter(self.replica_key, found, listeners=self.local_listeners)
 
     @property
     def update_voter_period_ms(self) -> float:

@@ -235,7 +235,7 @@ class QuorumState:
     def to_leader(self, epoch_start_offset: int, accumulator: BatchAccumulator, then: Then) -> None:
         """Lead the epoch in which a majority voted for this candidate."""
         state = self.state
-        if not isinstance(state, Candidate) or not state.election.is_won:
+        if not (isinstance(state, Candidate) and state.election.is_won and self.is_voter):
             self._refuse("Leader", state.epoch)
         leader = Leader(
             epoch=state.epoch,

@@ -306,6 +306,17 @@ def test_a_voter_that_moved_notifies_its_leader_and_the_set_follows():
     assert moved == world.elect().client.voters.get(follower.node_id).listeners
 
 
+def test_a_leader_that_moved_says_so_as_its_epoch_begins():
+    world, only = dynamic_world(1, observers=1)
+    moved = (VoterListener("CONTROLLER", "n", 9001), VoterListener("B", "n", 1))
+    only.crash(keep="everything")
+    only.start(local_listeners=moved)
+    world.commit(world.elect(), "moved")
+    world.settle()
+    for node in world.nodes.values():
+        assert moved == node.client.voters.get(1).listeners
+
+
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
