@@ -64,7 +64,7 @@ broker assigns 2,250 replicas to folders at a time (AssignmentsManager).
 """
 MAX_RESPONSE_ELEMENTS: Final = 1_000_000
 """The same of a response, which peers send that this node asked: 100,000 partitions with all
-replicas."""
+replicas. Of ApiVersions as many as of a request: anybody can have a node asked as a new voter."""
 
 _DATA_REQUESTS: Final[Mapping[type[Any], DataCodec]] = {
     ProduceRequest: PRODUCE,
@@ -267,9 +267,8 @@ def read_response(
         if error == ErrorCode.unsupported_version:
             version = 0  # so is the body of this one error (KIP-511)
     entity: Any = response_class(key, version)
-    frame = bound_frame(
-        frame, (entity.__header_schema__, entity), max_elements=MAX_RESPONSE_ELEMENTS
-    )
+    most = MAX_REQUEST_ELEMENTS if key is ApiKey.API_VERSIONS else MAX_RESPONSE_ELEMENTS
+    frame = bound_frame(frame, (entity.__header_schema__, entity), max_elements=most)
     try:
         _, offset = entity_reader(entity.__header_schema__)(frame, 0)
         body, size = entity_reader(entity)(frame, offset)

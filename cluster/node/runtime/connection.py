@@ -31,6 +31,10 @@ _SETUP_CORRELATION_ID: Final = 0
 class ConnectionOwner(Protocol):
     """What is notified of a connection's events."""
 
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether any request has no answer yet."""
+
     def connection_made(self, connection: PeerConnection) -> None:
         """Take a connection that just opened."""
 
@@ -98,6 +102,9 @@ class PeerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Give each whole frame to its owner."""
+        if self._ready and not self._owner.awaits_answer:
+            self._end(unreadable=True)  # nobody asked for this
+            return
         try:
             for frame in self._splitter.feed(data):
                 if self._transport is None:

@@ -13,9 +13,11 @@ What a failure says about a request's fate is decided here, and histories rest o
 
 A Produce with acks 0 has no answer: it is done (`UNANSWERED`) once it was handed over.
 
-A destination is connected to when a request wants it. After a failed or lost connection the next
-attempt waits, from 50 ms doubling to 500 ms (Kafka's `reconnect.backoff.ms` and `.max.ms`);
-requests wait with it and fail together with it.
+A destination is connected to when a request wants it. Who asks for a new voter names any address,
+so of those to which nothing is under way the oldest are forgotten (`DESTINATIONS_MAX`), and what
+they say unasked ends their connection. After a failed or lost connection the next attempt waits,
+from 50 ms doubling to 500 ms (Kafka's `reconnect.backoff.ms` and `.max.ms`); requests wait with it
+and fail together with it.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ SETUP_TIMEOUT_MS: Final = 1000.0
 """How long connecting, TLS, asking for versions and SASL may take together."""
 MAX_WAITING: Final = 10_000
 """Requests that may wait for one destination; more of them fail as NOT_SENT."""
+DESTINATIONS_MAX: Final = 64
+"""Destinations that are remembered, but for those to which something is under way."""
 
 Address = tuple[str, int]
 Connect = Callable[[Endpoint], Awaitable[socket.socket]]
@@ -109,11 +113,12 @@ class TcpNetwork:
         if self._closed:
             self._loop.call_soon(on_reply, Failure.NOT_SENT)
             return
-        peer = self._peers.get(destination)
+        peer = self._peers.pop(destination, None)
         if peer is None:
+            self._forget_idle()
             route = self._routes.get(destination.node_id)
             dialled = Endpoint(destination.node_id, *route) if route else destination
-            peer = self._peers[destination] = _Peer(
+            peer = _Peer(
                 self._loop,
                 dialled,
                 destination.host,
@@ -121,7 +126,15 @@ class TcpNetwork:
                 self._connect,
                 self._security,
             )
+        self._peers[destination] = peer  # the last of all
         peer.submit(message, timeout_ms, on_reply)
+
+    def _forget_idle(self) -> None:
+        """Make room for one destination more, if any is idle."""
+        if len(self._peers) >= DESTINATIONS_MAX:
+            idle = next((at for at, peer in self._peers.items() if peer.is_idle), None)
+            if idle is not None:
+                self._peers.pop(idle).close()
 
     def close(self) -> None:
         """End all connections; waiting requests get their failures. Idempotent."""
@@ -160,6 +173,17 @@ class _Peer:
         self._backoff_ms = RECONNECT_BACKOFF_MS
         self._not_before = 0.0
         self._closed = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way, not even bytes that the socket has not taken."""
+        unsent = self._connection is not None and not self._connection.writable
+        return not (self._waiting or self._in_flight or unsent)
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether the peer owes an answer."""
+        return bool(self._in_flight)
 
     def submit(self, message: object, timeout_ms: float, on_reply: Callable[[Any], None]) -> None:
         call = _Call(message, codec.api_key_of(message), on_reply)

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import dataclasses
 import gc
 import socket
@@ -300,7 +301,7 @@ async def test_what_waits_behind_a_full_socket_was_not_sent():
     )
     async with peer(deaf) as (endpoint, _), a_network() as network:
         assert await ask(network, endpoint) == ANSWER  # what follows is sent at once
-        first = asyncio.create_task(ask(network, endpoint, 300, long_name))
+        first = asyncio.create_task(ask(network, endpoint, 1_500, long_name))
         second = asyncio.create_task(ask(network, endpoint, 200, long_name))
         assert await second is Failure.NOT_SENT
         assert await first is Failure.TIMED_OUT
@@ -315,6 +316,78 @@ async def test_the_queue_for_one_destination_is_bounded(*, monkeypatch):
         assert {t.result() for t in done} == {Failure.NOT_SENT}
         network.close()
         assert await asyncio.gather(*tasks) == [Failure.NOT_SENT] * 5
+
+
+@play(asyncio.run)
+async def test_as_many_connections_are_kept_as_destinations_are_remembered(*, monkeypatch):
+    monkeypatch.setattr(network_module, "DESTINATIONS_MAX", 3)
+    ended: asyncio.Queue[Peer] = asyncio.Queue()
+
+    async def remember(p: Peer):
+        try:
+            await answers()(p)
+        finally:
+            ended.put_nowait(p)
+
+    async with peer(remember) as (endpoint, connections), a_network() as network:
+        for node_id in [1, 2, 1, 3, 4, 5]:
+            at = Endpoint(node_id, endpoint.host, endpoint.port)
+            assert await ask(network, at) == ANSWER
+        assert [connections[1], connections[0]] == [await ended.get(), await ended.get()]
+
+
+@play(asyncio.run)
+async def test_a_destination_with_a_request_under_way_is_not_forgotten(*, monkeypatch):
+    monkeypatch.setattr(network_module, "DESTINATIONS_MAX", 1)
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(p: Peer):
+        await p.name_versions()
+        request = await p.request()
+        asked.set()
+        await go_on.wait()
+        p.writer.write(write_response(request, ANSWER))
+        await silence(p)
+
+    async with peer(slow) as (endpoint, _), peer(answers()) as (other, _), a_network() as network:
+        first = asyncio.create_task(ask(network, endpoint))
+        await asked.wait()
+        assert await ask(network, Endpoint(2, other.host, other.port)) == ANSWER
+        go_on.set()
+        assert await first == ANSWER
+
+
+@play(asyncio.run)
+async def test_bytes_that_nobody_asked_for_end_the_connection():
+    async def chatter(p: Peer):
+        await p.name_versions()
+        p.writer.write(write_response(await p.request(), ANSWER))
+        await answered.wait()
+        p.writer.write(b"\x05\0\0\0 and so on")
+        with contextlib.suppress(ConnectionResetError):
+            await p.reader.read()
+        over.set()
+
+    answered, over = asyncio.Event(), asyncio.Event()
+    async with peer(chatter) as (endpoint, _), a_network() as network:
+        assert await ask(network, endpoint) == ANSWER
+        answered.set()
+        await asyncio.wait_for(over.wait(), 60)
+
+
+@play(asyncio.run)
+async def test_an_endless_list_of_versions_is_not_read():
+    async def boast(p: Peer):
+        request = await p.request()
+        api = m.ApiVersion(api_key=ApiKey.VOTE, min_version=0, max_version=1)
+        versions = m.ApiVersionsResponse(
+            error_code=ErrorCode.none, api_keys=(api,) * 10_001, throttle_time=m.NO_THROTTLE
+        )
+        p.writer.write(write_response(request, versions))
+        await silence(p)
+
+    async with peer(boast) as (endpoint, _), a_network() as network:
+        assert await ask(network, endpoint) is Failure.NOT_SENT
 
 
 @play(asyncio.run)
