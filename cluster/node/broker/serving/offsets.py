@@ -188,7 +188,8 @@ def _delete_records(
     if isinstance(replica, ErrorCode):
         refused.error = replica
         return refused
-    if "delete" not in replica.log.config.cleanup_policy:
+    config = replica.log.config
+    if config.compact and "delete" not in config.cleanup_policy:
         refused.error = ErrorCode.policy_violation
         return refused
     high_watermark = replica.partition.high_watermark

@@ -23,6 +23,7 @@ from cluster.node.controller.configs.definitions import (
 from cluster.node.controller.configs.sources import broker_number
 from cluster.node.controller.configs.validation import (
     ConfigError,
+    check_lengths,
     validate_client_metrics,
     validate_group,
     validate_topic,
@@ -101,6 +102,7 @@ def _checked_records(
 ) -> list[MetadataRecord]:
     """Return the records of the changes of what is set on a resource. Raises ConfigError."""
     _check_type(resource)
+    check_lengths(changes)
     validate(resource, apply_changes(current, changes))
     if MIN_INSYNC_REPLICAS in changes and is_elr_enabled(state):
         _check_min_isr(resource, changes[MIN_INSYNC_REPLICAS])

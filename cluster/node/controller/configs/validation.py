@@ -14,6 +14,7 @@ from typing import Final
 from cluster.node.controller.configs import definitions
 from cluster.node.controller.configs.values import InvalidValueError, Value
 from cluster.node.controller.metadata.result import ApiError
+from cluster.node.controller.records.wire import STRING_BYTES_MAX
 from cluster.node.errors import ErrorCode
 
 Properties = Mapping[str, str]
@@ -42,6 +43,19 @@ def _parse(
         except InvalidValueError as invalid:
             raise ConfigError(error, str(invalid)) from invalid
     return values
+
+
+def check_lengths(properties: Mapping[str, str | None]) -> None:
+    """Refuse what no record of Kafka holds: its nodes would end themselves over it.
+
+    Raises ConfigError.
+    """
+    if any(len(text.encode()) > STRING_BYTES_MAX for text in properties.values() if text):
+        message = (
+            "The configuration value cannot be added because it exceeds the maximum value size of "
+            f"{STRING_BYTES_MAX} bytes."
+        )
+        raise ConfigError(ErrorCode.invalid_config, message)
 
 
 def validate_topic(properties: Properties) -> None:

@@ -150,6 +150,10 @@ class Uuid:
         return uuid.UUID(bytes=reader.take(16))
 
 
+STRING_BYTES_MAX = 2**15 - 1
+"""Of one string: Kafka neither writes nor reads a longer one."""
+
+
 class String:
     """Compact string: length + 1 and UTF-8 bytes."""
 
@@ -162,6 +166,8 @@ class String:
             encoded = value.encode()
         except UnicodeEncodeError as error:
             raise MetadataRecordError(f"{value!r} has no UTF-8 form") from error
+        if len(encoded) > STRING_BYTES_MAX:
+            raise MetadataRecordError(f"a string of {len(encoded)} bytes is too long for a record")
         write_uvarint(out, len(encoded) + 1)
         out += encoded
 

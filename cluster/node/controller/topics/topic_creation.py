@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cluster.node.controller.configs.sources import effective_topic_configs
-from cluster.node.controller.configs.validation import ConfigError, validate_topic
+from cluster.node.controller.configs.validation import ConfigError, check_lengths, validate_topic
 from cluster.node.controller.metadata import registrations
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.result import (
@@ -235,6 +235,7 @@ def _configs(topic: messages.CreatableTopic) -> dict[str, str]:
         message = f"Null value not supported for topic configs: {','.join(missing)}"
         raise TopicError(ErrorCode.invalid_config, message)
     given = {name: value for name, value in configs.items() if value is not None}
+    check_lengths(given)
     validate_topic(given)
     return given
 

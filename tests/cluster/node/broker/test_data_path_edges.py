@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import pytest
 from kio.static.primitive import i32Timedelta
 
 from cluster.node.broker.replication.partition import Partition
@@ -201,6 +202,16 @@ def test_a_log_start_that_moved_just_before_a_fetch_came_is_not_lost():
     # The followers' next Fetches are on their way, and name the old log start.
     deleted = brokers.delete_records(1, 2, name="deleted")
     assert (deleted.error_code, deleted.low_watermark) == (ErrorCode.none, 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "error"),
+    [("", ErrorCode.none), ("compact", ErrorCode.policy_violation), ("compact,delete", 0)],
+)
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(policy, error):
+    brokers = Brokers()
+    brokers.create(cleanup_policy=policy)
+    assert brokers.delete_records(1, 0).error_code == error
 
 
 def test_a_new_leader_commits_what_it_took_as_a_follower_once_its_disk_has_it():

@@ -100,6 +100,9 @@ def test_topic_names_are_checked(name, error):
     assert codes(active().call(create(name))) == [error]
 
 
+THROTTLED = "leader.replication.throttled.replicas"
+
+
 @pytest.mark.parametrize(
     ("topic", "error"),
     [
@@ -112,6 +115,7 @@ def test_topic_names_are_checked(name, error):
         (creatable("a", 2**31 - 1), ErrorCode.policy_violation),
         (creatable("a", configs={"": "1"}), ErrorCode.invalid_config),
         (creatable("a", configs={"flush.ms": None}), ErrorCode.invalid_config),
+        (creatable("a", configs={THROTTLED: ",".join(["0:1"] * 9_000)}), ErrorCode.invalid_config),
         (manual((1, 2), (2, 3)), ErrorCode.none),
         (manual((1, 2), partitions=1), ErrorCode.invalid_request),
         (manual((1, 2), factor=2), ErrorCode.invalid_request),
