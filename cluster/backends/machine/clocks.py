@@ -89,6 +89,12 @@ class FakedClocks:
                 reason="the library of faked clocks was not compiled for this platform",
                 remedy="Linux, and: pip install . again",
             )
+        if set(" :") & set(str(self._library)):
+            return Probe(
+                possible=False,
+                reason=f"LD_PRELOAD cannot name {self._library}, which has a space or a colon",
+                remedy="install in a folder without",
+            )
         file = host.folder / "clock/probe"
         try:
             await self._write(host, file, 60.0)

@@ -237,6 +237,13 @@ def test_a_clock_that_could_not_be_set_right_is_by_the_next_heal(machine, monkey
         clocks.end(file)
 
 
+def test_what_cannot_be_preloaded_from_its_folder_is_refused_with_the_reason(machine, tmp_path):
+    copy = shutil.copy(library(), tmp_path / "a b.so")
+    probe = asyncio.run(FakedClocks({"n1": machine}, copy).probe())
+    assert not probe.possible
+    assert (str(copy) in probe.reason, probe.remedy != "") == (True, True)
+
+
 def test_a_limit_that_could_not_be_given_back_is_by_the_next_heal(machine, monkeypatch):
     own, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
 
