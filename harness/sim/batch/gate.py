@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from checkers.verdict import Status, worst
+from cluster.systems.kinds import SystemRequest
+from harness.plan.plan import Plan
 from harness.sim.batch.batch import Batch, run_plainly
-from harness.sim.batch.chunks import BatchPlan, Row, batch_signer
+from harness.sim.batch.chunks import BatchPlan, Row, batch_signer, plan_of
 from harness.sim.batch.rows import read_batch, wrong_summary
 from harness.source_digest import source_digest
 from results.gate.policy_gate import GateEntry
 from results.gate.refusals import one_line
 from results.gate.signature import Signers
 from results.store.digests import digest_of
-from results.store.facts import Facts
+from results.store.facts import Facts, builds_of
 from results.store.files import StoreError
 from results.store.folders import BATCH_MARK
 
@@ -69,7 +71,7 @@ def _gate(
     )
     signer, unsigned = (None, "") if signers is None else batch_signer(folder, signers)
     facts = replace(_facts(plan, code, summary), signer=signer, unsigned=unsigned)
-    refusal = _refusal(folder, plan, summary)
+    refusal = _refusal(folder, summary)
     if refusal is not None:
         return worst((status, Status.UNKNOWN)), f"{status}, but {refusal}", facts
     if judge_again:
@@ -88,14 +90,15 @@ def _facts(plan: BatchPlan, code: str, summary: Row) -> Facts:
     """Return what a policy asks about a batch, all seeds together."""
     campaign, tried = plan.campaign or {}, summary["exercise"]
     workload, nodes = campaign.get("workload"), campaign.get("nodes")
+    first = plan_of(plan, plan.first, {})  # of one system, as are all
     return Facts(
         campaign=one_line(str(campaign.get("campaign", "seeds")), 64),
         workload=None if workload is None else one_line(str(workload), 64),
-        system="kraft",
-        builds=(f"code {one_line(code, 40)}", one_line(code, 40)),
+        system=first.system,
+        builds=(*_releases(plan, first), f"code {one_line(code, 40)}", one_line(code, 40)),
         backend="sim",
         nodes=nodes if isinstance(nodes, int) else None,
-        mutant=plan.mutant,
+        mutant=summary["mutant"],
         seeds=tuple(range(plan.first, plan.last)),
         started=None,
         duration_s=float(summary["simulated_s"]),
@@ -105,10 +108,17 @@ def _facts(plan: BatchPlan, code: str, summary: Row) -> Facts:
     )
 
 
-def _refusal(folder: Path, plan: BatchPlan, summary: Row) -> str | None:
-    if plan.mutant:
+def _releases(plan: BatchPlan, first: Plan) -> tuple[str, ...]:
+    """Name what its nodes ran where that is not this code; each seed draws of the same releases."""
+    options = {**first.system_options, **(plan.system or {}).get("system_options", {})}
+    versions = dict(first.kind.versions(SystemRequest(first.node_settings, options)))
+    return builds_of({"system": first.system, "versions": versions})
+
+
+def _refusal(folder: Path, summary: Row) -> str | None:
+    if summary["mutant"]:
         return (
-            f"it ran mutant {one_line(plan.mutant)}: a run of a faulty variant says nothing "
+            f"it ran mutant {one_line(summary['mutant'])}: a run of a faulty variant says nothing "
             "about a release"
         )
     return wrong_summary(folder, summary)

@@ -17,6 +17,7 @@ from harness.sim.swarm import coverage
 def summarise(plan: BatchPlan, code: str, by_seed: Mapping[int, Row]) -> Row:
     """Make the content of `summary.json` from the rows of the finished seeds."""
     rows = [row for _, row in sorted(by_seed.items())]
+    first = plan_of(plan, plan.first, {})
     figures = [json.loads(row["statistics"]) for row in rows]
     failures = [
         (row["seed"], Violation(row["property"], row["explanation"], tuple(row["causes"])))
@@ -37,8 +38,8 @@ def summarise(plan: BatchPlan, code: str, by_seed: Mapping[int, Row]) -> Row:
         "version": VERSION,
         "code": code,
         "seeds": [plan.first, plan.last],
-        "mutant": plan.mutant,
-        "unlike_real": system_unlike_real(plan_of(plan, plan.first, {})),
+        "mutant": first.mutant,
+        "unlike_real": system_unlike_real(first),
         "finished": len(rows),
         "left": plan.last - plan.first - len(rows),
         "verdict": _verdict(rows, short).value,

@@ -26,6 +26,7 @@ from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
 from harness.sim.batch.chunks import BatchPlan, plan_of, read_unfinished, run_chunk, store_rows
 from harness.sim.batch.gate import gate_batch
 from harness.sim.runner import run_plan
+from harness.sim.swarm.draw import draw
 from harness.source_digest import _digest as source_digests
 from harness.source_digest import source_digest
 from harness.terminal import progress
@@ -76,6 +77,24 @@ def test_failures_are_stored_grouped_and_replayed(tmp_path):
         Batch(tmp_path, BatchPlan(0, 4, "M03"))
     entry = gate_batch(tmp_path, allow_no_faults=False, judge_again=False)
     assert "cannot be read" in entry.line
+
+
+def test_the_gate_takes_mutant_and_system_of_a_batch_from_what_its_seeds_play(tmp_path):
+    mutant, system = tmp_path / "mutant", tmp_path / "system"
+    campaign = draw(0, mutant="M35", duration_ms=500.0).to_json()
+    _, summary = run(mutant, BatchPlan(0, 1, campaign=campaign))
+    run(system, BatchPlan(0, 1, duration_ms=500.0))
+    asked = json.loads((system / "batch.json").read_text())
+    asked["system"] = {"system": "kafka-raft", "system_options": {"version": "4.1.0,kraft"}}
+    (system / "batch.json").write_text(json.dumps(asked))
+
+    faulty, other = (
+        gate_batch(folder, allow_no_faults=True, judge_again=False) for folder in (mutant, system)
+    )
+
+    assert "M35" == summary["mutant"] == faulty.facts.mutant
+    assert "it ran mutant M35" in faulty.line
+    assert (other.facts.system, other.facts.build) == ("kafka-raft", "4.1.0,kraft")
 
 
 def test_the_first_failure_can_end_it(tmp_path):
