@@ -56,6 +56,11 @@ class Random(Protocol):
         """A non-negative integer of k random bits."""
 
 
+def backoff_ms(failures: int, first_ms: float, max_ms: float, random: Random) -> float:
+    """Return how long to wait after so many failures: longer each time, a little at random."""
+    return min(first_ms * 2.0 ** min(failures, 10), max_ms) * (0.8 + 0.4 * random.random())
+
+
 Completion = Callable[[OSError | None], None]
 """Called with None when everything it stands for is durable, else the error; see `Disk`."""
 
@@ -158,6 +163,11 @@ class Failure(enum.Enum):
     """There was an answer, of which no sense could be made: its fate is unknown as well."""
     UNSUPPORTED_VERSION = "unsupported-version"
     """The peer serves no version of this API that we speak. It had no effect."""
+
+
+Channel = Callable[[object, float, Callable[[Any], None]], None]
+"""(request, time-out in ms, callback): asks the active controller; the callback gets its response
+or a Failure."""
 
 
 @valueclass(order=True)

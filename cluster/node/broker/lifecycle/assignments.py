@@ -15,10 +15,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from cluster.node.broker.lifecycle.exchange import Exchange
-from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, Channel
+from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH
 from cluster.node.controller.metadata.delta import LocalReplicaChanges
+from cluster.node.controller.metadata.state import PartitionKey
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Clock, Failure, Random, Timer, Trace
+from cluster.node.ports import Channel, Clock, Failure, Random, Timer, Trace, backoff_ms
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import BrokerId, i32, i64
 from cluster.values import valueclass
@@ -28,8 +29,6 @@ GATHER_MS: Final = 100.0
 """How long assignments gather before they are sent."""
 BACKOFF_MS: Final = 100.0
 BACKOFF_MAX_MS: Final = 10_000.0
-
-PartitionKey = tuple[uuid.UUID, int]
 
 
 @valueclass
@@ -131,9 +130,7 @@ class AssignmentsManager:
             self._schedule(0)
             return
         self._failures += 1
-        grown_ms = BACKOFF_MS * 2.0 ** min(self._failures - 1, 10)
-        jitter = 0.8 + 0.4 * self._random.random()
-        self._schedule(min(grown_ms, BACKOFF_MAX_MS) * jitter)
+        self._schedule(backoff_ms(self._failures - 1, BACKOFF_MS, BACKOFF_MAX_MS, self._random))
 
     def _request(self, keys: list[PartitionKey]) -> messages.AssignReplicasToDirsRequest:
         found: dict[uuid.UUID, dict[uuid.UUID, list[int]]] = {}

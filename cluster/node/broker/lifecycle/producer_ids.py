@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from cluster.node.broker.lifecycle.exchange import Exchange
-from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, Channel
+from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Clock, Failure, Timer
+from cluster.node.ports import Channel, Clock, Failure, Timer
 from cluster.node.protocol.messages import AllocateProducerIdsRequest, BrokerId, i64
 
 PREFETCH: Final = 0.9

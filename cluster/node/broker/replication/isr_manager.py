@@ -14,13 +14,13 @@ from itertools import islice
 from typing import Any, Final
 
 from cluster.node.broker.lifecycle.exchange import Exchange
-from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, Channel
+from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH
 from cluster.node.broker.replication.partition import IsrAnswer, IsrProposal
 from cluster.node.controller.metadata.registrations import has_online_replica, is_active
 from cluster.node.controller.metadata.state import MetadataState, PartitionKey
 from cluster.node.controller.partitions.partition_change import RECOVERED
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Clock, Failure, Timer
+from cluster.node.ports import Channel, Clock, Failure, Timer
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import BrokerId, i8, i32, i64
 from cluster.values import valueclass

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster.node.broker.lifecycle.registration import Channel
 from cluster.node.log.data.log_manager import LogDirs
-from cluster.node.ports import Clock, Network, Random, Trace
+from cluster.node.ports import Channel, Clock, Network, Random, Trace
 from cluster.values import valueclass
 
 

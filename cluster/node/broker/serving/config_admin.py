@@ -22,10 +22,10 @@ from cluster.node.controller.configs.configuration_control import (
 )
 from cluster.node.controller.configs.definitions import BROKER, QUOTAS
 from cluster.node.controller.configs.sources import broker_number, in_force
-from cluster.node.controller.configs.validation import ConfigError, validate_broker
+from cluster.node.controller.configs.validation import validate_broker
 from cluster.node.controller.configs.values import ConfigType
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
-from cluster.node.controller.metadata.result import NO_ERROR, ApiError
+from cluster.node.controller.metadata.result import NO_ERROR, ApiError, ItemError
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages
@@ -53,7 +53,7 @@ def preprocess(
             if _is_of_loggers(item):
                 alter_loggers(item, cluster, validate_only=request.validate_only)
                 settled[at] = NO_ERROR
-        except ConfigError as refusal:
+        except ItemError as refusal:
             settled[at] = refusal.api_error
     if not settled:
         return request, reply
@@ -102,9 +102,9 @@ def _check(
     state: MetadataState,
     cluster: ClusterInfo,
 ) -> None:
-    """Raise ConfigError for a resource whose change is not forwarded."""
+    """Raise ItemError for a resource whose change is not forwarded."""
     if occurrences > 1:
-        raise ConfigError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+        raise ItemError(ErrorCode.invalid_request, "Each resource must appear at most once.")
     check_named_once(item)
     check_not_null(item)
     resource = ConfigResource(item.resource_type, item.resource_name)
@@ -113,7 +113,7 @@ def _check(
             _check_own_id(resource.name, cluster)
         _check_broker(resource, item, state, cluster)
     elif not _is_of_loggers(item) and resource.type not in _FORWARDED:
-        raise ConfigError(ErrorCode.invalid_request, f"Unknown resource type {resource.type}")
+        raise ItemError(ErrorCode.invalid_request, f"Unknown resource type {resource.type}")
 
 
 def _is_of_loggers(item: messages.AlterConfigsResource) -> bool:
@@ -127,7 +127,7 @@ def _check_own_id(name: str, cluster: ClusterInfo) -> None:
     message = f"Unexpected broker id, expected {cluster.node_id}, but received {name}"
     if number is None:
         message = f"Node id must be an integer, but it is: {name}"
-    raise ConfigError(ErrorCode.invalid_request, message)
+    raise ItemError(ErrorCode.invalid_request, message)
 
 
 def _check_broker(
@@ -151,8 +151,8 @@ def _check_list(config: messages.AlterableConfig) -> None:
         return
     key = BROKER.get(config.name) or QUOTAS.get(config.name)
     if key is None:
-        raise ConfigError(ErrorCode.invalid_config, f"Unknown config name: {config.name}")
+        raise ItemError(ErrorCode.invalid_config, f"Unknown config name: {config.name}")
     if key.type is not ConfigType.LIST:
         operation = OpType(config.config_operation).name.lower()
         message = f"Config value {operation} is not allowed for config key: {config.name}"
-        raise ConfigError(ErrorCode.invalid_config, message)
+        raise ItemError(ErrorCode.invalid_config, message)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from cluster.node.controller.metadata.feature_levels import METADATA_VERSION
 from cluster.node.controller.metadata.state import MetadataState
-from cluster.node.ports import Clock, Random, Trace
+from cluster.node.ports import Channel, Clock, Random, Trace, backoff_ms
 from cluster.node.protocol.messages import (
     ControllerRegistrationFeature,
     ControllerRegistrationListener,
@@ -28,10 +28,6 @@ from cluster.values import valueclass
 RETRY_BACKOFF_MS: Final = 100.0
 RETRY_BACKOFF_MAX_MS: Final = 10_000.0
 REQUEST_TIMEOUT_MS: Final = 5_000.0
-
-Channel = Callable[[object, float, Callable[[Any], None]], None]
-"""(request, time-out in ms, callback): asks the active controller; the callback gets its response
-or a Failure."""
 
 
 @valueclass
@@ -83,8 +79,8 @@ class ControllerRegistrationManager:
         self.stopped = True
 
     def _check_later(self) -> None:
-        limit_ms = min(RETRY_BACKOFF_MS * 2.0 ** min(self._attempts, 10), RETRY_BACKOFF_MAX_MS)
-        self._clock.call_later(limit_ms * (0.8 + 0.4 * self._random.random()), self._check)
+        wait_ms = backoff_ms(self._attempts, RETRY_BACKOFF_MS, RETRY_BACKOFF_MAX_MS, self._random)
+        self._clock.call_later(wait_ms, self._check)
 
     def _check(self) -> None:
         if self.stopped:

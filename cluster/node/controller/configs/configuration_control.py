@@ -22,7 +22,6 @@ from cluster.node.controller.configs.definitions import (
 )
 from cluster.node.controller.configs.sources import broker_number
 from cluster.node.controller.configs.validation import (
-    ConfigError,
     check_lengths,
     validate_client_metrics,
     validate_group,
@@ -32,7 +31,7 @@ from cluster.node.controller.configs.values import ConfigType
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.feature_levels import is_elr_enabled
 from cluster.node.controller.metadata.registrations import broker_ids
-from cluster.node.controller.metadata.result import NO_ERROR, ControllerResult
+from cluster.node.controller.metadata.result import NO_ERROR, ControllerResult, ItemError
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.controller.metadata.topic_names import invalid_name_reason
 from cluster.node.controller.records import MetadataRecord
@@ -75,7 +74,7 @@ def incremental_alter_configs(
                 current = state.resource_configs(resource)
                 changes = incremental_changes(resource, item.configs, current)
                 records += _checked_records(resource, current, changes, state, cluster)
-        except ConfigError as refusal:
+        except ItemError as refusal:
             error = refusal.api_error
         results.append(
             messages.AlterConfigsResourceResponse(
@@ -100,7 +99,7 @@ def _checked_records(
     state: MetadataState,
     cluster: ClusterInfo,
 ) -> list[MetadataRecord]:
-    """Return the records of the changes of what is set on a resource. Raises ConfigError."""
+    """Return the records of the changes of what is set on a resource. Raises ItemError."""
     _check_type(resource)
     check_lengths(changes)
     validate(resource, apply_changes(current, changes))
@@ -129,7 +128,7 @@ def _check_min_isr(resource: ConfigResource, value: str | None) -> None:
     """Keep the minimal ISR one that all brokers agree on while there is ELR (KIP-966).
 
     A single broker's own may not change, not even be removed, and the one for all brokers must
-    stay set: else the static configuration of each controller counted. Raises ConfigError.
+    stay set: else the static configuration of each controller counted. Raises ItemError.
     """
     if resource.type != ResourceType.BROKER:
         return
@@ -139,7 +138,7 @@ def _check_min_isr(resource: ConfigResource, value: str | None) -> None:
         message = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
     else:
         return
-    raise ConfigError(ErrorCode.invalid_config, message)
+    raise ItemError(ErrorCode.invalid_config, message)
 
 
 def _cleared_elr(
@@ -161,18 +160,18 @@ def apply_changes(current: Mapping[str, str], changes: Changes) -> dict[str, str
 
 def _check_once(occurrences: int) -> None:
     if occurrences > 1:
-        raise ConfigError(ErrorCode.invalid_request, "Duplicate resource.")
+        raise ItemError(ErrorCode.invalid_request, "Duplicate resource.")
 
 
 def check_named_once(item: messages.AlterConfigsResource) -> None:
-    """Refuse a key that is changed twice. Raises ConfigError."""
+    """Refuse a key that is changed twice. Raises ItemError."""
     counts = Counter(config.name for config in item.configs)
     if any(count > 1 for count in counts.values()):
-        raise ConfigError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+        raise ItemError(ErrorCode.invalid_request, "Error due to duplicate config keys")
 
 
 def check_not_null(item: messages.AlterConfigsResource) -> None:
-    """Refuse values that are missing. Raises ConfigError."""
+    """Refuse values that are missing. Raises ItemError."""
     missing = [
         config.name
         for config in item.configs
@@ -180,7 +179,7 @@ def check_not_null(item: messages.AlterConfigsResource) -> None:
     ]
     if missing:
         message = f"Null value not supported for : {', '.join(missing)}"
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
 
 
 _CHANGED = frozenset(
@@ -190,22 +189,22 @@ _CHANGED = frozenset(
 
 def _check_type(resource: ConfigResource) -> None:
     if resource.type == ResourceType.BROKER_LOGGER:
-        raise ConfigError(ErrorCode.invalid_request, "Unexpected resource type BROKER_LOGGER.")
+        raise ItemError(ErrorCode.invalid_request, "Unexpected resource type BROKER_LOGGER.")
     if resource.type not in _CHANGED:
-        raise ConfigError(ErrorCode.unsupported_version, f"Unknown resource type {resource.type}.")
+        raise ItemError(ErrorCode.unsupported_version, f"Unknown resource type {resource.type}.")
 
 
 def alter_loggers(
     item: messages.AlterConfigsResource, cluster: ClusterInfo, *, validate_only: bool
 ) -> None:
-    """Change levels of this node's loggers (RuntimeLoggerManager). Raises ConfigError: of none."""
+    """Change levels of this node's loggers (RuntimeLoggerManager). Raises ItemError: of none."""
     name = item.resource_name
     number = broker_number(name)
     if number != cluster.node_id:
         message = f"Unexpected node id. Expected {cluster.node_id}, but received {name}"
         if number is None:
             message = f"Node id must be an integer, but it is: {name}"
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
     levels = cluster.loggers.levels
     for config in item.configs:
         _check_logger(config, levels)
@@ -214,26 +213,26 @@ def alter_loggers(
 
 
 def _check_logger(config: messages.AlterableConfig, levels: Mapping[str, str]) -> None:
-    """Raise ConfigError for a change of a logger that is none."""
+    """Raise ItemError for a change of a logger that is none."""
     operation = _op_type(config)
     if operation in {OpType.APPEND, OpType.SUBTRACT}:
         message = f"{operation.name} operation is not allowed for the BROKER_LOGGER resource"
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
     if config.name not in levels:
-        raise ConfigError(ErrorCode.invalid_config, f"Logger {config.name} does not exist!")
+        raise ItemError(ErrorCode.invalid_config, f"Logger {config.name} does not exist!")
     if operation is OpType.DELETE:
         message = f"Removing the log level of the {ROOT} logger is not allowed"
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
     if config.value not in LEVELS:
         message = (
             f"Cannot set the log level of {config.name} to {config.value} as it is not a supported "
             f"log level. Valid log levels are {', '.join(sorted(LEVELS))}"
         )
-        raise ConfigError(ErrorCode.invalid_config, message)
+        raise ItemError(ErrorCode.invalid_config, message)
 
 
 def validate(resource: ConfigResource, properties: Mapping[str, str]) -> None:
-    """Check a resource's name and all that it is to have set. Raises ConfigError."""
+    """Check a resource's name and all that it is to have set. Raises ItemError."""
     if resource.type == ResourceType.TOPIC:
         _check_topic_name(resource.name)
         validate_topic(properties)
@@ -243,7 +242,7 @@ def validate(resource: ConfigResource, properties: Mapping[str, str]) -> None:
             message = "Invalid negative broker ID."
             if number is None:
                 message = "Unable to parse broker name as a base 10 number."
-            raise ConfigError(ErrorCode.invalid_request, message)
+            raise ItemError(ErrorCode.invalid_request, message)
     elif resource.type == ResourceType.CLIENT_METRICS:
         validate_client_metrics(resource.name, properties)
     else:
@@ -252,21 +251,21 @@ def validate(resource: ConfigResource, properties: Mapping[str, str]) -> None:
 
 def _check_topic_name(name: str) -> None:
     if not name:
-        raise ConfigError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+        raise ItemError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     reason = invalid_name_reason(name)
     if reason is not None:
-        raise ConfigError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
+        raise ItemError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
 
 
 def _check_exists(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo) -> None:
     if resource.type == ResourceType.TOPIC and state.topic_names.get(resource.name) is None:
         message = f"The topic '{resource.name}' does not exist."
-        raise ConfigError(ErrorCode.unknown_topic_or_partition, message)
+        raise ItemError(ErrorCode.unknown_topic_or_partition, message)
     if resource.type == ResourceType.BROKER and resource.name:
         controllers = [*state.controllers.keys(), *(c.node_id for c in cluster.live_controllers)]
         if int(resource.name) not in {*broker_ids(state, cluster), *controllers}:
             message = f"No node with id {resource.name} found."
-            raise ConfigError(ErrorCode.broker_id_not_registered, message)
+            raise ItemError(ErrorCode.broker_id_not_registered, message)
 
 
 _WITH_LISTS: Mapping[int, Keys] = {
@@ -280,7 +279,7 @@ def incremental_changes(
     configs: Sequence[messages.AlterableConfig],
     current: Mapping[str, str],
 ) -> Changes:
-    """Return what changes of single keys come to. Raises ConfigError."""
+    """Return what changes of single keys come to. Raises ItemError."""
     return {
         config.name: _new_value(resource, config, current.get(config.name)) for config in configs
     }
@@ -297,7 +296,7 @@ def _new_value(
     key = _WITH_LISTS.get(resource.type, {}).get(config.name)
     if key is None or key.type is not ConfigType.LIST:
         message = f"Can't {op_type.name} to key {config.name} because its type is not LIST."
-        raise ConfigError(ErrorCode.invalid_config, message)
+        raise ItemError(ErrorCode.invalid_config, message)
     before = (key.default or "") if current is None else current
     parts = [part for part in before.split(",") if part]
     for operand in _operands(config.value or ""):
@@ -313,7 +312,7 @@ def _op_type(config: messages.AlterableConfig) -> OpType:
         return OpType(config.config_operation)
     except ValueError as error:
         message = f"Unknown operations type {config.config_operation}"
-        raise ConfigError(ErrorCode.invalid_request, message) from error
+        raise ItemError(ErrorCode.invalid_request, message) from error
 
 
 def _operands(value: str) -> list[str]:

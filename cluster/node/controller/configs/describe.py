@@ -28,10 +28,10 @@ from cluster.node.controller.configs.sources import (
     broker_sources,
     shown_names,
 )
-from cluster.node.controller.configs.validation import ConfigError
 from cluster.node.controller.configs.values import ConfigType
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.registrations import broker_ids
+from cluster.node.controller.metadata.result import ItemError
 from cluster.node.controller.metadata.state import ConfigResource, MetadataState, ResourceType
 from cluster.node.controller.metadata.topic_names import invalid_name_reason
 from cluster.node.errors import ErrorCode
@@ -94,7 +94,7 @@ def _describe(
     try:
         resource = ConfigResource(item.resource_type, item.resource_name)
         names, entry = _OF_TYPE.get(resource.type, _describe_unsupported)(resource, state, cluster)
-    except ConfigError as refusal:
+    except ItemError as refusal:
         return _refusal(item, refusal.api_error.error, refusal.api_error.message or "")
     wanted = item.configuration_keys or ()
     node = resource.name if resource.type in _OF_NODES else None
@@ -145,9 +145,9 @@ def _as_asked(
 def _topic(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo) -> Described:
     reason = invalid_name_reason(resource.name)
     if reason is not None:
-        raise ConfigError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
+        raise ItemError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {reason}")
     if state.topic_names.get(resource.name) is None:
-        raise ConfigError(ErrorCode.unknown_topic_or_partition, "")
+        raise ItemError(ErrorCode.unknown_topic_or_partition, "")
     sources = broker_sources(state, cluster)
 
     def entry(key: definitions.ConfigKey) -> messages.DescribeConfigsResourceResult:
@@ -160,7 +160,7 @@ def _topic(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo)
 
 def _group(resource: ConfigResource, state: MetadataState, cluster: ClusterInfo) -> Described:
     if not resource.name:
-        raise ConfigError(ErrorCode.invalid_request, "Group name must not be empty")
+        raise ItemError(ErrorCode.invalid_request, "Group name must not be empty")
     sources = broker_sources(state, cluster)
 
     def entry(key: definitions.ConfigKey) -> messages.DescribeConfigsResourceResult:
@@ -177,7 +177,7 @@ def _client_metrics(
 ) -> Described:
     if not resource.name:
         message = "Client metrics subscription name must not be empty"
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
 
     def entry(key: definitions.ConfigKey) -> messages.DescribeConfigsResourceResult:
         own = state.resource_config(resource, key.name)
@@ -232,7 +232,7 @@ def _is_set(name: str, sources: Sources) -> bool:
 
 def _loggers(resource: ConfigResource, _state: MetadataState, cluster: ClusterInfo) -> Described:
     if not resource.name:
-        raise ConfigError(ErrorCode.invalid_request, "Broker id must not be empty")
+        raise ItemError(ErrorCode.invalid_request, "Broker id must not be empty")
     _check_own_id(resource.name, cluster, " but")
     levels = cluster.loggers.levels
 
@@ -256,7 +256,7 @@ def _loggers(resource: ConfigResource, _state: MetadataState, cluster: ClusterIn
 def _describe_unsupported(
     _resource: ConfigResource, _state: MetadataState, _cluster: ClusterInfo
 ) -> Described:
-    raise ConfigError(ErrorCode.invalid_request, _MALFORMED)
+    raise ItemError(ErrorCode.invalid_request, _MALFORMED)
 
 
 _MALFORMED: Final = (
@@ -277,10 +277,10 @@ def _check_own_id(name: str, cluster: ClusterInfo, rest: str) -> None:
     number = broker_number(name)
     if number is None:
         message = f"Broker id must be an integer, but it is: {name}"
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
     if number != cluster.node_id:
         message = f"Unexpected broker id, expected {cluster.node_id}{rest} received {name}"
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
 
 
 def _broker_value(name: str, sources: Sources) -> Synonyms:

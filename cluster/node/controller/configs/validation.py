@@ -13,25 +13,17 @@ from typing import Final
 
 from cluster.node.controller.configs import definitions
 from cluster.node.controller.configs.values import InvalidValueError, Value
-from cluster.node.controller.metadata.result import ApiError
+from cluster.node.controller.metadata.result import ItemError
 from cluster.node.controller.records.wire import STRING_BYTES_MAX
 from cluster.node.errors import ErrorCode
 
 Properties = Mapping[str, str]
 
 
-class ConfigError(Exception):
-    """One resource of a request is refused."""
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.api_error = ApiError(error, message)
-
-
 def _parse(
     keys: definitions.Keys, properties: Properties, error: ErrorCode
 ) -> dict[str, Value | None]:
-    """Read every value that is set, and the defaults of the rest. Raises ConfigError."""
+    """Read every value that is set, and the defaults of the rest. Raises ItemError."""
     values: dict[str, Value | None] = {}
     for name, key in keys.items():  # in Kafka's order: the first that is wrong is named
         text = properties.get(name)
@@ -41,28 +33,28 @@ def _parse(
         try:
             values[name] = key.parse(text)
         except InvalidValueError as invalid:
-            raise ConfigError(error, str(invalid)) from invalid
+            raise ItemError(error, str(invalid)) from invalid
     return values
 
 
 def check_lengths(properties: Mapping[str, str | None]) -> None:
     """Refuse what no record of Kafka holds: its nodes would end themselves over it.
 
-    Raises ConfigError.
+    Raises ItemError.
     """
     if any(len(text.encode()) > STRING_BYTES_MAX for text in properties.values() if text):
         message = (
             "The configuration value cannot be added because it exceeds the maximum value size of "
             f"{STRING_BYTES_MAX} bytes."
         )
-        raise ConfigError(ErrorCode.invalid_config, message)
+        raise ItemError(ErrorCode.invalid_config, message)
 
 
 def validate_topic(properties: Properties) -> None:
-    """Check all that a topic has set. Raises ConfigError."""
+    """Check all that a topic has set. Raises ItemError."""
     for name in properties:
         if name not in definitions.TOPIC:
-            raise ConfigError(ErrorCode.invalid_config, f"Unknown topic config name: {name}")
+            raise ItemError(ErrorCode.invalid_config, f"Unknown topic config name: {name}")
     values = _parse(definitions.TOPIC, properties, ErrorCode.invalid_config)
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     message: str | None = None
@@ -77,7 +69,7 @@ def validate_topic(properties: Properties) -> None:
             "Topic cannot be configured with remote log storage."
         )
     if message is not None:
-        raise ConfigError(ErrorCode.invalid_config, message)
+        raise ItemError(ErrorCode.invalid_config, message)
 
 
 _GROUP_BOUNDS: Final = (
@@ -99,12 +91,12 @@ _GROUP_BOUNDS: Final = (
 
 
 def validate_group(name: str, properties: Properties) -> None:
-    """Check all that a group has set. Raises ConfigError."""
+    """Check all that a group has set. Raises ItemError."""
     if not name:
-        raise ConfigError(ErrorCode.invalid_request, "Default group resources are not allowed.")
+        raise ItemError(ErrorCode.invalid_request, "Default group resources are not allowed.")
     for key in properties:
         if key not in definitions.GROUP:
-            raise ConfigError(ErrorCode.invalid_config, f"Unknown group config name: {key}")
+            raise ItemError(ErrorCode.invalid_config, f"Unknown group config name: {key}")
     values = _parse(definitions.GROUP, properties, ErrorCode.invalid_config)
     for key, begin, end in _GROUP_BOUNDS:
         least, most = (definitions.BROKER.get(f"{begin}.{bound}.{end}") for bound in ("min", "max"))
@@ -115,12 +107,12 @@ def validate_group(name: str, properties: Properties) -> None:
         elif most is not None and value > int(most.default or 0):
             message = f"{key} must be less than or equal to {most.name}"
         if message is not None:
-            raise ConfigError(ErrorCode.invalid_config, message)
+            raise ItemError(ErrorCode.invalid_config, message)
     for kind in ("consumer", "share", "streams"):
         timeout, interval = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if _number(values[timeout]) <= _number(values[interval]):
             message = f"{timeout} must be greater than {interval}"
-            raise ConfigError(ErrorCode.invalid_config, message)
+            raise ItemError(ErrorCode.invalid_config, message)
 
 
 _INTERVAL_MS_MIN: Final = 100
@@ -138,13 +130,13 @@ _MATCHED: Final = frozenset(
 
 
 def validate_client_metrics(name: str, properties: Properties) -> None:
-    """Check all that a subscription has set (KIP-714). Raises ConfigError."""
+    """Check all that a subscription has set (KIP-714). Raises ItemError."""
     if not name:
-        raise ConfigError(ErrorCode.invalid_request, "Subscription name can't be empty")
+        raise ItemError(ErrorCode.invalid_request, "Subscription name can't be empty")
     for key in properties:
         if key not in definitions.CLIENT_METRICS:
             message = f"Unknown client metrics configuration: {key}"
-            raise ConfigError(ErrorCode.invalid_request, message)
+            raise ItemError(ErrorCode.invalid_request, message)
     values = _parse(definitions.CLIENT_METRICS, properties, ErrorCode.invalid_config)
     interval_ms = _number(values["interval.ms"])
     if not _INTERVAL_MS_MIN <= interval_ms <= _INTERVAL_MS_MAX:
@@ -152,12 +144,12 @@ def validate_client_metrics(name: str, properties: Properties) -> None:
             f"Invalid value {interval_ms} for interval.ms, interval must be between "
             f"{_INTERVAL_MS_MIN} and {_INTERVAL_MS_MAX} (1 hour)"
         )
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
     for pattern in _elements(values["match"]):
         field, equals, expression = pattern.partition("=")
         if not (equals and field.strip() in _MATCHED and _is_expression(expression.strip())):
             message = f"Illegal client matching pattern: {pattern}"
-            raise ConfigError(ErrorCode.invalid_config, message)
+            raise ItemError(ErrorCode.invalid_config, message)
 
 
 def _is_expression(text: str) -> bool:
@@ -187,7 +179,7 @@ def validate_broker(dynamic: Properties, static: Properties, *, of_one_broker: b
     """Check all that one broker, or the default of all, is to have set dynamically.
 
     `static` is what is in force where `dynamic` says nothing. Unknown keys pass: they may be a
-    plugin's. Raises ConfigError with INVALID_REQUEST, as brokers of Kafka do (KAFKA-13609).
+    plugin's. Raises ItemError with INVALID_REQUEST, as brokers of Kafka do (KAFKA-13609).
     """
     _none_of(
         sorted(definitions.NOT_DYNAMIC.intersection(dynamic)),
@@ -207,13 +199,13 @@ def validate_broker(dynamic: Properties, static: Properties, *, of_one_broker: b
         )
     message = _contradiction(dynamic, static, values)
     if message is not None:
-        raise ConfigError(ErrorCode.invalid_request, message)
+        raise ItemError(ErrorCode.invalid_request, message)
 
 
 def _none_of(names: Iterable[str], why: str) -> None:
     listed = list(names)
     if listed:
-        raise ConfigError(ErrorCode.invalid_request, f"{why}: [{', '.join(listed)}]")
+        raise ItemError(ErrorCode.invalid_request, f"{why}: [{', '.join(listed)}]")
 
 
 _THREADS: Final = (

@@ -42,8 +42,15 @@ class ApiError:
     message: str | None = None
 
 
-NO_ERROR = ApiError(ErrorCode.none)
+class ItemError(Exception):
+    """One item of a request is refused: a topic, a partition, a resource."""
 
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.api_error = ApiError(error, message)
+
+
+NO_ERROR = ApiError(ErrorCode.none)
 
 RecordOrMaker = MetadataRecord | Callable[[int], MetadataRecord]
 """A record; or what makes one from its own offset."""

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 
 from cluster.node.controller.configs.definitions import MIN_INSYNC_REPLICAS, TOPIC
+from cluster.node.controller.configs.sources import ALL_BROKERS
 from cluster.node.controller.configs.values import InvalidValueError, Value
 from cluster.node.controller.metadata import registrations
 from cluster.node.controller.metadata.feature_levels import is_elr_enabled
@@ -96,10 +97,7 @@ def effective_min_isr(state: MetadataState, topic_id: uuid.UUID, topic: str) -> 
 def _topic_config(state: MetadataState, topic: str, name: str) -> Value:
     """Return what is in force, read as brokers read it: "TRUE" and " 2" are values as well."""
     key = TOPIC[name]
-    for resource in (
-        ConfigResource(ResourceType.TOPIC, topic),
-        ConfigResource(ResourceType.BROKER, ""),
-    ):
+    for resource in (ConfigResource(ResourceType.TOPIC, topic), ALL_BROKERS):
         text = state.resource_config(resource, name)
         try:
             if text is not None:

@@ -20,7 +20,7 @@ from cluster.node.controller.metadata.registrations import (
     has_online_replica,
     is_acceptable,
 )
-from cluster.node.controller.metadata.result import NO_ERROR, ApiError, ControllerResult
+from cluster.node.controller.metadata.result import NO_ERROR, ControllerResult, ItemError
 from cluster.node.controller.metadata.state import REASSIGNING, MetadataState, PartitionRegistration
 from cluster.node.controller.partitions.leadership import builder, is_unclean_election_enabled
 from cluster.node.controller.partitions.partition_change import RECOVERING, Election
@@ -28,14 +28,6 @@ from cluster.node.controller.records import MetadataRecord
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import BrokerId, TopicName, i32
-
-
-class _RefusedError(Exception):
-    """One partition's reassignment is refused."""
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.api_error = ApiError(error, message)
 
 
 def alter_partition_reassignments(
@@ -58,7 +50,7 @@ def alter_partition_reassignments(
                     cluster,
                     may_resize=request.allow_replication_factor_change,
                 )
-            except _RefusedError as refusal:
+            except ItemError as refusal:
                 outcome = refusal.api_error
             else:
                 records += [] if record is None else [record]
@@ -86,7 +78,7 @@ def alter_partition_reassignments(
 
 def _check_first(seen: set[tuple[str, int]], key: tuple[str, int]) -> None:
     if key in seen:
-        raise _RefusedError(ErrorCode.invalid_request, "A partition is named twice.")
+        raise ItemError(ErrorCode.invalid_request, "A partition is named twice.")
     seen.add(key)
 
 
@@ -102,21 +94,21 @@ def _reassign(
     topic_id = state.topic_names.get(topic)
     if topic_id is None:
         message = f"Unable to find a topic named {topic}."
-        raise _RefusedError(ErrorCode.unknown_topic_or_partition, message)
+        raise ItemError(ErrorCode.unknown_topic_or_partition, message)
     partition = state.partitions.get((topic_id, index))
     if partition is None:
         message = f"Unable to find partition {topic}:{index}."
-        raise _RefusedError(ErrorCode.unknown_topic_or_partition, message)
+        raise ItemError(ErrorCode.unknown_topic_or_partition, message)
     if item.replicas is None:
         return _cancel(topic, topic_id, index, partition, state)
     target = tuple(map(int, item.replicas))
-    _check_target(target, state, cluster)
+    check_replicas(target, state, cluster)
     left = tuple(r for r in partition.replicas if r not in partition.adding_replicas)
     if not may_resize and len(target) != len(
         [r for r in left if r not in partition.removing_replicas] or left
     ):
         message = "The replication factor is changed, which the request does not allow."
-        raise _RefusedError(ErrorCode.invalid_replication_factor, message)
+        raise ItemError(ErrorCode.invalid_replication_factor, message)
     removing = tuple(sorted(r for r in partition.replicas if r not in target))
     return builder(
         state,
@@ -129,7 +121,8 @@ def _reassign(
     ).build()
 
 
-def _check_target(target: Sequence[int], state: MetadataState, cluster: ClusterInfo) -> None:
+def check_replicas(target: Sequence[int], state: MetadataState, cluster: ClusterInfo) -> None:
+    """Check replicas that a client chose. Raises ItemError, INVALID_REPLICA_ASSIGNMENT."""
     known = broker_ids(state, cluster)
     unknown = [broker for broker in target if broker not in known]
     if not target:
@@ -143,7 +136,7 @@ def _check_target(target: Sequence[int], state: MetadataState, cluster: ClusterI
         )
     else:
         return
-    raise _RefusedError(ErrorCode.invalid_replica_assignment, message)
+    raise ItemError(ErrorCode.invalid_replica_assignment, message)
 
 
 def _cancel(
@@ -155,7 +148,7 @@ def _cancel(
 ) -> MetadataRecord | None:
     if not partition.adding_replicas and not partition.removing_replicas:
         message = f"No partition reassignment is in progress for {topic}-{index}."
-        raise _RefusedError(ErrorCode.no_reassignment_in_progress, message)
+        raise ItemError(ErrorCode.no_reassignment_in_progress, message)
     replicas = tuple(r for r in partition.replicas if r not in partition.adding_replicas)
     isr = tuple(r for r in partition.isr if r in replicas)
     wanted: dict[str, object] = {}
@@ -165,7 +158,7 @@ def _cancel(
                 f"Unable to revert the assignment of {topic}-{index}: only replicas that are being "
                 "added are in sync, so that it would take an unclean leader election."
             )
-            raise _RefusedError(ErrorCode.invalid_replica_assignment, message)
+            raise ItemError(ErrorCode.invalid_replica_assignment, message)
         wanted["election"] = Election.UNCLEAN
         if not any(
             is_acceptable(state, replica) and has_online_replica(state, partition, replica)

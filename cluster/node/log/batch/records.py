@@ -187,14 +187,8 @@ def with_base_offset(batch: bytes, base_offset: int) -> bytes:
     return _OFFSET.pack(base_offset) + batch[_OFFSET.size :]
 
 
-def with_epoch(batch: bytes, epoch: int) -> bytes:
-    """Give the same batch another partition leader epoch; its CRC stays valid."""
-    end = _EPOCH_POSITION + _EPOCH.size
-    return batch[:_EPOCH_POSITION] + _EPOCH.pack(epoch) + batch[end:]
-
-
 def with_place(batch: bytes, base_offset: int, epoch: int) -> bytes:
-    """Give the same batch its place in a log: base offset and partition leader epoch."""
+    """Give the same batch its place in a log: base offset and epoch. Its CRC stays valid."""
     length = batch[_OFFSET.size : PREFIX_BYTES]
     rest = batch[_EPOCH_POSITION + _EPOCH.size :]
     return b"".join((_OFFSET.pack(base_offset), length, _EPOCH.pack(epoch), rest))

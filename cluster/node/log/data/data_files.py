@@ -35,6 +35,7 @@ from cluster.node.log.storage.epoch_cache import EPOCH_FILE
 from cluster.node.log.storage.index import CorruptIndexError
 from cluster.node.log.storage.reader import NotInSegmentError, locate_batch, read_batches
 from cluster.node.log.storage.recovery import CorruptLogError
+from cluster.node.log.storage.segment import BASE_OFFSET
 from cluster.node.log.storage.tail import Tail
 from cluster.node.ports import Clock, Disk, Random, Timer, nothing
 
@@ -170,10 +171,10 @@ class DataFiles:
         return f"{self.directory}/{name}"
 
     def _segment_of(self, offset: int) -> DataSegment:
-        return self._segments[max(bisect_right(self._segments, offset, key=_base_offset) - 1, 0)]
+        return self._segments[max(bisect_right(self._segments, offset, key=BASE_OFFSET) - 1, 0)]
 
     def end_of(self, segment: DataSegment) -> int:
-        following = bisect_right(self._segments, segment.base_offset, key=_base_offset)
+        following = bisect_right(self._segments, segment.base_offset, key=BASE_OFFSET)
         if following == len(self._segments):
             return self.end_offset
         return self._segments[following].base_offset
@@ -550,7 +551,3 @@ class DataFiles:
         if self._epochs.truncate_from_start(offset):
             self._write_epoch_file()
         self._folder.start_moved(self.partition)
-
-
-def _base_offset(segment: DataSegment) -> int:
-    return segment.base_offset

@@ -40,7 +40,7 @@ from cluster.node.log.storage.recovery import (
     check_place,
     read_if_there,
 )
-from cluster.node.log.storage.segment import segment_base_offset
+from cluster.node.log.storage.segment import BASE_OFFSET, segment_base_offset
 from cluster.node.ports import Completion, Disk
 
 DELETED_SUFFIX = ".deleted"
@@ -179,7 +179,7 @@ class _Opening:
             return 0
         if is_clean:
             return count if count and segments[-1].indexes_plausible else max(count - 1, 0)
-        found = bisect_right(segments, self._recovery_point, key=_base_offset)
+        found = bisect_right(segments, self._recovery_point, key=BASE_OFFSET)
         return max(found - 1, 0)
 
     def _read(self, segments: list[DataSegment], to_scan: int, found: RecoveredData) -> None:
@@ -355,7 +355,7 @@ class _Opening:
         from_offset = state.end_offset
         if from_offset == end_offset:
             return
-        first = max(bisect_right(found.segments, from_offset, key=_base_offset) - 1, 0)
+        first = max(bisect_right(found.segments, from_offset, key=BASE_OFFSET) - 1, 0)
         for segment in found.segments[first:]:
             window = Window(self._disk, segment.path, gaps=segment.gaps)
             position = 0
@@ -398,7 +398,3 @@ class _Opening:
         if strays:
             self._disk.sync_directory(self._directory, self._watch)
         found.snapshots = kept
-
-
-def _base_offset(segment: DataSegment) -> int:
-    return segment.base_offset

@@ -16,7 +16,7 @@ from typing import Final
 
 from cluster.node.log.storage.checkpoint import TopicPartition, decode_offsets, encode_offsets
 from cluster.node.log.storage.recovery import CorruptLogError, read_if_there
-from cluster.node.ports import Completion, Disk
+from cluster.node.ports import Completion, Disk, nothing
 
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 START_OFFSET_FILE: Final = "log-start-offset-checkpoint"
@@ -61,7 +61,3 @@ class DirectoryCheckpoints:
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}" if self._folder else name
-
-
-def nothing() -> None:
-    """For a checkpoint that nobody waits for."""

@@ -34,7 +34,6 @@ from cluster.node.log.data.directory_checkpoints import (
     HIGH_WATERMARK_FILE,
     START_OFFSET_FILE,
     DirectoryCheckpoints,
-    nothing,
 )
 from cluster.node.log.data.partition_folder import (
     DELETE_SUFFIX,
@@ -47,7 +46,7 @@ from cluster.node.log.data.partition_folder import (
 from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, TopicPartition
 from cluster.node.log.storage.recovery import CorruptLogError
 from cluster.node.log.types import METADATA_TOPIC
-from cluster.node.ports import Clock, Completion, Disk, Random, Timer
+from cluster.node.ports import Clock, Completion, Disk, Random, Timer, nothing
 
 _HIGH_WATERMARKS_MS = 5_000
 _OFFSETS_MS = 60_000

@@ -30,7 +30,7 @@ from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, encode_reco
 from cluster.node.log.storage.epoch_cache import EPOCH_FILE, EpochEntry, LeaderEpochCache
 from cluster.node.log.storage.reader import locate_batch, read_batches
 from cluster.node.log.storage.recovery import CorruptLogError, Recovered, recover
-from cluster.node.log.storage.segment import Segment, segment_name
+from cluster.node.log.storage.segment import BASE_OFFSET, Segment, segment_name
 from cluster.node.log.storage.tail import Tail
 from cluster.node.log.types import OffsetAndEpoch
 from cluster.node.ports import Disk, nothing
@@ -417,8 +417,4 @@ class Log:
         return base_offset
 
     def _segment_of(self, offset: int) -> Segment:
-        return self._segments[bisect_right(self._segments, offset, key=_base_offset) - 1]
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
+        return self._segments[bisect_right(self._segments, offset, key=BASE_OFFSET) - 1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
+from operator import attrgetter
 from typing import Final
 
 from cluster.node.log.types import METADATA_TOPIC
@@ -17,6 +18,8 @@ from cluster.node.log.types import METADATA_TOPIC
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 """The log of metadata, below a node's data."""
 INDEX_INTERVAL_BYTES = 4096
+BASE_OFFSET: Final = attrgetter("base_offset")
+"""Of a segment, to look for one."""
 _NAME = re.compile(r"(\d{20})\.log")
 
 

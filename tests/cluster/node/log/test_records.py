@@ -16,8 +16,7 @@ from cluster.node.log.batch.records import (
     encode_batch,
     iter_batches,
     parse_header,
-    with_base_offset,
-    with_epoch,
+    with_place,
 )
 
 with warnings.catch_warnings():  # it reads its schemas by a function that Python 3.11 deprecates
@@ -78,7 +77,7 @@ def test_kafka_python_sees_a_control_batch():
 
 def test_offset_and_epoch_are_patched_without_a_new_crc():
     data = encode_batch(5, 3, [Record(b"x"), Record(b"y")], 9)
-    patched = with_epoch(with_base_offset(data, 70), 8)
+    patched = with_place(data, 70, 8)
     header = check_batch(patched)
     assert (header.base_offset, header.last_offset, header.partition_leader_epoch) == (70, 71, 8)
     assert patched == encode_batch(70, 8, [Record(b"x"), Record(b"y")], 9)
