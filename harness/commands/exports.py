@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from results.catalogue.fault_figures import figure_tables
-from results.catalogue.rows import Entry, checks_table, runs_table
+from results.catalogue.rows import Entry, checks_table, refuse_namesakes, runs_table
 from results.store.files import StoreError, write_atomically
 
 
@@ -35,8 +35,8 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Decimal):
-        return float(value)
+    if isinstance(value, Decimal):  # as DuckDB has sums of whole numbers
+        return int(value) if value == value.to_integral_value() else float(value)
     return value if isinstance(value, str | int | None) else str(value)
 
 
@@ -72,8 +72,10 @@ def write_table(table: pa.Table, path: Path) -> None:
 def copy_tables(entries: Iterable[Entry], uri: str) -> None:
     """Copy all tables of each run below a URI, its row last: a run is there when its row is.
 
-    Raises StoreError.
+    Raises StoreError, also where two runs would have one folder there.
     """
+    entries = [*entries]
+    refuse_namesakes(entry.store.name for entry in entries)
     try:
         filesystem, root = pafs.FileSystem.from_uri(uri)
         for entry in entries:

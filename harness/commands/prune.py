@@ -60,6 +60,8 @@ def _live(removal: Removal, now: dt.datetime) -> str | None:
     run = store.folder.resolve().name
     if find_leftovers(run_id=run):
         return f"{store.folder}: its nodes still run; it stays ({cleanup_of(store.folder)})"
-    if not removal.ended and removal.written > now - _QUIET:
-        return f"{store.folder}: it is not at its end and was written a moment ago; it stays"
+    is_judged = removal.ended and store.results_path.exists()
+    if not is_judged and removal.written > now - _QUIET:
+        what = "not judged yet" if removal.ended else "not at its end"
+        return f"{store.folder}: it is {what} and was written a moment ago; it stays"
     return None

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
 from checkers.verdict import Status
 from harness.policy.document import Each
 from results.gate.policy_gate import GateEntry
 from results.gate.refusals import one_line
-from results.store.facts import Facts
+from results.store.facts import Facts, matches
 
 _SKEW = dt.timedelta(minutes=5)
 """Clocks of two machines differ by less."""
@@ -33,12 +32,6 @@ def hold_against(entry: GateEntry, each: Each, now: dt.datetime) -> GateEntry:
         broken += [*_kind(facts, each), *_amount(facts, each), *_check_limits(facts, each)]
     lines = [(status, one_line(reason)) for status, reason in broken]
     return entry.held_against(lines) if lines else entry
-
-
-def matches(pattern: str, facts: Facts) -> bool:
-    """Return whether a build under test has a name that a pattern matches: `*` and `?`, no more."""
-    pattern = pattern.replace("[", "[[]")
-    return any(fnmatchcase(name, pattern) for name in facts.builds)
 
 
 def _origin(facts: Facts, each: Each, now: dt.datetime) -> Iterator[Held]:
@@ -68,7 +61,7 @@ def _kind(facts: Facts, each: Each) -> Iterator[Held]:
                 Status.UNKNOWN,
                 f"its {word} is {found}, and the policy is about {' and '.join(wanted)}",
             )
-    if each.builds and not any(matches(pattern, facts) for pattern in each.builds):
+    if each.builds and not any(matches(pattern, facts.builds) for pattern in each.builds):
         yield (
             Status.UNKNOWN,
             f"it ran build {facts.build}, and the policy is about {' and '.join(each.builds)}",

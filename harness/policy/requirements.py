@@ -12,10 +12,9 @@ from collections.abc import Iterable, Sequence
 from checkers.verdict import Status
 from cluster.mutants import find
 from harness.policy.document import Canary, Policy, Require
-from harness.policy.limits import matches
 from results.gate.policy_gate import GateEntry, Requirement
 from results.gate.refusals import one_line
-from results.store.facts import Facts
+from results.store.facts import Facts, matches
 
 
 def requirements_of(policy: Policy, entries: Sequence[GateEntry]) -> list[Requirement]:
@@ -87,7 +86,7 @@ def _matches(require: Require, facts: Facts) -> bool:
     )
     if any(asked is not None and asked != found for asked, found in wanted):
         return False
-    return require.build is None or matches(require.build, facts)
+    return require.build is None or matches(require.build, facts.builds)
 
 
 def _name(require: Require) -> str:

@@ -23,7 +23,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from results.catalogue.fault_figures import SCHEMAS, figure_tables
-from results.catalogue.rows import Entry, checks_table, runs_table
+from results.catalogue.rows import Entry, checks_table, refuse_namesakes, runs_table
 from results.store.tables import (
     EVENTS_FILE,
     EVENTS_SCHEMA,
@@ -46,7 +46,12 @@ class QueryError(ValueError):
 
 
 def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
-    """Answer one query. Raises QueryError, also where DuckDB is not installed."""
+    """Answer one query. Raises QueryError, also where DuckDB is not installed.
+
+    Raises StoreError where tables could be joined by the name of a run that several have.
+    """
+    if any(name in sql.lower() for name in (*_STORED, *SCHEMAS, "checks")):
+        refuse_namesakes(entry.row.run for entry in entries)
     tables: dict[str, Any] = {"runs": runs_table(entries), "checks": checks_table(entries)}
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
@@ -72,6 +77,8 @@ def query(sql: str, entries: Sequence[Entry]) -> pa.Table:
             if found is None:
                 raise QueryError("this is no query: it gives no table")
             result: pa.Table = found.to_arrow_table()
+            if len(set(result.column_names)) < result.num_columns:
+                raise QueryError("two columns have one name: give each its own with AS")
             return result
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         line = " ".join(str(error).split())[:500]

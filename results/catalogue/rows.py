@@ -30,9 +30,9 @@ The table `checks` has a row for each check of each run: `run`, `checker`, `stat
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from checkers.runs.statistics import NAME as STATISTICS
 from checkers.runs.statistics import READS
 from checkers.verdict import CheckResult
 from results.report.junit import times_s
-from results.store.facts import asked_of, builds_of, started_of
+from results.store.facts import asked_of, builds_of, matches, started_of
 from results.store.files import StoreError
 from results.store.folders import Walk
 from results.store.model import RunResults
@@ -116,11 +116,11 @@ class Filter:
         """Return whether a run is wanted."""
         if self.verdict and row.verdict.partition(" WITHOUT ")[0] not in self.verdict:
             return False
-        if self.build is not None:
-            if not any(fnmatchcase(name, self.build) for name in builds):
-                return False
-        patterns = ((getattr(self, name), getattr(row, name)) for name in _PATTERNS)
-        return all(pattern is None or fnmatchcase(text, pattern) for pattern, text in patterns)
+        asked = [(getattr(self, name), [getattr(row, name)]) for name in _PATTERNS]
+        return all(
+            pattern is None or matches(pattern, names)
+            for pattern, names in [*asked, (self.build, builds)]
+        )
 
 
 def catalogue(root: Path, wanted: Filter | None = None, found: Walk | None = None) -> list[Entry]:
@@ -130,6 +130,15 @@ def catalogue(root: Path, wanted: Filter | None = None, found: Walk | None = Non
     """
     entries = (entry_of(store) for store in list_runs(root, found))
     return [entry for entry in entries if wanted is None or wanted.takes(entry.row, entry.builds)]
+
+
+def refuse_namesakes(names: Iterable[str]) -> None:
+    """Raise StoreError where runs cannot be told apart by their names."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise StoreError(
+                f"{count} runs are called {name!r:.100}: choose one, by a filter or --runs"
+            )
 
 
 def entry_of(store: RunStore) -> Entry:

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -128,6 +129,11 @@ def _parts(text: str) -> list[str]:
     """Return what stands between commas, without a word such as `commit` before it."""
     parts = [part.strip() for part in text.split(",")]
     return [part.partition(" ")[2] or part for part in parts]
+
+
+def matches(pattern: str, names: Iterable[str]) -> bool:
+    """Return whether a pattern matches one of these names: `*` and `?` stand for any, no more."""
+    return any(fnmatchcase(name, pattern.replace("[", "[[]")) for name in names)
 
 
 def started_of(run: str) -> dt.datetime | None:

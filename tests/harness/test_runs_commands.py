@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -105,6 +106,14 @@ def test_tables_of_runs_are_copied_below_a_uri(root, tmp_path):
     assert (row["run"], row["verdict"]) == ("bad", "FAIL")
 
 
+def test_runs_of_one_name_overwrite_each_other_in_no_copy(root, tmp_path):
+    (root / "later").mkdir()
+    (root / "synthetic").rename(root / "later" / "synthetic")
+    shutil.copytree(root / "later", root / "earlier")
+    refused = runs("export", "--to", f"file://{tmp_path}/there", "--runs", root, code=2)
+    assert "2 runs are called 'synthetic/20261121T010203Z-seed7'" in refused.stderr
+
+
 @pytest.mark.parametrize("uri", ["runs", "ftp://host/runs", "file:runs", "file:///proc/runs"])
 def test_a_uri_that_cannot_be_is_one_line(root, uri):
     refused = runs("export", "--to", uri, "--runs", root, code=2)
@@ -133,6 +142,9 @@ def test_query_prints_rows_or_json(root):
     table = runs("query", sql, "--runs", root).stdout.splitlines()
     assert table[0].split() == ["verdict", "n", "t"]
     assert runs("query", "SELEC", "--runs", root, code=2).output.count("\n") == 1
+    sql = "SELECT sum(nodes) * 10000001 AS n FROM runs"
+    assert json.loads(runs("query", sql, "--runs", root, "--json").stdout) == [{"n": 90000009}]
+    assert runs("query", sql, "--runs", root).stdout.split() == ["n", "90000009"]
 
 
 def prune(root, *options, code=0):
@@ -231,6 +243,15 @@ def test_a_run_that_may_go_on_stays_until_nothing_writes_it(bench):
         os.utime(path, (0, 0))
     prune(folder.parent, "--keep", 0, "--yes")
     assert not folder.exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_is_about_to_be_judged_stays(bench):
+    folder = bench.folder()
+    store = bench.copy("good", folder)
+    store.results_path.unlink()
+    store.journal_path.touch()
+    assert "not judged yet" in prune(folder.parent, "--keep", 0, "--yes", code=2).stderr
 
 
 def test_age_and_number_choose_the_oldest(root):

@@ -68,6 +68,7 @@ def test_reads_that_are_served_end_no_outage_of_writes(tmp_path):
         (Filter(verdict=("not judged",)), ["unjudged"]),
         (Filter(build="0.1.*", campaign="synth*"), ["20261121T010203Z-seed7", "bad", "unjudged"]),
         (Filter(build="0.2.*"), []),
+        (Filter(campaign="[s]ynthetic"), []),
         (Filter(system="apache-kafka"), []),
         (Filter(workload="register", backend="docker"), []),
     ],

@@ -45,6 +45,14 @@ def test_operations_of_all_runs_are_there(entries):
     assert all(row["operations"] == row["n"] for row in found.to_pylist())
 
 
+def test_runs_that_cannot_be_told_apart_are_refused(entries):
+    twice = [*entries, entries[0]]
+    name = entries[0].row.run
+    assert query("SELECT count(*) AS n FROM runs", twice).to_pylist() == [{"n": 3}]
+    with pytest.raises(StoreError, match=f"2 runs are called '{name}'"):
+        query("SELECT run FROM runs JOIN checks USING (run)", twice)
+
+
 def test_of_no_runs_there_are_tables_without_rows():
     for table in ("runs", "checks", "operations", "events"):
         assert query(f"SELECT * FROM {table}", []).num_rows == 0
@@ -53,6 +61,7 @@ def test_of_no_runs_there_are_tables_without_rows():
 @pytest.mark.parametrize(
     "sql",
     [
+        "SELECT runs.run, checks.run FROM runs, checks",
         "SELECT * FROM read_csv('/etc/passwd')",
         "SELECT * FROM '/etc/passwd'",
         "COPY (SELECT 1) TO '{tmp}/x.csv'",
