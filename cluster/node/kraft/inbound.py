@@ -245,9 +245,11 @@ class InboundRequests:
             reply(response)
             return
         core = self._core
+        # A stranger may ask for weeks, and hang up; a replica would take its leader for lost.
+        wait_ms = min(request.max_wait_ms, core.config.fetch_timeout_ms)
         core.fetch_purgatory.wait(
             request.fetch_offset + 1,
-            core.clock.monotonic_ms() + request.max_wait_ms,
+            core.clock.monotonic_ms() + wait_ms,
             lambda outcome: reply(self._fetch_after_wait(request, response, outcome)),
         )
 

@@ -90,6 +90,21 @@ def test_one_fetch_gets_no_more_than_a_batch_may_hold():
     assert asked == [8 << 20]
 
 
+def test_no_fetch_waits_for_longer_than_a_replica_would():
+    world = World(1).start()
+    leader = world.elect()
+    end = leader.log.end
+    patient = raft.FetchRequest(
+        None, 9, raft.NO_DIRECTORY, end.epoch, end.offset, end.epoch, 2**31 - 1, 1, end.offset
+    )
+    answers = []
+    leader.client.handle(patient, answers.append)
+    world.settle(1_500)
+    assert answers == []
+    world.settle(1_000)
+    assert [answer.error for answer in answers] == [ErrorCode.none]
+
+
 # -- any requests, in every role -----------------------------------------------------------------
 
 NEAR = st.integers(-2, 3)
