@@ -34,8 +34,8 @@ def valueclass(
     return make if cls is None else make(cls)
 
 
-DIGITS_MAX = 18
-"""Of a whole number that is read: all of them fit into 64 bits."""
+DIGITS_MAX = 19
+"""Of a whole number that is read: as many as the largest of 64 bits has."""
 
 
 def whole_number(text: str) -> int | None:

@@ -73,11 +73,11 @@ class NodeConfig:
     metadata_log_segment_bytes: Annotated[int, kinds.whole(1024), 1 << 30]
     metadata_log_segment_ms: Annotated[int, kinds.whole(1, 2**63 - 1), 7 * 24 * 3600 * 1000]
     metadata_log_max_record_bytes_between_snapshots: Annotated[
-        int, kinds.whole(1), 20 * 1024 * 1024
+        int, kinds.whole(1, 2**63 - 1), 20 * 1024 * 1024
     ]
-    metadata_log_max_snapshot_interval_ms: Annotated[int, kinds.whole(0), 3_600_000]
-    metadata_max_retention_bytes: Annotated[int, kinds.whole(0, 2**63 - 1), 100 * 1024 * 1024]
-    metadata_max_retention_ms: Annotated[int, kinds.whole(0, 2**63 - 1), 7 * 24 * 3600 * 1000]
+    metadata_log_max_snapshot_interval_ms: Annotated[int, kinds.whole(0, 2**63 - 1), 3_600_000]
+    metadata_max_retention_bytes: Annotated[int, kinds.whole(-1, 2**63 - 1), 100 * 1024 * 1024]
+    metadata_max_retention_ms: Annotated[int, kinds.whole(-1, 2**63 - 1), 7 * 24 * 3600 * 1000]
     metadata_max_idle_interval_ms: Annotated[int, kinds.whole(0), 500]
     controller_quorum_election_timeout_ms: Annotated[int, kinds.whole(1), 1000]
     controller_quorum_fetch_timeout_ms: Annotated[int, kinds.whole(1), 2000]

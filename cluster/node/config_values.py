@@ -34,7 +34,7 @@ def whole(lowest: int, highest: int = 2**31 - 1) -> Callable[[str], int]:
     """Make a reader of whole numbers within limits."""
 
     def parse(text: str) -> int:
-        number = whole_number(text)
+        number = None if whole_number(text.removeprefix("-")) is None else int(text)
         if number is None or not lowest <= number <= highest:
             limit = f"at least {lowest}" if highest == 2**31 - 1 else f"{lowest} to {highest}"
             raise PropertyValueError(f"expected a whole number, {limit}, not {text!r}")

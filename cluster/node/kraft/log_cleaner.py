@@ -2,8 +2,8 @@
 
 Once a minute, and only while there are at least two snapshots: while log and snapshots together are
 larger than `metadata.max.retention.bytes`, or the oldest snapshot's last record is older than
-`metadata.max.retention.ms`, the oldest goes. The last one never does. Nothing else may shorten a
-metadata log: what no snapshot holds would be lost (KAFKA-14238).
+`metadata.max.retention.ms`, the oldest goes; -1 is no bound. The last one never does. Nothing else
+may shorten a metadata log: what no snapshot holds would be lost (KAFKA-14238).
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class LogCleaner:
     def _is_too_large(self) -> bool:
         snapshots = self._log.snapshots
         held_bytes = sum(snapshots.size_bytes(snapshot_id) for snapshot_id in snapshots.ids)
-        return self._log.size_bytes + held_bytes > self._retention_bytes
+        return 0 <= self._retention_bytes < self._log.size_bytes + held_bytes
 
     def _is_too_old(self, snapshot_id: OffsetAndEpoch) -> bool:
         timestamp_ms = self._log.snapshots.timestamp_ms(snapshot_id)
-        return self._clock.wall_ms() - timestamp_ms > self._retention_ms
+        return 0 <= self._retention_ms < self._clock.wall_ms() - timestamp_ms

@@ -67,6 +67,19 @@ def test_what_is_not_given_has_kafkas_default():
     assert config.kraftprobe_trace_file is None
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("metadata__max__retention__bytes", -1),
+        ("metadata__max__retention__ms", -1),
+        ("metadata__log__max__record__bytes__between__snapshots", 2**63 - 1),
+        ("metadata__log__max__snapshot__interval__ms", 2**63 - 1),
+    ],
+)
+def test_what_kafka_takes_for_no_bound_is_taken(key, value):
+    assert getattr(parse_config(text(**{key: value}), "f"), key.replace("__", "_")) == value
+
+
 def test_other_nodes_are_given_kafkas_time_outs_to_answer_a_broker():
     default = replica_config(parse_config(text(), "f"))
     assert (default.request_timeout_ms, default.controller_timeout_ms) == (30_000, 30_000)

@@ -63,14 +63,9 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     return offsets
 
 
-_DIGITS_MAX = 19
-"""Of an offset, which has 64 bits."""
-
-
 def decode_recovery_point(data: bytes) -> int:
     """Read the offset; 0 when the content is not what `encode_recovery_point` writes."""
     lines = data.split(b"\n")
     if len(lines) != 4 or lines[:2] != [b"0", b"1"] or lines[3]:
         return 0
-    offset = lines[2].rpartition(b" ")[2]
-    return int(offset) if offset.isdigit() and len(offset) <= _DIGITS_MAX else 0
+    return whole_number(lines[2].rpartition(b" ")[2].decode("latin-1")) or 0

@@ -508,8 +508,11 @@ def test_snapshots_go_when_they_are_too_old():
     assert leader.log.snapshots.ids == (second,)
 
 
-def test_snapshots_stay_within_the_retention():
-    world, leader, _ = quorum()
+@pytest.mark.parametrize(
+    "retention", [{}, {"metadata_max_retention_bytes": -1, "metadata_max_retention_ms": -1}]
+)
+def test_snapshots_stay_within_the_retention(retention):
+    world, leader, _ = quorum(**retention)
     snapshot(world, leader)
     world.commit(leader, "more")
     snapshot(world, leader)
