@@ -39,17 +39,14 @@ def _requirement(require: Require, runs: Iterable[Facts]) -> Requirement:
     matching = [facts for facts in runs if _matches(require, facts)]
     seeds = {seed for facts in matching for seed in facts.seeds}
     bit = {fault for facts in matching for fault, count in facts.faults.items() if count}
+    operations, leader_changes = _amounts(matching)
     lacking = [
         f"{found:,} of {wanted:,} {what}"
         for what, found, wanted in (
             ("runs", len(matching), require.runs),
             ("seeds", len(seeds), require.seeds),
-            ("operations", sum(facts.ok for facts in matching), require.operations),
-            (
-                "leader changes",
-                sum(facts.leader_changes for facts in matching),
-                require.leader_changes,
-            ),
+            ("operations", operations, require.operations),
+            ("leader changes", leader_changes, require.leader_changes),
         )
         if found < wanted
     ]
@@ -67,13 +64,25 @@ def _requirement(require: Require, runs: Iterable[Facts]) -> Requirement:
     bitten = f", in which {', '.join(require.faults)} bit" if require.faults else ""
     runs_word = "run" if len(matching) == 1 else "runs"
     seeds_word = "seed" if len(seeds) == 1 else "seeds"
-    operations = sum(facts.ok for facts in matching)
     return Requirement(
         _name(require),
         Status.PASS,
         f"{len(matching)} {runs_word} on {len(seeds)} {seeds_word}, "
         f"{operations:,} operations{bitten}",
     )
+
+
+def _amounts(runs: Iterable[Facts]) -> tuple[int, int]:
+    """Count operations and leader changes, of a seed that several batches have those of one."""
+    found: dict[object, tuple[int, int]] = {}
+    for number, facts in enumerate(runs):
+        for seed, (ok, changes) in facts.of_seeds.items():
+            world = facts.campaign, facts.system, facts.builds, seed
+            most = found.get(world, (0, 0))
+            found[world] = max(most[0], ok), max(most[1], changes)
+        if not facts.of_seeds:
+            found[number] = facts.ok, facts.leader_changes
+    return sum(ok for ok, _ in found.values()), sum(changes for _, changes in found.values())
 
 
 def _matches(require: Require, facts: Facts) -> bool:

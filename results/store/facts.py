@@ -53,6 +53,8 @@ class Facts:
     """Digest of what its plan asks for (`results.store.facts.asked_of`)."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """By the names of `catalogue.comparison.FIGURES`, without those that the run does not have."""
+    of_seeds: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Of a batch: seed -> operations that were ok, and leader changes, of its world."""
     signer: str | None = None
     """Principal who signed the run, of those that were asked for."""
     unsigned: str = ""

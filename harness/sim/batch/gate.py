@@ -70,7 +70,7 @@ def _gate(
         f"code {one_line(code, 40)}{'' if code == here else f', which is not this one ({here})'}"
     )
     signer, unsigned = (None, "") if signers is None else batch_signer(folder, signers)
-    facts = replace(_facts(plan, code, summary), signer=signer, unsigned=unsigned)
+    facts = replace(_facts(plan, code, rows, summary), signer=signer, unsigned=unsigned)
     refusal = _refusal(folder, summary)
     if refusal is not None:
         return worst((status, Status.UNKNOWN)), f"{status}, but {refusal}", facts
@@ -86,18 +86,17 @@ def _gate(
     return status, f"{status}: {text}", facts
 
 
-def _facts(plan: BatchPlan, code: str, summary: Row) -> Facts:
+def _facts(plan: BatchPlan, code: str, rows: Mapping[int, Row], summary: Row) -> Facts:
     """Return what a policy asks about a batch, all seeds together."""
-    campaign, tried = plan.campaign or {}, summary["exercise"]
-    workload, nodes = campaign.get("workload"), campaign.get("nodes")
-    first = plan_of(plan, plan.first, {})  # of one system, as are all
+    first, tried, is_drawn = plan_of(plan, plan.first, {}), summary["exercise"], not plan.campaign
+    exercised = {seed: json.loads(row["exercise"]) for seed, row in rows.items()}
     return Facts(
-        campaign=one_line(str(campaign.get("campaign", "seeds")), 64),
-        workload=None if workload is None else one_line(str(workload), 64),
+        campaign="seeds" if is_drawn else one_line(first.campaign, 64),
+        workload=None if is_drawn else first.workload,
         system=first.system,
         builds=(*_releases(plan, first), f"code {one_line(code, 40)}", one_line(code, 40)),
         backend="sim",
-        nodes=nodes if isinstance(nodes, int) else None,
+        nodes=None if is_drawn else first.nodes,
         mutant=summary["mutant"],
         seeds=tuple(range(plan.first, plan.last)),
         started=None,
@@ -105,6 +104,10 @@ def _facts(plan: BatchPlan, code: str, summary: Row) -> Facts:
         ok=int(tried["ok"]),
         leader_changes=int(tried["leader_changes"]),
         faults=dict(tried["faults_verified"]),
+        of_seeds={
+            seed: (int(each.get("ok", 0)), int(each.get("leader_changes", 0)))
+            for seed, each in exercised.items()
+        },
     )
 
 

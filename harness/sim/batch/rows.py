@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from checkers.runs.exercised import shortfalls
 from checkers.verdict import Status
 from harness.errors import PlanError
-from harness.sim.batch.chunks import SCHEMA, VERSION, BatchPlan, Row, plan_of
+from harness.sim.batch.chunks import HARNESS_ERROR, SCHEMA, VERSION, BatchPlan, Row, plan_of
 from harness.sim.batch.summary import summarise
 from results.store.files import StoreError, parse_json, read_bounded, read_json_object
 
@@ -170,7 +170,8 @@ def _check_row(row: Row) -> None:
         status = Status(row["verdict"])
         figures, exercise = (parse_json(row[name]) for name in ("statistics", "exercise"))
         parse_json(row["coverage"])
-        counted = [figures[name] for name in _FIGURES]
+        has_world = status is not Status.FAIL or row["property"] != HARNESS_ERROR
+        counted = [figures[name] for name in _FIGURES if has_world]
         if exercise:
             counted += [exercise[name] for name in _COUNTS]
             counted += [exercise["needed"][name] for name in _COUNTS]

@@ -22,8 +22,17 @@ from checkers.earned import EARNED
 from checkers.verdict import CheckResult, Status
 from harness.commands import sim
 from harness.errors import BatchError
+from harness.policy.document import Policy, Require
+from harness.policy.requirements import requirements_of
 from harness.sim.batch.batch import Batch, run_on_spark, run_plainly
-from harness.sim.batch.chunks import BatchPlan, plan_of, read_unfinished, run_chunk, store_rows
+from harness.sim.batch.chunks import (
+    HARNESS_ERROR,
+    BatchPlan,
+    plan_of,
+    read_unfinished,
+    run_chunk,
+    store_rows,
+)
 from harness.sim.batch.gate import gate_batch
 from harness.sim.runner import run_plan
 from harness.sim.swarm.draw import draw
@@ -538,3 +547,27 @@ def test_a_stored_campaign_that_is_no_plan_keeps_the_gate_shut(tmp_path, campaig
     entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=False)
     assert entry.status is Status.UNKNOWN
     assert "batch.json" in entry.line
+
+
+def test_a_seed_of_two_batches_counts_once(tmp_path):
+    campaign, entries, ok = {**TINY, "rate_per_s": 30}, [], {}
+    for first in (3, 4):
+        batch, _ = run(tmp_path / str(first), BatchPlan(first, first + 2, campaign=campaign))
+        ok |= {seed: json.loads(row["exercise"])["ok"] for seed, row in batch.rows.items()}
+        entries.append(gate_batch(batch.folder, allow_no_faults=True, judge_again=False))
+
+    def judged(operations):
+        policy = Policy(require=(Require(workload="log", nodes=3, operations=operations),))
+        return requirements_of(policy, entries)[0].status
+
+    total = sum(ok.values())
+    assert (sorted(ok), judged(total)) == ([3, 4, 5], Status.PASS)
+    assert judged(total + 1) is Status.UNDER_EXERCISED
+
+
+def test_a_batch_in_which_the_harness_failed_is_a_fail_of_the_gate(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.sim.batch.chunks.run", lambda *_: 1 // 0)
+    _, summary = run(tmp_path, BatchPlan(3, 4, campaign=TINY))
+    assert summary["groups"][0]["property"] == HARNESS_ERROR
+    entry = gate_batch(tmp_path, allow_no_faults=True, judge_again=False)
+    assert entry.status is Status.FAIL, entry.line
