@@ -17,8 +17,9 @@ the rest. The passes, each with the invariant that it keeps:
 | knobs | resets a setting or a property of the world to its default | all others |
 | values | times and lengths become round or smaller numbers | all others |
 
-A candidate that violates the same property replaces the plan; any other is dropped. An exception of
-the harness counts as no violation. A run is a function of its plan, so no candidate runs twice, and
+A candidate that violates the same property replaces the plan; any other is dropped. Where several
+defects violate one property (deaths, no progress, a check with kinds of anomalies) the causes must
+be the same, of a check one kind. An exception of the harness counts as no violation. A run is a function of its plan, so no candidate runs twice, and
 the result is exactly what `kraftprobe replay` runs. Rounds repeat until one changes nothing or the
 time is up.
 """
@@ -88,8 +89,8 @@ class Shrinker:
     _seen: dict[str, bool] = field(default_factory=dict)
     _played: Played | None = None
     _violation: Violation | None = None
-    _death: tuple[str, ...] | None = None
-    """Causes of the death that is shrunk: nodes die of different defects."""
+    _causes: tuple[str, ...] | None = None
+    """Causes of the violation that is shrunk."""
     _is_race: bool = False
     """Few schedules violate the property: large parts are also dropped with other seeds."""
     _brief: bool = False
@@ -127,10 +128,10 @@ class Shrinker:
     def _is_wanted(self, violation: Violation) -> bool:
         if violation.property != self.wanted:
             return False
-        if self.wanted == "node-died":
-            self._death = self._death or violation.causes
-            return violation.causes == self._death
-        return True
+        self._causes = self._causes or violation.causes
+        if violation.causes == self._causes or self.wanted in ("node-died", "progress"):
+            return violation.causes == self._causes
+        return violation.at_ms > 0 or not {*violation.causes[1:]}.isdisjoint(self._causes[1:])
 
     def _run(self, plan: Plan) -> tuple[Played, Violation | None]:
         wanted = frozenset({self.wanted})

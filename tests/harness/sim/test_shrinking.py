@@ -3,12 +3,14 @@
 import itertools
 import json
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from harness.plan.document import from_document
 from harness.plan.strands import Step, Strand
+from harness.sim.findings import Violation
 from harness.sim.runner import run_plan
 from harness.sim.shrink import shrinker as shrinker_module
 from harness.sim.shrink.rewrites import halves
@@ -47,6 +49,25 @@ def test_only_what_matters_is_left():
     story = story_of(*shrinker.story)
     assert "the mutant M15" in story[0]
     assert story[-1].startswith("VIOLATED majority-durable")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "first", "other", "is_kept"),
+    [
+        ("node-died", ("node-died", "fatal: #"), ("node-died", "error: #"), False),
+        ("progress", ("busy loop",), ("too many events",), False),
+        ("log", ("log", "lost", "reordered"), ("log", "duplicate"), False),
+        ("log", ("log", "lost", "reordered"), ("log", "lost"), True),
+    ],
+)
+def test_another_violation_of_the_property_is_not_kept(monkeypatch, wanted, first, other, is_kept):
+    def violated(_, plan):
+        return None, Violation(wanted, "", first if plan.strands else other)
+
+    monkeypatch.setattr(Shrinker, "_run", violated)
+    shrinker, plan = Shrinker(wanted, time.monotonic() + 600.0), noisy()
+    assert shrinker.fails(plan)
+    assert shrinker.fails(replace(plan, strands=())) is is_kept
 
 
 def test_time_is_a_bound():
