@@ -21,6 +21,7 @@ from cluster.backends.sim.settings import SimSettings
 from cluster.systems import kafka_raft
 from cluster.systems.kraft import NODE_SETTINGS, REGISTRATION
 from cluster.values import valueclass
+from harness.errors import PlanError
 from harness.plan.document import expectations_of
 from harness.plan.plan import Bounds, Plan
 from harness.plan.strands import Condition, Step, Strand
@@ -104,9 +105,11 @@ def draw(
     """Draw the plan of a seed.
 
     `system`: name and options of what is run (`system`, `system_options` of a plan); None: this
-    repository's node.
+    repository's node. Raises PlanError for a mutant of another.
     """
     if system is not None and system["system"] == kafka_raft.NAME:
+        if mutant is not None:
+            raise PlanError(f"mutant: system {kafka_raft.NAME} has no faulty variants")
         options = system.get("system_options", {})
         return _draw(seed, None, duration_ms, steer or Steer(), options)
     return _draw(seed, mutant, duration_ms, steer or Steer(), None)

@@ -45,6 +45,7 @@ from tests.harness.sim.plans import read_plan
 
 pytestmark = pytest.mark.slow
 
+KAFKA = ("--system", "kafka-raft", "--kafka-version", "kraft")
 SHORT_MS = 20_000.0
 """Of virtual time: enough for worlds whose events do not matter."""
 
@@ -429,6 +430,7 @@ def test_the_command_fails_a_mutant(tmp_path):
         (["sim", "--seeds", "5..5"], "--seeds is a range"),
         (["sim", "--seeds", "0.." + "9" * 5000], "--seeds is a range"),
         (["sim", "--seed", "1", "--mutant", "M99"], "unknown mutant"),
+        (["sim", "--seed", "1", "--mutant", "M15", *KAFKA], "has no faulty variants"),
         (["replay", "no-such-file"], "No such file"),
     ],
 )
