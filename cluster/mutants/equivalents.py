@@ -22,9 +22,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:controller.metadata.indexed:IndexedMap.keys_with:always:0": (
         "an index that is there is built again, with the same content"
     ),
-    "X:log.data.data_log:DataLog.end_offset_for_epoch:connector:0": (
-        "a leader's log has the leader's epoch, and no follower asks for a later one"
-    ),
     "X:broker.lifecycle.registration:BrokerLifecycleManager._backoff_ms:number:1": (
         "ten doublings of the back-off are more than any heartbeat interval, which bounds it"
     ),
@@ -40,9 +37,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:broker.replication.partition:Follower.on_fetch:extreme:1": (
         "`appends` notes it again before the log grows: all followers fetch in sessions"
     ),
-    "X:broker.replication.replica_manager:ReplicaManager._make:never:1": (
-        "each log is made with its topic's id, durable before its first record"
-    ),
     "X:controller.partitions.alter_partition:alter_partition:truth:0": (
         "each request here changes fewer partitions than one part holds: one batch as well"
     ),
@@ -51,9 +45,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     ),
     "X:broker.replication.partition:Follower.on_fetch:relation:0": (
         "`appends` notes the same Fetch before the log grows: all followers fetch in sessions"
-    ),
-    "X:log.data.data_files:DataFiles.go_offline:left-out:0": (
-        "who uses a log drops it as its folder goes offline, or looks whether it is in use"
     ),
     "X:log.data.data_log:DataLog.flush:left-out:0": (
         "a log is flushed as it begins to move or takes over, which ends as its folder goes offline"

@@ -2,7 +2,10 @@
 
 import pytest
 
-from cluster.node.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
+from cluster.node.broker.replication.alter_log_dirs import (
+    ReplicaAlterLogDirsManager,
+    _disagreement,
+)
 from cluster.node.broker.serving.log_dirs import describe_log_dirs
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.data_messages import (
@@ -236,6 +239,17 @@ def test_a_log_that_is_cut_meanwhile_takes_the_future_log_along():
     replica.log.initialize_leader_epoch(7)
     moves.run(2)
     assert moves.future_end() <= 5
+
+
+def test_a_log_that_is_cut_to_nothing_takes_the_future_log_along():
+    moves = Moves(records=20)
+    moves.alter(moves.other.path)
+    assert moves.until(lambda: moves.future_end() > 10)
+    log, holder = moves.replica(1).log, moves.node(1).replicas.logs.future_holder
+    log.truncate_to(0)
+    assert log.epochs.latest_epoch is None
+    future = holder(moves.replica(1).at).future_logs[moves.replica(1).at]
+    assert _disagreement(log, future) == 0
 
 
 def test_moves_go_on_through_changes_of_leaders():

@@ -158,3 +158,22 @@ def test_a_write_that_fails_under_a_request_is_answered_in_time(acks):
     brokers.node(leader).replicas.logs.directories[1].on_failure(OSError(5, "Input/output error"))
     assert brokers.until(lambda: replies, 3_000)
     assert replies[0].partitions[0].error in {ErrorCode.kafka_storage_error, ErrorCode.none}
+
+
+def test_a_log_whose_topic_id_the_power_took_gets_it_when_it_is_hosted():
+    brokers = Brokers()
+    brokers.create()
+    brokers.world.kill("n1", "everything")
+    disk = brokers.world.nodes["n1"].disk
+    disk.replace({**disk.files(), f"t-0/{0:020}.log": b""})
+    brokers.world.start("n1")
+    assert brokers.until(lambda: "t-0/partition.metadata" in disk.files())
+
+
+def test_a_flush_that_comes_due_after_its_log_was_deleted_harms_nothing():
+    brokers = Brokers()
+    brokers.create(flush_ms=500)
+    brokers.produce(1, b"a")
+    brokers.delete()
+    brokers.run(1_000)
+    assert brokers.world.deaths == []
