@@ -16,7 +16,7 @@ from checkers.evidence import Evidence, run_clock
 from checkers.history import EventType, pair
 from checkers.nodes import durability
 from checkers.registry import CheckSpec, RunInput, find_check, run_check
-from checkers.runs import answers, exercised
+from checkers.runs import answers, exercised, monitor
 from checkers.verdict import CheckResult, Status
 from harness.evidence import node_disks
 from harness.plan.plan import Plan
@@ -27,6 +27,7 @@ from harness.sim.findings import SimResult, of_check
 from harness.sim.play import MemoryJournal, Played, few_collections, play
 from results.store.run_store import RunStore
 
+_OF_RUNS = (answers.NAME, monitor.NAME)
 _EXERCISE = "exercise"
 """The condition of a PASS that repeats what the check of that name counted."""
 
@@ -53,7 +54,7 @@ def judge(played: Played) -> SimResult:
     exercise = exercised.check(RunInput(played.events, operations), options)
     if not violations:
         reads = dict(played.reads.reads)
-        checks = (*played.plan.make_workload().checks(), CheckSpec(answers.NAME))
+        checks = (*played.plan.make_workload().checks(), *map(CheckSpec, _OF_RUNS))
         left = Evidence(played.plan.node_names, {}, {}, {}, reads)
         if any(_reads_disks(spec) for spec in checks):
             left = replace(_left_behind(played), final_reads=reads)

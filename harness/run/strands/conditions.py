@@ -21,6 +21,8 @@ class Cast:
 
 Outcomes = dict[str, str]
 """How the operations with an id ended: id -> ok, fail, info."""
+TraceEvent = tuple[str, str, Mapping[str, Any]]
+"""(node, event, fields)"""
 
 
 def candidates(word: str, standings: Standings, names: Cast) -> tuple[str, ...]:
@@ -43,9 +45,9 @@ def holds(
     standings: Standings,
     names: Cast,
     outcomes: Outcomes,
-    event: tuple[str, str, Mapping[str, Any]] | None = None,
+    event: TraceEvent | None = None,
 ) -> bool:
-    """Whether it holds now; with `event` (node, event, fields) at that event."""
+    """Whether it holds now; with `event` at that event."""
     if condition.event is not None and (event is None or event[1] != condition.event):
         return False  # nearly always: asked at every event of every node
     if condition.ok is not None and outcomes.get(condition.ok) != "ok":

@@ -21,11 +21,12 @@ from typing import Any
 from checkers.evidence.standings import Standings
 from checkers.history import EventType
 from checkers.runs.faults import OVER
+from checkers.runs.monitor import UNDECIDED
 from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
 from harness.plan.strands import CONDITION, Condition, Step, step_name
 from harness.run.recorder import Recorder
-from harness.run.strands.conditions import Outcomes
+from harness.run.strands.conditions import Outcomes, TraceEvent
 from harness.run.strands.excuses import Excuse, Excuses
 from harness.run.strands.progress import Act, Expectation, Play, Timers, begin_act
 from harness.run.strands.targets import choose, links_of, parameters_of
@@ -93,9 +94,14 @@ class Player:
             self.timers.call_later(strand.at_ms, play.next)
 
     def stop(self) -> None:
-        """End the fault phase: inject nothing more."""
+        """End the fault phase: inject nothing more, and journal what was not decided by then."""
         self.stopped = True
         self.standings.listeners.remove(self._on_event)
+        for play in self._plays:
+            for place in sorted(play.undecided):
+                step = play.strand.steps[place]
+                value = {"place": step_name(play.number, place), "that": step.options["that"]}
+                self._recorder.note(UNDECIDED, value, EventType.INFO)
 
     async def settle(self) -> None:
         """After `stop`: wait for injections and heals under way."""
@@ -123,7 +129,7 @@ class Player:
     def _on_event(self, node: str, event: str, fields: Mapping[str, Any]) -> None:
         self._look((node, event, fields))
 
-    def _look(self, event: tuple[str, str, Mapping[str, Any]] | None) -> None:
+    def _look(self, event: TraceEvent | None) -> None:
         if self._waiting and not self.stopped:
             for number in sorted(self._waiting):  # a copy: a play that acts changes the set
                 play = self._plays[number]

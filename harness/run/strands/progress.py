@@ -18,7 +18,7 @@ from cluster.values import valueclass
 from harness.plan.plan import Plan
 from harness.plan.step_verbs import is_fault
 from harness.plan.strands import Condition, Step, Strand, step_name
-from harness.run.strands.conditions import Cast, Outcomes, holds
+from harness.run.strands.conditions import Cast, Outcomes, TraceEvent, holds
 
 
 class Timer(Protocol):
@@ -82,6 +82,8 @@ class Play:
         self.position = -1
         self.cast = Cast()
         self.waiting: Condition | None = None
+        self.undecided = {n for n, step in enumerate(strand.steps) if step.kind == "expect"}
+        """Positions of the expectations of which it is not known whether they hold."""
         self._turn = 0
 
     def stream(self, step: Step) -> Random:
@@ -114,7 +116,7 @@ class Play:
         if step.until.event is None:
             self.look(None)
 
-    def look(self, event: tuple[str, str, Mapping[str, Any]] | None) -> None:
+    def look(self, event: TraceEvent | None) -> None:
         """Execute the step if its condition holds."""
         stage, wanted = self.stage, self.waiting
         assert wanted is not None
@@ -128,7 +130,9 @@ class Play:
             return
         self.stage.wait(self, None)
         step = self.strand.steps[self.position]
-        if not step.strict:
+        if step.strict:  # nothing is expected of the rest
+            self.undecided = {place for place in self.undecided if place < self.position}
+        else:
             self.stage.act(self, step, at_event=False)
 
     def done(self) -> None:
@@ -137,43 +141,44 @@ class Play:
 
 
 class Expectation:
-    """A condition that must hold within a time, and then for a while."""
+    """A condition that must hold within a time, and then for a while, without its event."""
 
     def __init__(self, stage: Stage, play: Play, step: Step, that: Condition) -> None:
         self._stage = stage
+        self._play = play
+        self._position = play.position
         self._step = step
         self._that = that
-        self._name = step.options.get("property", "expectation")
         self._cast = Cast(dict(play.cast.names), play.cast.epoch)
-        self._place = step_name(play.number, play.position)
-        self._over = False
         self._came = False
 
     def begin(self) -> None:
         """Evaluate it now, and from now on at each event."""
+        self._stage.standings.listeners.append(self._on_event)
         if self._holds():
             self._come()
-            return
-        self._stage.standings.listeners.append(self._on_event)
-        self._stage.timers.call_later(self._step.within_ms, self._late)
+        else:
+            self._stage.timers.call_later(self._step.within_ms, self._late)
 
-    def _holds(self) -> bool:
-        return holds(self._that, self._stage.standings, self._cast, self._stage.outcomes)
+    @property
+    def _over(self) -> bool:
+        return self._position not in self._play.undecided
+
+    def _holds(self, event: TraceEvent | None = None) -> bool:
+        return holds(self._that, self._stage.standings, self._cast, self._stage.outcomes, event)
 
     def _come(self) -> None:
         self._came = True
+        self._that = replace(self._that, event=None)
         if self._step.for_ms is None:
             self._end()
         else:
-            if self._on_event not in self._stage.standings.listeners:
-                self._stage.standings.listeners.append(self._on_event)
             self._stage.timers.call_later(self._step.for_ms, self._end)
 
     def _on_event(self, node: str, event: str, fields: Mapping[str, Any]) -> None:
-        del node, event, fields
         if self._over:
             return
-        if not self._came and self._holds():
+        if not self._came and self._holds((node, event, fields)):
             self._come()
         elif self._came and not self._holds():
             self._fail("held, but not for as long as it must")
@@ -184,14 +189,16 @@ class Expectation:
 
     def _fail(self, how: str) -> None:
         if not self._stage.stopped:
-            explanation = f"{self._place}: {self._step.options['that']} {how}"
-            self._stage.report_broken(self._name, explanation, self._place)
+            place = step_name(self._play.number, self._position)
+            explanation = f"{place}: {self._step.options['that']} {how}"
+            name = self._step.options.get("property", "expectation")
+            self._stage.report_broken(name, explanation, place)
         self._end()
 
     def _end(self) -> None:
-        self._over = True
-        if self._on_event in self._stage.standings.listeners:
-            self._stage.standings.listeners.remove(self._on_event)
+        self._play.undecided.discard(self._position)
+        standings = self._stage.standings  # which may be calling the listeners: another list
+        standings.listeners = [each for each in standings.listeners if each != self._on_event]
 
 
 @valueclass

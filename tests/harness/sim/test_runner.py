@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from checkers.history import EventType, pair
+from checkers.verdict import Status
 from cluster.backends.sim import loop
 from cluster.backends.sim.world import SimWorld
 from cluster.node.kraft.quorum.control_state import ControlState
 from harness.plan.schedule import Entry
-from harness.plan.strands import ScriptedOp, Step, Strand
+from harness.plan.strands import Condition, ScriptedOp, Step, Strand
 from harness.sim.play import MemoryJournal, play
 from harness.sim.runner import run_plan
 from harness.sim.swarm.draw import draw
@@ -141,6 +142,29 @@ def test_the_first_violation_ends_a_run_before_its_heal():
     names = [e.value["name"] for e in journal.events if e.f == "phase"]
     assert names == ["start", "faults", "stop"]
     assert played.reads.reads == {}
+
+
+NEVER = {"that": {"state": "Resigned"}}
+NOT_COME = Step("wait", until=Condition(state="Resigned"), within_ms=100.0, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "steps", "verdict"),
+    [
+        (500.0, [Step("expect", options=NEVER)], Status.UNKNOWN),
+        (500.0, [Step("wait", after_ms=9_000.0), Step("expect", options=NEVER)], Status.UNKNOWN),
+        (9_000.0, [Step("expect", options=NEVER)], Status.UNKNOWN),
+        (500.0, [NOT_COME, Step("expect", options=NEVER)], Status.PASS),
+        (0.0, [Step("expect", options={"that": {"event": "commit"}})], Status.PASS),
+        (0.0, [Step("expect", options={"that": {"event": "commit"}}, for_ms=9e4)], Status.UNKNOWN),
+    ],
+)
+def test_an_expectation_is_decided_before_the_faults_end_or_not_known(at_ms, steps, verdict):
+    kill = Strand(1_000.0, (Step("kill", targets="follower", for_ms=1_000.0),))
+    strands = (kill, Strand(at_ms, tuple(steps)))
+    result = run_plan(sim_plan(seed=1, duration_s=5.0, strands=strands, faults=("kill",)))
+    assert (result.verdict, result.violations) == (verdict, ())
+    assert all("was not decided when the faults ended" in reason for reason in result.reasons)
 
 
 def test_a_node_that_dies_by_itself_is_a_finding(monkeypatch):
