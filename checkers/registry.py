@@ -413,8 +413,9 @@ def merge(checker: str, results: Sequence[CheckResult]) -> CheckResult:
     ordered = sorted(results, key=lambda result: (result.key is not None, result.key or ""))
     status = worst(result.status for result in ordered)
     counts = {kind.value: sum(r.status is kind for r in ordered) for kind in Status}
-    anomalies = [
-        {"key": result.key, **anomaly} for result in ordered for anomaly in result.anomalies
+    telling = sorted(ordered, key=lambda result: result.status is not status)
+    anomalies = [  # no key that was not decided takes the place of one that fails
+        {"key": result.key, **anomaly} for result in telling for anomaly in result.anomalies
     ]
     operations = sum(result.operations for result in ordered)
     shown = next(result for result in ordered if result.status is status)

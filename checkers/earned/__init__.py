@@ -94,10 +94,12 @@ def earn(judged: Judged, stored: CheckResult | None = None) -> CheckResult:
     for condition in CONDITIONS:
         kept = _row_of(stored, condition.name) if condition.of_evidence and stored else None
         rows.append(kept or {"name": condition.name, **condition.function(judged).to_json()})
+    status = worst(Status(row["status"] or Status.PASS) for row in rows)
     lacking = [row for row in rows if row["status"] not in (Status.PASS, None)]
+    lacking.sort(key=lambda row: row["status"] != status)  # the reason of the verdict comes first
     return CheckResult(
         EARNED,
-        worst(Status(row["status"] or Status.PASS) for row in rows),
+        status,
         _summary(rows, lacking),
         operations=len(judged.run.operations),
         anomalies=tuple(

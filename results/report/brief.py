@@ -28,6 +28,7 @@ _KINDS = {
     "change-uninvited": "Voters changed though nobody asked for it",
     "committed-lost": "Committed record lost",
     "committed-missing": "Committed record lost",
+    "deaths-meant": "Node ended by itself",
     "damage-accepted": "Damaged file accepted",
     "elr-forgotten": "Eligible leader forgotten",
     "elr-kept": "Eligible leaders kept too long",

@@ -146,6 +146,15 @@ def test_unknown_does_not_hide_a_failure():
     assert merge("x", results).status is Status.FAIL
 
 
+def test_keys_that_were_not_decided_take_no_place_of_one_that_fails():
+    dead = [
+        CheckResult("x", Status.UNKNOWN, "died", key=f"a{n}", anomalies=({"kind": "dead"},))
+        for n in range(30)
+    ]
+    wrong = CheckResult("x", Status.FAIL, "wrong", key="b", anomalies=({"kind": "stale-read"},))
+    assert merge("x", [*dead, wrong]).anomalies[0] == {"key": "b", "kind": "stale-read"}
+
+
 def journal():
     """A kill at 1 s that bit, another leader, a pause that did not bite, six client operations."""
     rows = [

@@ -321,6 +321,13 @@ def test_each_fault_leaves_processes_and_leaders_alone_or_is_known_not_to():
     assert set(FAULTS) >= KEEPS_PROCESS | DEPOSING | STARTS_AT_ONCE
 
 
+def test_what_decides_the_verdict_is_named_first(sound):
+    found = earn(crashed(events(heal_fails)(sound)))
+    assert [row["kind"] for row in found.anomalies] == ["deaths-meant", "faults-healed"]
+    assert found.status is Status.FAIL
+    assert found.summary.startswith("n2 ended by")
+
+
 def test_the_gate_recomputes_the_conditions_of_a_forged_pass(store, tmp_path):
     """The journal tells of a heal that failed; digests and the old PASS were made to follow."""
 
