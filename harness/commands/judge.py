@@ -235,6 +235,7 @@ def report(run_folders: tuple[Path, ...], shown: Shown) -> int:
     def report_run(folder: Path, _: str) -> int:
         store = RunStore(folder)
         results = store.read_results()
+        store.refuse_other_results()
         write_junit(store, results)
         write_report(store, results)
         store.record_pages()

@@ -45,7 +45,7 @@ def render_junit(results: RunResults) -> bytes:
     counts = counts_of([check.status for check in checks], len(results.skipped))
     title = f"mutant {mutant}: {name}" if mutant else name
     title += f" WITHOUT {', '.join(results.skipped)}" if results.skipped else ""
-    duration_s = f"{float(results.judging.get('duration_s', 0.0)):.3f}"
+    duration_s = f"{_seconds(results.judging.get('duration_s')):.3f}"
     suites = ET.Element("testsuites", counts)
     suite = ET.SubElement(
         suites,
@@ -53,7 +53,7 @@ def render_junit(results: RunResults) -> bytes:
         {"name": clean(title), **counts},
         skipped=str(len(results.skipped)),
         time=duration_s,
-        timestamp=str(results.judging.get("at", "")).removesuffix("Z"),
+        timestamp=clean(str(results.judging.get("at", "")).removesuffix("Z")),
     )
     properties = ET.SubElement(suite, "properties")
     for field, value in _properties(results):
@@ -105,7 +105,11 @@ def times_s(results: RunResults, count: int) -> list[float]:
     """Return how long each check took; 0 where results.json, which is a file, has no such time."""
     times = results.judging.get("checks_s")
     given = [*(times if isinstance(times, list) else ()), *[0.0] * count][:count]
-    return [time if isinstance(time, float) and 0 <= time < _LONG_S else 0.0 for time in given]
+    return [_seconds(time) for time in given]
+
+
+def _seconds(time: object) -> float:
+    return time if isinstance(time, float) and 0 <= time < _LONG_S else 0.0
 
 
 def counts_of(statuses: Sequence[Status], skipped: int = 0) -> dict[str, str]:

@@ -103,7 +103,7 @@ def write_report(store: RunStore, results: RunResults) -> None:
     except _OF_CONTENT as error:
         reason = f"{type(error).__name__}: {error}"
         raise StoreError(f"{store.folder}: no report can be made of it ({reason})") from error
-    write_atomically(store.report_path, page.encode("utf-8"))
+    write_atomically(store.report_path, page.encode("utf-8", "replace"))
 
 
 def render(

@@ -290,6 +290,17 @@ class RunStore:
         except StoreError as error:
             raise StoreError(f"{self.results_path}: {error}") from error
 
+    def refuse_other_results(self) -> None:
+        """Raise StoreError where a judgement is stored that is not what judging recorded."""
+        try:
+            recorded = read_chain(self.digests_path).judged.get(self.results_path.name)
+        except StoreError:  # the judgement said so
+            return
+        if recorded != digest_of(self.results_path):
+            raise StoreError(
+                f"{self.results_path}: is not what judging stored; judge the run again"
+            )
+
 
 def _is_input(name: str) -> bool:
     """Whether a judgement reads the file of this path in a run folder."""

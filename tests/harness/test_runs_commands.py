@@ -181,6 +181,18 @@ def test_a_folder_of_links_alone_holds_no_run_to_judge(root, tmp_path, command):
     assert "there are no runs in it but what was not looked into" in result.stderr
 
 
+def test_no_page_is_made_of_results_that_no_judging_stored(bench):
+    store = bench.copy("bad", bench.folder())
+    document = json.loads(store.results_path.read_text())
+    document["status"] = "PASS"
+    for check in document["checks"]:
+        check["status"] = "PASS"
+    store.results_path.write_text(json.dumps(document))
+    refused = kraftprobe("report", store.folder)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "is not what judging stored; judge the run again" in refused.stderr
+
+
 def test_a_mark_of_a_batch_hides_no_run_and_a_batch_is_named(bench):
     folder = bench.folder()
     bad, _ = bench.copy("bad", folder), bench.copy("good", folder)

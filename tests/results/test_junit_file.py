@@ -1,5 +1,6 @@
 """junit.xml turns a CI system red for everything but PASS."""
 
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -159,6 +160,12 @@ def test_hostile_text_stays_text():
     root = ET.fromstring(document)
     assert root.find(".//script") is None
     assert '<script>alert("x")</script>' in root.find(".//failure").get("message")
+
+
+@pytest.mark.parametrize("judging", [{"at": "\0"}, {"duration_s": "nan"}, {"duration_s": []}])
+def test_hostile_times_are_no_times(judging):
+    results = replace(results_of(CheckResult("a", Status.PASS, "fine")), judging=judging)
+    assert suite_of(results)[1].get("time") == "0.000"
 
 
 def test_what_was_not_promised_is_output_of_a_test_case_that_passes():
