@@ -12,21 +12,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 import harness.campaigns
 from checkers.verdict import Status
 from harness.campaigns import read_document
 from harness.plan.document import from_document
-from harness.plan.stored_document import plan_document
-from harness.run.display import Display
-from harness.run.run_to_verdict import run_cluster, run_name
+from harness.run.run_to_verdict import run_unseen
 from results.judge.pipeline import judge
-from results.store.run_store import RunStore
 
 FOLDER = Path(harness.campaigns.__file__).parent / "mutants"
 
@@ -35,10 +30,8 @@ def run_once(path: Path, mutant: str | None, backend: str, seed: int, runs: Path
     """One run: its results, and seconds from the start to the verdict."""
     document = read_document(path) | {"backend": backend, "mutant": mutant, "seed": seed}
     plan = from_document(document)
-    name = run_name(datetime.now(UTC), seed)
-    store = RunStore.create(runs, plan_document(plan, name, " ".join(sys.argv)))
     begun_s = time.monotonic()
-    run_cluster(plan, store, Display(Console(quiet=True), name, plan.duration_s))
+    store = run_unseen(plan, runs, " ".join(sys.argv))
     results = judge(store)
     return results, time.monotonic() - begun_s, store.folder
 

@@ -12,12 +12,10 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from benchmarks.mutants.__main__ import FOLDER
 from checkers.invariants.stored import LEFT_OUT, NAME
@@ -25,11 +23,8 @@ from checkers.invariants.watcher import INVARIANTS
 from checkers.verdict import Status
 from harness.campaigns import read_document
 from harness.plan.document import from_document
-from harness.plan.stored_document import plan_document
-from harness.run.display import Display
-from harness.run.run_to_verdict import run_cluster, run_name
+from harness.run.run_to_verdict import run_unseen
 from results.judge.pipeline import judge
-from results.store.run_store import RunStore
 
 BACKEND = "local"
 
@@ -97,10 +92,7 @@ def run_once(mutant: str | None, asked: dict[str, Any] | str, seed: int, runs: P
     """One run on real nodes; returns the result of the check and the kinds of what it found."""
     document = read_document(FOLDER / f"{asked}.toml") if isinstance(asked, str) else asked
     document = {**document, "backend": BACKEND, "mutant": mutant, "seed": seed}
-    drawn = from_document(document)
-    name = run_name(datetime.now(UTC), seed)
-    store = RunStore.create(runs, plan_document(drawn, name, " ".join(sys.argv)))
-    run_cluster(drawn, store, Display(Console(quiet=True), name, drawn.duration_s))
+    store = run_unseen(from_document(document), runs, " ".join(sys.argv))
     (check,) = [check for check in judge(store).checks if check.checker == NAME]
     kinds = check.statistics["anomalies_by_kind"] if check.status is Status.FAIL else {}
     return check, sorted(kinds)

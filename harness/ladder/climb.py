@@ -14,11 +14,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from checkers.verdict import Status
 from cluster.backends.registry import SIM
@@ -26,8 +23,7 @@ from cluster.values import valueclass
 from harness.doctor.impossible_faults import settle
 from harness.ladder.rungs import Rung
 from harness.plan.document import in_simulation
-from harness.run.display import Display
-from harness.run.run_to_verdict import make_store, run_cluster
+from harness.run.run_to_verdict import run_unseen
 from harness.sim.runner import run_plan
 from results.judge.pipeline import judge
 
@@ -126,8 +122,7 @@ def run_side(document: Mapping[str, Any], runs: Path) -> Outcome:
         failed = {violation.property: violation.explanation for violation in result.violations}
         return Outcome(result.verdict, failed, time.monotonic() - began)
     plan = settle(document, skip=False)
-    store = make_store(plan, runs, "kraftprobe ladder", datetime.now(UTC))
-    run_cluster(plan, store, Display(Console(quiet=True), plan.campaign, plan.duration_s))
+    store = run_unseen(plan, runs, "kraftprobe ladder")
     results = judge(store)
     failed = {
         check.checker: f"{check.summary} {json.dumps(check.anomalies)}"

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.console import Console
+
 from checkers.evidence.extent import COLLECTED
 from checkers.history import NEMESIS, Event, EventType
 from checkers.nodes.agreement import NO_SPACE
@@ -96,6 +98,13 @@ def make_store(
         started["build"] = build
     document = plan_document(plan, run_name(now, plan.seed), command, started)
     return RunStore.create(runs, document)
+
+
+def run_unseen(plan: Plan, runs: Path, command: str) -> RunStore:
+    """Run a plan that begins now, and show nothing. Raises what `make_store` and a run do."""
+    store = make_store(plan, runs, command, datetime.now(UTC))
+    run_cluster(plan, store, Display(Console(quiet=True), store.folder.name, plan.duration_s))
+    return store
 
 
 def _perform(request: Request, store: RunStore) -> int:

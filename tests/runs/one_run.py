@@ -7,29 +7,19 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
-
-from rich.console import Console
 
 from checkers.verdict import Status
 from harness.campaigns import read_document
 from harness.plan.document import from_document
-from harness.plan.stored_document import plan_document
-from harness.run.display import Display
-from harness.run.run_to_verdict import run_cluster, run_name
+from harness.run.run_to_verdict import run_unseen
 from results.judge.pipeline import judge
 from results.store.model import RunResults
-from results.store.run_store import RunStore
 
 
 def run_once(path: Path, backend: str, mutant: str | None, folder: Path, seed: int) -> RunResults:
     document = read_document(path) | {"backend": backend, "mutant": mutant, "seed": seed}
-    plan = from_document(document)
-    name = run_name(datetime.now(UTC), seed)
-    store = RunStore.create(folder, plan_document(plan, name, "kraftprobe run"))
-    run_cluster(plan, store, Display(Console(quiet=True), name, plan.duration_s))
-    return judge(store)
+    return judge(run_unseen(from_document(document), folder, "kraftprobe run"))
 
 
 def outcome_of(results: RunResults) -> dict[str, object]:

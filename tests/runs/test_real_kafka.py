@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from checkers.evidence import Evidence, TraceEvent
 from checkers.evidence.extent import WHOLE
@@ -17,9 +16,7 @@ from checkers.registry import CheckSpec, run_check
 from checkers.run_input import RunInput
 from checkers.verdict import CheckResult, Status
 from harness.plan.document import from_document
-from harness.plan.stored_document import plan_document
-from harness.run.display import Display
-from harness.run.run_to_verdict import run_cluster
+from harness.run.run_to_verdict import run_unseen
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
 from tests.kafka_release import VERSION, release
@@ -179,8 +176,7 @@ def test_every_workload_that_reads_keeps_what_kafka_promises_of_it(
             ],
         }
     )
-    store = RunStore.create(tmp_path, plan_document(plan, "20260101T000000Z-seed1-aaaa", "test"))
-    run_cluster(plan, store, Display(Console(quiet=True), "test", plan.duration_s))
+    store = run_unseen(plan, tmp_path, "test")
     found = judge(store)
     assert found.status is Status.PASS, [(check.checker, check.summary) for check in found.checks]
     [snapshots] = [check for check in found.checks if check.checker == "snapshots"]
