@@ -11,6 +11,7 @@ almost any run. `X:` and a place of the node's code is a mechanical change of th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,7 +27,7 @@ from cluster.mutants import (
     partitions,
     voters,
 )
-from cluster.mutants.mechanical import PREFIX, mechanical_mutant
+from cluster.mutants.mechanical import PREFIX, layer_of, mechanical_mutant
 from cluster.mutants.mutations import Mutant, Patch
 from cluster.names import unknown
 
@@ -55,7 +56,17 @@ def apply(mutant_id: str) -> Mutant:
     mutant = find(mutant_id)
     for patch in mutant.patches:
         setattr(patch.owner, patch.name, patch.value)
+    _forget()
     return mutant
+
+
+def _forget() -> None:
+    """Empty the caches of functions: what they hold was computed by other code."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("cluster.node.") and layer_of(name) != "other":
+            for value in vars(module).values():
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
 
 
 @contextmanager
@@ -68,6 +79,7 @@ def apply_mutant(mutant_id: str) -> Iterator[Mutant]:
     finally:
         for patch, value in zip(mutant.patches, before, strict=True):
             setattr(patch.owner, patch.name, value)
+        _forget()
 
 
 _MODULES = (

@@ -6,6 +6,7 @@ import pytest
 
 from cluster.mutants import UnknownMutantError, apply_mutant, find
 from cluster.mutants.mechanical import LAYERS, OPERATORS, layer_of, mark_count, sample, sites
+from cluster.node.controller.configs import definitions
 from cluster.node.kraft.messages import ReplicaKey
 from cluster.node.kraft.quorum.voters import Voter, VoterSet
 from cluster.node.ports import Endpoint
@@ -43,6 +44,15 @@ def test_what_runs_is_the_change_and_that_is_counted(operator, majority):
     with apply_mutant(f"{MAJORITY}:{operator}"):
         assert (VoterSet(voters).majority, mark_count()) == (majority, before + 1)
     assert (VoterSet(voters).majority, mark_count()) == (3, before + 1)
+
+
+def test_what_other_code_has_computed_is_forgotten():
+    """Worlds of one seed ask the same of a cache, for each mutant and for the true node."""
+    name = min(definitions.PER_BROKER)
+    assert definitions.is_of_one_broker(name)
+    with apply_mutant("X:controller.configs.definitions:is_of_one_broker:connector:0"):
+        assert not definitions.is_of_one_broker(name)
+    assert definitions.is_of_one_broker(name)
 
 
 def test_a_sample_is_drawn_from_all_layers_by_its_seed():
