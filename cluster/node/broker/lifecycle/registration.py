@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from cluster.node.broker.lifecycle.exchange import Exchange
 from cluster.node.errors import ErrorCode
-from cluster.node.ports import Channel, Clock, Failure, Random, Timer, Trace, backoff_ms
+from cluster.node.ports import Channel, Clock, Failure, Random, Timer, Trace
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import BrokerId, i16, i64, u16
 from cluster.values import valueclass
@@ -185,14 +185,7 @@ class BrokerLifecycleManager:
         if failed:
             self._failures += 1
             self._note_failure(reply.value if isinstance(reply, Failure) else reply.error_code)
-            self._schedule(
-                backoff_ms(
-                    self._failures - 1,
-                    RETRY_BACKOFF_MS,
-                    self._config.heartbeat_interval_ms,
-                    self._random,
-                )
-            )
+            self._schedule(self._backoff_ms())
             return
         self._failures = 0
         if self.state is BrokerState.NOT_REGISTERED:
@@ -225,6 +218,11 @@ class BrokerLifecycleManager:
             self._unregistered = True
             if self._on_unregistered is not None:
                 self._on_unregistered()
+
+    def _backoff_ms(self) -> float:
+        grown_ms = RETRY_BACKOFF_MS * 2.0 ** min(self._failures - 1, 10)
+        limit_ms = min(grown_ms, self._config.heartbeat_interval_ms)
+        return limit_ms * (0.8 + 0.4 * self._random.random())
 
     def _schedule(self, delay_ms: float) -> None:
         if self._timer is not None:

@@ -18,6 +18,7 @@ from cluster.node.controller.metadata.state import MetadataState, TopicImage
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import RemoveTopicRecord
 from cluster.node.controller.topics.topic_creation import (
+    TopicError,
     check_manual_placements,
     check_named_once,
     new_placements,
@@ -46,7 +47,7 @@ def delete_topics(
         name, topic_id = item.name, item.topic_id
         try:
             topic = _topic_to_delete(item, names, ids, state)
-        except ItemError as refusal:
+        except TopicError as refusal:
             error = refusal.api_error
         else:
             error = NO_ERROR
@@ -81,20 +82,20 @@ def _topic_to_delete(
     elif item.name is None and item.topic_id is None:
         message = "Neither topic name nor id were specified."
     if message is not None:
-        raise ItemError(ErrorCode.invalid_request, message)
+        raise TopicError(ErrorCode.invalid_request, message)
     if item.topic_id is not None:
         topic = state.topics.get(item.topic_id)
         if topic is None:
-            raise ItemError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
+            raise TopicError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
         return topic
     assert item.name is not None
     topic = state.topic_by_name(item.name)
     if topic is None:
-        raise ItemError(
+        raise TopicError(
             ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
         )
     if topic.id in ids:
-        raise ItemError(
+        raise TopicError(
             ErrorCode.invalid_request,
             "The provided topic name maps to an ID that was already supplied.",
         )
@@ -116,7 +117,7 @@ def create_partitions(
         try:
             check_named_once(counts, name)
             records += _partitions(item, state, cluster, random)
-        except ItemError as refusal:
+        except (TopicError, ItemError) as refusal:
             error = refusal.api_error
         if len(records) > RECORDS_PER_BATCH_MAX:
             raise RequestError(
@@ -142,19 +143,19 @@ def _partitions(
 ) -> list[MetadataRecord]:
     topic = state.topic_by_name(item.name)
     if topic is None:
-        raise ItemError(
+        raise TopicError(
             ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
         )
     additional = item.count - topic.partition_count
     if additional == 0:
         message = f"Topic already has {topic.partition_count} partition(s)."
-        raise ItemError(ErrorCode.invalid_partitions, message)
+        raise TopicError(ErrorCode.invalid_partitions, message)
     if additional < 0:
         message = (
             f"The topic {item.name} currently has {topic.partition_count} partition(s); "
             f"{item.count} would not be an increase."
         )
-        raise ItemError(ErrorCode.invalid_partitions, message)
+        raise TopicError(ErrorCode.invalid_partitions, message)
     if additional > RECORDS_PER_BATCH_MAX:
         raise RequestError(
             ErrorCode.policy_violation, "Excessively large number of partitions per request."
@@ -168,7 +169,7 @@ def _partitions(
                 f"Attempted to add {additional} additional partition(s), but only "
                 f"{len(item.assignments)} assignment(s) were specified."
             )
-            raise ItemError(ErrorCode.invalid_replica_assignment, message)
+            raise TopicError(ErrorCode.invalid_replica_assignment, message)
         placements = [tuple(map(int, chosen.broker_ids)) for chosen in item.assignments]
         check_manual_placements(placements, factor, state, cluster)
     return partition_records(topic.id, placements, state, topic.partition_count)
