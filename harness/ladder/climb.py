@@ -119,7 +119,7 @@ def run_side(document: Mapping[str, Any], runs: Path) -> Outcome:
     began = time.monotonic()
     if document.get("backend") == SIM.name:
         result = run_plan(in_simulation(document))
-        failed = {violation.property: violation.explanation for violation in result.violations}
+        failed = {found.property: found.explanation for found in reversed(result.violations)}
         return Outcome(result.verdict, failed, time.monotonic() - began)
     plan = settle(document, skip=False)
     store = run_unseen(plan, runs, "kraftprobe ladder")
