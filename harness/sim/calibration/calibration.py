@@ -118,6 +118,11 @@ def _check(trials: Sequence[Mapping[str, Any]], clean: Sequence[Mapping[str, Any
         for finding in (row["found"], row["alone"]):
             if finding is not None:
                 _ = finding["property"], finding["seed"] + finding["seeds"] + finding["cpu_s"]
-        _ = row["cpu_s"] + row["seeds"], row["is_reached"], row["layer"], row["title"].split()
+        _ = (
+            row["cpu_s"] + row["seeds"] + row["errors"],
+            row["is_reached"],
+            row["layer"],
+            row["title"].split(),
+        )
     for row in clean:
         _ = row["verdict"], row["seed"]

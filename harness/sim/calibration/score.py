@@ -199,6 +199,7 @@ def _finding(row: Row) -> str:
     found = row["found"]
     if found is None:
         why = "never reached" if row["is_reached"] is False else f"not in {row['seeds']} worlds"
+        why += f", in {row['errors']} the harness failed" if row["errors"] else ""
         return f"{why} | - | {row['cpu_s']:g}"
     return f"{found['property']} | {found['seed']} | {found['cpu_s']:g}"
 

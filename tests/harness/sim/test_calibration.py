@@ -31,7 +31,7 @@ FOUND = Trial(
     None,
     0,
 )
-MISSED = Trial("X:kraft.core:f:sum:0", "+ for -", "consensus", None, None, 9, 60.5, False, 0)  # fmt: skip
+MISSED = Trial("X:kraft.core:f:sum:0", "+ for -", "consensus", None, None, 9, 60.5, False, 2)  # fmt: skip
 PLAN = CalibrationPlan(("M15", "X:kraft.core:f:sum:0"), 2, 0, 60.0)
 
 
@@ -143,7 +143,7 @@ def test_the_page_has_the_score_and_a_row_for_each_mutant(tmp_path):
     )
     rows = [line for line in page if line.startswith("| `")]
     assert "counts \\| twice | majority-durable | 2 | 1.5 | - |" in rows[0]
-    assert "never reached" in rows[1]
+    assert "never reached, in 2 the harness failed" in rows[1]
 
 
 @pytest.mark.parametrize(
