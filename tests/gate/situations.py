@@ -759,6 +759,10 @@ _ROWS: Rows = {
     "a seed of another range": batch(lambda f: rows(f, lambda t: t[2].update(seed=27))),
     "no rows": batch(lambda f: shutil.rmtree(f / "results")),
     "a failed row, summary PASS": (batch(lambda f: rows(f, failed_row)), 1),
+    "a failed row that tried a list": (
+        batch(lambda f: rows(f, lambda t: (failed_row(t), t[2].update(exercise="[]"), t)[-1])),
+        1,
+    ),
     "a PASS that holds a finding": batch(lambda f: rows(f, whitened_row)),
     "a PASS of a seed that was quiet": batch(lambda f: rows(f, quiet_row)),
     "seeds that needed less than nothing": batch(lambda f: rows(f, less_needed)),

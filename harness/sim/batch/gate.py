@@ -89,7 +89,7 @@ def _gate(
 def _facts(plan: BatchPlan, code: str, rows: Mapping[int, Row], summary: Row) -> Facts:
     """Return what a policy asks about a batch, all seeds together."""
     first, tried, is_drawn = plan_of(plan, plan.first, {}), summary["exercise"], not plan.campaign
-    exercised = {seed: json.loads(row["exercise"]) for seed, row in rows.items()}
+    exercised = {seed: json.loads(row["exercise"]) or {} for seed, row in rows.items()}
     return Facts(
         campaign="seeds" if is_drawn else one_line(first.campaign, 64),
         workload=None if is_drawn else first.workload,
