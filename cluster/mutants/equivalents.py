@@ -22,6 +22,9 @@ EQUIVALENT: Final[dict[str, str]] = {
     "X:controller.metadata.indexed:IndexedMap.keys_with:always:0": (
         "an index that is there is built again, with the same content"
     ),
+    "X:broker.lifecycle.registration:BrokerLifecycleManager._backoff_ms:number:1": (
+        "ten doublings of the back-off are more than any heartbeat interval, which bounds it"
+    ),
     "X:log.metadata.log:Log._last_record_epoch:number:1": (
         "every record of a metadata log has an epoch, and none has epoch 0"
     ),
@@ -51,6 +54,9 @@ EQUIVALENT: Final[dict[str, str]] = {
     ),
     "X:log.storage.recovery:_pairs:connector:0": (
         "the text of an error, by which nothing is judged"
+    ),
+    "X:controller.topics.topic_creation:TopicError.__init__:left-out:0": (
+        "an answer has its text from `api_error`"
     ),
     "X:controller.core.appending:Appender.append:number:0": (
         "where nothing was appended nobody looks at the offset of the last record"
