@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from checkers.verdict import Status
 from extensions.plain_files import open_plain
-from results.catalogue.over_time import charts_of
+from results.catalogue.over_time import charts_of, kind_of
 from results.catalogue.rows import DAMAGED, NOT_JUDGED, Entry, Row
 from results.report.charts import environment, template_text
 from results.store.files import StoreError, write_atomically
@@ -153,9 +153,7 @@ def _flaky(rows: Iterable[Row]) -> list[tuple[str, str, int, int]]:
     """Return (what ran, build, PASS, other verdicts) of what passed and did not, unchanged."""
     groups: dict[tuple[str, str], list[str]] = {}
     for row in rows:
-        mutant = f", mutant {row.mutant}" if row.mutant else ""
-        what = f"{row.campaign}, {row.workload} on {row.system}, {row.backend}{mutant}"
-        groups.setdefault((what, row.build), []).append(_verdict(row))
+        groups.setdefault((kind_of(row), row.build), []).append(_verdict(row))
     found = [
         (*name, verdicts.count(str(Status.PASS)), len(verdicts))
         for name, verdicts in groups.items()

@@ -78,8 +78,7 @@ def charts_of(rows: Iterable[Row]) -> list[Chart]:
     groups: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: (str(row.started), row.run)):
         if row.started is not None:
-            mutant = f", mutant {row.mutant}" if row.mutant else ""
-            groups.setdefault(f"{_stratum_of(row)}{mutant}", []).append(row)
+            groups.setdefault(kind_of(row), []).append(row)
     drawn = [
         (what, figure, having)
         for what, found in sorted(groups.items())
@@ -99,9 +98,10 @@ def _is_observation(row: Row) -> bool:
     return row.mutant is None and row.verdict.partition(" WITHOUT ")[0] == Status.PASS
 
 
-def _stratum_of(row: Row) -> Stratum:
-    """Return what a run of the catalogue did."""
-    return Stratum(row.campaign, row.workload, row.system, row.backend, row.nodes, row.asked)
+def kind_of(row: Row) -> str:
+    """Say what a run did, equal for runs by the same plan."""
+    did = Stratum(row.campaign, row.workload, row.system, row.backend, row.nodes, row.asked)
+    return f"{did}, mutant {row.mutant}" if row.mutant else str(did)
 
 
 def _figures_of(row: Row) -> dict[str, float]:

@@ -94,9 +94,10 @@ def test_what_was_not_judged_is_listed_and_counts_for_nothing(tmp_path):
 def test_what_passed_and_did_not_on_one_build_is_named(tmp_path):
     same = [entry(tmp_path, "a"), entry(tmp_path, "b", verdict="UNKNOWN")]
     shown = section(render_index(tmp_path, same), "flaky")
-    assert "local 0.1.0 1 1" in shown
-    other = [entry(tmp_path, "a"), entry(tmp_path, "b", verdict="UNKNOWN", build="0.2.0")]
-    assert section(render_index(tmp_path, other), "flaky") is None
+    assert "local, plan a0b1 0.1.0 1 1" in shown
+    for changed in ({"build": "0.2.0"}, {"asked": "c2d3"}, {"nodes": 5}):
+        other = [entry(tmp_path, "a"), entry(tmp_path, "b", verdict="UNKNOWN", **changed)]
+        assert section(render_index(tmp_path, other), "flaky") is None
 
 
 def test_a_trend_goes_from_the_oldest_run_to_the_newest(tmp_path):
