@@ -340,6 +340,7 @@ _ROWS: Rows = {
     ),
     "a good node that is called a canary": (asked(CANARY, "bad", change=healthy_canary), 1),
     "a canary alone": (asked(CANARY + KINDS, "canary"), 4, "there is no such run that passes"),
+    "a canary of nothing": (asked(CANARY, "canary"), 4, "all of these are canaries"),
     # Whether it got worse.
     "slower within noise": (against(LATENCIES, SAME, EARLIER), 0, "not worse beyond noise"),
     "slower beyond noise": (against(LATENCIES, SLOWER, EARLIER), 1),
