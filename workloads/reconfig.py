@@ -53,17 +53,6 @@ OPTIONS = {
         1.0, "share of those that may add the voter that is missing", 0.0, 1.0
     ),
 }
-_DEFINITE: Final = frozenset(
-    {
-        ErrorCode.duplicate_voter,
-        ErrorCode.voter_not_found,
-        ErrorCode.invalid_request,
-        ErrorCode.unsupported_version,
-        ErrorCode.inconsistent_cluster_id,
-        ErrorCode.not_controller,
-    }
-)
-"""Errors that a leader decides before it appends anything."""
 
 
 class ReconfigClient(TargetClient):
@@ -98,10 +87,7 @@ class ReconfigClient(TargetClient):
             return Outcome("fail", error=request)
 
         def read(response: Any) -> Outcome:
-            if response.error is ErrorCode.none:
-                return Outcome("ok", value)
-            definite = response.error in _DEFINITE
-            return Outcome("fail" if definite else "info", value, response.error.name)
+            return context.client.judge(response.error) or Outcome("ok")
 
         outcome = await context.client.attempt(endpoint, request, read, context.timeout_ms)
         if outcome.error == ErrorCode.unsupported_version.name:

@@ -32,7 +32,6 @@ _CERTAIN = 10**9
 class AimedOp(Op):
     """An operation of a list or a strand, maybe for a given node."""
 
-    node: str | None = None
     op_id: str = ""
 
 
