@@ -153,7 +153,9 @@ class Expectation:
         self._came = False
 
     def begin(self) -> None:
-        """Evaluate it now, and from now on at each event."""
+        """Evaluate it now, and from now on at each event; of a name without a node never."""
+        if self._that.at.startswith("@") and self._that.at[1:] not in self._cast.names:
+            return
         self._stage.standings.listeners.append(self._on_event)
         if self._holds():
             self._come()

@@ -167,6 +167,16 @@ def test_an_expectation_is_decided_before_the_faults_end_or_not_known(at_ms, ste
     assert all("was not decided when the faults ended" in reason for reason in result.reasons)
 
 
+def test_nothing_is_known_of_what_is_expected_at_a_name_without_a_node():
+    steps = (
+        Step("cast", options={"names": {"A": "follower"}}),
+        Step("expect", options={"that": {"at": "@A", "state": "Follower"}}, within_ms=100.0),
+    )
+    result = run_plan(sim_plan(seed=1, nodes=1, duration_s=2.0, strands=(Strand(500.0, steps),)))
+    assert result.violations == ()
+    assert "strand 1, step 2: whether {'at': '@A', 'state': 'Follower'} came" in result.reasons[0]
+
+
 def test_a_node_that_dies_by_itself_is_a_finding(monkeypatch):
     def broken(*_):
         raise RuntimeError("broken")
