@@ -178,14 +178,18 @@ class Expectation:
             self._stage.timers.call_later(self._step.for_ms, self._end)
 
     def _on_event(self, node: str, event: str, fields: Mapping[str, Any]) -> None:
+        self._look((node, event, fields))
+
+    def _look(self, event: TraceEvent | None) -> None:
         if self._over:
             return
-        if not self._came and self._holds((node, event, fields)):
+        if not self._came and self._holds(event):
             self._come()
         elif self._came and not self._holds():
             self._fail("held, but not for as long as it must")
 
     def _late(self) -> None:
+        self._look(None)  # an operation ends, and a node dies, without an event
         if not self._came and not self._over:
             self._fail("did not come true in time")
 

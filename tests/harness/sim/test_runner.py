@@ -167,6 +167,13 @@ def test_an_expectation_is_decided_before_the_faults_end_or_not_known(at_ms, ste
     assert all("was not decided when the faults ended" in reason for reason in result.reasons)
 
 
+def test_an_operation_that_ended_after_the_last_event_did_end():
+    write = Step("op", options={"id": "x", "f": "write", "key": "k0", "value": "v"})
+    steps = write, Step("expect", options={"that": {"ok": "x"}}, within_ms=50.0)
+    plan = sim_plan(seed=1, nodes=1, duration_s=2.0, rate_per_s=0.0)
+    assert run_plan(replace(plan, strands=(Strand(1_000.0, steps),))).violations == ()
+
+
 def test_nothing_is_known_of_what_is_expected_at_a_name_without_a_node():
     steps = (
         Step("cast", options={"names": {"A": "follower"}}),
