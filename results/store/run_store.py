@@ -125,13 +125,18 @@ class RunStore:
         """Compare files that a judgement reads with what was recorded.
 
         `inputs`: see `input_digests`. In a run that was not recorded to its end,
-        files without a record are recorded now, as found.
+        files without a record are recorded now, as found: plan, journal and what nodes left. Others
+        may be a user's, and what is recorded is ours to remove (results/store/pruning.py).
         """
         try:
             with self.lock():
                 chain = read_chain(self.digests_path)
                 if not chain.ended:
-                    names = self._recorded_paths() - chain.files.keys()
+                    names = {
+                        name
+                        for name in self._recorded_paths() - chain.files.keys()
+                        if _is_input(name) or name.startswith(f"{self.nodes_path.name}/")
+                    }
                     if names:
                         rows = self._rows(Step.FOUND, names)
                         digests.append(self.digests_path, rows, chain)

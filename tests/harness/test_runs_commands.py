@@ -258,6 +258,16 @@ def test_a_run_that_may_go_on_stays_until_nothing_writes_it(bench):
 
 
 @pytest.mark.slow
+def test_what_a_judgement_finds_in_a_run_that_was_killed_is_not_ours_for_that(bench):
+    folder = bench.folder()
+    store = bench.copy("killed", folder)
+    (store.folder / "notes.txt").write_text("mine")
+    (bench.copy("good", store.folder).folder).rename(store.folder / "good")
+    kraftprobe("check", store.folder)
+    assert {"notes.txt", "good/plan.json", "good/results.json"} <= {*removal_of(store).foreign}
+
+
+@pytest.mark.slow
 def test_a_run_that_is_about_to_be_judged_stays(bench):
     folder = bench.folder()
     store = bench.copy("good", folder)
