@@ -220,7 +220,8 @@ def _lines(plan: Plan, result: SimResult) -> Iterator[str]:
     system = system_unlike_real(plan)
     of = f" of system {system}" if system else ""
     yield (
-        f"{click.style(result.verdict, fg=COLOURS[result.verdict])} {plan.campaign}: "
+        f"{click.style(result.verdict, fg=COLOURS[result.verdict])} {plan.campaign}, "
+        f"seed {plan.seed}: "
         f"{figures.get('operations', 0)} operations ({figures.get('ok', 0)} ok), "
         f"{figures.get('faults', 0)} faults, {figures.get('simulated_s', 0):g} simulated seconds "
         f"in {figures.get('cpu_s', 0):.2f} s{of}{mutant}"

@@ -403,6 +403,7 @@ def test_a_script_is_replayed_whatever_its_file_is_called(tmp_path):
     script = tmp_path / "script"
     script.write_text("duration_s = 0.5\nrate_per_s = 0\noperations = []\nfaults = []\n")
     assert invoke("replay", str(script))[0] == 4
+    assert re.search(r", seed \d+: ", invoke("sim", "--campaign", str(script))[1])
 
 
 def test_the_command_runs_a_seed_and_replays_it(tmp_path):
