@@ -158,11 +158,12 @@ def replay(file: Path, out: Path | None, shown: Shown) -> int:
     not violate.
     """
     with error_origin(file):
-        plan = simulated_plan(read_document(file))
+        document = read_document(file)
+        plan = simulated_plan(document)
     if out is not None:
         return _run_stored(plan, out, shown)
-    found = _recorded_violation(read_document(file))
-    wanted = None if found is None else str(found.get("property"))
+    found = document.get("found")
+    wanted = str(found.get("property")) if isinstance(found, dict) else None
     # Judge the recorded property alone: another may be violated earlier and would end the run.
     played, result = run(plan, None if wanted is None else frozenset({wanted}))
     story = story_of(played, result.violations[0] if result.violations else None)
@@ -333,9 +334,3 @@ def _fetch_releases(first: Plan, asked: Mapping[str, Any] | None) -> None:
 def simulated_plan(document: Mapping[str, Any], mutant: str | None = None) -> Plan:
     """Make a plan of a document, with backend `sim`. Raises PlanError."""
     return in_simulation({"seed": random.randrange(SEED_MAX), **document}, mutant)
-
-
-def _recorded_violation(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the recorded violation of a stored plan, if any."""
-    found = document.get("found")
-    return found if isinstance(found, dict) else None

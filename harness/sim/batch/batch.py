@@ -30,7 +30,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -58,8 +57,8 @@ from results.judge.session import SparkError, one_line_errors
 WAVE = 100
 CHUNK = 4
 _REPORT_S = 1.0
-_REQUEST_BYTES_MAX = 1 << 24
 """Interval of looking for rows that workers have stored."""
+_REQUEST_BYTES_MAX = 1 << 24
 
 
 class Batch:
@@ -161,9 +160,8 @@ class Batch:
                     Chunk(tuple(left[i : i + CHUNK]), self.plan, folder, covered, self._code)
                     for i in range(0, len(left), CHUNK)
                 ]
-            if self.plan.steered:
-                rows = (self.rows[seed] for seed in seeds if seed in self.rows)
-                covered = coverage.merge((covered, *(json.loads(row["coverage"]) for row in rows)))
+            rows = (self.rows[seed] for seed in seeds if seed in self.rows)
+            covered = coverage.merge((covered, *(json.loads(row["coverage"]) for row in rows)))
 
     def add(self, rows: Sequence[Row]) -> list[Row]:
         """Add the rows of finished seeds; returns those that are new."""
@@ -194,16 +192,12 @@ class Batch:
             path = self.folder / "failures" / f"{row['property']}-{row['seed']}.json"
             document = {**json.loads(row["plan"]), "found": found_in(row)}
             path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        summary = self.summary()
+        summary = summarise(self.plan, self._code, self.rows)
         text = json.dumps(summary, indent=1)
         (self.folder / "summary.json").write_text(text + "\n", encoding="utf-8")
         (self.folder / "summary.txt").write_text("\n".join(lines_of(summary)) + "\n", "utf-8")
         write_digests(self.folder)
         return summary
-
-    def summary(self) -> Row:
-        """Summarise the finished seeds."""
-        return summarise(self.plan, self._code, self.rows)
 
 
 # -- in a loop, or on Spark -----------------------------------------------------------------------
@@ -282,7 +276,7 @@ def _collect(
 
 def _run_task(chunk: Chunk) -> list[Row] | str:
     """Run a chunk in a worker; returns the worker's digest if its code is not the batch's."""
-    own = _own_digest()
+    own = source_digest()
     if own != chunk.code:
         return own
     rows = run_chunk(chunk)
@@ -290,8 +284,3 @@ def _run_task(chunk: Chunk) -> list[Row] | str:
     # worker came to 1.4 GB of worlds that were over.
     gc.collect()
     return rows
-
-
-@cache
-def _own_digest() -> str:
-    return source_digest()

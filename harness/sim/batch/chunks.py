@@ -57,7 +57,6 @@ class BatchPlan:
     last: int
     mutant: str | None = None
     duration_ms: float | None = None
-    steered: bool = True
     stop_at_first: bool = False
     campaign: Mapping[str, Any] | None = None
     """The document that each seed plays; None: the swarm draws each seed's plan."""
@@ -95,7 +94,7 @@ def plan_of(plan: BatchPlan, seed: int, covered: Mapping[str, int]) -> Plan:
     if plan.campaign is not None:
         length = {} if plan.duration_ms is None else {"duration_s": plan.duration_ms / 1000.0}
         return in_simulation({**plan.campaign, **length, "seed": seed}, plan.mutant)
-    steer = coverage.steer_for(seed, covered) if plan.steered else None
+    steer = coverage.steer_for(seed, covered)
     return draw(
         seed, mutant=plan.mutant, duration_ms=plan.duration_ms, steer=steer, system=plan.system
     )

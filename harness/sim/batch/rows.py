@@ -91,7 +91,6 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
         and 0 <= first < last <= 2**31
         and isinstance(mutant, str | None)
         and isinstance(duration_ms, int | float | None)
-        and isinstance(fields.get("steered"), bool)
         and isinstance(fields.get("code"), str)
         and isinstance(campaign, dict | None)
         and (system is None or _is_system(system))
@@ -103,7 +102,6 @@ def _plan(folder: Path) -> tuple[BatchPlan, str]:
         last,  # type: ignore[arg-type]  # checked above
         mutant,
         duration_ms,
-        steered=fields["steered"],
         campaign=campaign,
         system=system,
     )

@@ -73,7 +73,6 @@ class Progress:
 
     pass_name: str = ""
     tried: int = 0
-    kept: int = 0
     events: int = 0
 
 
@@ -211,10 +210,7 @@ class Shrinker:
 
     def _keep(self, candidate: Plan, current: Plan) -> Plan:
         """Return the candidate if it fails, too, else the current plan."""
-        if candidate == current or not self.fails(candidate):
-            return current
-        self.progress.kept += 1
-        return candidate
+        return candidate if candidate != current and self.fails(candidate) else current
 
     def _last_played(self, plan: Plan) -> Played:
         """Return the run of this very plan."""
@@ -279,7 +275,6 @@ class Shrinker:
                 many = self._is_race and len(left) > _MANY and size >= len(left) // 8
                 found = self._somewhere(candidate, _PATIENCE_S if many else 0.0)
                 if found is not None:
-                    self.progress.kept += 1
                     best, left = found, rest
                 end = start
             if size == 1:
@@ -300,7 +295,6 @@ class Shrinker:
             smaller = next(filter(None, map(self._somewhere, halves(plan))), None)
             if smaller is None:
                 break
-            self.progress.kept += 1
             plan = self._end_early(smaller)
             self.progress.events = plan.events
         return self._materialise(plan)
