@@ -18,10 +18,14 @@ from nemeses.base import Injection, Parameters, View, clocks_of, timers_of
 from nemeses.node_fault import NodeFault, Seen
 
 TOLERANCE_MS = 50.0
-"""By how much a measured clock may differ from what was asked: a reading takes a few ms."""
+"""By how much a measured clock may differ from what was asked."""
+_READING_MS = 5.0
+"""What a reading takes."""
 MONOTONIC_MS = 20.0
 """What a monotonic clock may seem to have moved."""
 _STROBE_READINGS = 12
+_DRIFT_LEAST = 0.25
+"""Share of the drift that must be measured: less may be what a reading takes."""
 
 DAY_MS = 86_400_000.0
 
@@ -123,7 +127,8 @@ class ClockDrift(ClockFault):
         gained_ms = second.wall_offset_ms - first.wall_offset_ms
         seen_rate = 1.0 + gained_ms / ((ended_s - begun_s) * 1000)
         detail = {"asked_rate": rate, "seen_rate": round(seen_rate, 4)}
-        wrong = "" if (seen_rate - 1.0) * (rate - 1.0) > 0 or rate == 1.0 else "it does not drift"
+        drifts = rate == 1.0 or (seen_rate - 1.0) / (rate - 1.0) > _DRIFT_LEAST
+        wrong = "" if drifts else "it does not drift"
         if abs(second.monotonic_offset_ms) > MONOTONIC_MS:
             wrong = "the monotonic clock moved as well"
         return Seen(detail, f"{node}: {wrong}: {detail}" if wrong else "")
@@ -168,7 +173,10 @@ async def _reads(view: View, node: str, asked_ms: float, detail: Mapping[str, An
     seen_ms, monotonic_ms = measure.wall_offset_ms, measure.monotonic_offset_ms
     detail = {**detail, "seen_ms": round(seen_ms, 1), "monotonic_ms": round(monotonic_ms, 1)}
     wrong = ""
-    if abs(seen_ms - asked_ms) > TOLERANCE_MS:
+    tolerance_ms = TOLERANCE_MS
+    if asked_ms:  # else a clock that shows the true time would seem to be off by a little
+        tolerance_ms = min(TOLERANCE_MS, max(_READING_MS, abs(asked_ms) / 2))
+    if abs(seen_ms - asked_ms) > tolerance_ms:
         wrong = f"{node}: the wall clock is off by {seen_ms:.0f} ms, not by {asked_ms:.0f}"
     elif abs(monotonic_ms) > MONOTONIC_MS:
         wrong = f"{node}: the monotonic clock moved by {monotonic_ms:.0f} ms"
