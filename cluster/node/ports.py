@@ -73,7 +73,7 @@ class Disk(Protocol):
     """A folder of the node's own. Paths are relative to it, with `/`.
 
     Contract:
-    - Mutating calls (append, write, truncate, rename, remove, make_directory) never block and
+    - Mutating calls (append, write, truncate, rewrite, rename, remove, ...) never block and
       never fail at the call: they join one FIFO queue that is applied in order.
     - Nothing is durable until a `sync` (file content) or `sync_directory` (names created,
       renamed or removed in it) that was queued *after* it has reported None.
@@ -103,6 +103,13 @@ class Disk(Protocol):
 
     def truncate(self, path: str, size: int) -> None:
         """Cut a file to `size` bytes."""
+
+    def rewrite(self, path: str, offset: int) -> None:
+        """Write again, in place, what a file has from `offset` on.
+
+        What was read may be what a process that died could not sync. Linux keeps it in its cache,
+        marked as written: no sync makes it durable before it is written again.
+        """
 
     def rename(self, source: str, target: str) -> None:
         """Atomically give `source` the name `target`, replacing the file that had it.

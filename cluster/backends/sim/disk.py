@@ -8,9 +8,13 @@ It keeps the contract of `cluster.node.ports.Disk`, and promises nothing beyond 
   changes that had been applied when it began are durable; later ones are not. Such syncs take their
   time one after the other, and fail and stall as others do.
 - A power loss keeps, of each file independently, what was synced and any prefix of the changes
-  that were applied since, the last one torn: an append or a write in its first bytes only.
-- The same holds for each folder's names. A file whose name was not synced may vanish with all its
-  synced content; a rename or a removal may be undone.
+  that were applied since, the last one torn: an append or a write in its first bytes only, with
+  zeros behind them or nothing.
+- The same holds for each folder's names, also those of folders. A file or a folder whose name was
+  not synced may vanish with all its synced content; a rename or a removal may be undone.
+- What a failed sync should have kept is still read, and no later sync makes it durable (`medium`).
+  A folder's failed sync ends the file system: the next process finds what a power loss leaves.
+- Reads see what reached the kernel: not the appends that wait for a sync.
 - What was queued and not applied is gone, and so are the completions on their way.
 - A kill (`Keep` "written") keeps what reached the kernel: everything that was applied but the
   appends that waited for a sync. Of the queue it keeps a prefix, in order. With "everything" it
@@ -32,7 +36,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Protocol
 
-from cluster.backends.sim.medium import Change, File, Folder, Keep
+from cluster.backends.sim.medium import Change, File, Folder, Keep, Land, nothing_lands
 from cluster.node.ports import Completion, Random, nothing
 
 
@@ -49,16 +53,17 @@ class _Queued:
 
     apply: Callable[[], None]
     done: Completion | None
-    is_sync: bool
+    lose: Callable[[], None] | None
+    """Of a sync: fail."""
 
 
 @dataclass(slots=True, eq=False)
 class _Aside:
     """A sync aside, from its turn in the queue on."""
 
-    mark: Callable[[], Callable[[], None]]
+    mark: Callable[[], Land]
     done: Completion
-    land: Callable[[], None]
+    land: Land
 
     def __call__(self) -> None:
         self.land = self.mark()
@@ -67,8 +72,7 @@ class _Aside:
 class MemoryDisk:
     """A simulated `Disk`. `call_later(delay_ms, callback)` is a clock's; it delivers completions.
 
-    `sync_ms` is how long a sync takes, and may be changed at any time. With `hides_unsynced` a
-    read sees only synced content, the least that the contract promises. The object outlives the
+    `sync_ms` is how long a sync takes, and may be changed at any time. The object outlives the
     node: `crash` is a power loss, after which the next incarnation uses it.
     """
 
@@ -80,7 +84,6 @@ class MemoryDisk:
     ) -> None:
         self.sync_ms = sync_ms
         """Added to what `draw_sync_ms` draws for each sync."""
-        self.hides_unsynced = False
         self.full = False
         """Whether an append or a write that makes a file longer fails with ENOSPC."""
         self.detached = False
@@ -94,7 +97,8 @@ class MemoryDisk:
         self._powered = True
         self.syncs = 0
         self._call_later = call_later
-        self._folders: dict[str, Folder] = {"": Folder()}
+        self._root = Folder()
+        self._folders: dict[str, Folder] = {"": self._root}
         self._queue: deque[_Queued] = deque()
         self._syncing = False
         self._asides: deque[_Aside] = deque()
@@ -116,6 +120,8 @@ class MemoryDisk:
         self._asides.clear()
         self._syncing = self._landing = False
         self._error = self._next_error = None
+        if any(folder.failed for folder in self._folders.values()):
+            keep = "nothing"
         if keep in {"written", "everything"}:
             for _, file in self._named_files():
                 if keep == "written":
@@ -123,14 +129,23 @@ class MemoryDisk:
                 else:
                     file.keep_all()
             return
-        lost: list[File] = []
         self.torn_path = next((path for path, file in self._named_files() if file.changes), "")
-        for folder in self._folders.values():
-            lost += [file for file in folder.names.values() if file not in lost]
-            folder.lose_power(random, keep)
-            lost += [file for file in folder.names.values() if file not in lost]
-        for file in lost:
-            file.lose_power(random, keep)
+        self._lose_power(random, keep)
+
+    def _lose_power(self, random: Random, keep: Keep) -> None:
+        """Go through all that has a name, or gets it back."""
+        lost: list[File | Folder] = [self._root]
+        for entry in lost:  # grows
+            if isinstance(entry, Folder):
+                before = list(entry.names.values())
+                entry.lose_power(random, keep)
+                for named in (*before, *entry.names.values()):
+                    if named not in lost:
+                        lost.append(named)
+        for entry in lost:
+            if isinstance(entry, File):
+                entry.lose_power(random, keep)
+        self._index()
 
     def power_off(self, random: Random, keep: Keep = "any") -> None:
         """As `crash`, and ignore every change until `power_on`."""
@@ -145,7 +160,21 @@ class MemoryDisk:
     def wipe(self) -> None:
         """Remove everything, as a new disk is empty; only between `power_off` and `power_on`."""
         assert not self._powered, "a disk is replaced while its node is off"
-        self._folders = {"": Folder()}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._root = Folder()
+        self._index()
+
+    def _index(self) -> None:
+        """Find the folders by their paths."""
+        self._folders = {"": self._root}
+        paths = [""]
+        for path in paths:  # grows
+            for name, entry in self._folders[path].names.items():
+                if isinstance(entry, Folder):
+                    paths.append(f"{path}/{name}" if path else name)
+                    self._folders[paths[-1]] = entry
 
     def stall(self) -> None:
         """Let no sync complete until `resume`."""
@@ -174,11 +203,9 @@ class MemoryDisk:
 
     def replace(self, files: dict[str, bytes]) -> None:
         """Replace everything by these files, synced, as if edited while the node is off."""
-        self._folders = {"": Folder()}
+        self._clear()
         for path, content in files.items():
-            parts = path.split("/")[:-1]
-            for depth in range(1, len(parts) + 1):
-                self._folders.setdefault("/".join(parts[:depth]), Folder())
+            self._make_directory(_split(path)[0])
             file = self._file(path, create=True)
             file.synced, file.content = bytearray(content), bytearray(content)
         for folder in self._folders.values():
@@ -189,6 +216,7 @@ class MemoryDisk:
             (f"{folder}/{name}" if folder else name, file)
             for folder, names in self._folders.items()
             for name, file in names.names.items()
+            if isinstance(file, File)
         ]
 
     def corrupt(self, path: str, position: int, mask: int) -> None:
@@ -212,19 +240,14 @@ class MemoryDisk:
 
     def files(self) -> dict[str, bytes]:
         """Content by path as the operating system shows it, synced or not."""
-        return {
-            f"{folder}/{name}" if folder else name: bytes(file.content)
-            for folder, names in self._folders.items()
-            for name, file in names.names.items()
-        }
+        return {path: bytes(file.content) for path, file in self._named_files()}
 
     def durable(self, path: str) -> bytes | None:
         """Content of a file that a power loss would leave if it kept nothing else."""
-        folder, name = _split(path)
-        if folder not in self._folders:
-            return None
-        file = self._folders[folder].synced.get(name)
-        return None if file is None else bytes(file.synced)
+        entry: File | Folder | None = self._root
+        for name in path.split("/"):
+            entry = entry.synced.get(name) if isinstance(entry, Folder) else None
+        return bytes(entry.synced) if isinstance(entry, File) else None
 
     # The Disk contract.
 
@@ -236,7 +259,6 @@ class MemoryDisk:
         if self.full:
             self._refuse_growth(len(data))
         file = self._file(path, create=True)
-        file.at_once |= at_once
         file.change(Change(len(file.content), data, not at_once))
 
     def write(self, path: str, data: bytes) -> None:
@@ -261,89 +283,94 @@ class MemoryDisk:
         self._enqueue(lambda: self._file(path).change(Change(size, b"")))
 
     def rename(self, source: str, target: str) -> None:
-        """Give `source` the name `target`, replacing what had it; of a folder, for good."""
+        """Give `source` the name `target`, replacing what had it."""
 
         def apply() -> None:
-            if source in self._folders:
-                self._folders[target] = self._folders.pop(source)
-                return
-            file = self._file(source)
+            entry = self._folders.get(source) or self._file(source)
             (old_folder, old_name), (new_folder, new_name) = _split(source), _split(target)
             del self._folders[old_folder].names[old_name]
-            self._folder(new_folder).names[new_name] = file
+            self._folder(new_folder).names[new_name] = entry
             self._folders[old_folder].note_change()
             if new_folder != old_folder:
                 self._folders[new_folder].note_change()
+            if isinstance(entry, Folder):
+                self._index()
 
         self._enqueue(apply)
 
     def remove(self, path: str) -> None:
-        def apply() -> None:
-            folder, name = _split(path)
-            if name in self._folders.get(folder, Folder()).names:
-                del self._folders[folder].names[name]
-                self._folders[folder].note_change()
+        self._enqueue(partial(self._remove, path))
 
-        self._enqueue(apply)
+    def _remove(self, path: str) -> None:
+        folder, name = _split(path)
+        if name in self._folders.get(folder, Folder()).names:
+            del self._folders[folder].names[name]
+            self._folders[folder].note_change()
 
     def make_directory(self, path: str) -> None:
-        """Create a folder and its parents. Folders themselves survive a power loss."""
+        """Create a folder and its parents."""
+        self._enqueue(partial(self._make_directory, path))
 
-        def apply() -> None:
-            parts = path.split("/")
-            for depth in range(1, len(parts) + 1):
-                self._folders.setdefault("/".join(parts[:depth]), Folder())
-
-        self._enqueue(apply)
+    def _make_directory(self, path: str) -> None:
+        if path not in self._folders:
+            parent, name = _split(path)
+            self._make_directory(parent)
+            self._folders[path] = self._folders[parent].names[name] = Folder()
+            self._folders[parent].note_change()
 
     def remove_directory(self, path: str) -> None:
-        """Remove a folder and all that is in it, for good; it has no folders in it."""
+        """Remove a folder and all that is in it."""
         self._enqueue(partial(self._remove_directory, path))
 
     def _remove_directory(self, path: str) -> None:
-        self._folders.pop(path, None)
+        if path in self._folders:
+            self._remove(path)
+            self._index()
+
+    def rewrite(self, path: str, offset: int) -> None:
+        """Write again, in place, what a file has from `offset` on."""
+        self._enqueue(lambda: self._file(path).rewrite(offset))
 
     def sync(self, path: str, done: Completion, *, aside: bool = False) -> None:
         """Fsync a file in queue order, then call `done`; see the module for `aside`."""
         if aside:
-            self._enqueue(_Aside(lambda: self._file(path).mark(), done, nothing))
+            self._enqueue(_Aside(lambda: self._file(path).mark(), done, nothing_lands))
         else:
-            self._enqueue(partial(self._sync, path), done, is_sync=True)
-
-    def _sync(self, path: str) -> None:
-        self._file(path).sync()
+            self._enqueue_sync(lambda *, failed: self._file(path).sync(failed=failed), done)
 
     def sync_directory(self, path: str, done: Completion, *, aside: bool = False) -> None:
         """Fsync a folder in queue order, then call `done`; see the module for `aside`."""
         if aside:
-            self._enqueue(_Aside(lambda: self._folder(path).mark(), done, nothing))
+            self._enqueue(_Aside(lambda: self._folder(path).mark(), done, nothing_lands))
         else:
-            self._enqueue(lambda: self._folder(path).sync(), done, is_sync=True)
+            self._enqueue_sync(lambda *, failed: self._folder(path).sync(failed=failed), done)
+
+    def _enqueue_sync(self, land: Land, done: Completion) -> None:
+        self._enqueue(partial(land, failed=False), done, partial(land, failed=True))
 
     def barrier(self, done: Completion) -> None:
         """Call `done` once everything queued before is applied."""
         self._enqueue(nothing, done)
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
-        """Read what is applied. Raises FileNotFoundError."""
-        content = self._visible(path)
-        return bytes(content[offset : None if size is None else offset + size])
+        """Read what reached the kernel. Raises FileNotFoundError."""
+        self._check_attached()
+        file = self._file(path)
+        end = file.kernel_bytes
+        return bytes(file.content[offset : end if size is None else min(end, offset + size)])
 
     def size(self, path: str) -> int:
-        """Size of what is applied. Raises FileNotFoundError."""
-        return len(self._visible(path))
+        """Size of what reached the kernel. Raises FileNotFoundError."""
+        self._check_attached()
+        return self._file(path).kernel_bytes
 
     def exists(self, path: str) -> bool:
         folder, name = _split(path)
-        return path in self._folders or name in self._folders.get(folder, Folder()).names
+        return not path or name in self._folders.get(folder, Folder()).names
 
     def list_directory(self, path: str) -> tuple[str, ...]:
         self._check_attached()
-        files = self._folders.get(path, Folder()).names
-        folders = [
-            _split(other)[1] for other in self._folders if other and _split(other)[0] == path
-        ]
-        return tuple(sorted([*files, *folders]))
+        return tuple(sorted(self._folders.get(path, Folder()).names))
 
     def volume_bytes(self) -> None:
         """Nothing: a simulated volume has room for everything, or errors on order."""
@@ -351,14 +378,17 @@ class MemoryDisk:
     # The queue.
 
     def _enqueue(
-        self, apply: Callable[[], None], done: Completion | None = None, *, is_sync: bool = False
+        self,
+        apply: Callable[[], None],
+        done: Completion | None = None,
+        lose: Callable[[], None] | None = None,
     ) -> None:
         if not self._powered:
             return
         if done is None and not self._queue:
             self._attempt(apply)
         else:
-            self._queue.append(_Queued(apply, done, is_sync))
+            self._queue.append(_Queued(apply, done, lose))
             if not self._syncing:
                 self._next()
         if self.on_operation is not None:
@@ -371,7 +401,7 @@ class MemoryDisk:
             if queued.done is None:
                 self._queue.popleft()
                 self._attempt(queued.apply)
-            elif not queued.is_sync:
+            elif queued.lose is None:
                 self._syncing = True
                 self._call_later(0, partial(self._complete, self._incarnation))
             elif self._stalled:
@@ -385,13 +415,13 @@ class MemoryDisk:
         if incarnation != self._incarnation:
             return  # of a process that lost its power
         self._syncing = False
-        if self._stalled and self._queue[0].is_sync:
+        if self._stalled and self._queue[0].lose is not None:
             return  # the sync stays the first in the queue, and `resume` starts it again
         queued = self._queue.popleft()
         assert queued.done is not None
-        self._meet_error()
+        self._meet_error(queued.lose or nothing)
         self._attempt(queued.apply)
-        self.syncs += queued.is_sync
+        self.syncs += queued.lose is not None
         self._next()
         queued.done(self._error)
 
@@ -399,8 +429,9 @@ class MemoryDisk:
         """Return how long a sync takes that begins now."""
         return self.sync_ms + (0.0 if self._draw_sync_ms is None else self._draw_sync_ms())
 
-    def _meet_error(self) -> None:
+    def _meet_error(self, lose: Callable[[], None]) -> None:
         if self._error is None and self._next_error is not None:
+            self._attempt(lose)
             self._error, self._next_error = self._next_error, None
             self._count("fsync-error")
             self._count("write-error")
@@ -432,9 +463,9 @@ class MemoryDisk:
         if self._stalled:
             return  # `resume` starts it again
         aside = self._asides.popleft()
-        self._meet_error()
+        self._meet_error(partial(aside.land, failed=True))
         if self._error is None:
-            aside.land()
+            aside.land(failed=False)
         self.syncs += 1
         self._start_aside()
         aside.done(self._error)
@@ -442,11 +473,6 @@ class MemoryDisk:
     def _check_attached(self) -> None:
         if self.detached:
             raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
-
-    def _visible(self, path: str) -> bytes | bytearray:
-        self._check_attached()
-        file = self._file(path)
-        return file.synced if self.hides_unsynced and not file.at_once else file.content
 
     def _folder(self, path: str) -> Folder:
         folder = self._folders.get(path)
@@ -458,11 +484,13 @@ class MemoryDisk:
         folder_path, name = _split(path)
         folder = self._folder(folder_path)
         file = folder.names.get(name)
-        if file is None:
-            if not create:
-                raise FileNotFoundError(2, "no such file", path)
-            file = folder.names[name] = File()
-            folder.note_change()
+        if isinstance(file, File):
+            return file
+        if not create:
+            raise FileNotFoundError(2, "no such file", path)
+        assert file is None, f"{path} is a folder"
+        file = folder.names[name] = File()
+        folder.note_change()
         return file
 
 

@@ -367,7 +367,7 @@ class SimWorld:
         node = self.nodes[process.name]
         tail = (f"fatal: {reason}",)
         self.deaths.append(Death(process.name, process.incarnation, EXIT_BROKEN, tail))
-        self._on_end(node, "everything", reason)
+        self._on_end(node, "written", reason)
 
     def _on_end(self, node: SimNode, keep: Keep, reason: str) -> None:
         assert node.process is not None

@@ -72,6 +72,10 @@ class FileDisk:
     def truncate(self, path: str, size: int) -> None:
         self._put(partial(self._writer.truncate, path, size))
 
+    def rewrite(self, path: str, offset: int) -> None:
+        """Write again, in place, what a file has from `offset` on."""
+        self._put(partial(self._writer.rewrite, path, offset))
+
     def rename(self, source: str, target: str) -> None:
         """Atomically give `source` the name `target`, replacing what had it."""
         self._put(partial(self._writer.rename, source, target))
@@ -256,6 +260,14 @@ class _Writer:
             self._synced.discard(path)
             os.ftruncate(descriptor, size)
 
+    def rewrite(self, path: str, offset: int) -> None:
+        descriptor = self._open(path, 0)
+        self._synced.discard(path)
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        while data := os.pread(descriptor, _REWRITE_BYTES, offset):
+            _write_all(descriptor, data)
+            offset += len(data)
+
     def rename(self, source: str, target: str) -> None:
         if Path(self._path(source)).is_dir():
             self._write_within(source)
@@ -359,6 +371,7 @@ class _Writer:
 
 
 _OPEN_FILES_MAX = 16
+_REWRITE_BYTES = 1 << 20
 
 
 def _nothing_of(_descriptor: int) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from checkers.invariants.electorate import Electorate, VotersInForce
 from cluster.backends.base import NodeState
+from cluster.backends.sim.disk import MemoryDisk
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from cluster.node.kraft.voter_messages import UpdateVoterRequest
@@ -105,6 +106,26 @@ def test_who_takes_what_a_kill_left_in_the_kernel_for_durable_is_found(monkeypat
     world.start(follower)
     quorum.run(2_000)
     assert [violation.property for violation in quorum.monitor.violations] == found
+
+
+@pytest.mark.parametrize(("rewrites", "deaths"), [(True, 1), (False, 2)])
+def test_who_only_syncs_again_what_an_fsync_failed_to_keep_is_found(monkeypatch, rewrites, deaths):
+    """Later records are durable behind a hole, with which no correct node can start."""
+    if not rewrites:
+        monkeypatch.setattr(MemoryDisk, "rewrite", lambda disk, path, offset: None)
+    quorum = Quorum()
+    world, leader = quorum.world, quorum.elect()
+    follower = next(name for name in world.names if name != leader)
+    world.nodes[follower].disk.fail(OSError(5, "Input/output error"))
+    quorum.append(leader, 3)
+    quorum.run(50)
+    world.start(follower)
+    quorum.run(2_000)
+    world.kill(follower, "nothing")
+    world.start(follower)
+    quorum.run(2_000)
+    assert [death.node for death in world.deaths] == [follower] * deaths
+    assert quorum.monitor.violations == []
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -5,7 +5,8 @@ index, and those about the last entry of its time index, which new entries must 
 any other end the segments from the recovery point on are: every batch is checked, indexes and
 producer state are built anew, and the log is cut at the first batch that is not intact, with all
 segments after it. What was cut was never reported durable, whatever lies behind it: other than for
-metadata, nothing here waits for a sync, so a power loss may tear a log at several places.
+metadata, nothing here waits for a sync, so a power loss may tear a log at several places. What is
+kept above the recovery point is written again (`Disk.rewrite`).
 
 `CorruptLogError` is raised where Kafka would cut or go on in silence: when something below the
 recovery point is missing or damaged, or epochs contradict the leader-epoch file. What is not read
@@ -281,6 +282,7 @@ class _Opening:
         """Index one segment; returns the bytes behind its last intact batch."""
         window = Window(self._disk, segment.path, gaps=segment.gaps)
         segment.begin_scan()
+        durable_bytes = 0
         latest = found.epochs.latest_epoch
         while segment.size_bytes < window.size_bytes:
             position = segment.size_bytes
@@ -297,10 +299,14 @@ class _Opening:
                 latest = header.partition_leader_epoch
                 found.epochs.assign(latest, header.base_offset)
             found.end_offset = header.next_offset
+            if found.end_offset <= self._recovery_point:
+                durable_bytes = segment.size_bytes
             if header.last_offset >= found.start_offset:
                 found.producers.update(header)
         found.producers.end_offset = found.end_offset
         found.scanned_bytes += segment.size_bytes
+        if durable_bytes < segment.size_bytes:
+            self._disk.rewrite(segment.path, durable_bytes)
         return window.size_bytes - segment.size_bytes
 
     def _check_epoch(self, header: BatchHeader) -> None:

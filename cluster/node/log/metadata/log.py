@@ -16,6 +16,9 @@ the order of that queue:
 - truncation of everything lowers the recovery point first and begins the new segment last, so that
   a crash leaves a prefix of the old log, nothing, or the new one.
 
+What is found at the start may be in the kernel's cache alone, after a kill or a failed fsync: so
+the first flush syncs names, and what lies above the recovery point is written again before.
+
 What is not durable is served from memory (`Tail`). `docs/node.md` says what is durable when.
 """
 
@@ -85,7 +88,7 @@ class Log:
         self._epoch_file = recovered.epoch_file
         self._recovery_point = recovered.recovery_point
         self._tail = Tail(recovered.end_offset, config.cache_bytes)
-        self._names_changed = False
+        self._names_changed = True
         self._flush: _Flush | None = None
         self._waiting: list[Callable[[], None]] = []
         self._failed = False
@@ -118,8 +121,8 @@ class Log:
             disk.truncate(log._active.path, log._active.size_bytes)
         if not recovered.recovery_point:
             log._write_recovery_point(0)  # so that its name is durable with the first flush
-            log._names_changed = True
         if recovered.truncated_bytes or log.durable_end_offset < log.end_offset:
+            disk.rewrite(log._active.path, log._position(log.durable_end_offset))
             log._start_flush()
         return log
 
@@ -298,6 +301,14 @@ class Log:
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"
+
+    def _position(self, offset: int) -> int:
+        """Find where the active segment has the batch that holds `offset`, or all above it."""
+        if offset <= self._active.base_offset:
+            return 0
+        if offset >= self.end_offset:
+            return self._active.size_bytes
+        return locate_batch(self._disk, self._active, offset)[1]
 
     def _queue_append(self, run: list[bytes]) -> None:
         if run:

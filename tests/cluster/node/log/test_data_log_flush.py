@@ -32,6 +32,23 @@ def test_what_is_written_is_durable_by_the_count_of_records(flush_messages, kept
     assert left_after_a_power_loss(folder) == kept
 
 
+def test_what_an_fsync_failed_to_keep_is_durable_once_the_next_process_has_flushed_it():
+    folder = Folder()
+    log = folder.open()
+    written(folder, log, b"a")
+    folder.flush(log)
+    written(folder, log, b"b")
+    folder.disk.fail(OSError(5, "broken"))
+    log.flush(lambda: None)
+    folder.run()
+    folder.kill()
+    folder.failures.clear()
+    log = folder.open()
+    assert log.end_offset == 2
+    folder.flush(log)
+    assert left_after_a_power_loss(folder) == 2
+
+
 def test_what_is_written_is_durable_after_a_time():
     folder = Folder(flush_ms=1_000)
     log = folder.open()

@@ -41,13 +41,11 @@ class DataLogMachine(RuleBasedStateMachine):
         segment_bytes=st.sampled_from([300, 900, 1 << 20]),
         interval=st.sampled_from([1, 150, 4096]),
         cache=st.sampled_from([0, 300]),
-        hides=st.booleans(),
     )
-    def start(self, segment_bytes: int, interval: int, cache: int, hides: bool) -> None:
+    def start(self, segment_bytes: int, interval: int, cache: int) -> None:
         self.folder = Folder(
             segment_bytes=segment_bytes, index_interval_bytes=interval, cache_bytes=cache
         )
-        self.folder.disk.hides_unsynced = hides
         self.log = self.folder.open()
         self.model: list[bytes] = []
         self.abandoned: list[list[bytes]] = []

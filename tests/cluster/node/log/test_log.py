@@ -292,13 +292,46 @@ def test_memory_holds_no_more_than_the_bound_once_durable():
 
 def test_what_is_not_durable_stays_in_memory_whatever_the_bound():
     logs = Logs(cache_bytes=0)
-    logs.disk.hides_unsynced = True
     log = filled(logs, 2)
     log.flush(lambda: None)
     log.append(batch(2) + batch(3))
     logs.steps.run()
     assert log.durable_end_offset == 2
     assert [log.read(offset, 1) for offset in range(4)] == [batch(offset) for offset in range(4)]
+
+
+def reopened(logs, keep):
+    logs.disk.crash(Random(0), keep)
+    logs.failures.clear()
+    return logs.open()
+
+
+def test_a_segment_that_outlived_a_kill_gets_a_durable_name():
+    logs = Logs(segment_bytes=200)
+    log = filled(logs, 2)
+    flushed(logs, log)
+    log.append(batch(2) + batch(3))
+    logs.steps.step()  # the full segment is synced, and its successor is there
+    log = reopened(logs, "everything")
+    assert log.end_offset > 2
+    flushed(logs, log)
+    end_offset = log.end_offset
+    assert reopened(logs, "nothing").end_offset == end_offset
+
+
+def test_what_an_fsync_failed_to_keep_is_durable_only_once_it_is_written_again():
+    logs = Logs()
+    log = filled(logs, 2)
+    flushed(logs, log)
+    log.append(batch(2))
+    logs.disk.fail(OSError(5, "Input/output error"))
+    log.flush(lambda: None)
+    logs.steps.run()
+    assert logs.failures
+    log = reopened(logs, "written")
+    assert (log.end_offset, log.durable_end_offset) == (3, 2)
+    flushed(logs, log)
+    assert reopened(logs, "nothing").end_offset == 3
 
 
 def dated(offset, timestamp_ms):

@@ -23,13 +23,11 @@ class LogMachine(RuleBasedStateMachine):
     """
 
     @initialize(
-        hides=st.booleans(),
         segment_bytes=st.sampled_from([150, 300, 1 << 20]),
         cache=st.sampled_from([0, 200]),
     )
-    def start(self, hides: bool, segment_bytes: int, cache: int) -> None:
+    def start(self, segment_bytes: int, cache: int) -> None:
         self.logs = Logs(segment_bytes, cache)
-        self.logs.disk.hides_unsynced = hides
         self.log = self.logs.open()
         self.model: list[bytes] = []
         self.abandoned: list[list[bytes]] = []
@@ -109,14 +107,26 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**32), keep=st.sampled_from(["any", "any", "nothing", "everything"]))
     def crash(self, seed: int, keep) -> None:
+        self.reopen(seed, keep, "nothing")  # opening changes nothing that matters
+
+    @rule(seed=st.integers(0, 2**32), fails=st.booleans())
+    def kill(self, seed: int, fails: bool) -> None:
+        """The process dies, after an fsync failed or not; the kernel lives."""
+        if fails:
+            self.logs.disk.fail(OSError(5, "Input/output error"))
+            self.log.flush(lambda: None)
+            self.logs.disk.resume()
+            self.logs.steps.run()
+            self.logs.failures.clear()
+        self.reopen(seed, "written")
+
+    def reopen(self, seed: int, *keeps) -> None:
         durable = max(self.durable, self.log.durable_end_offset)
         self.logs.disk.resume()
-        self.logs.disk.crash(Random(seed), keep)
-        self.logs.steps.run()
-        self.log = self.logs.open()
-        self.logs.disk.crash(Random(seed), "nothing")  # opening changes nothing that matters
-        self.logs.steps.run()
-        self.log = self.logs.open()
+        for keep in keeps:
+            self.logs.disk.crash(Random(seed), keep)
+            self.logs.steps.run()
+            self.log = self.logs.open()
         found = self.batches()
         end = self.log.end_offset
         assert end >= durable

@@ -60,7 +60,6 @@ def test_a_kill_keeps_a_prefix_of_the_queue_in_order(seed, count):
 
 def test_a_barrier_completes_behind_a_sync_and_shows_what_came_before():
     memory, steps = disk()
-    memory.hides_unsynced = True
     seen: list[object] = []
     memory.append("f", b"a", at_once=True)
     memory.barrier(lambda error: seen.append((error, memory.read("f"))))
@@ -101,6 +100,89 @@ def test_a_full_disk_refuses_appends_of_both_kinds(at_once):
     memory.barrier(errors.append)
     steps.run()
     assert errors[0] is not None
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_only_what_is_written_again_after_a_failed_sync_is_durable(aside):
+    memory, steps = disk()
+    memory.append("f", b"one ")
+    for path in ("f", ""):
+        (memory.sync if path else memory.sync_directory)(path, lambda error: None)
+    steps.run()
+    memory.append("f", b"two ", at_once=aside)
+    memory.fail(OSError(5, "Input/output error"))
+    memory.sync("f", lambda error: None, aside=aside)
+    steps.run()
+    memory.crash(Random(0), "written")
+    assert memory.read("f") == b"one two "
+    memory.append("f", b"three", at_once=True)
+    memory.sync("f", lambda error: None)
+    steps.run()
+    assert memory.durable("f") == b"one \0\0\0\0three"
+    memory.rewrite("f", 4)
+    memory.sync("f", lambda error: None)
+    steps.run()
+    assert memory.durable("f") == b"one two three"
+
+
+def test_a_power_loss_while_a_file_is_written_again_takes_nothing_that_was_durable():
+    for seed in range(20):
+        memory, steps = disk()
+        memory.append("f", b"durable")
+        for path in ("f", ""):
+            (memory.sync if path else memory.sync_directory)(path, lambda error: None)
+        steps.run()
+        memory.rewrite("f", 2)
+        memory.crash(Random(seed))
+        assert memory.read("f") == b"durable"
+
+
+def test_a_folder_that_could_not_be_synced_ends_the_file_system():
+    memory, steps = disk()
+    memory.append("f", b"x", at_once=True)
+    memory.fail(OSError(5, "Input/output error"))
+    memory.sync_directory("", lambda error: None)
+    steps.run()
+    memory.crash(Random(0), "written")
+    assert not memory.exists("f")
+
+
+@pytest.mark.parametrize("change", ["make", "rename", "remove"])
+def test_a_folders_own_name_is_durable_once_the_folder_above_is_synced(change):
+    memory, steps = disk()
+    if change != "make":
+        memory.make_directory("a/b")
+        memory.append("a/b/f", b"x", at_once=True)
+        for folder in ("", "a", "a/b"):
+            memory.sync_directory(folder, lambda error: None)
+        memory.sync("a/b/f", lambda error: None)
+        steps.run()
+    before = memory.files()
+    if change == "make":
+        memory.make_directory("a/b")
+        memory.append("a/b/f", b"x", at_once=True)
+        memory.sync("a/b/f", lambda error: None)
+        memory.sync_directory("a/b", lambda error: None)
+        steps.run()
+    elif change == "rename":
+        memory.rename("a/b", "a/c")
+        assert (memory.exists("a/b"), memory.read("a/c/f")) == (False, b"x")
+    else:
+        memory.remove_directory("a/b")
+        assert memory.files() == {}
+    memory.crash(Random(0), "nothing")
+    assert memory.files() == before
+    assert memory.exists("a/b") == bool(before)
+
+
+def test_reads_find_what_reached_the_kernel():
+    memory, steps = disk()
+    memory.append("f", b"one ", at_once=True)
+    memory.append("f", b"two ")
+    assert (memory.read("f"), memory.size("f")) == (b"one ", 4)
+    memory.sync("f", lambda error: None)
+    steps.run()
+    assert memory.read("f", 2, 4) == b"e tw"
 
 
 # --- syncs aside ---

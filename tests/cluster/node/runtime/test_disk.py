@@ -392,6 +392,19 @@ def test_kill_9_keeps_what_was_appended_at_once(tmp_path):
 
 
 @play(run, given="tmp_path")
+async def test_what_is_written_again_is_what_was_there_and_is_synced(disk: FileDisk, *, syncs):
+    content = bytes(range(256)) * 5000
+    disk.append("f", content)
+    assert await synced(disk, "f") is None
+    disk.rewrite("f", 1000)
+    assert await synced(disk, "f") is None
+    disk.append("f", b" and more")
+    disk.rewrite("f", 1000)
+    assert await synced(disk, "f") is None
+    assert (disk.read("f"), len(syncs)) == (content + b" and more", 3)
+
+
+@play(run, given="tmp_path")
 async def test_a_folder_is_renamed_and_removed_with_what_is_in_it(disk: FileDisk):
     disk.make_directory("old")
     disk.append("old/kept", b"kept", at_once=True)
