@@ -193,9 +193,17 @@ def test_all_processes_share_one_jvm_which_ends_with_the_last(tmp_path):
         open(f"/proc/{pid}/stat")  # noqa: PTH123, SIM115
 
 
-def test_a_jvm_that_ends_ends_the_run(tmp_path):
-    with pytest.raises(BackendError, match="own clients ended"):
-        Stage(tmp_path, "groups", "end").perform(CONSUME)
+def test_a_jvm_that_ends_ends_the_run_whoever_asks(tmp_path):
+    stage = Stage(tmp_path, "groups", "end")
+
+    async def main():
+        client = stage.client()
+        for _ in range(2):
+            with pytest.raises(BackendError, match="own clients ended"):
+                await asyncio.wait_for(client.invoke(CONSUME), 60.0)
+        await client.close()
+
+    asyncio.run(main())
 
 
 def test_clients_in_java_are_refused_in_secured_runs():

@@ -65,7 +65,8 @@ class _Jvm:
         error = BackendError(
             "the JVM of Kafka's own clients ended; its class path or its Java does not fit it"
         )
-        open_futures: list[asyncio.Future[Any]] = [self._ready, *self._waiting.values()]
+        before, self._ready = self._ready, asyncio.get_running_loop().create_future()
+        open_futures: list[asyncio.Future[Any]] = [before, self._ready, *self._waiting.values()]
         for each in open_futures:
             if not each.done():
                 each.set_exception(error)
