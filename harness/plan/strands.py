@@ -227,11 +227,8 @@ def _check(step: Step, names: Sequence[str], nodes: tuple[str, ...]) -> None:
 
 def _check_traced(step: Step, traced: Collection[str]) -> None:
     """Refuse what a step waits for or expects where it can never be seen."""
-    conditions = [] if step.until is None else [step.until]
-    if step.kind == "expect":
-        conditions.append(CONDITION.read(step.options["that"]))
     wanted: set[str] = set()
-    for condition in conditions:
+    for condition in _conditions(step):
         wanted |= {"append", "flush"} if condition.synced else set()
         wanted |= {"state"} if _asks_for_state(condition) else set()
         wanted |= {condition.event} if condition.event is not None else set()
@@ -254,6 +251,12 @@ def _asks_for_state(condition: Condition) -> bool:
     )
 
 
+def _conditions(step: Step) -> list[Condition]:
+    """Return what a step waits for or expects."""
+    that = [CONDITION.read(step.options["that"])] if step.kind == "expect" else []
+    return that if step.until is None else [step.until, *that]
+
+
 def _words(step: Step) -> Iterator[str]:
     """Yield every target word of a step."""
     if step.targets:
@@ -261,7 +264,6 @@ def _words(step: Step) -> Iterator[str]:
     yield from (end for ends in ends_of(str(step.options.get("links", ""))) for end in ends[:2])
     if step.kind == "cast":
         yield from step.options["names"].values()
-    if step.until is not None:
-        yield step.until.at
-    if step.kind == "expect":
-        yield step.options["that"].get("at", "all")
+    for condition in _conditions(step):
+        yield condition.at
+        yield from (word for word in condition.where.values() if str(word).startswith("@"))

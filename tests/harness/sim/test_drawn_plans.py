@@ -417,6 +417,10 @@ WRONG = [
     (step("expect", that={}), "that must be a condition that says something, not {}"),
     (step("expect", that={"stat": "Leader"}), "that: unknown key 'stat'; did you mean 'state'?"),
     (step("expect", that={"at": "@B"}), "schedule 1: steps 2: unknown target '@B'"),
+    (
+        step("wait", until={"event": "vote", "where": {"candidate_id": "@B"}}),
+        "schedule 1: steps 2: unknown target '@B'",
+    ),
     (step("wait", until={}), "steps 2: until must say something of nodes or of an operation"),
     (step("wait", until={"epoch": "late"}), "until: unknown epoch 'late'; did you mean 'later'?"),
     (step("wait", until={"synced": 1}), "steps 2: until.synced must be true or false, not 1"),
