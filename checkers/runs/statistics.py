@@ -92,11 +92,13 @@ def _latencies(operations: Columns) -> dict[str, dict[str, float]]:
     found = {}
     for code in np.unique(operations.f[ok]).tolist():
         mine = np.sort(latency_ns[ok & (operations.f == code)])
-        found[operations.functions[code]] = _percentiles(mine)
+        found[operations.functions[code]] = percentiles(mine)
     return dict(sorted(found.items()))
 
 
-def _percentiles(latencies_ns: Int64s) -> dict[str, float]:
+def percentiles(latencies_ns: Int64s) -> dict[str, float]:
+    """Return count and percentiles, in ms, of sorted latencies, of which there is one at least."""
+
     def rank(share: float) -> float:
         place = max(0, math.ceil(share * len(latencies_ns)) - 1)
         return int(latencies_ns[place]) / _NS_PER_MS
@@ -196,7 +198,7 @@ def _buckets(operations: Columns) -> list[dict[str, Any]]:
     for number, each in enumerate(counted.reshape(-1, len(KINDS)).tolist()):
         total = sum(each)
         mine = latency_ns[ends[number] - each[OK] : ends[number]]
-        figures = _percentiles(mine) if len(mine) else {}
+        figures = percentiles(mine) if len(mine) else {}
         rows.append(
             {
                 "from_ms": number * BUCKET_MS,

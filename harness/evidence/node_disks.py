@@ -41,7 +41,6 @@ from cluster.node.log.batch.records import (
 from cluster.node.log.metadata.snapshot import SUFFIX, parse_snapshot_name
 from cluster.node.log.storage.checkpoint import RECOVERY_POINT_FILE, decode_recovery_point
 from cluster.node.log.storage.epoch_cache import EPOCH_FILE, LeaderEpochCache
-from cluster.node.log.storage.segment import segment_base_offset
 from cluster.node.meta_properties import FILE_NAME as META_PROPERTIES
 from cluster.node.wire.uuid_text import uuid_from_text
 from cluster.systems import secured
@@ -50,7 +49,12 @@ from cluster.systems.kinds import SystemKind
 from cluster.systems.registry import system_named
 from cluster.values import valueclass
 from extensions.plain_files import read_plain
-from harness.evidence.partition_logs import SEGMENT_BYTES_MAX, decode_partitions, intact_batch_in
+from harness.evidence.partition_logs import (
+    SEGMENT_BYTES_MAX,
+    decode_partitions,
+    intact_batch_in,
+    segments_in,
+)
 from harness.full_disk import lack_of_room
 from results.store.run_store import RunStore
 
@@ -156,11 +160,7 @@ def directory_of(folder: Path) -> str:
 
 def decode_log(node: str, folder: Path) -> DecodedLog:
     """Decode all segments in a folder, in offset order. Raises EvidenceError."""
-    segments = sorted(
-        (base_offset, path)
-        for path in folder.glob("*.log")
-        if (base_offset := segment_base_offset(path.name)) is not None
-    )
+    segments = segments_in(folder)
     if not segments:
         raise EvidenceError(f"{folder}: there is no log")
     start_offset = next_offset = segments[0][0]

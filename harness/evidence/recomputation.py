@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cluster.node.log.storage.segment import segment_base_offset
@@ -21,6 +21,7 @@ from cluster.systems.base import Layout
 from cluster.systems.kinds import SettingError
 from cluster.values import valueclass
 from harness.evidence import node_disks
+from harness.evidence.partition_logs import segments_in
 from harness.plan.stored_document import derive
 from results.gate.refusals import lacking_check
 from results.store.digests import digest_of, files_below, read_chain
@@ -47,7 +48,8 @@ def differences(store: RunStore) -> list[Difference]:
     if not node_disks.kind_of(store).metadata_quorum:
         return []
     layout = node_disks.layout_of(store)
-    if not any(_segments(layout, store, node) for node in store.node_names(store.plan())):
+    folders = (Path(layout.log_folder(store.node_path(node))) for node in _nodes(store))
+    if not any(map(segments_in, folders)):
         return _missing_logs(store, layout)
     with made_anew(store) as (_, problems):
         return problems
@@ -88,7 +90,7 @@ def made_anew(store: RunStore) -> Iterator[tuple[RunStore, list[Difference]]]:
             copy.journal_path.symlink_to(store.journal_path.resolve())
         for node in store.node_names(plan):
             _link_node(store.node_path(node), copy.node_path(node))
-        nodes = _nodes_with_logs(store)
+        nodes = tuple(node for node in _nodes(store) if store.has_log(node))
         layout = node_disks.layout_of(copy)
         for node in nodes:
             trace = Path(layout.trace_file(copy.node_path(node)))
@@ -109,13 +111,8 @@ def made_anew(store: RunStore) -> Iterator[tuple[RunStore, list[Difference]]]:
         yield copy, problems
 
 
-def _nodes_with_logs(store: RunStore) -> tuple[str, ...]:
-    return tuple(n for n in store.node_names(store.plan()) if store.has_log(n))
-
-
-def _segments(layout: Layout, store: RunStore, node: str) -> Sequence[Path]:
-    folder = Path(layout.log_folder(store.node_path(node)))
-    return [p for p in folder.glob("*.log") if segment_base_offset(p.name) is not None]
+def _nodes(store: RunStore) -> tuple[str, ...]:
+    return store.node_names(store.plan())
 
 
 def _missing_logs(store: RunStore, layout: Layout) -> list[Difference]:
@@ -124,7 +121,7 @@ def _missing_logs(store: RunStore, layout: Layout) -> list[Difference]:
         recorded = read_chain(store.digests_path).files
     except StoreError:
         return []  # judging says what is wrong with it
-    for node in store.node_names(store.plan()):
+    for node in _nodes(store):
         folder = Path(layout.log_folder(store.node_path(node))).relative_to(store.folder)
         gone = [name for name in recorded if Path(name).parent == folder]
         if any(segment_base_offset(Path(name).name) is not None for name in gone):

@@ -20,7 +20,6 @@ has it; null where none came.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ from checkers.history.arrow import encode, numbers
 from checkers.history.event_columns import EventColumns
 from checkers.runs.faults import fault_spans
 from checkers.runs.statistics import NAME as STATISTICS
-from checkers.runs.statistics import READS
+from checkers.runs.statistics import READS, percentiles
 from porcupine_py.columns import Int64s
 from results.catalogue.rows import Entry
 from results.store.facts import load_end_ns
@@ -45,7 +44,7 @@ from results.store.tables import EVENTS_FILE, OPERATIONS_FILE
 NO_FAULT = "none"
 WINDOW_MIN_S = 1.0
 """Shorter times without an `ok` are what any election takes."""
-_NS_PER_MS, _NS_PER_S = 1e6, 1e9
+_NS_PER_S = 1e9
 _COLUMNS = ("f", "type", "invoke_ns", "complete_ns")
 
 
@@ -115,10 +114,9 @@ class _Measured:
             for kind, mine in (("read", self.reads), ("write", ~self.reads)):
                 chosen = np.sort(took_ns[there & mine & self.ok])
                 if len(chosen):
-                    shares = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "max_ms": 1.0}
-                    ranks = {name: _rank_ms(chosen, share) for name, share in shares.items()}
-                    counted = {"kind": kind, "operations": len(chosen)}
-                    yield {"run": run, "fault": fault, **counted, **ranks}
+                    found = {f"{name}_ms": value for name, value in percentiles(chosen).items()}
+                    counted = {"kind": kind, "operations": found.pop("count_ms")}
+                    yield {"run": run, "fault": fault, **counted, **found}
 
     def windows(self, run: str) -> Iterator[dict[str, Any]]:
         """Yield a row for each long time without an `ok`, and each fault that was active in it."""
@@ -148,11 +146,6 @@ class _Measured:
         for begin_ns, end_ns in spans:
             found |= (self.invoke_ns <= end_ns) & (self.complete_ns >= begin_ns)
         return found
-
-
-def _rank_ms(sorted_ns: Int64s, share: float) -> float:
-    """Return a percentile by nearest rank."""
-    return int(sorted_ns[max(0, math.ceil(share * len(sorted_ns)) - 1)]) / _NS_PER_MS
 
 
 def _recoveries(run: str, entry: Entry) -> Iterator[dict[str, Any]]:

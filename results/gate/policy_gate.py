@@ -193,11 +193,6 @@ def decide(
     return replace(decision, exit_code=EXIT_CODES[decision.status])
 
 
-def gate(runs: Sequence[RunStore], rules: Rules) -> GateDecision:
-    """Decide over stored runs."""
-    return decide(gate_run(store, rules) for store in runs)
-
-
 def gate_run(store: RunStore, rules: Rules) -> GateEntry:
     """Say whether one run passes. Nothing that is stored raises; it is in the entry's line."""
     name = one_line(store.name)

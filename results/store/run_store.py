@@ -118,7 +118,7 @@ class RunStore:
             if chain.ended:
                 raise StoreError(f"{self.digests_path}: the run is recorded to its end already")
             rows = self._rows(Step.RECORDED, self._recorded_paths() - chain.files.keys())
-            end = (Step.ENDED, None, FileDigest(None, None))
+            end = (Step.ENDED, None, digests.NO_FILE)
             digests.append(self.digests_path, [*rows, end], chain)
 
     def recording(self, inputs: Mapping[str, str]) -> Recording:

@@ -11,7 +11,7 @@ from checkers.history import Event, EventType
 from harness.plan.stored_document import derive
 from harness.policy.gate import recompute
 from results.gate.identity import content_of
-from results.gate.policy_gate import Rules, gate
+from results.gate.policy_gate import Rules, decide, gate_run
 from results.judge.pipeline import judge
 from results.store.digests import read_chain
 from results.store.run_store import RunStore
@@ -22,6 +22,10 @@ from tests.gate.situations import SITUATIONS
 
 RULES = Rules(derive)
 EVERY = (*SITUATIONS, *POLICIES)
+
+
+def gate(runs, rules):
+    return decide(gate_run(store, rules) for store in runs)
 
 
 @pytest.fixture(scope="module")
