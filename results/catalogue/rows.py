@@ -150,7 +150,9 @@ def entry_of(store: RunStore) -> Entry:
     results = None
     try:
         results = store.read_results()
-        verdict = results.verdict if plan else DAMAGED
+        verdict = results.verdict
+        if not plan or results.unlike(plan) is not None:
+            verdict, results = DAMAGED, None  # what was judged was another plan
     except StoreError:
         is_judged = store.results_path.exists() or not plan
         verdict = DAMAGED if is_judged else NOT_JUDGED

@@ -176,9 +176,8 @@ def _wrong_plan(plan: Mapping[str, Any], results: RunResults, derive: Derive) ->
         return lacking
     for spec in _canonical(plan["checks"]) - _canonical(derived["checks"]):
         return f"its plan has a check that its workload does not demand: {one_line(spec)}"
-    for key, value in results.plan.items():
-        if plan.get(key) != value:
-            return f"it was judged by another plan: {one_line(key)} differs; judge the run again"
+    if (key := results.unlike(plan)) is not None:
+        return f"it was judged by another plan: {one_line(key)} differs; judge the run again"
     return None
 
 

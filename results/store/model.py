@@ -88,6 +88,10 @@ class RunResults:
             return str(self.status)
         return f"{self.status} WITHOUT {', '.join(self.skipped)}"
 
+    def unlike(self, plan: Mapping[str, Any]) -> str | None:
+        """Name a field of the plan that was judged which is another in this plan."""
+        return next((name for name, value in self.plan.items() if plan.get(name) != value), None)
+
     def to_json(self) -> dict[str, Any]:
         """Return the document of results.json."""
         document = {

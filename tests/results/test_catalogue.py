@@ -104,6 +104,14 @@ def test_a_damaged_run_has_a_row(tmp_path, name, content, verdict):
 
 
 @pytest.mark.slow
+def test_results_of_another_run_are_no_verdict(tmp_path):
+    for seed in (1, 2):
+        judge(make_run(tmp_path, duration_s=20, rate_per_s=20, seed=seed))
+    one, other = (entry.store for entry in catalogue(tmp_path))
+    other.results_path.write_bytes(one.results_path.read_bytes())
+    assert [entry.row.verdict for entry in catalogue(tmp_path)] == ["PASS", "damaged"]
+
+
 def test_hostile_figures_and_names_are_rows_too(tmp_path):
     store = make_run(tmp_path, duration_s=20, rate_per_s=20)
     judge(store)
