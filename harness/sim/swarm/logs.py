@@ -284,6 +284,7 @@ def _directories(
     A broker that lost one has no mark of a clean shutdown there, so its next end is unclean.
     """
     random = Random(f"swarm/{plan.seed}/data-dirs")
+    late = Random(f"swarm/{plan.seed}/late-dirs")
     if random.random() >= _DIRECTORIES_SHARE:
         return
     settings[LOG_DIRS] = random.choice((2, 3))
@@ -294,6 +295,10 @@ def _directories(
         if random.random() < loss_share:
             gone_ms = round(unit_ms * random.uniform(1.0, 6.0), 1)
             step = Step("log-dir-loss", targets=target, for_ms=gone_ms)
+            if late.random() < _AT_START_SHARE:
+                yield _lose_at_start(late, plan, unit_ms, at_ms, step)
+                at_ms += unit_ms * (2.0 + random.expovariate(0.3))
+                continue
         elif loss_share and random.random() < _CUT_MOVE_SHARE:
             yield _cut_move(random, plan, unit_ms, at_ms)
             at_ms += unit_ms * (2.0 + random.expovariate(0.3))
@@ -319,6 +324,18 @@ def _cut_move(random: Random, plan: Plan, unit_ms: float, at_ms: float) -> Stran
     return Strand(round(at_ms, 1), steps)
 
 
+def _lose_at_start(late: Random, plan: Plan, unit_ms: float, at_ms: float, loss: Step) -> Strand:
+    """A log directory goes after its broker has registered, and before it has opened its logs."""
+    node = f"node:n{late.randint(1, plan.nodes)}"
+    down_ms = round(unit_ms * late.uniform(0.1, 0.5), 1)
+    registered = Condition(at=node, event="broker-state", where={"state": "fenced"})
+    steps = (
+        Step("kill", targets=node, for_ms=down_ms),
+        replace(loss, targets=node, until=registered, within_ms=2 * unit_ms),
+    )
+    return Strand(round(at_ms, 1), steps)
+
+
 def _patience(plan: Plan, unit_ms: float) -> dict[str, int]:
     """Draw whether leaders ask a controller again within a fault, and so ask it twice."""
     random = Random(f"swarm/{plan.seed}/patience")
@@ -332,6 +349,7 @@ _IMPATIENT_SHARE: Final = 0.6
 _DIRECTORIES_SHARE: Final = 0.4
 _LOSS_SHARE: Final = 0.25
 _CUT_MOVE_SHARE: Final = 0.4
+_AT_START_SHARE: Final = 0.4
 
 _INDEX_BYTES_MAX: Final = 1_000
 """With more bytes between two entries, the index of a short run has too few to be misled by."""

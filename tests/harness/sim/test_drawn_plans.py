@@ -240,6 +240,16 @@ def test_some_replicas_take_over_in_another_directory_as_their_broker_dies():
     assert strands.count(["log-dir-move", "wait", "kill"]) > 10
 
 
+def test_some_log_directories_go_before_a_broker_that_starts_has_opened_them():
+    plans = [draw(seed) for seed in range(120)]
+    steps = [s.steps for p in plans for s in p.strands]
+    lost = [each for each in steps if [step.kind for step in each] == ["kill", "log-dir-loss"]]
+    assert len(lost) > 5
+    for kill, loss in lost:
+        assert kill.targets == loss.targets == loss.until.at
+        assert (loss.until.event, loss.until.where) == ("broker-state", {"state": "fenced"})
+
+
 def test_a_leader_that_is_to_be_lost_is_made_the_leader_first():
     plans = [plan for seed in range(60) if (plan := draw(seed)).workload == "log"]
     moves = [
@@ -284,6 +294,7 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
     ("mutant", "seed", "expected"),
     [
         ("M34", 43, "log"),
+        ("X:log.data.log_directory:LogDirectory.open:left-out:1", 12, "log"),
         ("M36A", 25, "log"),
         ("M36B", 276, "held-in-sync"),
         ("M36C", 17, "enough-in-sync"),
