@@ -148,9 +148,13 @@ class Violations:
         self.add(Violation("node-died", explanation, ("node-died", generalise(reason))))
 
     def bound_events(self, events_max: int) -> None:
-        """Check from now on that the world has no more callbacks than this: a livelock."""
+        """Check from now on that the world has no more callbacks than this: a livelock.
+
+        It ends the run whatever is wanted, as there is no other end before the memory's.
+        """
         if self._scheduler.events > events_max:
             explanation = f"more than {events_max} callbacks"
             self.add(Violation("progress", explanation, ("too many events",)))
+            self.first.set()
         else:
             self._scheduler.call_later(_CHECK_EVERY_MS, lambda: self.bound_events(events_max))

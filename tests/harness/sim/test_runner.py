@@ -15,10 +15,11 @@ from checkers.verdict import Status
 from cluster.backends.sim import loop
 from cluster.backends.sim.world import SimWorld
 from cluster.node.kraft.quorum.control_state import ControlState
+from harness.plan.plan import Bounds
 from harness.plan.schedule import Entry
 from harness.plan.strands import Condition, ScriptedOp, Step, Strand
 from harness.sim.play import MemoryJournal, play
-from harness.sim.runner import run_plan
+from harness.sim.runner import run, run_plan
 from harness.sim.swarm.draw import draw
 from nemeses import drive
 from tests.harness.sim.plans import read_script, sim_plan
@@ -89,6 +90,15 @@ def test_a_node_that_dies_behind_the_last_heal_is_a_finding(monkeypatch):
     strand = Strand(1_000.0, (Step("disk-error", targets="all"),))
 
     assert run_plan(sim_plan(seed=1, duration_s=4.0, strands=(strand,))).property == "node-died"
+
+
+@pytest.mark.parametrize("wanted", [None, frozenset({"liveness"})])
+def test_a_world_with_too_many_callbacks_ends_whatever_is_wanted(wanted):
+    bounds = Bounds(liveness_ms=20_000, events_max=2_000)
+    played, result = run(sim_plan(seed=1, bounds=bounds), wanted)
+    assert played.backend.world.scheduler.events < 4_000
+    assert result.property == (None if wanted else "progress")
+    assert result.verdict is not Status.PASS
 
 
 def test_a_node_that_does_not_return_from_an_event_is_a_finding(monkeypatch):
