@@ -21,6 +21,7 @@ from cluster.backends.base import Ability, Probe
 from cluster.backends.registry import BACKENDS
 from cluster.values import valueclass
 from harness.doctor.fault_probes import Tried, try_backend
+from harness.doctor.impossible_faults import lack_of_files
 from harness.plan.document import from_document
 from harness.terminal.progress import Steps
 from nemeses.registry import FAULTS
@@ -133,9 +134,11 @@ def _probe_json(probe: Probe) -> dict[str, Any]:
 def _backend(name: str, inventory: str | None, steps: Steps) -> Tried:
     document: dict[str, Any] = {"campaign": "doctor", "backend": name, "nodes": _NODES}
     document |= {"faults": [], "seed": 1}
+    lack = lack_of_files(name)
     if name == "ssh" and inventory is None:
-        nowhere = Probe(possible=False, reason=_NO_INVENTORY, remedy=_INVENTORY_REMEDY)
-        return Tried(nowhere, {}, dict.fromkeys(FAULTS, nowhere))
+        lack = Probe(possible=False, reason=_NO_INVENTORY, remedy=_INVENTORY_REMEDY)
+    if lack is not None:
+        return Tried(lack, {}, dict.fromkeys(FAULTS, lack))
     document["inventory"] = inventory
     return try_backend(from_document(document), tuple(FAULTS), steps)
 

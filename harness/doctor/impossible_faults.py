@@ -53,7 +53,8 @@ def settle(document: Mapping[str, Any], *, skip: bool, shown: Shown = Shown.LINE
     can run on its backend; ImpossibleError, unless `skip`, when a fault cannot work there.
     """
     plan = from_document(document)
-    _refuse_few_files(plan)
+    if (lack := lack_of_files(plan.backend)) is not None:
+        raise UsageError(f"{lack.reason}: {lack.remedy}")
     # Imports what makes clusters: not for a plan that is refused.
     from harness.doctor.fault_probes import try_faults  # noqa: PLC0415
 
@@ -74,14 +75,13 @@ def settle(document: Mapping[str, Any], *, skip: bool, shown: Shown = Shown.LINE
     return from_document(without(document, plan, impossible))
 
 
-def _refuse_few_files(plan: Plan) -> None:
-    """Refuse where this process may not open what a run on real sockets needs at the least."""
+def lack_of_files(backend: str) -> Probe | None:
+    """Say where this process may not open what a run on real sockets needs at the least."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if plan.backend != "sim" and 0 <= most < OPEN_FILES_MIN:
-        raise UsageError(
-            f"this process may open {most} files, and a run needs {OPEN_FILES_MIN} at the least: "
-            f"raise the limit, such as by ulimit -n 1024"
-        )
+    if backend == "sim" or not 0 <= most < OPEN_FILES_MIN:
+        return None
+    reason = f"this process may open {most} files, and a run needs {OPEN_FILES_MIN} at the least"
+    return Probe(possible=False, reason=reason, remedy="raise the limit, such as by ulimit -n 1024")
 
 
 def _unfit(plan: Plan, kinds: tuple[str, ...]) -> dict[str, Probe]:

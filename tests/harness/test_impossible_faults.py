@@ -14,7 +14,7 @@ from cluster.backends.terms import NoPlaceError
 from harness.doctor import fault_probes
 from harness.doctor.fault_probes import try_backend, try_faults
 from harness.doctor.impossible_faults import settle
-from harness.errors import ImpossibleError
+from harness.errors import ImpossibleError, UsageError
 from harness.evidence import node_disks
 from harness.plan import stored_document
 from harness.plan.document import from_document
@@ -174,6 +174,15 @@ def test_a_place_that_is_not_there_is_tried_once(monkeypatch):
 
 async def works(*_):
     return Probe(possible=True)
+
+
+def test_doctor_and_the_refusal_know_how_many_files_may_be_open(monkeypatch):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (100, 100))
+    with pytest.raises(UsageError, match="may open 100 files, and a run needs 128"):
+        settle({"faults": [], "seed": 1}, skip=False)
+    done = kraftprobe("doctor", "--backend", "local")
+    assert done.exit_code == 2
+    assert "backend local: this process may open 100 files" in done.stdout
 
 
 def test_doctor_and_the_refusal_of_a_plan_say_the_same(monkeypatch):
