@@ -47,7 +47,6 @@ from workloads.data.groups_client import GroupsClient
 from workloads.data.groups_in_java import JavaGroupsClient
 from workloads.data.java_clients import JAVA
 from workloads.data.leads import Topics
-from workloads.keyed import Plain
 
 TOPIC: Final = "g0"
 NEXT: Final = "java-consumer"
@@ -70,12 +69,9 @@ OPTIONS: Final[Mapping[str, Option | Choice]] = {
 
 
 @valueclass
-class Groups(Plain):
+class Groups(Topics):
     """The workload with its options."""
 
-    partitions: int
-    replication_factor: int
-    min_insync_replicas: int
     send_fraction: float
     commit_fraction: float
     leave_fraction: float
@@ -119,9 +115,8 @@ class Groups(Plain):
 
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
-        topics = Topics(self.partitions, self.replication_factor, self.min_insync_replicas)
         limits = self.session_timeout_ms, self.rebalance_timeout_ms
-        own = GroupsClient(context, TOPIC, topics, *limits)
+        own = GroupsClient(context, TOPIC, self, *limits)
         if self.client_kind == OWN:
             return own
         return JavaGroupsClient(context, own, TOPIC, *limits, self.protocol)

@@ -23,14 +23,14 @@ from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
 from cluster.values import valueclass
 from workloads.base import ClientContext
-from workloads.keyed import Target
+from workloads.keyed import Plain, Target
 
 _UNKNOWN_TOPIC: Final = ErrorCode.unknown_topic_or_partition.name
 
 
 @valueclass
-class Topics:
-    """What topics are created with."""
+class Topics(Plain):
+    """A workload of partitions, by what its topics are created with."""
 
     partitions: int
     replication_factor: int

@@ -34,7 +34,6 @@ from cluster.values import valueclass
 from workloads.base import Choice, ClientContext, Op, Option, Role, WorkloadClient, WorkloadKind
 from workloads.data.leads import Topics
 from workloads.data.log_client import MOVE, AtReplica, LogClient, SharedProducer
-from workloads.keyed import Plain
 
 ACKS: Final[Mapping[str, Acks]] = {"all": -1, "1": 1, "0": 0}
 OPTIONS: Final[Mapping[str, Option | Choice]] = {
@@ -57,13 +56,10 @@ _TARGETS: Final = 1_000_000
 
 
 @valueclass
-class Log(Plain):
+class Log(Topics):
     """The workload with its options."""
 
     topics: int
-    partitions: int
-    replication_factor: int
-    min_insync_replicas: int
     acks: str
     idempotence: bool
     retries: int
@@ -110,12 +106,11 @@ class Log(Plain):
 
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
-        topics = Topics(self.partitions, self.replication_factor, self.min_insync_replicas)
         producer = None
         if self.idempotence and self.acks == "all":
             group = context.worker // self.in_flight
             producer = self.producers.setdefault(group, SharedProducer())
-        return LogClient(context, topics, ACKS[self.acks], self.retries, self.compression, producer)
+        return LogClient(context, self, ACKS[self.acks], self.retries, self.compression, producer)
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """Every partition is a log that keeps what it promised; its ISR is decided by the rules."""

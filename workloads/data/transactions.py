@@ -59,7 +59,6 @@ from workloads.base import (
 from workloads.data.java_clients import JAVA, JavaClient
 from workloads.data.leads import Topics
 from workloads.data.transactions_client import TransactionsClient
-from workloads.keyed import Plain
 
 OPTIONS: Final[Mapping[str, Option | Choice]] = {
     CLIENT: Choice(
@@ -86,13 +85,10 @@ every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 
 
 @valueclass
-class Transactions(Plain):
+class Transactions(Topics):
     """The workload with its options."""
 
     topics: int
-    partitions: int
-    replication_factor: int
-    min_insync_replicas: int
     appends: int
     read_fraction: float
     uncommitted_fraction: float
@@ -150,9 +146,8 @@ class Transactions(Plain):
 
     def client(self, context: ClientContext) -> WorkloadClient:
         """Make a client for one process."""
-        topics = Topics(self.partitions, self.replication_factor, self.min_insync_replicas)
         java = JavaClient(context) if self.client_kind == JAVA else None
-        return TransactionsClient(context, topics, self.transaction_timeout_ms, java)
+        return TransactionsClient(context, self, self.transaction_timeout_ms, java)
 
     def checks(self, *, reads_lag: bool = False) -> tuple[CheckSpec, ...]:
         """Transactions are atomic, and each partition is one log."""
