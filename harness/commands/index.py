@@ -28,7 +28,9 @@ def index(folder: Path, shown: Shown) -> int:
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder of runs")
     found = walk([folder])
-    entries = [entry_of(RunStore(run)) for run in found.runs if is_run(run)]
+    runs = [run for run in found.runs if is_run(run)]
+    found.unread += [(batch, "is a batch of seeds") for batch in found.runs if batch not in runs]
+    entries = [entry_of(RunStore(run)) for run in runs]
     try:
         page = str(write_index(folder, entries, found.unread))
     except OSError as error:

@@ -268,6 +268,13 @@ def test_what_was_not_looked_into_is_printed_and_is_on_the_page(tmp_path):
     assert section((root / FILE).read_text(), "unread") is None
 
 
+def test_a_batch_of_seeds_is_named(tmp_path):
+    (tmp_path / "seeds").mkdir()
+    (tmp_path / "seeds" / "batch.json").write_text("{}")
+    index(tmp_path)
+    assert "seeds is a batch of seeds" in section((tmp_path / FILE).read_text(), "unread")
+
+
 def test_a_folder_that_is_not_there_is_one_line(tmp_path):
     result = index(tmp_path / "nowhere")
     assert result.exit_code == 2
