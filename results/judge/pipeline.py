@@ -128,14 +128,14 @@ def judge(
     wanted = [spec.name for spec in specs]
     judged = Judged(run, tuple(checks), wanted, plan, dropped_bytes=dropped_bytes)
     checks.append(earn(judged))
-    results = results_of(name.run, plan, checks, times_s, spark=spark, began=began)
     statistics = {**counts_of(run), "dropped_bytes": dropped_bytes}
     statistics["coverage"] = coverage(run)
     resolved = resolve(run.operations, run.evidence if extent.closed else None)
     if resolved.took_effect or resolved.never:
         counts = {"took_effect": resolved.took_effect, "never": resolved.never}
         statistics["resolved_by_evidence"] = counts
-    results = replace(results, inputs=inputs, recording=recording, statistics=statistics)
+    results = results_of(name.run, plan, checks, times_s, statistics, spark=spark, began=began)
+    results = replace(results, inputs=inputs, recording=recording)
     if not keep:
         return results
     with store.lock():
