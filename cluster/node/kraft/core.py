@@ -7,6 +7,7 @@ and `client` (the event queue, the poll loop and the face to the state machine).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.listeners import ListenerContext
@@ -425,15 +426,21 @@ class RaftCore:
             self.leader_high_watermark_moved(leader)
 
     def _bootstrap_endpoints(self) -> tuple[Endpoint, ...]:
-        """What may know the leader: the voters, those configured, and the bootstrap servers."""
-        me, own = self.config.node_id, self.config.local_endpoint
-        known = {v.endpoint.node_id: v.endpoint for v in self.config.voters}
-        known |= {v.endpoint.node_id: v.endpoint for v in self.voters}
+        """What may know the leader: the voters, those configured, and the bootstrap servers.
+
+        One that moved is configured elsewhere than the log of this replica says: there it is a
+        server like others, as its own id is left alone after each attempt where the log says.
+        """
+        config, me = self.config, self.config.node_id
+        known = {v.endpoint.node_id: v.endpoint for v in (*config.voters, *self.voters)}
         known.pop(me, None)
         places = {(e.host, e.port) for e in known.values()}
-        if own is not None:
-            places.add((own.host, own.port))
-        servers = [e for e in self.config.bootstrap_servers if (e.host, e.port) not in places]
+        if config.local_endpoint is not None:
+            places.add((config.local_endpoint.host, config.local_endpoint.port))
+        configured = [v.endpoint for v in config.voters if v.key.id != me]
+        free_id = -2 - len(config.bootstrap_servers)
+        moved = [replace(e, node_id=free_id - i) for i, e in enumerate(configured)]
+        servers = [e for e in (*config.bootstrap_servers, *moved) if (e.host, e.port) not in places]
         return (*(known[node_id] for node_id in sorted(known)), *servers)
 
     # -- snapshots -------------------------------------------------------------------------------

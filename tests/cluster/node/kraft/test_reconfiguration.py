@@ -306,6 +306,21 @@ def test_a_voter_that_moved_notifies_its_leader_and_the_set_follows():
     assert moved == world.elect().client.voters.get(follower.node_id).listeners
 
 
+def test_a_voter_that_moved_is_looked_for_where_it_is_configured_too():
+    world, only = dynamic_world(1, observers=1)
+    observer = world.nodes[2]
+    for node in (only, observer):
+        node.crash(keep="everything")
+    only.start()
+    epoch = world.elect().state.epoch
+    world.voters = VoterSet.of([Endpoint(1, "moved", 9001)])
+    world.network.cut.add((2, 1))
+    world.network.handlers[-2] = world.network.handlers[1]
+    observer.start()
+    world.settle(10_000)
+    assert epoch == observer.state.epoch
+
+
 def test_a_leader_that_moved_says_so_as_its_epoch_begins():
     world, only = dynamic_world(1, observers=1)
     moved = (VoterListener("CONTROLLER", "n", 9001), VoterListener("B", "n", 1))
