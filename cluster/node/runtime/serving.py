@@ -140,14 +140,7 @@ class ServedConnection(asyncio.Protocol):
         if self._transport is None:
             self._early.append(data)  # TLS is up, but the task that waits for it has not run yet
             return
-        try:
-            self._collect(data)
-            self._pump()
-        except Exception as error:  # noqa: BLE001 - asyncio would swallow an OSError of the node
-            self._loop.call_exception_handler(
-                {"message": "serving a request failed", "exception": error}
-            )
-            self.abort()
+        self._pump_guarded(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the peer; replies that come later are dropped."""
@@ -252,10 +245,12 @@ class ServedConnection(asyncio.Protocol):
         self._server.buffered_bytes += held_bytes - self.held_bytes
         self.held_bytes = held_bytes
 
-    def _pump_guarded(self) -> None:
+    def _pump_guarded(self, data: bytes = b"") -> None:
         try:
+            if data:
+                self._collect(data)
             self._pump()
-        except Exception as error:  # noqa: BLE001 - as in data_received
+        except Exception as error:  # noqa: BLE001 - asyncio would swallow an OSError of the node
             self._loop.call_exception_handler(
                 {"message": "serving a request failed", "exception": error}
             )
