@@ -8,7 +8,7 @@ import click
 
 from harness.commands.options import Command, shown_options
 from harness.errors import UsageError
-from harness.full_disk import not_stored
+from harness.full_disk import full_disk_of
 from harness.judge.run_targets import report_unread
 from harness.terminal.answers import Shown, answer
 from results.catalogue.index import write_index
@@ -31,10 +31,8 @@ def index(folder: Path, shown: Shown) -> int:
     runs = [run for run in found.runs if is_run(run)]
     found.unread += [(batch, "is a batch of seeds") for batch in found.runs if batch not in runs]
     entries = [entry_of(RunStore(run)) for run in runs]
-    try:
+    with full_disk_of(folder):
         page = str(write_index(folder, entries, found.unread))
-    except OSError as error:
-        raise not_stored(folder, error) from error
     report_unread(found)
     unread = [{"path": str(path), "what": what} for path, what in found.unread]
     answer(shown, {"page": page, "runs": len(entries), "unread": unread}, [page], [page])

@@ -268,6 +268,12 @@ def test_what_was_not_looked_into_is_printed_and_is_on_the_page(tmp_path):
     assert section((root / FILE).read_text(), "unread") is None
 
 
+def test_a_page_that_cannot_be_written_is_no_judgement(tmp_path):
+    (tmp_path / FILE).symlink_to("/etc/hostname")
+    refused = kraftprobe("index", tmp_path)
+    assert refused.stderr == f"kraftprobe: {tmp_path / FILE}: a symbolic link, not a plain file\n"
+
+
 def test_a_batch_of_seeds_is_named(tmp_path):
     (tmp_path / "seeds").mkdir()
     (tmp_path / "seeds" / "batch.json").write_text("{}")
