@@ -107,6 +107,13 @@ def test_the_gate_takes_mutant_and_system_of_a_batch_from_what_its_seeds_play(tm
     assert (other.facts.system, other.facts.build) == ("kafka-raft", "4.1.0,kraft")
 
 
+def test_a_request_of_all_seeds_is_refused_at_once(tmp_path):
+    asked = BatchPlan(0, 2**31).to_json()
+    (tmp_path / "batch.json").write_text(json.dumps(asked))
+    entry = gate_batch(tmp_path, allow_no_faults=False, judge_again=False)
+    assert "only 0 of 2147483648 seeds have finished" in entry.line
+
+
 def test_the_first_failure_can_end_it(tmp_path):
     _, summary = run(tmp_path, BatchPlan(0, 50, "M03", stop_at_first=True))
 
