@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from checkers.history import INFINITY_NS, Event, EventType, seconds
-from checkers.history.recorded import columns_of, span_of
+from checkers.history.recorded import columns_of, ended_ns, span_of
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, phases
 from checkers.verdict import CheckResult, Status
@@ -79,7 +79,9 @@ def figures_of(run: RunInput) -> dict[str, Any]:
         "latency_ms": _latencies(operations),
         "errors": dict(sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:20]),
         "longest_unavailability": _longest_gap(operations, begin_ns, end_ns),
-        "longest_write_outage": _write_outage(operations, run.notes),
+        "longest_write_outage": _write_outage(
+            operations, ended_ns(run.operations, run.events), run.notes
+        ),
         "recoveries": _recoveries(operations, run.notes),
         "bucket_ms": BUCKET_MS,
         "buckets": _buckets(operations),
@@ -120,11 +122,23 @@ def _longest_gap(operations: Columns, begin_ns: int, end_ns: int) -> dict[str, A
     return {"duration_ms": (to_ns - from_ns) / _NS_PER_MS, "from_ns": from_ns, "to_ns": to_ns}
 
 
-def _write_outage(operations: Columns, notes: Sequence[Event]) -> dict[str, Any] | None:
+def waited_until(invoke_ns: Int64s, ends_ns: Int64s, stop_ns: int) -> int:
+    """Return until when clients waited for the last of some operations, but not beyond `stop_ns`.
+
+    `ends_ns`: when each ended, also that of `info`; -1: never.
+    """
+    never_ns = invoke_ns if stop_ns == INFINITY_NS else stop_ns
+    waited = np.where(ends_ns < 0, never_ns, np.minimum(ends_ns, stop_ns))
+    return max(int(invoke_ns.max()), int(waited.max()))
+
+
+def _write_outage(
+    operations: Columns, ends_ns: Int64s, notes: Sequence[Event]
+) -> dict[str, Any] | None:
     """Return the longest time without a write that was ok; None where clients wrote nothing.
 
     From the invocation of the first write that was not ok in time to the next completion that was,
-    or to the last invocation of a write: while nobody writes, nothing is down.
+    or to when clients waited for none any more: while nobody writes, nothing is down.
     """
     heal_ns = next((at_ns for name, at_ns in phases(notes) if name == HEAL), INFINITY_NS)
     reads = [code for code, name in enumerate(operations.functions) if name in READS]
@@ -133,7 +147,8 @@ def _write_outage(operations: Columns, notes: Sequence[Event]) -> dict[str, Any]
     if not len(invoked):
         return None
     done = np.sort(operations.complete_ns[writes & (operations.type == OK)])
-    ends = np.append(done, max(int(invoked[-1]), int(done[-1]) if len(done) else 0))
+    last_ns = waited_until(operations.invoke_ns[writes], ends_ns[writes], heal_ns)
+    ends = np.append(done, max([last_ns, *done[-1:].tolist()]))
     # Behind each completion: the next write that was asked for begins what ends with the next one.
     places = np.searchsorted(invoked, np.append(-1, done), side="right")
     tried = places < len(invoked)

@@ -30,14 +30,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from checkers.history import INFINITY_NS, Event
-from checkers.history.arrow import encode, numbers
+from checkers.history.arrow import encode, numbers, numbers_or
 from checkers.history.event_columns import EventColumns
 from checkers.runs.faults import fault_spans
 from checkers.runs.statistics import NAME as STATISTICS
 from checkers.runs.statistics import READS, percentiles
 from porcupine_py.columns import Int64s
 from results.catalogue.rows import Entry
-from results.store.facts import load_end_ns
+from results.store.facts import load_end_ns, served_points
 from results.store.files import StoreError
 from results.store.tables import EVENTS_FILE, OPERATIONS_FILE
 
@@ -45,7 +45,7 @@ NO_FAULT = "none"
 WINDOW_MIN_S = 1.0
 """Shorter times without an `ok` are what any election takes."""
 _NS_PER_S = 1e9
-_COLUMNS = ("f", "type", "invoke_ns", "complete_ns")
+_COLUMNS = ("f", "type", "invoke_ns", "complete_ns", "end_index")
 
 
 def _schema(texts: str, floats: str, integers: str = "") -> pa.Schema:
@@ -74,10 +74,10 @@ def figure_tables(entries: Iterable[Entry]) -> dict[str, pa.Table]:
             table = pq.read_table(
                 operations, columns=list(_COLUMNS), page_checksum_verification=True
             )
-            notes = _notes(events)
-        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+            times = pq.read_table(events, columns=["time_ns"], page_checksum_verification=True)
+            measured = _Measured(table, _notes(events), numbers(times, "time_ns"))
+        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
             raise StoreError(f"{operations.parent}: its tables cannot be read") from error
-        measured = _Measured(table, notes)
         rows["latencies"] += measured.latencies(run)
         rows["windows"] += measured.windows(run)
     return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in SCHEMAS.items()}
@@ -92,13 +92,15 @@ def _notes(path: Path) -> list[Event]:
 class _Measured:
     """The operations of one run, and when which fault was active."""
 
-    def __init__(self, table: pa.Table, notes: Sequence[Event]) -> None:
+    def __init__(self, table: pa.Table, notes: Sequence[Event], times_ns: Int64s) -> None:
         f, functions = encode(table, "f")
         kind, kinds = encode(table, "type")
         self.reads = np.array([name in READS for name in functions] or [False])[f]
         self.ok = np.array([name == "ok" for name in kinds] or [False])[kind]
         self.invoke_ns: Int64s = numbers(table, "invoke_ns")
         self.complete_ns: Int64s = numbers(table, "complete_ns")
+        ends = numbers_or(table, "end_index", -1)
+        self.ends_ns = np.where(ends < 0, -1, times_ns[ends])
         self.load_end_ns = load_end_ns(notes)
         self.spans: dict[str, list[tuple[int, int]]] = {}
         for span in fault_spans(notes):
@@ -120,12 +122,9 @@ class _Measured:
 
     def windows(self, run: str) -> Iterator[dict[str, Any]]:
         """Yield a row for each long time without an `ok`, and each fault that was active in it."""
-        asked = self.invoke_ns <= self.load_end_ns
-        if not asked.any():
-            return
-        done = np.sort(self.complete_ns[asked & self.ok])
-        last = max(int(self.invoke_ns[asked].max()), *done[-1:].tolist())
-        points = np.concatenate([[self.invoke_ns[asked].min()], done, [last]])
+        points = served_points(
+            self.invoke_ns, self.complete_ns, self.ends_ns, self.ok, self.load_end_ns
+        )
         for at in np.flatnonzero(np.diff(points) >= WINDOW_MIN_S * _NS_PER_S).tolist():
             begin_ns, end_ns = int(points[at]), int(points[at + 1])
             active = sorted(

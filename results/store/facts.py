@@ -14,15 +14,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from checkers.history import Event, EventType, Operation
+from checkers.history import INFINITY_NS, Event, EventType, Operation
+from checkers.history.recorded import columns_of, ended_ns
 from checkers.run_input import RunInput
 from checkers.runs.faults import HEAL, phases
-from checkers.runs.statistics import READS, figures_of
+from checkers.runs.statistics import READS, figures_of, waited_until
+from porcupine_py.columns import OK, Int64s
 
 _STARTED = re.compile(r"(\d{8}T\d{6}Z)-")
 _NS_PER_S = 1e9
@@ -159,34 +161,44 @@ def _figures(run: RunInput) -> dict[str, float]:
             p50, p99 = np.percentile(took_ms, (50, 99), method="inverted_cdf")
             found |= {f"{kind}_p50_ms": float(p50), f"{kind}_p99_ms": float(p99)}
     end_ns = load_end_ns(run.notes)
-    loaded = [o for o in run.operations if o.invoke_ns <= end_ns]
-    if loaded:
+    columns = columns_of(run.operations)
+    ends_ns = ended_ns(run.operations, run.events)
+    points = served_points(
+        columns.invoke_ns, columns.complete_ns, ends_ns, columns.type == OK, end_ns
+    )
+    if len(points):
         # Reads that are served, maybe stale, do not end an outage of writes.
         writes = figures["longest_write_outage"] or {"duration_ms": 0.0}
         outage_s = writes["duration_ms"] / 1000
-        found["unavailability_s"] = max(_unavailability_s(loaded), outage_s)
+        found["unavailability_s"] = max(int(np.diff(points).max()) / _NS_PER_S, outage_s)
     recoveries = _recoveries_s(figures["recoveries"], run.operations)
     if recoveries:
         found["recovery_s"] = max(recoveries)
     return found
 
 
-def load_end_ns(events: Sequence[Event]) -> float:
+def load_end_ns(events: Sequence[Event]) -> int:
     """Return when clients stopped for the heal: later nobody asks, and nothing can be unavailable.
 
     Without such a mark (another tool's journal) the load lasts to the end.
     """
-    return next((at_ns for name, at_ns in phases(events) if name == HEAL), float("inf"))
+    return next((at_ns for name, at_ns in phases(events) if name == HEAL), INFINITY_NS)
 
 
-def _unavailability_s(loaded: Sequence[Operation]) -> float:
-    """Return the longest time without an `ok` completion while clients asked."""
-    first, last = loaded[0].invoke_ns, max(o.invoke_ns for o in loaded)
-    ends = sorted(o.complete_ns for o in loaded if o.type is EventType.OK)
-    # The last invocation may precede the completions of earlier ones: gaps count between points
-    # in order, and what completed after it ends the last gap.
-    points = sorted({first, *ends, max([last, *ends[-1:]])})
-    return max((to - start for start, to in pairwise(points)), default=0) / _NS_PER_S
+def served_points(
+    invoke_ns: Int64s, complete_ns: Int64s, ends_ns: Int64s, ok: NDArray[np.bool_], stop_ns: int
+) -> Int64s:
+    """Return the times between which clients asked, and nothing was served; empty: nobody asked.
+
+    The first invocation, each `ok` completion in order, and when clients waited no more for what
+    they had invoked before `stop_ns`. `ends_ns`: see `checkers.runs.statistics.waited_until`.
+    """
+    asked = invoke_ns <= stop_ns
+    if not asked.any():
+        return np.zeros(0, np.int64)
+    done = np.sort(complete_ns[asked & ok])
+    last_ns = max([waited_until(invoke_ns[asked], ends_ns[asked], stop_ns), *done[-1:].tolist()])
+    return np.concatenate([[invoke_ns[asked].min()], done, [last_ns]])
 
 
 def _recoveries_s(

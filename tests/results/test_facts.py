@@ -97,6 +97,14 @@ def test_unavailability_is_the_longest_time_without_an_answer_to_those_who_asked
     assert found["unavailability_s"] == pytest.approx(1.5)
 
 
+def test_who_waits_for_an_answer_asks_until_the_clients_are_stopped():
+    hangs = [(30, 1, "invoke", "write", "v"), (4000, 1, "info", "write", "v")]
+    waits = [(40, 2, "invoke", "write", "v"), HEAL, (9000, 2, "info", "write", "v")]
+    assert figures(*operation(0, 10), *hangs)["unavailability_s"] == pytest.approx(3.99)
+    found = figures(*operation(0, 10), *waits, *operation(9500, 9600))
+    assert found["unavailability_s"] == pytest.approx(4.99)
+
+
 def test_a_pause_in_which_nobody_asks_since_the_cluster_heals_is_no_unavailability():
     found = figures(*operation(0, 10), *operation(20, 30), HEAL, *operation(9000, 9010, "read"))
     assert found["unavailability_s"] == pytest.approx(0.02)
