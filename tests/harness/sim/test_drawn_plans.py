@@ -312,7 +312,7 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         pytest.param("M34B", 11, "sequences", marks=pytest.mark.nightly),
         ("V02", 4, "change-awaited"),
         ("M40C", 6, "mark-removed"),
-        ("M41F", 17, "caught-up-first"),
+        ("M41F", 11, "caught-up-first"),
         ("M34G", 11, "sequences"),
         ("M34K", 25, "remembered-in-log"),
         ("M34O", 11, "sequences"),
