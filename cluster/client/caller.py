@@ -28,7 +28,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Literal, TypeVar
 
-from cluster.client.failures import is_definite
+from cluster.client.failures import DEFINITE_ERRORS
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Endpoint, Failure, Network
 from cluster.node.protocol.messages import MetadataRequest, MetadataRequestTopic, TopicName
@@ -120,7 +120,7 @@ class Caller:
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._on_wrong_answer = on_wrong_answer
-        self._indefinite = frozenset(indefinite)
+        self._definite = DEFINITE_ERRORS.difference(indefinite)
 
     async def call(
         self, endpoint: Endpoint, message: object, timeout_ms: float | None = None
@@ -197,5 +197,4 @@ class Caller:
         """Return the outcome that an error stands for, None when there is no error."""
         if error is ErrorCode.none:
             return None
-        definite = is_definite(error) and error not in self._indefinite
-        return Outcome("fail" if definite else "info", error=error.name)
+        return Outcome("fail" if error in self._definite else "info", error=error.name)

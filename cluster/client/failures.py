@@ -108,9 +108,3 @@ def proves_no_append(error: ErrorCode, base_offset: int) -> bool:
     then still has the offset, which a refusal before the append does not have.
     """
     return error in REFUSES_APPEND and base_offset < 0
-
-
-def is_definite(error: ErrorCode) -> bool:
-    """Whether a request answered with `error` certainly had no effect."""
-    assert error is not ErrorCode.none, "success is no error"
-    return error in DEFINITE_ERRORS
