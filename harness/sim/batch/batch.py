@@ -128,7 +128,7 @@ class Batch:
 
         A worker may live a little longer than Spark, and finish its chunk meanwhile: it stores the
         rows, then removes its file in `running`. So that folder is read first, and what is missing
-        there by then is in `results`.
+        there by then is in `results`; where seeds of it were loaded before, they are there twice.
         """
         unfinished: dict[Path, list[Row]] = {}
         for path in sorted((self.folder / "running").glob("*.jsonl")):
@@ -136,8 +136,11 @@ class Batch:
                 unfinished[path] = read_unfinished(path)
         self.rows = {}
         for path in sorted((self.folder / "results").glob("*.parquet")):
-            for row in read_finished(path):
-                self.rows[row["seed"]] = row
+            rows = read_finished(path)
+            fresh = [row for row in rows if row["seed"] not in self.rows]
+            self.rows |= {row["seed"]: row for row in fresh}
+            if len(fresh) < len(rows) and (not fresh or store_rows(self.folder, fresh) != path):
+                path.unlink()
         for path, rows in unfinished.items():
             fresh = [row for row in rows if row["seed"] not in self.rows]
             if fresh:

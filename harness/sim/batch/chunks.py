@@ -157,13 +157,14 @@ def run_chunk(chunk: Chunk, on_row: Callable[[Row], bool] = lambda _: True) -> l
     return rows
 
 
-def store_rows(folder: Path, rows: Sequence[Row]) -> None:
-    """Write the rows of a finished chunk, atomically."""
+def store_rows(folder: Path, rows: Sequence[Row]) -> Path:
+    """Write the rows of a finished chunk, atomically; returns their file."""
     name = f"{rows[0]['seed']:09d}-{rows[-1]['seed']:09d}.parquet"
     path = folder / "results" / name
     temporary = path.with_suffix(f".tmp{os.getpid()}")
     pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), temporary, write_page_checksum=True)
     temporary.replace(path)
+    return path
 
 
 def read_finished(path: Path) -> list[Row]:

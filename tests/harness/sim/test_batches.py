@@ -211,6 +211,7 @@ def test_a_worker_whose_rows_were_loaded_meanwhile_goes_on(tmp_path):
         rows = run_chunk(chunk, lambda _: batch.load() is None)
         batch.load()
         assert [batch.rows[seed] for seed in (0, 1)] == rows
+    assert [row["seed"] for row in stored(tmp_path)] == [0, 1]
 
 
 @pytest.mark.nightly
