@@ -62,22 +62,16 @@ class Comparison:
     new_median: float
     baseline_median: float
 
-    def is_conclusive(self, level: float) -> bool:
-        """Whether so many runs could have shown a difference at this level."""
-        return self.p_min <= level
-
     def status(self, level: float, tolerance: float, *, higher_is_worse: bool) -> Status:
-        """Return FAIL where the new runs are worse, UNKNOWN where so few could not show it."""
-        if not self.is_conclusive(level):
-            return Status.UNKNOWN
-        worse = self.is_regression(level, tolerance, higher_is_worse=higher_is_worse)
-        return Status.FAIL if worse else Status.PASS
+        """Return FAIL where the new runs are worse beyond noise, and by more than the tolerance.
 
-    def is_regression(self, level: float, tolerance: float, *, higher_is_worse: bool) -> bool:
-        """Whether the new runs are worse beyond noise, and by more than the tolerance."""
+        UNKNOWN where so few runs could not have shown it at this level.
+        """
+        if self.p_min > level:
+            return Status.UNKNOWN
         bound = 1 + tolerance
         beyond = self.ratio > bound if higher_is_worse else self.ratio < 1 / bound
-        return beyond and self.p <= level
+        return Status.FAIL if beyond and self.p <= level else Status.PASS
 
 
 def compare(

@@ -6,12 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from checkers.earned import Floor, Judged, earn
-from checkers.history import INFINITY_NS, HistoryError, Operation
+from checkers.history import HistoryError, Operation
 from checkers.history.files import ColumnFile, load_judged
 from checkers.history.foreign import Reading, judgeable
 from checkers.history.formats import load
@@ -30,7 +27,6 @@ from checkers.registry import (
     reading_for,
 )
 from checkers.verdict import CheckResult
-from porcupine_py.columns import KINDS, Columns
 from results.judge.check_results import check_each, results_of, write_certificates
 from results.store.model import RunResults, counts_of
 
@@ -65,7 +61,7 @@ def judge_file(
             times_s.append(time.monotonic() - since)
         checks = [merge(linearizable.NAME, keys) for keys in each]
         proofs = [key for keys in each for key in keys]
-        statistics = _column_statistics(file.columns)
+        statistics = counts_of(RunInput([], Recorded(file.columns)))
         tried, operations = Recorded(file.columns), Recorded(file.judged)
     else:
         history = load(path, independent=reading.independent)
@@ -109,16 +105,3 @@ def _judge_columns(
         )
     except HistoryError as error:
         raise HistoryError("; ".join([f"{path}: {error}", *file.notes])) from error
-
-
-def _column_statistics(columns: Columns) -> dict[str, Any]:
-    """Return what `counts_of` does; without the number of events."""
-    counts = np.bincount(columns.type, minlength=len(KINDS)).tolist()
-    ended = columns.complete_ns[columns.complete_ns < INFINITY_NS]
-    latest = max(int(ended.max(initial=0)), int(columns.invoke_ns.max(initial=0)))
-    return {
-        "operations": len(columns),
-        "by_type": {kind.value: count for kind, count in zip(KINDS, counts, strict=True)},
-        "keys": len(np.unique(columns.key)),
-        "duration_ns": latest,
-    }

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checkers.verdict import Status
 from results.catalogue import comparison
 from results.catalogue.comparison import compare, rank_sum_p
 
@@ -45,29 +46,29 @@ def test_equal_figures_are_no_sign_of_anything(monkeypatch):
 def test_the_least_probability_is_that_of_complete_separation():
     found = compare([5, 6, 7], [1, 2, 3], higher_is_worse=True)
     assert found.p == found.p_min == pytest.approx(1 / 20)
-    assert found.is_conclusive(0.05)
-    assert not found.is_conclusive(0.04)
+    assert found.p_min <= 0.05
+    assert found.status(0.04, 0.1, higher_is_worse=True) is Status.UNKNOWN
 
 
 def test_what_is_far_worse_in_all_runs_is_a_regression():
     found = compare([20, 21, 22, 23], [10, 11, 12, 13], higher_is_worse=True)
     assert found.ratio == pytest.approx(1.87, abs=0.01)
-    assert found.is_regression(0.05, 0.1, higher_is_worse=True)
+    assert found.status(0.05, 0.1, higher_is_worse=True) is Status.FAIL
 
 
 def test_a_certain_shift_below_the_tolerance_is_none():
     new, old = [103, 104, 105, 106], [100, 101, 102, 102.5]
     found = compare(new, old, higher_is_worse=True)
     assert found.p == found.p_min
-    assert not found.is_regression(0.05, 0.1, higher_is_worse=True)
-    assert found.is_regression(0.05, 0.01, higher_is_worse=True)
+    assert found.status(0.05, 0.1, higher_is_worse=True) is not Status.FAIL
+    assert found.status(0.05, 0.01, higher_is_worse=True) is Status.FAIL
 
 
 def test_of_a_throughput_less_is_worse():
     worse = compare([50, 51, 52, 53], [100, 101, 102, 103], higher_is_worse=False)
-    assert worse.is_regression(0.05, 0.1, higher_is_worse=False)
+    assert worse.status(0.05, 0.1, higher_is_worse=False) is Status.FAIL
     better = compare([100, 101, 102, 103], [50, 51, 52, 53], higher_is_worse=False)
-    assert not better.is_regression(0.05, 0.1, higher_is_worse=False)
+    assert better.status(0.05, 0.1, higher_is_worse=False) is not Status.FAIL
 
 
 def test_figures_of_nothing_have_a_ratio():
