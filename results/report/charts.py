@@ -20,7 +20,7 @@ from checkers.history import Event, Operation, seconds
 from checkers.history.recorded import end_of, notes_of
 from checkers.runs.faults import FaultSpan, Reign, fault_spans
 from results.report.leaders import Overlap, overlap_text, overlaps
-from results.report.points import Floats, percentiles, throughput
+from results.report.points import Floats, bucket_s, percentiles, throughput
 
 _NS = 1e9
 BARS_MAX = 2_000
@@ -39,7 +39,7 @@ def over_time(
     duration_ns = max(0, end_of(events))
     spans = fault_spans(notes_of(events))[:BARS_MAX]
     ruled = ruled[:BARS_MAX]
-    lines = percentiles(operations, duration_ns)
+    p50_ms, p99_ms = percentiles(operations, duration_ns)
     rates = throughput(operations, events, duration_ns)
     return {
         "duration_s": max(duration_ns / _NS, 0.001),
@@ -49,10 +49,10 @@ def over_time(
             *(bar for overlap in overlaps(ruled)[:BARS_MAX] for bar in _overlap_bars(overlap)),
             *_fault_bars(spans, duration_ns),
         ],
-        "bucket_s": rates.bucket_s,
-        "p50_ms": _numbers(lines.p50_ms),
-        "p99_ms": _numbers(lines.p99_ms),
-        "rates": {str(kind): _numbers(values) for kind, values in rates.rate.items()},
+        "bucket_s": bucket_s(duration_ns),
+        "p50_ms": _numbers(p50_ms),
+        "p99_ms": _numbers(p99_ms),
+        "rates": {str(kind): _numbers(values) for kind, values in rates.items()},
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,24 +15,11 @@ _NS = 1e9
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Percentiles:
-    """Latency of ok operations over time, by time of invocation, in buckets of equal width."""
+def percentiles(operations: Sequence[Operation], duration_ns: int) -> Floats:
+    """Return p50 and p99 in ms, by time of invocation, of ok operations in each bucket.
 
-    p50_ms: Floats
-    p99_ms: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Throughput:
-    """Completions a second, by type, in buckets of equal width."""
-
-    bucket_s: float
-    rate: Mapping[EventType, Floats]
-
-
-def percentiles(operations: Sequence[Operation], duration_ns: int) -> Percentiles:
-    """Return p50 and p99 of ok operations in each bucket; NaN where it has none."""
+    NaN where it has none.
+    """
     columns = columns_of(operations)
     done = columns.type == OK
     width_s = bucket_s(duration_ns)
@@ -46,13 +32,13 @@ def percentiles(operations: Sequence[Operation], duration_ns: int) -> Percentile
     figures: Floats = np.full((2, count), np.nan)
     for name, part in zip(names, np.split(took[order], starts[1:]), strict=False):
         figures[:, name] = np.percentile(part, (50, 99))
-    return Percentiles(figures[0], figures[1])
+    return figures
 
 
 def throughput(
     operations: Sequence[Operation], events: Sequence[Event], duration_ns: int
-) -> Throughput:
-    """Return the completions a second of each type over the run."""
+) -> Mapping[EventType, Floats]:
+    """Return the completions a second, by type, in each bucket."""
     width_s = bucket_s(duration_ns)
     count = int(duration_ns / _NS // width_s) + 1
     edges = np.arange(count + 1) * width_s
@@ -62,7 +48,7 @@ def throughput(
     for code, kind in enumerate(KINDS):
         ends = end_ns[(columns.type == code) & (end_ns >= 0)] / _NS
         rate[kind] = np.histogram(ends, edges)[0] / width_s
-    return Throughput(width_s, rate)
+    return rate
 
 
 def bucket_s(duration_ns: int) -> float:
