@@ -13,7 +13,7 @@ from checkers.verdict import EXIT_CODES, Status
 from harness.full_disk import not_stored
 from harness.terminal.answers import Shown
 from results.report.junit import write_junit
-from results.store.model import RunResults, system_shown
+from results.store.model import RunResults, one_line, system_shown
 from results.store.run_store import RunStore
 
 Judge = Callable[[RunStore], RunResults]
@@ -103,9 +103,9 @@ def print_results(results: RunResults, prefix: str = "") -> None:
     mutant = results.plan.get("mutant")
     for check in results.checks:
         status = click.style(f"{check.status.value:<15}", fg=COLOURS[check.status])
-        click.echo(f"{prefix}  {status} {check.checker}: {_line(check.summary)}")
+        click.echo(f"{prefix}  {status} {check.checker}: {one_line(check.summary)}")
         for note in check.statistics.get("notes", ()):
-            click.echo(f"{prefix}  {'':15} {_line(note)}")
+            click.echo(f"{prefix}  {'':15} {one_line(note)}")
     counts = results.statistics.get("operations", 0)
     suffix = f" (MUTANT {mutant}: a deliberately faulty node)" if mutant else ""
     of = f" of system {system_shown(results.plan)}" if results.plan.get("system") else ""
@@ -114,8 +114,3 @@ def print_results(results: RunResults, prefix: str = "") -> None:
     click.echo(f"{prefix}{verdict} {results.run}: {counts} operations{of}{suffix}")
     if results.recording.head is not None and not results.recording.ended:
         click.echo(f"{prefix}its harness broke off before the run was recorded to its end")
-
-
-def _line(text: str, limit: int = 300) -> str:
-    flat = "".join(char if char.isprintable() else " " for char in text)
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

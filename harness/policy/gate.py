@@ -23,12 +23,11 @@ from harness.policy.regression import comparisons_of
 from harness.policy.requirements import requirements_of
 from harness.sim.batch.gate import gate_batch
 from results.gate.policy_gate import GateDecision, GateEntry, Rules, decide, gate_run
-from results.gate.refusals import one_line
 from results.gate.signature import Signers
 from results.judge import pipeline
 from results.store.files import StoreError
 from results.store.folders import Walk, is_batch, is_run
-from results.store.model import RunResults
+from results.store.model import RunResults, one_line
 from results.store.run_store import RunStore
 
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from checkers.verdict import Status
 from harness.policy.document import Each
 from results.gate.policy_gate import GateEntry
-from results.gate.refusals import one_line
 from results.store.facts import Facts, matches
+from results.store.model import one_line
 
 _SKEW = dt.timedelta(minutes=5)
 """Clocks of two machines differ by less."""

@@ -16,8 +16,8 @@ from harness.policy.document import Baseline
 from harness.policy.requirements import each_once
 from results.catalogue.comparison import Compared, Comparison, compare_all
 from results.gate.policy_gate import GateEntry, Requirement
-from results.gate.refusals import one_line
 from results.store.facts import Stratum, by_stratum
+from results.store.model import one_line
 
 
 def comparisons_of(

@@ -13,8 +13,8 @@ from checkers.verdict import Status
 from cluster.mutants import find
 from harness.policy.document import Canary, Policy, Require
 from results.gate.policy_gate import GateEntry, Requirement
-from results.gate.refusals import one_line
 from results.store.facts import Facts, matches
+from results.store.model import one_line
 
 
 def requirements_of(policy: Policy, entries: Sequence[GateEntry]) -> list[Requirement]:

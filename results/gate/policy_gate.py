@@ -32,7 +32,6 @@ from results.gate.identity import content_of
 from results.gate.refusals import (
     Derive,
     is_canary,
-    one_line,
     refusal_of,
     refuse_other_sizes,
     specs_of,
@@ -40,7 +39,7 @@ from results.gate.refusals import (
 from results.gate.signature import Signers, signer_of
 from results.store.facts import Facts, facts_of
 from results.store.files import StoreError
-from results.store.model import RunResults, system_shown
+from results.store.model import RunResults, one_line, system_shown
 from results.store.run_store import RunStore
 from results.store.tables import RunName
 

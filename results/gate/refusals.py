@@ -25,7 +25,7 @@ from results.gate.identity import disagreement
 from results.judge.pipeline import check_specs, read_specs
 from results.store.digests import NO_FILE, Chain, differs, files_below, read_chain
 from results.store.files import StoreError
-from results.store.model import RunResults, as_stored, counts_of, skipped_faults
+from results.store.model import RunResults, as_stored, counts_of, one_line, skipped_faults
 from results.store.run_store import RunStore
 
 Derive = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -35,12 +35,6 @@ _RECOUNTED = (answers.NAME, exercised.NAME, monitor.NAME, statistics.NAME)
 _DERIVED = frozenset({"leaderless", "made_of"})
 """Fields of some plans which follow from the system, and which no plan can choose."""
 _CHANGED = "the run was changed after it was recorded; run it again"
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    """Return a text of unknown origin as one line that a terminal can be given."""
-    flat = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 def refusal_of(

@@ -150,6 +150,12 @@ def skipped_faults(plan: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(" ".join(str(name).split())[:100] for name in names)
 
 
+def one_line(text: str, limit: int = 300) -> str:
+    """Return a text of unknown origin as one line that a terminal can be given."""
+    flat = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
 def system_shown(plan: Mapping[str, Any]) -> str:
     """Return what was run: the system, the build under test, and what of it is not its own."""
     made_of = f"({plan['made_of']})" if plan.get("made_of") else None

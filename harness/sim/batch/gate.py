@@ -23,12 +23,12 @@ from harness.sim.batch.chunks import BatchPlan, Row, batch_signer, plan_of
 from harness.sim.batch.rows import read_batch, wrong_summary
 from harness.source_digest import source_digest
 from results.gate.policy_gate import GateEntry
-from results.gate.refusals import one_line
 from results.gate.signature import Signers
 from results.store.digests import digest_of
 from results.store.facts import Facts, builds_of
 from results.store.files import StoreError
 from results.store.folders import BATCH_MARK
+from results.store.model import one_line
 
 
 def gate_batch(
