@@ -15,6 +15,7 @@ from checkers.earned.observed import BLIND
 from checkers.evidence import PHASE
 from checkers.groups.facts import COMMIT
 from checkers.history import INFINITY_NS, Event, EventType, seconds
+from checkers.history.recorded import ended_ns
 from checkers.partition_logs.columns import CONSUME
 from checkers.runs.exercised import DEPOSING, DOWN, OUTAGE
 from checkers.runs.faults import HEAL, NO_FAULT, FaultSpan, fault_spans
@@ -67,12 +68,14 @@ def writes_served(judged: Judged) -> Outcome:
     bound_s = _bound_s(judged.plan)
     operations = judged.tried
     hurt = list(_hurt(judged.plan, fault_spans(judged.notes)))
+    ends_ns = ended_ns(judged.run.operations, judged.run.events)
     for what, tried, served in _services(judged):
         # What is asked for before the faults waits for the start of nodes and of a group.
         during = tried & (operations.invoke_ns >= begin_ns) & (operations.invoke_ns < heal_ns)
-        invoked = np.sort(operations.invoke_ns[during])
+        order = np.flatnonzero(during)[np.argsort(operations.invoke_ns[during], kind="stable")]
         done = operations.complete_ns[during & served]
-        for since_ns, until_ns in _outages(invoked, done, judged.plan, hurt, heal_ns):
+        tries = operations.invoke_ns[order], ends_ns[order]
+        for since_ns, until_ns in _outages(tries, done, judged.plan, hurt, heal_ns):
             if until_ns - since_ns > bound_s * 1e9:
                 return unknown(
                     f"{what} for {(until_ns - since_ns) / 1e9:.1f} s from "
@@ -164,12 +167,17 @@ def _bound_s(plan: Mapping[str, Any]) -> float:
 
 
 def _outages(
-    invoked: Int64s, done: Int64s, plan: Mapping[str, Any], hurt: Sequence[Span], heal_ns: int
+    tries: tuple[Int64s, Int64s],
+    done: Int64s,
+    plan: Mapping[str, Any],
+    hurt: Sequence[Span],
+    heal_ns: int,
 ) -> Iterator[Span]:
     """Yield the longest times in which something was tried, none was ok and most nodes were whole.
 
-    `invoked`: when it was tried, sorted; `done`: when it was ok.
+    `tries`: when each was invoked, in order, and when it ended (-1: never); `done`: when it was ok.
     """
+    invoked, ends = tries
     timeout_ms = plan.get("operation_timeout_ms")
     waits_ms = timeout_ms if isinstance(timeout_ms, int | float) else 0.0
     idle_ns = int(waits_ms * 1e6 + _IDLE_S * 1e9)
@@ -178,15 +186,19 @@ def _outages(
         if any(begin < end_ns and begin_ns < end for begin, end in hurt):
             continue
         low, high = np.searchsorted(invoked, (begin_ns, end_ns))
-        yield from _runs(invoked[low:high], idle_ns)
+        yield from _runs(invoked[low:high], np.minimum(ends[low:high], end_ns), idle_ns)
 
 
-def _runs(invoked: Int64s, idle_ns: int) -> Iterator[Span]:
-    """Yield from when to when something was tried without a pause."""
+def _runs(invoked: Int64s, ends: Int64s, idle_ns: int) -> Iterator[Span]:
+    """Yield from when to when something was tried without a pause, or waited for.
+
+    A wait counts but for `_IDLE_S`: clients that all hang until one time-out invoke nothing more.
+    """
+    waited = np.maximum(invoked, ends - int(_IDLE_S * 1e9))
     breaks = np.flatnonzero(np.diff(invoked) > idle_ns) + 1
-    for part in np.split(invoked, breaks):
+    for part, until in zip(np.split(invoked, breaks), np.split(waited, breaks), strict=True):
         if len(part):
-            yield int(part[0]), int(part[-1])
+            yield int(part[0]), int(until.max())
 
 
 def _writes(plan: Mapping[str, Any], function: str) -> bool:

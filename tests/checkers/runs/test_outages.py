@@ -57,6 +57,18 @@ def test_an_outage_without_any_fault_is_no_pass():
     assert status(down=(0, 0)) is Status.PASS
 
 
+def test_clients_that_hang_until_one_long_time_out_miss_something():
+    whole = judged(down=(0, 0))
+    begin, end = 10 * S, 50 * S
+    events = [*whole.run.events, Event(3, end, 1, EventType.INFO, "write")]
+    kept = [op for op in whole.run.operations if not begin <= op.invoke_ns < end]
+    hung = replace(kept[0], type=EventType.INFO, invoke_ns=begin, end_index=len(events) - 1)
+    operations = sorted([*kept, hung], key=lambda op: op.invoke_ns)
+    found = writes_served(replace(whole, run=RunInput(events, operations)))
+    assert found.status is Status.UNKNOWN
+    assert "no write was ok for 35.0 s from 10.0 s" in found.sentence
+
+
 @pytest.mark.parametrize(
     "kind",
     [
