@@ -31,7 +31,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Protocol
@@ -201,13 +201,22 @@ class MemoryDisk:
         size = sum(len(change.data) for file in files for change in file.changes)
         return {"bytes": size, "files": len(files)}
 
-    def replace(self, files: dict[str, bytes]) -> None:
-        """Replace everything by these files, synced, as if edited while the node is off."""
+    def replace(
+        self, files: Mapping[str, bytes], written: Mapping[str, Sequence[bytes]] | None = None
+    ) -> None:
+        """Replace everything by these files, synced, as if edited while the node is off.
+
+        `written`: what the kernel has of them behind that, and has not synced.
+        """
         self._clear()
         for path, content in files.items():
             self._make_directory(_split(path)[0])
             file = self._file(path, create=True)
             file.synced, file.content = bytearray(content), bytearray(content)
+        for path, changes in (written or {}).items():
+            file = self._file(path)
+            for data in changes:
+                file.change(Change(len(file.content), data))
         for folder in self._folders.values():
             folder.sync()
 

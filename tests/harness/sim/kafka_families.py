@@ -14,6 +14,7 @@ traces, not for the text of the violation alone; what fits none is "none", and h
 | spinning-observer | `busy-poll` | the node is no voter of its log, and follows |
 | stale-voters | what a quorum of other voters breaks | the node that leads or commits skipped a VotersRecord: it was appended below an end that the log had before it was cut |
 | snapshot-without-voters | the same | that node made a snapshot at the offset of a VotersRecord, which it then cut |
+| unsynced-start | `durable-fetch` | the process recovered all up to where it fetches, and appended nothing |
 | deaf-voter | `liveness` | a node that is a voter in others' logs, not in its own, refuses PreVote to the end |
 """
 
@@ -133,6 +134,12 @@ def family(played: Played) -> tuple[str, str]:
             found = [f"{ended}: {what}" for what in signs(trace)]
             if found:
                 return kind, "; ".join(found)
+    if name == "durable-fetch":
+        last = [(e, f) for of, e, f in trace if of == trace[-1][0]]
+        end = next(f["end_offset"] for e, f in last if e == "recovered")
+        if trace[-1][2]["offset"] == end and all(e != "append" for e, _ in last):
+            return "unsynced-start", f"{ended} recovered {end}"
+        return _NONE
     if name == "liveness":
         for node, other in traces.items():
             refused = [f for _, e, f in other[-200:] if e == "vote" and f["pre_vote"]]

@@ -245,7 +245,8 @@ def append(node_id: int, now_ms: int, value: bytes, epoch: int = HERE) -> bytes:
 def kill(node_id: int, *, keep: int, torn: int, flush: int) -> bytes:
     """Power loss: of what was not flushed, `keep` batches and `torn` bytes of the next survive.
 
-    `flush`: 0, or which flush of the last answer was under way.
+    `torn`: -1 where the power stays on, and what survives is no more durable than before. `flush`:
+    0, or which flush of the last answer was under way.
     """
     return struct.pack(">biiii", 4, node_id, keep, torn, flush)
 
@@ -269,6 +270,11 @@ def shut_down(node_id: int, now_ms: int, timeout_ms: int) -> bytes:
 def snapshot(node_id: int, now_ms: int, offset: int = -1) -> bytes:
     """Let a node write a snapshot of all below an offset; -1: of what is committed."""
     return struct.pack(">biqq", 9, node_id, now_ms, offset)
+
+
+def set_clock(node_id: int, by_ms: int) -> bytes:
+    """Report that a node's wall clock was set."""
+    return struct.pack(">biq", 12, node_id, by_ms)
 
 
 def state(node_id: int) -> bytes:

@@ -68,6 +68,7 @@ class KafkaProcess(SteppedProcess):
         self.replica = replica
         self._tracer.begin(replica.directory, pid)
         self._ready = ready
+        self._skew_ms = self._clock.skew_ms
         self._run(frames.start(self._start(self._now(), self._seed.getrandbits(_SEED_BITS))))
 
     def shut_down(self, done: Callable[[], None]) -> None:

@@ -99,7 +99,7 @@ class KafkaReplica:
     def append(self, batch: Batch, disk: MemoryDisk) -> None:
         """Add a batch, not durable."""
         self._batches.append(batch)
-        disk.append(LOG, bytes(_BATCH_BYTES))
+        disk.append(LOG, bytes(_BATCH_BYTES), at_once=True)
 
     def truncate(self, end_offset: int, disk: MemoryDisk) -> bool:
         """Cut the log, for good; returns whether another voter set is in force."""
@@ -142,12 +142,15 @@ class KafkaReplica:
             durable = sum(batch[1] <= self.durable_end_offset for batch in self._batches)
             whole, torn = divmod(disk.size(LOG), _BATCH_BYTES)
             keep = max(0, whole - durable)
+            if disk.size(LOG) > len(disk.durable(LOG) or b""):
+                torn = -1  # the kernel, which lives, has more than the disk
             jvm.call(frames.kill(self.node_id, keep=keep, torn=torn, flush=self.in_flush))
         self.in_flush = 0
         self._read(jvm.call(frames.state(self.node_id)))
         names = {f"{METADATA_DIRECTORY}/{_name(*key)}": b"" for key in self.snapshots}
-        log = bytes(_BATCH_BYTES * len(self._batches))
-        disk.replace({LOG: log, STATE: b"", **names})
+        durable = sum(batch[1] <= self.durable_end_offset for batch in self._batches)
+        written = [bytes(_BATCH_BYTES)] * (len(self._batches) - durable)
+        disk.replace({LOG: bytes(_BATCH_BYTES * durable), STATE: b"", **names}, {LOG: written})
 
     def _read(self, effects: frames.Effects) -> None:
         self._batches, self.snapshots, self.held, self.torn_bytes = [], {}, None, 0
@@ -157,8 +160,7 @@ class KafkaReplica:
             if kind == Effect.STATE:
                 self.held = effect[1:]
             elif kind == Effect.DISK:
-                self.start_offset, end_offset = effect[1], effect[2]
-                self.durable_end_offset = end_offset
+                self.start_offset, self.durable_end_offset = effect[1], effect[3]
             elif kind == Effect.BATCH:
                 base, last, epoch, data = effect[1:]
                 if is_torn:

@@ -80,6 +80,8 @@ class SteppedProcess(Incarnation):
         super().__init__(world, node)
         self._clock = node.clock
         self._now = node.clock.wall_ms
+        self._skew_ms = 0.0
+        """By how much its wall clock was off at the last frame."""
         self._id = node.node_id
         self._disk = node.disk
         self._jvm = jvm
@@ -140,9 +142,17 @@ class SteppedProcess(Incarnation):
             self._timer = None
         self._is_busy = True
         self._flushes = 0
+        self._note_clock()
         self._effects = self._jvm.call(frame)
         self._effects.reverse()
         self._play()
+
+    def _note_clock(self) -> None:
+        """Report by how much the wall clock was set since the frame before."""
+        by_ms = round(self._clock.skew_ms - self._skew_ms)
+        if by_ms:
+            self._skew_ms += by_ms
+            self._jvm.call(frames.set_clock(self._id, by_ms))
 
     def _play(self) -> None:
         """Play effects until the node has to wait for its disk, or there are no more."""

@@ -114,10 +114,11 @@ def test_a_flush_that_ended_is_durable(quorum):
     assert quorum.disk(node)["disk"][0][1] == before + 3
 
 
-def test_a_process_that_is_killed_alone_loses_nothing_and_makes_nothing_durable(quorum):
+@pytest.mark.parametrize("keep", [1, 3])
+def test_what_a_process_that_is_killed_alone_has_written_is_kept_and_not_durable(quorum, keep):
     node, before = stop_in_flush(quorum)
-    quorum.kill(node, keep=-1, flush=1)
-    assert quorum.disk(node)["disk"][0][1:3] == (before + 3, before)
+    quorum.kill(node, keep, torn=-1, flush=1)
+    assert quorum.disk(node)["disk"][0][1:3] == (before + keep, before)
 
     quorum.start(node)
     quorum.kill(node, keep=0)

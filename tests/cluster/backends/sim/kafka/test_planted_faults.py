@@ -250,6 +250,23 @@ def test_a_fault_of_disk_or_listener_is_reported(monkeypatch, fault):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("end", ["kill", "disk-error"])
+def test_a_node_that_acknowledges_what_only_the_kernel_has_is_reported(end):
+    """No planted fault: docs/findings/unsynced-start.md."""
+    steps = [{"kind": "disk-error", "targets": "follower", "for_ms": 300.0}]
+    if end == "kill":
+        steps = [
+            {"kind": "cast", "names": {"F": "follower"}},
+            {"kind": "disk-stall", "targets": "@F"},
+            {"kind": "kill", "targets": "@F", "keep": "everything", "after_ms": 100.0},
+            {"kind": "heal", "fault": "disk-stall", "targets": "@F"},
+            {"kind": "heal", "fault": "kill", "targets": "@F"},
+        ]
+
+    assert violation(plan(*steps)).property == "durable-fetch"
+
+
+@pytest.mark.slow
 def test_a_snapshot_is_fetched_in_pieces(monkeypatch):
     pieces = []
 

@@ -43,7 +43,7 @@ final class SimDisk {
         flushes.clear();
     }
 
-    /** The process ends; `keep` < 0: alone, so that the operating system still has all that was written. */
+    /** The process ends, with the power (`SimLog.lose`) or alone. */
     void end(int keep, int torn, int flush) {
         if (flush > 0) {
             Image image = flushes.get(flush - 1);
@@ -51,9 +51,7 @@ final class SimDisk {
             state.restore(image.state);
         }
         flushes.clear();
-        if (keep >= 0) {
-            log.lose(keep, torn);
-        }
+        log.lose(keep, torn);
     }
 
     /** Damage that no power loss does to a disk that keeps its word. */

@@ -112,6 +112,7 @@ public final class SimDriver {
                 disk.state.put(effects);
                 disk.log.put(effects);
             }
+            case 12 -> node(id).setClock(in.readLong());
             case 13 -> disk.spoil(in.readInt(), in.readInt());
             default -> throw new IllegalArgumentException("frame of kind " + kind);
         }

@@ -11,6 +11,8 @@ final class SimExpirations implements ExpirationService {
 
     private final SimClock clock;
     private long ids;
+    /** By how much the wall clock was set; deadlines are those of the clock without that. */
+    long set;
     private final PriorityQueue<Deadline> deadlines = new PriorityQueue<>((a, b) ->
         a.due != b.due ? Long.compare(a.due, b.due) : Long.compare(a.id, b.id));
 
@@ -21,7 +23,7 @@ final class SimExpirations implements ExpirationService {
     @Override
     public <T> CompletableFuture<T> failAfter(long ms) {
         CompletableFuture<T> future = new CompletableFuture<>();
-        deadlines.add(new Deadline(clock.now + ms, ids++, future));
+        deadlines.add(new Deadline(clock.now - set + ms, ids++, future));
         return future;
     }
 
@@ -30,7 +32,7 @@ final class SimExpirations implements ExpirationService {
         while (!deadlines.isEmpty() && deadlines.peek().future.isDone()) {
             deadlines.poll();
         }
-        return deadlines.isEmpty() ? Long.MAX_VALUE : deadlines.peek().due;
+        return deadlines.isEmpty() ? Long.MAX_VALUE : deadlines.peek().due + set;
     }
 
     void expire() {

@@ -111,8 +111,9 @@ final class SimLog implements RaftLog {
     }
 
     /**
-     * Power loss: of the batches that were not flushed, `keep` stay whole, and `torn` bytes of the next. What
-     * is there afterwards is on the disk, flushed or not.
+     * The process ends: of the batches that were not flushed, `keep` stay whole, and `torn` bytes of the next. What
+     * a power loss leaves is on the disk, flushed or not. Where the power stays on (`torn` < 0) the kernel has
+     * it, and the next power loss may take it: Kafka reads it at its start, and flushes it with its next append.
      */
     void lose(int keep, int torn) {
         int whole = Math.min(batches.size(), indexOf(flushed) + keep);
@@ -125,7 +126,7 @@ final class SimLog implements RaftLog {
                 layOut();
             }
         }
-        flushed = end;
+        flushed = torn < 0 ? flushed : end;
     }
 
     /** Damage of a disk that does not keep its word; `n` counts batches from the end, from 1. */

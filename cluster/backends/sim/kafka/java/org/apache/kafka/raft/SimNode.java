@@ -267,6 +267,11 @@ final class SimNode {
         });
     }
 
+    /** The wall clock is set: Kafka's futures time out by the clock that nobody sets (`SystemTimer`). */
+    void setClock(long by) {
+        expirations.set += by;
+    }
+
     private void begin(long now) {
         disk.endFlushes();
         inbox.resumed = now;
