@@ -6,7 +6,9 @@ committed that a member of the new set lacks, nor one that a member of the old s
 *maximal* ISR is the larger of both, and everything is decided by it (KIP-497):
 
 - an expansion counts from the moment at which it is proposed;
-- a shrink counts from the moment at which it is known to be committed.
+- a shrink counts from the moment at which the metadata show it. An answer may come before the
+  metadata do, and min.insync.replicas may have been raised before the shrink: by the old minimum
+  the leader would commit alone what a member of the ELR lacks (Kafka's does).
 
 The high watermark is the smallest end offset of the leader and the maximal ISR, and of followers
 that have caught up and are about to be proposed: else it could run away from them for ever. While
@@ -417,6 +419,10 @@ class Partition:
             return self._eligibility.broker_epoch(member) or UNKNOWN
         return self.followers[member].broker_epoch
 
+    def takes(self, answer: IsrAnswer) -> bool:
+        """Whether an answer of the controller counts before the metadata come: no shrink does."""
+        return {*self.isr} <= {*answer.isr}
+
     def _on_answer(self, pending: _Pending, answer: IsrAnswer | ErrorCode) -> None:
         if self._pending is not pending:
             return  # the metadata have decided meanwhile
@@ -424,6 +430,8 @@ class Partition:
             older = answer.partition_epoch < self.partition_epoch
             if older or answer.leader_epoch != self.leader_epoch:
                 return  # this leadership is over, and the metadata are about to say so
+            if not self.takes(answer):
+                return
             self._pending = None
             self.isr = answer.isr
             self.partition_epoch = answer.partition_epoch

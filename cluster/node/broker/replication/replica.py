@@ -99,7 +99,7 @@ class Replica(FollowedPartition):
         def hear(answer: IsrAnswer | ErrorCode) -> None:
             if not self.is_hosted:
                 return
-            if isinstance(answer, IsrAnswer):
+            if isinstance(answer, IsrAnswer) and self.partition.takes(answer):
                 self.hears(answer)
             on_answer(answer)
 

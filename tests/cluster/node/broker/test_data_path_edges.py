@@ -15,6 +15,7 @@ from cluster.node.log.data.data_log import DataLog
 from cluster.node.protocol import data_messages as d
 from cluster.node.protocol import messages as m
 from tests.cluster.node.broker.cluster_of_brokers import Brokers
+from tests.cluster.node.controller.fakes import alter
 from tests.cluster.node.log.data_helpers import batch
 
 
@@ -212,6 +213,28 @@ def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(policy, error
     brokers = Brokers()
     brokers.create(cleanup_policy=policy)
     assert brokers.delete_records(1, 0).error_code == error
+
+
+def test_a_leader_that_has_not_heard_of_a_higher_minimum_commits_nothing_alone():
+    brokers = Brokers(settings={"replica.lag.time.max.ms": 3_000})
+    brokers.create(replicas=(1, 2))
+    assert brokers.produce(1, b"a").error is ErrorCode.none
+    brokers.run(2_000)
+    brokers.node(1).replicas.apply = lambda *_: None  # its metadata come late
+    replies = []
+    raised = alter("min.insync.replicas", "2", resource=(2, "t"))
+    brokers.node(int(brokers.quorum.elect()[1:])).handle("CONTROLLER", raised, replies.append)
+    assert brokers.until(lambda: replies)
+    fetchers = brokers.node(2).replicas._fetchers
+    fetchers.add = lambda *_: None
+    fetchers.stop()
+    sent = brokers.send(1, b"b", timeout_ms=10_000)
+    assert brokers.until(lambda: brokers.partition().isr == (1,))
+    assert brokers.until(lambda: sent)
+    assert sent[0].partitions[0].error is ErrorCode.request_timed_out
+    brokers.world.kill("n1", "written")
+    assert brokers.until(lambda: brokers.replica(2).partition.leads)
+    assert brokers.values(2) == [b"a"]
 
 
 def test_a_new_leader_commits_what_it_took_as_a_follower_once_its_disk_has_it():

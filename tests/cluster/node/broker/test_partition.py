@@ -75,6 +75,9 @@ class Leader:
         assert [member for member, _ in proposal.isr] == list(isr)
         on_answer(IsrAnswer(5, partition_epoch, isr))
 
+    def publish(self, isr, partition_epoch=8):
+        self.partition.make_leader(replace(self.state, isr=isr, partition_epoch=partition_epoch))
+
 
 def test_a_record_is_committed_once_all_in_sync_have_it():
     leader = Leader()
@@ -88,7 +91,7 @@ def test_a_record_is_committed_once_all_in_sync_have_it():
     assert leader.partition.acknowledgement(2, 4) is Acknowledged.NOT_LEADER
 
 
-def test_who_lags_for_too_long_is_left_out_once_the_controller_agrees():
+def test_who_lags_for_too_long_is_left_out_once_the_metadata_say_so():
     leader = Leader()
     leader.append()
     leader.fetch(2, 1)
@@ -102,6 +105,8 @@ def test_who_lags_for_too_long_is_left_out_once_the_controller_agrees():
     assert len(leader.proposals) == 1
     assert leader.partition.high_watermark == 0  # 3 may still be elected
     leader.commit((1, 2))
+    assert leader.partition.high_watermark == 0  # the minimum may be another by now
+    leader.publish((1, 2))
     assert leader.partition.high_watermark == 1
 
 
@@ -161,6 +166,7 @@ def test_what_was_committed_by_too_few_is_reported():
     leader.fetch(2, 1)
     assert leader.partition.acknowledgement(1, 5) is Acknowledged.DONE
     leader.commit((1,))
+    leader.publish((1,))
     assert leader.partition.acknowledgement(1, 5) is Acknowledged.TOO_FEW_REPLICAS
 
 
