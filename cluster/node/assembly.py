@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Literal
 
-from cluster.node.broker.lifecycle.assignments import AssignmentsConfig, AssignmentsManager
+from cluster.node.broker.lifecycle.assignments import AssignmentsManager
 from cluster.node.broker.lifecycle.producer_ids import ProducerIdManager
 from cluster.node.broker.lifecycle.publisher import BrokerMetadataPublisher
 from cluster.node.broker.lifecycle.registration import NOT_REGISTERED_EPOCH, BrokerLifecycleManager
@@ -292,7 +292,8 @@ class Node:
             return replica_directory(partition, node_id)
 
         return AssignmentsManager(
-            AssignmentsConfig(node_id, self._config.broker_session_timeout_ms / 2),
+            node_id,
+            self._config.broker_session_timeout_ms / 2,
             seams.clock,
             seams.random,
             seams.trace,

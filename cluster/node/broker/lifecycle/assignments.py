@@ -22,7 +22,6 @@ from cluster.node.errors import ErrorCode
 from cluster.node.ports import Channel, Clock, Failure, Random, Timer, Trace, backoff_ms
 from cluster.node.protocol import messages
 from cluster.node.protocol.messages import BrokerId, i32, i64
-from cluster.values import valueclass
 
 MAX_ASSIGNMENTS_PER_REQUEST: Final = 2_250
 GATHER_MS: Final = 100.0
@@ -31,20 +30,13 @@ BACKOFF_MS: Final = 100.0
 BACKOFF_MAX_MS: Final = 10_000.0
 
 
-@valueclass
-class AssignmentsConfig:
-    """The broker, and how long a request may take."""
-
-    broker_id: int
-    request_timeout_ms: float
-
-
 class AssignmentsManager:
     """Reports the directories that the metadata lack; it is given partitions, and is stopped."""
 
     def __init__(
         self,
-        config: AssignmentsConfig,
+        broker_id: int,
+        request_timeout_ms: float,
         clock: Clock,
         random: Random,
         trace: Trace,
@@ -57,7 +49,8 @@ class AssignmentsManager:
 
         `locate`: where the replica is, or is about to be; None: nowhere yet.
         """
-        self._config = config
+        self._broker_id = broker_id
+        self._request_timeout_ms = request_timeout_ms
         self._clock = clock
         self._random = random
         self._trace = trace
@@ -112,7 +105,7 @@ class AssignmentsManager:
             self._schedule(BACKOFF_MS)
             return
         sent = list(self._pending)[:MAX_ASSIGNMENTS_PER_REQUEST]
-        timeout_ms = self._config.request_timeout_ms
+        timeout_ms = self._request_timeout_ms
         self._exchange.begin(
             timeout_ms,
             lambda on_reply: self._channel(self._request(sent), timeout_ms, on_reply),
@@ -139,7 +132,7 @@ class AssignmentsManager:
             assert directory_id is not None, "what is nowhere is not sent"
             found.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
         return messages.AssignReplicasToDirsRequest(
-            broker_id=BrokerId(self._config.broker_id),
+            broker_id=BrokerId(self._broker_id),
             broker_epoch=i64(self._broker_epoch()),
             directories=tuple(
                 messages.AssignReplicasToDirsRequestDirectory(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from cluster.node.broker.replication.replica import Replica
 from cluster.node.broker.replication.replica_config import ReplicaConfig, ReplicaSeams
-from cluster.node.broker.replication.replica_fetcher import FetcherConfig, ReplicaFetcher
+from cluster.node.broker.replication.replica_fetcher import ReplicaFetcher
 from cluster.node.controller.metadata.registrations import broker_endpoint
 from cluster.node.controller.metadata.state import MetadataState, PartitionKey
 from cluster.node.controller.records.topic import NO_LEADER
@@ -41,13 +41,7 @@ class ReplicaFetcherManager:
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
             fetcher = self._fetchers[leader] = ReplicaFetcher(
-                FetcherConfig(
-                    broker_id=self._config.broker_id,
-                    wait_max_ms=self._config.fetch_wait_max_ms,
-                    response_max_bytes=self._config.fetch_response_max_bytes,
-                    backoff_ms=self._config.fetch_backoff_ms,
-                    request_timeout_ms=self._config.request_timeout_ms,
-                ),
+                self._config,
                 endpoint,
                 self._seams.clock,
                 self._seams.network,

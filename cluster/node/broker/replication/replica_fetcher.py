@@ -18,31 +18,16 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from cluster.node.broker.lifecycle.exchange import Exchange
+from cluster.node.broker.replication.replica_config import ReplicaConfig
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Clock, Endpoint, Network, Timer
 from cluster.node.protocol import data_messages
-from cluster.values import valueclass
 
 INITIAL_EPOCH: Final = 0
+MIN_BYTES: Final = 1
+"""replica.fetch.min.bytes"""
 
 Key = tuple[data_messages.Topic, int]
-
-
-@valueclass
-class FetcherConfig:
-    """Kafka's properties of the same names."""
-
-    broker_id: int
-    wait_max_ms: float = 500.0
-    """replica.fetch.wait.max.ms"""
-    min_bytes: int = 1
-    """replica.fetch.min.bytes"""
-    response_max_bytes: int = 10 << 20
-    """replica.fetch.response.max.bytes"""
-    backoff_ms: float = 1_000.0
-    """replica.fetch.backoff.ms"""
-    request_timeout_ms: float = 30_000.0
-    """replica.socket.timeout.ms"""
 
 
 class Outcome(enum.Enum):
@@ -84,7 +69,7 @@ class ReplicaFetcher:
 
     def __init__(
         self,
-        config: FetcherConfig,
+        config: ReplicaConfig,
         leader: Endpoint,
         clock: Clock,
         network: Network,
@@ -163,7 +148,7 @@ class ReplicaFetcher:
             if wait_ms is not None:
                 self._schedule(wait_ms)
             return
-        timeout_ms = self._config.wait_max_ms + self._config.request_timeout_ms
+        timeout_ms = self._config.fetch_wait_max_ms + self._config.request_timeout_ms
         request = self._request()
         self._exchange.begin(
             timeout_ms,
@@ -209,9 +194,9 @@ class ReplicaFetcher:
         return data_messages.FetchRequest(
             replica_id=config.broker_id,
             replica_epoch=self._broker_epoch(),
-            max_wait_ms=config.wait_max_ms,
-            min_bytes=config.min_bytes,
-            max_bytes=config.response_max_bytes,
+            max_wait_ms=config.fetch_wait_max_ms,
+            min_bytes=MIN_BYTES,
+            max_bytes=config.fetch_response_max_bytes,
             partitions=tuple(named),
             forgotten=tuple(forgotten),
             session_id=self._session_id,
@@ -223,7 +208,7 @@ class ReplicaFetcher:
             was_full = self._session_epoch == INITIAL_EPOCH
             self._session_epoch = INITIAL_EPOCH
             lost = isinstance(reply, data_messages.FetchResponse) and reply.error in _SESSION_ERRORS
-            self._schedule(0.0 if lost and not was_full else self._config.backoff_ms)
+            self._schedule(0.0 if lost and not was_full else self._config.fetch_backoff_ms)
             return
         self._session_id = reply.session_id
         if reply.session_id == data_messages.NO_SESSION:
@@ -256,7 +241,7 @@ class ReplicaFetcher:
             return
         self._resting[key] = self._moved[key] = None
         if outcome is Outcome.RETRY:
-            fetched.ready_ms = self._clock.monotonic_ms() + self._config.backoff_ms
+            fetched.ready_ms = self._clock.monotonic_ms() + self._config.fetch_backoff_ms
         elif outcome is Outcome.STOP:
             fetched.is_stopped = True
         elif outcome is Outcome.ASK_OFFSETS:

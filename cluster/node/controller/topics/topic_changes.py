@@ -8,17 +8,16 @@ from collections import Counter
 from cluster.node.controller.metadata.cluster_info import ClusterInfo
 from cluster.node.controller.metadata.result import (
     NO_ERROR,
-    RECORDS_PER_BATCH_MAX,
     ApiError,
     ControllerResult,
     ItemError,
-    RequestError,
 )
 from cluster.node.controller.metadata.state import MetadataState, TopicImage
 from cluster.node.controller.records import MetadataRecord
 from cluster.node.controller.records.topic import RemoveTopicRecord
 from cluster.node.controller.topics.topic_creation import (
     TopicError,
+    check_count,
     check_manual_placements,
     check_named_once,
     new_placements,
@@ -89,16 +88,20 @@ def _topic_to_delete(
             raise TopicError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
         return topic
     assert item.name is not None
-    topic = state.topic_by_name(item.name)
-    if topic is None:
-        raise TopicError(
-            ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
-        )
+    topic = _topic(item.name, state)
     if topic.id in ids:
         raise TopicError(
             ErrorCode.invalid_request,
             "The provided topic name maps to an ID that was already supplied.",
         )
+    return topic
+
+
+def _topic(name: str, state: MetadataState) -> TopicImage:
+    topic = state.topic_by_name(name)
+    if topic is None:
+        message = "This server does not host this topic-partition."
+        raise TopicError(ErrorCode.unknown_topic_or_partition, message)
     return topic
 
 
@@ -119,10 +122,7 @@ def create_partitions(
             records += _partitions(item, state, cluster, random)
         except (TopicError, ItemError) as refusal:
             error = refusal.api_error
-        if len(records) > RECORDS_PER_BATCH_MAX:
-            raise RequestError(
-                ErrorCode.policy_violation, "Excessively large number of partitions per request."
-            )
+        check_count(len(records))
         results.append(_result(name, error))
     return ControllerResult(
         records=() if request.validate_only else tuple(records),
@@ -141,11 +141,7 @@ def _result(name: TopicName, error: ApiError) -> messages.CreatePartitionsTopicR
 def _partitions(
     item: messages.CreatePartitionsTopic, state: MetadataState, cluster: ClusterInfo, random: Random
 ) -> list[MetadataRecord]:
-    topic = state.topic_by_name(item.name)
-    if topic is None:
-        raise TopicError(
-            ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
-        )
+    topic = _topic(item.name, state)
     additional = item.count - topic.partition_count
     if additional == 0:
         message = f"Topic already has {topic.partition_count} partition(s)."
@@ -156,10 +152,7 @@ def _partitions(
             f"{item.count} would not be an increase."
         )
         raise TopicError(ErrorCode.invalid_partitions, message)
-    if additional > RECORDS_PER_BATCH_MAX:
-        raise RequestError(
-            ErrorCode.policy_violation, "Excessively large number of partitions per request."
-        )
+    check_count(additional)
     factor = len(state.partition(topic.id, 0).replicas)
     if item.assignments is None:
         placements = new_placements(additional, factor, state, cluster, random)

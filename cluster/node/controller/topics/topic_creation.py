@@ -63,10 +63,7 @@ def create_topics(
         similar_in_request[similar_name(name)] = name
         topic_id = new_id(random, state.topics)
         records += _records(name, topic_id, placements, configs, state)
-        if len(records) > RECORDS_PER_BATCH_MAX:
-            raise RequestError(
-                ErrorCode.policy_violation, "Excessively large number of partitions per request."
-            )
+        check_count(len(records))
         created_id = None if request.validate_only else topic_id
         shown = effective_topic_configs(configs, state, cluster)
         results.append(_creation(name, created_id, placements, shown))
@@ -76,6 +73,13 @@ def create_topics(
             throttle_time=messages.NO_THROTTLE, topics=tuple(results)
         ),
     )
+
+
+def check_count(count: int) -> None:
+    """Refuse more records than one batch holds. Raises RequestError, POLICY_VIOLATION."""
+    if count > RECORDS_PER_BATCH_MAX:
+        message = "Excessively large number of partitions per request."
+        raise RequestError(ErrorCode.policy_violation, message)
 
 
 def check_named_once(counts: Mapping[TopicName, int], name: TopicName) -> None:
@@ -116,10 +120,7 @@ def _placements(
             "Number of partitions was set to an invalid non-positive value.",
         )
     count = cluster.num_partitions if topic.num_partitions == -1 else topic.num_partitions
-    if count > RECORDS_PER_BATCH_MAX:
-        raise RequestError(
-            ErrorCode.policy_violation, "Excessively large number of partitions per request."
-        )
+    check_count(count)
     factor = (
         cluster.default_replication_factor
         if topic.replication_factor == -1

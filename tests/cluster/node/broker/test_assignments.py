@@ -7,7 +7,6 @@ import pytest
 
 from cluster.node.broker.lifecycle.assignments import (
     MAX_ASSIGNMENTS_PER_REQUEST,
-    AssignmentsConfig,
     AssignmentsManager,
 )
 from cluster.node.broker.lifecycle.publisher import BrokerMetadataPublisher
@@ -33,7 +32,8 @@ class Assigning:
         self.broken, self.sent, self.traced = None, [], []
         self.located = {}
         self.manager = AssignmentsManager(
-            AssignmentsConfig(1, 4_500),
+            1,
+            4_500,
             self.clock,
             random.Random(1),
             lambda event, **fields: self.traced.append((event, fields)),

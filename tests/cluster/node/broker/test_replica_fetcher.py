@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.node.broker.replication.fetch_sessions import FetchSessions
-from cluster.node.broker.replication.replica_fetcher import FetcherConfig, Outcome, ReplicaFetcher
+from cluster.node.broker.replication.replica_config import ReplicaConfig
+from cluster.node.broker.replication.replica_fetcher import Outcome, ReplicaFetcher
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint, Failure
 from cluster.node.protocol.data_messages import FetchPartition, FetchResponse, FetchResult
 from tests.cluster.node.controller.fakes import FakeClock
 
 TOPIC = uuid.UUID(int=7)
-CONFIG = FetcherConfig(broker_id=2)
+CONFIG = ReplicaConfig(broker_id=2, listener="CLIENT")
 
 
 class Leader:
@@ -153,7 +154,7 @@ def test_a_partition_with_an_error_is_left_out_for_a_while():
     assert (len(pair.followed[0].results), pair.ends()) == (1, [0, 9])
     assert pair.leader.requests[1].forgotten == ((TOPIC, 0),)
     del pair.leader.errors[0]
-    pair.clock.advance(CONFIG.backoff_ms)
+    pair.clock.advance(CONFIG.fetch_backoff_ms)
     pair.go(2)
     assert pair.ends() == [2, 9]
 
@@ -162,7 +163,7 @@ def test_a_fenced_partition_waits_for_the_metadata():
     pair = Pair(2)
     pair.leader.errors[0] = ErrorCode.fenced_leader_epoch
     pair.go(2)
-    pair.clock.advance(CONFIG.backoff_ms * 5)
+    pair.clock.advance(CONFIG.fetch_backoff_ms * 5)
     assert len(pair.leader.requests) == 1
     pair.leader.errors.clear()
     pair.again(0)
@@ -202,7 +203,7 @@ def test_after_a_failure_it_begins_anew_later(failure):
     pair.go(2)
     assert len(pair.leader.requests) == 1
     pair.leader.failure = None
-    pair.clock.advance(CONFIG.backoff_ms)
+    pair.clock.advance(CONFIG.fetch_backoff_ms)
     pair.go()
     assert pair.ends() == [2]
 
