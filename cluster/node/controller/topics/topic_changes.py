@@ -88,20 +88,16 @@ def _topic_to_delete(
             raise TopicError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
         return topic
     assert item.name is not None
-    topic = _topic(item.name, state)
+    topic = state.topic_by_name(item.name)
+    if topic is None:
+        raise TopicError(
+            ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
+        )
     if topic.id in ids:
         raise TopicError(
             ErrorCode.invalid_request,
             "The provided topic name maps to an ID that was already supplied.",
         )
-    return topic
-
-
-def _topic(name: str, state: MetadataState) -> TopicImage:
-    topic = state.topic_by_name(name)
-    if topic is None:
-        message = "This server does not host this topic-partition."
-        raise TopicError(ErrorCode.unknown_topic_or_partition, message)
     return topic
 
 
@@ -141,7 +137,11 @@ def _result(name: TopicName, error: ApiError) -> messages.CreatePartitionsTopicR
 def _partitions(
     item: messages.CreatePartitionsTopic, state: MetadataState, cluster: ClusterInfo, random: Random
 ) -> list[MetadataRecord]:
-    topic = _topic(item.name, state)
+    topic = state.topic_by_name(item.name)
+    if topic is None:
+        raise TopicError(
+            ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
+        )
     additional = item.count - topic.partition_count
     if additional == 0:
         message = f"Topic already has {topic.partition_count} partition(s)."
