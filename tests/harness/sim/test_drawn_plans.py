@@ -308,7 +308,7 @@ _MOVES = "X:broker.replication.alter_log_dirs:ReplicaAlterLogDirsManager"
         ("K7128", 12, "joins-in-epoch"),
         ("M26I", 20, "image-agreement"),
         ("M25F", 11, "remembered-in-log"),
-        ("K14616", 94, "own-topic"),
+        ("K14616", 87, "own-topic"),
         pytest.param("M34B", 11, "sequences", marks=pytest.mark.nightly),
         ("V02", 9, "change-awaited"),
         ("M40C", 6, "mark-removed"),
