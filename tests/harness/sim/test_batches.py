@@ -363,7 +363,7 @@ def test_the_command_says_what_a_quiet_plan_lacked(tmp_path):
         "  too little was tried: 2 reads were ok, 10 were expected",
         "  too little was tried: 2 writes were ok, 10 were expected",
     ]
-    assert verdict.startswith("UNDER-EXERCISED quiet: ")
+    assert verdict.startswith("UNDER-EXERCISED quiet, seed 8: ")
 
 
 def test_a_seed_and_a_batch_say_why_they_are_unknown(tmp_path, monkeypatch):

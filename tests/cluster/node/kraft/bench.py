@@ -46,7 +46,7 @@ class Bench:
         self.scheduler = scheduler or Scheduler()
         self.disk = disk or MemoryDisk(self.scheduler.call_later, sync_ms=1.0)
         if disk is None:
-            self.disk.make_directory(FOLDER)
+            self.disk.replace({f"{FOLDER}/partition.metadata": b""})  # a folder with a durable name
         self.failures = []
         self.config = RaftConfig(1, ME.directory_id, "c", VoterSet.of(map(endpoint, voters)))
         self.store = QuorumStateStore(self.disk, FOLDER, self.failures.append)

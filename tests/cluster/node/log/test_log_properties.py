@@ -133,7 +133,9 @@ class LogMachine(RuleBasedStateMachine):
         assert any(state[: len(found)] == found for state in [self.model, *self.abandoned])
         kept = [b for b in self.model if parse_header(b).next_offset <= durable]
         assert found[: len(kept)] == kept
-        self.model, self.abandoned = found, []
+        self.model = found
+        if keeps[-1] != "written":  # a truncation that a kill left to the kernel may be undone yet
+            self.abandoned = []
         self.durable = self.log.durable_end_offset
         self.called, self.flushes = 0, []
 
