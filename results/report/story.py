@@ -22,7 +22,7 @@ from checkers.evidence.standings import Standings
 from checkers.evidence.trace_fields import well_formed
 from checkers.history import Event, EventType, Operation, seconds
 from checkers.history.recorded import by_index, end_of, notes_of, statements
-from checkers.runs.faults import active_between, began_ns, fault_spans
+from checkers.runs.faults import APPLIED, active_between, began_ns, fault_spans
 from checkers.verdict import CheckResult, Status
 from results.report.leaders import partition_of
 from results.report.narration import (
@@ -322,6 +322,7 @@ def _node_line(at_ns: int, event: TraceEvent, partition: str | None) -> Line | N
 def _faults(events: Sequence[Event], backend: str, begin_ns: int, end_ns: int) -> Iterator[Line]:
     """Yield the beginning of each fault, and the end of its heal."""
     begun: dict[tuple[str, object], Event] = {}
+    refused_ns: dict[tuple[str, object], int] = {}  # an injection that was refused is tried again
     for event in statements(events):
         value = event.value
         if value.get("phase") not in ("inject", "heal"):
@@ -332,8 +333,11 @@ def _faults(events: Sequence[Event], backend: str, begin_ns: int, end_ns: int) -
             if not undone:
                 begun[place] = event
             continue
+        if value.get(APPLIED) is False:
+            refused_ns[place] = event.time_ns
+            continue
         first = event if undone else begun.get(place, event)
-        at_ns = began_ns(first)
+        at_ns = max(began_ns(first), refused_ns.get(place, 0))
         if not begin_ns <= at_ns <= end_ns:
             continue
         text = fault_text(

@@ -171,6 +171,19 @@ def test_a_fault_that_was_there_is_shown_from_its_beginning():
     assert found.end_ns == 3 * SECOND
 
 
+def test_a_fault_that_was_refused_at_first_begins_when_it_was_tried_again():
+    refused = {"targets": [], "verified": False, "applied": False}
+    events = (
+        *CUT_OFF[:2],
+        note(2, 1.2, EventType.INFO, "kill", "inject", **refused),
+        note(3, 1.2, EventType.OK, "kill", "heal", **(refused | {"verified": True})),
+        *(replace(event, index=event.index + 2) for event in CUT_OFF[2:]),
+    )
+    anomaly = {"kind": "stale-read", "operations": [5]}
+    first = story_of(failed(anomaly), {"backend": "local"}, events, pair(events), None).steps[0]
+    assert (first.at, first.text) == ("1.2000 s", "n2 was killed (SIGKILL)")
+
+
 def test_a_step_that_was_journaled_late_is_shown_when_it_began():
     since = {"since_ms": 3_000}
     step = note(
