@@ -91,12 +91,15 @@ class Limit(NodeFault):
         await start_if_dead(view, node, injection)
 
     async def check_gone(self, view: View, node: str, injection: Injection) -> Seen:
-        """Measure that the kernel holds the process to another limit."""
+        """Measure that the kernel holds the process to another limit; one that is dead has none."""
+        lives = await alive(view, node, injection)
+        if "left_to" in lives.detail:
+            return lives
         name, value = _requested_limit(injection.detail["chosen"][node])
         now = (await limits_of(view).measure(node, name)).soft
         if now == value != injection.detail["nodes"].get(node, {}).get("before"):
             return Seen({"now": now}, f"{node}: the limit is still {now}")
-        return Seen({"now": now, **(await alive(view, node, injection)).detail})
+        return Seen({"now": now, **lives.detail}, lives.wrong)
 
 
 def _requested_limit(chosen: Mapping[str, Any]) -> tuple[str, int]:

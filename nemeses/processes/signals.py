@@ -51,6 +51,10 @@ class ProcessFault(FaultKind):
             before = {node: _name(await backend.process(node)) for node in choice.nodes}
         if not choice.nodes:
             return refusal(self.name, parameters, choice.reason)
+        if dead := [node for node, process in before.items() if process is None]:
+            # No row of the table lets a fault act on a process that is gone: it would have no
+            # effect of its own, and show the state that another one brought about.
+            return refusal(self.name, parameters, f"{', '.join(dead)} died meanwhile")
         errors = await _for_each(choice.nodes, lambda node: self.apply(backend, node, parameters))
         detail = {"processes_before": before, **self.extra_detail(backend, parameters)}
         if errors:
@@ -69,14 +73,17 @@ class ProcessFault(FaultKind):
     async def heal(self, view: View, injection: Injection) -> Injection:
         errors = await _for_each(injection.targets, lambda node: self.undo(view, node, injection))
         states = {node: await view.backend.state(node) for node in injection.targets}
-        dead = self.leftover is NodeState.DEAD
         wrong = [
             errors.get(node, f"{node} is {state}")
             for node, state in states.items()
             if node in errors
-            or (state is self.leftover and not (dead and await keeper(view, node, injection)))
+            or (state is self.leftover and await self.is_own(view, node, injection))
         ]
         return _measure(injection, states, wrong)
+
+    async def is_own(self, view: View, node: str, injection: Injection) -> bool:
+        """Whether the state of a target that is not healed is this fault's, and no other's."""
+        return not await keeper(view, node, injection)
 
     def lacking(self, view: View, parameters: Parameters) -> str:  # noqa: ARG002  (kill's depends)
         """Say which ability these parameters need that is not here; empty when none."""
@@ -210,9 +217,15 @@ class Pause(ProcessFault):
         """Stop it; returns when the operating system shows it stopped."""
         await backend.pause(node)
 
-    async def undo(self, view: View, node: str, injection: Injection) -> None:  # noqa: ARG002
+    async def is_own(self, view: View, node: str, injection: Injection) -> bool:
+        """Whether the process is the one that was paused: a later one is another pause's."""
+        paused = injection.detail.get("processes_before", {}).get(node)
+        return paused in (None, _name(await view.backend.process(node)))
+
+    async def undo(self, view: View, node: str, injection: Injection) -> None:
         """Continue it if it is paused; a node that died meanwhile is another fault's."""
-        if await view.backend.state(node) is NodeState.PAUSED:
+        is_paused = await view.backend.state(node) is NodeState.PAUSED
+        if is_paused and await self.is_own(view, node, injection):
             await view.backend.resume(node)
 
 

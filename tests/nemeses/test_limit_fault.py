@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.backends.abilities import LimitMeasure
-from cluster.backends.base import BackendError, Death
+from cluster.backends.base import BackendError, Death, NodeState
 from cluster.node.ports import Failure
-from nemeses.base import Injection
+from nemeses.base import Injection, application
 from nemeses.processes import limits
 from nemeses.registry import FAULTS
 
@@ -34,6 +34,9 @@ class Node:
         if self.soft is None:
             raise BackendError(f"{node} is dead: it has no limits")
         return LimitMeasure(self.soft, self.room)
+
+    async def state(self, _node: str) -> NodeState:
+        return NodeState.RUNNING if self.soft is not None else NodeState.DEAD
 
     def unexpected_deaths(self) -> tuple[Death, ...]:
         return self.deaths
@@ -117,3 +120,11 @@ def test_a_limit_of_descriptors_without_effect_has_not_bitten(state, why):
     injection = descriptors(**state)
     assert not injection.verified
     assert why in injection.detail["reason"]
+
+
+def test_nothing_of_a_limit_is_left_on_a_node_that_another_fault_holds_down():
+    limit = application("limit", {}, ("n1",), {"nodes": {}, "chosen": {"n1": {}}})
+    kill = application("kill", {}, ("n1",), {})
+    view = SimpleNamespace(backend=Node(None, 0, 0, ()), active=[limit, kill])
+    seen = asyncio.run(FAULTS["limit"].check_gone(view, "n1", limit))
+    assert (seen.wrong, seen.detail["left_to"]) == ("", "kill")

@@ -110,6 +110,28 @@ async def test_a_paused_node_can_be_killed_and_both_heals_work_in_either_order(v
 
 
 @play("with_view")
+async def test_the_heal_of_a_pause_leaves_a_later_process_to_its_own_pause(view):
+    first = await bite(view, "pause", {"targets": "leader"})
+    await mend(view, await bite(view, "kill", {"targets": "leader"}))
+    second = await bite(view, "pause", {"targets": "leader"})
+    await mend(view, first)
+    assert await states(view) == [R, P, R]
+    await mend(view, second)
+    assert await states(view) == [R, R, R]
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause", "restart"])
+@play("with_view")
+async def test_what_died_while_a_target_was_chosen_was_not_hit(view, *, fault):
+    async def kill_it() -> str:
+        await view.backend.kill("n2")
+        return "n2"
+
+    view.leader = kill_it
+    assert await refusal(view, fault, {"targets": "leader"}) == "n2 died meanwhile"
+
+
+@play("with_view")
 async def test_a_paused_node_does_not_stop_gracefully_and_is_not_paused_twice(view):
     await inject(view, "pause", {"targets": "node:n1"})
     graceful = await inject(view, "restart", {"targets": "node:n1", "graceful": True})
