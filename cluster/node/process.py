@@ -160,7 +160,7 @@ class _Process:
             self._say(start_line(self._config))
             for complaint in folders.complaints:
                 self._say(complaint)
-        except (CorruptLogError, QuorumStateError) as error:
+        except (CorruptLogError, QuorumStateError, OSError) as error:
             self._trace("fatal", reason=reason_of(error))
             raise _CannotStart(f"{self._config.metadata_log_dir}: {error}", EXIT_BROKEN) from error
         self._node = node
@@ -247,7 +247,10 @@ class _Process:
         config = self._config
         if config.cluster_id:
             return config
-        cluster_id = formatted_cluster_id(disk)
+        try:
+            cluster_id = formatted_cluster_id(disk)
+        except OSError as error:
+            raise _CannotStart(f"{config.metadata_log_dir}: {error}") from error
         if cluster_id is None:
             command = "python -m cluster.node.format --config FILE --cluster-id ID"
             raise _CannotStart(

@@ -194,6 +194,29 @@ def test_an_unreadable_quorum_state_is_one_line_and_exit_1(cluster):
     assert state.read_text() == "{"
 
 
+@pytest.mark.parametrize(
+    "file",
+    [
+        "__cluster_metadata-0/00000000000000000000.log",
+        "__cluster_metadata-0/quorum-state",
+        "bootstrap.checkpoint",
+    ],
+)
+def test_a_disk_that_cannot_be_read_is_one_line_exit_1_and_in_the_trace(cluster, file):
+    cluster.start(1)
+    cluster.wait_until_listening(1)
+    cluster.stop(1)
+    unreadable = cluster.node_folder(1) / "data" / file
+    unreadable.unlink(missing_ok=True)
+    unreadable.mkdir()
+    cluster.start(1)
+    code, line = refusal(cluster)
+    assert code == 1
+    assert f"Is a directory: '{unreadable}'" in line
+    (fatal,) = events(cluster, "fatal")
+    assert fatal["reason"].startswith("IsADirectoryError: ")
+
+
 def command(*arguments, program="cluster.node"):
     return subprocess.run(
         [sys.executable, "-m", program, *arguments],
