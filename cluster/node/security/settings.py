@@ -157,7 +157,7 @@ def parse_security(
         protocol = protocols[name]
         found[name] = ListenerSecurity(
             protocol,
-            _tls(values) if protocol.is_encrypted else None,
+            _tls(values, with_sasl=protocol.is_authenticated) if protocol.is_encrypted else None,
             _sasl(values, is_controller=name in controller_listeners)
             if protocol.is_authenticated
             else None,
@@ -219,7 +219,7 @@ def _protocols(text: str, listeners: Sequence[str]) -> dict[str, SecurityProtoco
     return protocols
 
 
-def _tls(values: _Values) -> TlsSettings:
+def _tls(values: _Values, *, with_sasl: bool) -> TlsSettings:
     for store in ("ssl.keystore.type", "ssl.truststore.type"):
         values.choice(store, "PEM", ("PEM",))
     # The subject itself names a client: rules would decide rights, which nobody has here (KIP-371).
@@ -229,11 +229,13 @@ def _tls(values: _Values) -> TlsSettings:
         location = values.name("ssl.keystore.location")
         raise SecuritySettingsError(f"{location}: is missing, a TLS listener needs a certificate")
     trust_store = values.path("ssl.truststore.location")
-    choices = [auth.value for auth in ClientAuth]
-    client_auth = ClientAuth(values.choice("ssl.client.auth", "none", choices))
+    key, choices = "ssl.client.auth", [auth.value for auth in ClientAuth]
+    client_auth = ClientAuth(values.choice(key, "none", choices))
+    if with_sasl and values.name(key) == key:  # said of all listeners it is for SSL alone (KIP-684)
+        client_auth = ClientAuth.NONE
     if client_auth is not ClientAuth.NONE and trust_store is None:
         raise SecuritySettingsError(
-            f"{values.name('ssl.client.auth')}: {client_auth.value} needs ssl.truststore.location"
+            f"{values.name(key)}: {client_auth.value} needs ssl.truststore.location"
         )
     return TlsSettings(
         key_store=key_store,

@@ -63,6 +63,17 @@ def test_a_listeners_own_key_counts_more():
     assert str(parsed({**TLS, **own})["CLIENT"].tls.key_store) == "/keys/client.pem"
 
 
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [("ssl.client.auth", "NONE"), ("listener.name.controller.ssl.client.auth", "REQUIRED")],
+)
+def test_beside_sasl_a_certificate_is_asked_for_by_the_listeners_own_key_alone(key, expected):
+    protocols = {"listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:SASL_SSL"}
+    files = {"ssl.keystore.location": "/keys/node.pem", "ssl.truststore.location": "/trust.pem"}
+    security = parsed({**SASL, **protocols, **files, key: "required"})
+    assert security["CONTROLLER"].tls.client_auth is ClientAuth[expected]
+
+
 def test_sasl_knows_its_users_and_its_own():
     sasl = parsed(SASL)["CONTROLLER"].sasl
     assert sasl.mechanisms == ("PLAIN", "SCRAM-SHA-512")
