@@ -3,6 +3,8 @@
 As of `cluster.client.caller`, with the same outcomes. What is certain:
 
 - A read has no effect, so whatever error a broker answers it with is a `fail`.
+- A DeleteRecords that is answered with an error is a `fail` only where the leader gives that error
+  before it deletes: it waits for its followers, and may lose the partition or its time meanwhile.
 - A Produce that is answered with an error is a `fail` where the error, and the lack of an offset,
   prove that nothing was appended (`cluster.client.failures.proves_no_append`), else `info`.
 - With acks=0 a broker answers nothing: `ok` says that the request left, and no more.
@@ -37,6 +39,7 @@ ANY_EPOCH: Final = -1
 """Of a request that any replica may answer, whatever epoch it is in."""
 Acks = Literal[-1, 0, 1]
 ALL: Final[Acks] = -1
+_REFUSES_DELETE: Final = frozenset({ErrorCode.offset_out_of_range, ErrorCode.policy_violation})
 LATEST: Final = -1
 """The timestamp of ListOffsets that asks for the high watermark, as a consumer sees it."""
 
@@ -228,7 +231,10 @@ class DataClient:
 
         def read(response: Any) -> Outcome:
             topic = only(response.topics, name=of.topic)
-            return _offset(only(topic.partitions, partition_index=of.index), "low_watermark")
+            result = only(topic.partitions, partition_index=of.index)
+            if result.error_code not in {ErrorCode.none, *_REFUSES_DELETE}:
+                return Outcome("info", error=result.error_code.name)
+            return _offset(result, "low_watermark")
 
         return await self._client.attempt(endpoint, request, read, timeout_ms)
 

@@ -180,6 +180,23 @@ def test_a_leader_of_another_epoch_confirms_nothing():
 
 
 @pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ErrorCode.offset_out_of_range, "fail"),
+        (ErrorCode.policy_violation, "fail"),
+        (ErrorCode.request_timed_out, "info"),
+        (ErrorCode.not_leader_or_follower, "info"),
+    ],
+)
+def test_records_may_be_deleted_whose_leader_gave_up_waiting_for_its_followers(error, kind):
+    result = d.DeleteRecordsPartitionResult(partition_index=3, low_watermark=-1, error_code=error)
+    topic = d.DeleteRecordsTopicResult(name="d0", partitions=(result,))
+    answer = d.DeleteRecordsResponse(throttle_time=m.NO_THROTTLE, topics=(topic,))
+    outcome, _ = ask(answer, lambda c: DataClient(c).delete_records(NODE, P, 5, 500.0))
+    assert outcome == Outcome(kind, error=error.name)
+
+
+@pytest.mark.parametrize(
     ("error", "producer_id", "expected"),
     [
         (NONE, 4000, Outcome("ok", (4000, 0))),
