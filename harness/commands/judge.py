@@ -236,9 +236,7 @@ def report(run_folders: tuple[Path, ...], shown: Shown) -> int:
         store = RunStore(folder)
         results = store.read_results()
         store.refuse_other_results()
-        write_junit(store, results)
-        write_report(store, results)
-        store.record_pages()
+        store.write_pages(results, (write_junit, write_report))
         page = str(store.report_path)
         if shown is not Shown.JSON:
             click.echo(page)

@@ -14,7 +14,7 @@ from harness.full_disk import not_stored
 from harness.terminal.answers import Shown
 from results.report.junit import write_junit
 from results.store.model import RunResults, one_line, system_shown
-from results.store.run_store import RunStore
+from results.store.run_store import Page, RunStore
 
 Judge = Callable[[RunStore], RunResults]
 
@@ -45,12 +45,12 @@ def judge_and_report(
     """
     try:
         results = judge(store)
-        write_junit(store, results)
+        pages: list[Page] = [write_junit]
         if with_report:
             from results.report.page import write_report  # noqa: PLC0415  (imports what makes pages)
 
-            write_report(store, results)
-        store.record_pages()
+            pages.append(write_report)
+        store.write_pages(results, pages)
     except OSError as error:
         store.withdraw_results()
         raise not_stored(store.folder, error) from error

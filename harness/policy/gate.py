@@ -18,7 +18,7 @@ from harness.judge.run_targets import walk_targets
 from harness.plan.stored_document import derive
 from harness.policy.canary import canary_of
 from harness.policy.document import Policy
-from harness.policy.limits import hold_against
+from harness.policy.limits import hold_against, refuse_unsigned
 from harness.policy.regression import comparisons_of
 from harness.policy.requirements import requirements_of
 from harness.sim.batch.gate import gate_batch
@@ -44,7 +44,8 @@ def gate_all(folders: Sequence[Path], policy: Policy, now: dt.datetime) -> GateD
     requirements = requirements_of(policy, entries)
     if policy.baseline is not None:
         earlier = walk_targets([Path(name) for name in policy.baseline.runs])
-        baseline = [gate_once(folder.resolve()) for folder in earlier.runs]
+        known = [gate_once(folder.resolve()) for folder in earlier.runs]
+        baseline = [refuse_unsigned(entry, policy.each) for entry in known]
         baseline += unread_entries(earlier)
         requirements += comparisons_of(policy.baseline, entries, baseline)
     canary = None if policy.no_canary or not entries else canary_of(entries)

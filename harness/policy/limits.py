@@ -27,14 +27,22 @@ def hold_against(entry: GateEntry, each: Each, now: dt.datetime) -> GateEntry:
     facts = entry.facts
     if facts is None or not entry.passed:
         return entry
-    broken = [*_origin(facts, each, now)]
+    broken = [*_age(facts, each, now), *_signature(facts, each)]
     if facts.mutant is None:
         broken += [*_kind(facts, each), *_amount(facts, each), *_check_limits(facts, each)]
     lines = [(status, one_line(reason)) for status, reason in broken]
     return entry.held_against(lines) if lines else entry
 
 
-def _origin(facts: Facts, each: Each, now: dt.datetime) -> Iterator[Held]:
+def refuse_unsigned(entry: GateEntry, each: Each) -> GateEntry:
+    """Return the entry of a run of the baseline, which must be signed as well, and no more."""
+    if entry.facts is None or not entry.passed:
+        return entry
+    broken = [*_signature(entry.facts, each)]
+    return entry.held_against(broken) if broken else entry
+
+
+def _age(facts: Facts, each: Each, now: dt.datetime) -> Iterator[Held]:
     if each.age_max_h is not None:
         if facts.started is None:
             yield Status.UNKNOWN, "its name does not say when it began, so its age is unknown"
@@ -46,6 +54,9 @@ def _origin(facts: Facts, each: Each, now: dt.datetime) -> Iterator[Held]:
                 Status.UNKNOWN,
                 f"it is {_hours(age)} old, at most {most} are allowed: run it again",
             )
+
+
+def _signature(facts: Facts, each: Each) -> Iterator[Held]:
     if each.signed_by and facts.signer is None:
         yield Status.UNKNOWN, facts.unsigned
 

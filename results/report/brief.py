@@ -62,9 +62,9 @@ def headline_of(checker: str, anomaly: Mapping[str, Any], operations: Sequence[O
     said = said or (_name_loss(operations) if kind == "acknowledged-lost" else None)
     said = said or (_old(anomaly, operations) if kind == "stale-answer" else None)
     if key is None or (said is None and explanation.startswith(f"{key} ")):  # its subject
-        return f"{title}: {said or _plain(explanation)}"
+        return f"{title}: {said or _plain(explanation, key)}"
     where = f" {'of' if kind == 'stale-read' else 'in'} {key}"
-    return f"{title}{where}: {said or _plain(explanation.removeprefix(f'{key}: '))}"
+    return f"{title}{where}: {said or _plain(explanation.removeprefix(f'{key}: '), key)}"
 
 
 def _stale(operations: Sequence[Operation]) -> str | None:
@@ -127,13 +127,21 @@ def _old(anomaly: Mapping[str, Any], operations: Sequence[Operation]) -> str | N
     )
 
 
-_ASIDES = re.compile(r"; faults (meanwhile|since): .*|, by the record at offset .*", re.DOTALL)
+_QUOTED = r"""(?<!\w)(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")(?!\w)"""
+_ASIDES = (
+    r"; faults (?:meanwhile|since): .*|, by the record at offset .*"
+    rf"| \((?:{_QUOTED}|[^()])*+\)"  # no way back, of which an odd text would have very many
+)
 
 
-def _plain(explanation: str) -> str:
-    """Return an explanation without what stands in brackets, faults and places."""
-    text = _ASIDES.sub("", explanation.removeprefix("stale read: "))
-    return re.sub(r" \([^()]*\)", "", text)
+def _plain(explanation: str, key: object) -> str:
+    """Return an explanation without what stands in brackets, faults and places.
+
+    Values of the user, which are quoted, and the key keep theirs.
+    """
+    kept = f"{re.escape(str(key))}|{_QUOTED}" if key not in (None, "") else _QUOTED
+    text = explanation.removeprefix("stale read: ")
+    return re.sub(f"({kept})|{_ASIDES}", lambda found: found[1] or "", text, flags=re.DOTALL)
 
 
 def brief_of(

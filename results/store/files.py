@@ -55,16 +55,18 @@ def write_json(path: Path, value: Any) -> None:
 def read_json_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file.
 
-    Raises StoreError when there is none or it is something else. NaN and numbers beyond all
-    bounds are no JSON.
+    Raises StoreError when there is none or it is something else, has a key twice, or a number that
+    is none of JSON.
     """
     data = read_bounded(path, _JSON_BYTES_MAX)
     try:
         value = parse_json(data.decode("utf-8"))
     except RecursionError:
         raise StoreError(f"{path}: it is nested too deeply") from None
-    except ValueError as error:
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise StoreError(f"{path}: it is no JSON document") from error
+    except ValueError as error:
+        raise StoreError(f"{path}: {error!s:.200}") from error
     if not isinstance(value, dict):
         raise StoreError(f"{path}: it holds no JSON object")
     return value

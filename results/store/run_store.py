@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +53,10 @@ DERIVED = frozenset(
     }
 )
 """What follows from the rest of a run and is made anew by each judgement (and history.parquet)."""
+
+
+Page = Callable[["RunStore", RunResults], None]
+"""Writes a page of a judgement into the run's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,9 +276,17 @@ class RunStore:
                 self.digests_path, self._rows(Step.JUDGED, names), read_chain(self.digests_path)
             )
 
-    def record_pages(self) -> None:
-        """Record the pages that show the judgement, which lie there now. Raises OSError."""
+    def write_pages(self, results: RunResults, write: Iterable[Page]) -> None:
+        """Write and record the pages that show a judgement.
+
+        None where another judgement was stored meanwhile, whose pages are for who made it. Raises
+        OSError, StoreError, and what is raised in writing.
+        """
         with self.lock():
+            if read_json_object(self.results_path) != results.to_json():
+                return
+            for page in write:
+                page(self, results)
             try:
                 chain = read_chain(self.digests_path)
             except StoreError:  # the judgement said so

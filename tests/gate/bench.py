@@ -233,7 +233,7 @@ def forge(store: RunStore, *, rejudge: bool) -> None:
     store.end_recording()
     if rejudge:
         judge(store)
-        store.record_pages()
+        record_pages(store)
         return
 
     def follow(results: dict[str, Any]) -> None:
@@ -249,4 +249,11 @@ def rejudge_digest(store: RunStore) -> None:
     """Append the digest of the results as they are now, as a judgement does."""
     rows = store._rows(DigestStep.JUDGED, ["certificates.jsonl", "results.json"])
     digests.append(store.digests_path, rows, read_chain(store.digests_path))
-    store.record_pages()
+    record_pages(store)
+
+
+def record_pages(store: RunStore) -> None:
+    """Append the digests of the pages as they are now."""
+    names = [path.name for path in (store.junit_path, store.report_path) if path.is_file()]
+    rows = store._rows(DigestStep.JUDGED, names)
+    digests.append(store.digests_path, rows, read_chain(store.digests_path))

@@ -11,7 +11,17 @@ from typing import Any
 
 from results.judge.pipeline import judge
 from results.store.run_store import RunStore
-from tests.gate.bench import Arguments, Bench, Make, Rows, edit, forge, rejudge_digest, situations
+from tests.gate.bench import (
+    Arguments,
+    Bench,
+    Make,
+    Rows,
+    edit,
+    forge,
+    record_pages,
+    rejudge_digest,
+    situations,
+)
 
 SIGNER = "release@example.org"
 TRUST = f'[each]\nsigned_by = ["{SIGNER}"]\nallowed_signers = "signers"\n'
@@ -186,6 +196,15 @@ def a_baseline_that_failed(bench: Bench) -> Arguments:
     return against(LATENCIES, SAME, (*EARLIER[:4], "bad"))(bench)
 
 
+def unsigned_baseline(bench: Bench) -> Arguments:
+    _, path, *folders = against(LATENCIES + TRUST, SAME, EARLIER)(bench)
+    keys = Path(path).parent
+    trust(keys)
+    for folder in folders:
+        sign(Path(folder, "digests.jsonl"), keys / "release")
+    return ["--policy", path, *folders]
+
+
 def itself_as_baseline(bench: Bench) -> Arguments:
     return against(LATENCIES, SAME, SAME)(bench)
 
@@ -217,7 +236,7 @@ def damaged_signature(store: RunStore) -> None:
 def made_page_anew(store: RunStore) -> None:
     """Write another page and record it, as `report` does."""
     store.report_path.write_text("all well")
-    store.record_pages()
+    record_pages(store)
 
 
 def signature_of_other(bench: Bench) -> Arguments:
@@ -352,6 +371,7 @@ _ROWS: Rows = {
     "faster": (against(LATENCIES, EARLIER, SLOWER), 0, "not worse beyond noise"),
     "too few runs to compare": against(LATENCIES, SAME[:2], EARLIER[:2]),
     "a baseline that failed": a_baseline_that_failed,
+    "a baseline that is not signed": (unsigned_baseline, 3, "it is not signed"),
     "runs that are their own baseline": itself_as_baseline,
     "a baseline that is not there": (against(LATENCIES, SAME[:1], ()), 2),
     "a run that nothing in the baseline is like": against(LATENCIES, ("simulated",), EARLIER),

@@ -140,6 +140,19 @@ def test_an_invariant_is_no_finding_by_its_name(checker, kind):
             },
             "Fenced broker taken into the ISR: s4-7-0 takes up broker 3 while it is fenced",
         ),
+        (
+            "durability",
+            {
+                "kind": "lost-write",
+                "key": "a (b)",
+                "explanation": "a (b) of its leader's log (epoch 'x)') lacks 'v (1), by the record "
+                """at offset 2' and "w; faults since: (2)" (of n1)""",
+            },
+            (
+                "Acknowledged record lost: a (b) of its leader's log lacks 'v (1), by the record "
+                """at offset 2' and "w; faults since: (2)\""""
+            ),
+        ),
     ],
 )
 def test_a_headline_names_what_broke_and_leaves_places_and_faults_to_the_page(

@@ -1,12 +1,15 @@
 """A run is stored before it is judged, and half a run is still a run."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from factory import NODES, make_plan, make_run
 
 from checkers.history import HistoryError
 from checkers.verdict import CheckResult, Status
+from results.judge.pipeline import judge
+from results.report.junit import write_junit
 from results.store.files import write_json
 from results.store.model import RunResults
 from results.store.run_store import RunStore, StoreError, list_runs
@@ -146,6 +149,25 @@ def test_results_with_a_field_missing_are_damaged(tmp_path):
         write_json(store.results_path, {k: v for k, v in document.items() if k != name})
         with pytest.raises(StoreError, match="damaged"):
             store.read_results()
+
+
+def test_a_key_twice_is_named(tmp_path):
+    store = RunStore(tmp_path)
+    store.results_path.write_text('{"version": 2, "version": 2}')
+    with pytest.raises(StoreError, match="key 'version' is repeated"):
+        store.read_results()
+
+
+def test_pages_of_an_earlier_judgement_do_not_replace_those_of_a_later_one(tmp_path):
+    store = make_run(tmp_path, duration_s=6)
+    first = judge(store)
+    second = replace(judge(store), judging={"duration_s": 1.0})
+    with store.lock():
+        store.write_results(second)
+    store.write_pages(second, [write_junit])
+    page, chain = store.junit_path.read_bytes(), store.digests_path.read_bytes()
+    store.write_pages(first, [write_junit])
+    assert (store.junit_path.read_bytes(), store.digests_path.read_bytes()) == (page, chain)
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
