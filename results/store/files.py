@@ -66,7 +66,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise StoreError(f"{path}: it is no JSON document") from error
     except ValueError as error:
-        raise StoreError(f"{path}: {error!s:.200}") from error
+        raise StoreError(f"{path}: {error!s:.100}") from error
     if not isinstance(value, dict):
         raise StoreError(f"{path}: it holds no JSON object")
     return value
