@@ -280,6 +280,7 @@ def incremental_changes(
     current: Mapping[str, str],
 ) -> Changes:
     """Return what changes of single keys come to. Raises ItemError."""
+    check_lengths({config.name: config.value for config in configs})
     return {
         config.name: _new_value(resource, config, current.get(config.name)) for config in configs
     }
@@ -299,12 +300,18 @@ def _new_value(
         raise ItemError(ErrorCode.invalid_config, message)
     before = (key.default or "") if current is None else current
     parts = [part for part in before.split(",") if part]
-    for operand in _operands(config.value or ""):
-        if op_type == OpType.APPEND and operand not in parts:
-            parts.append(operand)
-        elif op_type == OpType.SUBTRACT and operand in parts:
-            parts.remove(operand)  # the first; only a SET can have made a second
-    return ",".join(parts)
+    operands = _operands(config.value or "")
+    if op_type == OpType.APPEND:
+        known = set(parts)
+        return ",".join([*parts, *(each for each in dict.fromkeys(operands) if each not in known)])
+    taken = Counter(operands)
+    kept = []
+    for part in parts:  # the first of equal ones goes; only a SET can have made a second
+        if taken[part]:
+            taken[part] -= 1
+        else:
+            kept.append(part)
+    return ",".join(kept)
 
 
 def _op_type(config: messages.AlterableConfig) -> OpType:

@@ -42,7 +42,8 @@ def check_lengths(properties: Mapping[str, str | None]) -> None:
 
     Raises ItemError.
     """
-    if any(len(text.encode()) > STRING_BYTES_MAX for text in properties.values() if text):
+    texts = (*properties, *properties.values())
+    if any(len(text.encode()) > STRING_BYTES_MAX for text in texts if text):
         message = (
             "The configuration value cannot be added because it exceeds the maximum value size of "
             f"{STRING_BYTES_MAX} bytes."
@@ -155,7 +156,7 @@ def validate_client_metrics(name: str, properties: Properties) -> None:
 def _is_expression(text: str) -> bool:
     try:
         re.compile(text)
-    except re.error:
+    except (re.error, RecursionError, OverflowError):
         return False
     return True
 

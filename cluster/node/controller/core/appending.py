@@ -26,7 +26,12 @@ from cluster.node.controller.metadata.result import (
 )
 from cluster.node.controller.metadata.speculative import SpeculativeState
 from cluster.node.controller.metadata.state import ReplayError
-from cluster.node.controller.records import MetadataRecord, encode_record, record_version
+from cluster.node.controller.records import (
+    MetadataRecord,
+    MetadataRecordError,
+    encode_record,
+    record_version,
+)
 from cluster.node.errors import ErrorCode
 from cluster.node.kraft.raft_client import RaftClient
 from cluster.node.kraft.types import BatchTooLargeError, BufferFullError, NotLeaderError
@@ -106,7 +111,10 @@ class Appender:
             message = f"{len(made)} records; at most {self._settings.max_records_per_batch} fit"
             raise RequestError(ErrorCode.policy_violation, message)
         level = metadata_version(self._speculative.state)
-        values = [encode_record(record, record_version(record, level)) for record in made]
+        try:
+            values = [encode_record(record, record_version(record, level)) for record in made]
+        except MetadataRecordError as error:  # a name of a client's that no record holds
+            raise RequestError(ErrorCode.invalid_request, str(error)) from error
         last_offset = self._prepare(epoch, values)
         assert last_offset - len(made) >= self.last_offset, "append below the end"
         self._speculative.replay(made, last_offset)

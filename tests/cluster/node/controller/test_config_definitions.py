@@ -155,6 +155,16 @@ def test_values_are_shown_as_java_shows_them(value, text):
     assert text_of(value) == text
 
 
+def test_a_long_value_is_read_in_linear_time():
+    """By a step for each pair of its characters the first took minutes, the second seconds."""
+    with pytest.raises(InvalidValueError):
+        parse("d", ConfigType.DOUBLE, "1" * 32_000 + "x")
+    assert parse("l", ConfigType.LIST, "a" + " " * 300_000 + "b\t,\n c") == (
+        "a" + " " * 300_000 + "b",
+        "c",
+    )
+
+
 def test_a_list_is_named_in_brackets_in_a_message():
     assert render(("a", "b")) == "[a, b]"
 
