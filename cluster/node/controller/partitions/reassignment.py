@@ -103,12 +103,12 @@ def _reassign(
         return _cancel(topic, topic_id, index, partition, state)
     target = tuple(map(int, item.replicas))
     check_replicas(target, state, cluster)
-    left = tuple(r for r in partition.replicas if r not in partition.adding_replicas)
     if not may_resize and len(target) != len(
-        [r for r in left if r not in partition.removing_replicas] or left
+        set(partition.replicas).difference(partition.removing_replicas)
     ):
         message = "The replication factor is changed, which the request does not allow."
         raise ItemError(ErrorCode.invalid_replication_factor, message)
+    left = tuple(r for r in partition.replicas if r not in partition.adding_replicas)
     removing = tuple(sorted(r for r in partition.replicas if r not in target))
     return builder(
         state,

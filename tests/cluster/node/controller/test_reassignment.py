@@ -74,6 +74,14 @@ def test_replicas_move_once_the_new_ones_are_in_sync():
     assert world.ongoing() == {}
 
 
+def test_the_factor_that_may_not_change_is_that_of_the_last_target():
+    world = World(1, 2, 3, 4, replicas=(1, 2, 3))
+    assert world.ask((2, 3, 4), resize=False) == ErrorCode.none
+    assert world.ask((3, 4), resize=False) == ErrorCode.invalid_replication_factor
+    assert world.ask((1, 2, 4), resize=False) == ErrorCode.none
+    assert (world.now.adding_replicas, world.now.removing_replicas) == ((4,), (3,))
+
+
 def test_a_reassignment_that_only_removes_is_done_at_once():
     world = World(1, 2)
     assert world.ask((2,)) == ErrorCode.none
