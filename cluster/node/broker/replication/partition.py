@@ -147,10 +147,12 @@ class Follower:
     def reset(self, now_ms: float, leader_end_offset: int, *, anew: bool, in_sync: bool) -> None:
         """Begin a leader epoch, in which it is given the lag's time to fetch if it is in sync.
 
-        `anew`: by a broker that did not lead before, and knows nothing of it.
+        `anew`: by a broker that did not lead before, and knows nothing of it. What its session has
+        fetched counts no more: who lagged then would pass for caught up, and be waited for.
         """
+        self.times = None
         self.fetched_ms = now_ms if in_sync and not anew else -math.inf
-        self.leader_end_offset = leader_end_offset if in_sync and not anew else UNKNOWN
+        self.leader_end_offset = UNKNOWN if anew else leader_end_offset
         self.caught_up_ms = now_ms if in_sync else -math.inf
         if anew:
             self.start_offset = self.end_offset = UNKNOWN

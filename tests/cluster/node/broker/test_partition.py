@@ -91,6 +91,26 @@ def test_a_record_is_committed_once_all_in_sync_have_it():
     assert leader.partition.acknowledgement(2, 4) is Acknowledged.NOT_LEADER
 
 
+def test_who_lags_is_not_waited_for_when_the_leader_begins_another_epoch():
+    leader = Leader(isr=(1, 2))
+    leader.append(5)
+    times = FetchTimes()
+
+    def fetch(offset):
+        times.fetches(leader.clock.monotonic_ms())
+        leader.partition.on_fetch(3, offset, 0, 13, times)
+
+    fetch(1)
+    leader.clock.advance(100)
+    fetch(2)
+    state = replace(leader.state, leader_epoch=6, partition_epoch=8)
+    assert leader.partition.make_leader(state)
+    leader.clock.advance(100)
+    fetch(3)
+    leader.fetch(2, 5)
+    assert leader.partition.high_watermark == 5
+
+
 def test_who_lags_for_too_long_is_left_out_once_the_metadata_say_so():
     leader = Leader()
     leader.append()
