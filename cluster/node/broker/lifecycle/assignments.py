@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 from cluster.node.broker.lifecycle.exchange import Exchange
@@ -28,6 +29,9 @@ GATHER_MS: Final = 100.0
 """How long assignments gather before they are sent."""
 BACKOFF_MS: Final = 100.0
 BACKOFF_MAX_MS: Final = 10_000.0
+
+Sent = dict[PartitionKey, uuid.UUID | None]
+"""The partitions of a request, and the directory that it names for each."""
 
 
 class AssignmentsManager:
@@ -104,7 +108,8 @@ class AssignmentsManager:
         if self._broker_epoch() == NOT_REGISTERED_EPOCH:
             self._schedule(BACKOFF_MS)
             return
-        sent = list(self._pending)[:MAX_ASSIGNMENTS_PER_REQUEST]
+        first = islice(self._pending, MAX_ASSIGNMENTS_PER_REQUEST)
+        sent = {key: self._locate(key) for key in first}
         timeout_ms = self._request_timeout_ms
         self._exchange.begin(
             timeout_ms,
@@ -112,10 +117,11 @@ class AssignmentsManager:
             lambda reply: self._on_reply(sent, reply),
         )
 
-    def _on_reply(self, sent: list[PartitionKey], reply: Any) -> None:
+    def _on_reply(self, sent: Sent, reply: Any) -> None:
         assigned = [] if isinstance(reply, Failure) else _assigned_partitions(reply)
         for key in assigned:
-            self._pending.pop(key, None)
+            if sent.get(key) == self._locate(key):  # else it has moved on in the meantime
+                self._pending.pop(key, None)
         if assigned:
             self._trace("assign-replicas", partitions=len(assigned))
         if len(assigned) == len(sent):
@@ -125,10 +131,9 @@ class AssignmentsManager:
         self._failures += 1
         self._schedule(backoff_ms(self._failures - 1, BACKOFF_MS, BACKOFF_MAX_MS, self._random))
 
-    def _request(self, keys: list[PartitionKey]) -> messages.AssignReplicasToDirsRequest:
+    def _request(self, sent: Sent) -> messages.AssignReplicasToDirsRequest:
         found: dict[uuid.UUID, dict[uuid.UUID, list[int]]] = {}
-        for topic_id, index in keys:
-            directory_id = self._locate((topic_id, index))
+        for (topic_id, index), directory_id in sent.items():
             assert directory_id is not None, "what is nowhere is not sent"
             found.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
         return messages.AssignReplicasToDirsRequest(

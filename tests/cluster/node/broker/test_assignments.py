@@ -31,6 +31,7 @@ class Assigning:
         self.epoch = self.cluster.epochs[1]
         self.broken, self.sent, self.traced = None, [], []
         self.located = {}
+        self.before_reply = lambda: None
         self.manager = AssignmentsManager(
             1,
             4_500,
@@ -60,7 +61,9 @@ class Assigning:
         if self.broken is not None:
             on_reply(self.broken)
             return
-        on_reply(self.node.call(request))
+        reply = self.node.call(request)
+        self.before_reply()
+        on_reply(reply)
 
     def topics(self, *names, replicas=(1,), partitions=1):
         assigned = tuple(
@@ -195,6 +198,21 @@ def test_replicas_in_several_directories_are_reported_in_one_request():
     ((_, request),) = life.sent
     assert {directory.id_ for directory in request.directories} == {MINE, other}
     assert life.directories("a") == [(MINE,), (other,)]
+
+
+def test_a_replica_that_moves_before_the_reply_comes_is_reported_anew():
+    life = Assigning()
+    life.topics("a")
+    key = (life.node.controller.image.state.topic_by_name("a").id, 0)
+    other = uuid.UUID(int=7_002)
+
+    def move():
+        life.located[key] = other
+        life.manager.partition_changed(key)
+
+    life.before_reply = move
+    life.clock.advance(60_000)
+    assert life.directories("a") == [(other,)]
 
 
 def test_a_replica_that_has_moved_is_reported_anew():
