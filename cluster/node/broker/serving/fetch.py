@@ -158,7 +158,14 @@ class _Delayed:
 
     def _find(self, row: data_messages.FetchPartition) -> Replica | ErrorCode:
         if self._is_follower or self._request.rack is None:
-            return self._manager.find_leader(row.topic, row.index, row.current_leader_epoch)
+            replica = self._manager.find_leader(row.topic, row.index, row.current_leader_epoch)
+            if not self._is_follower or isinstance(replica, ErrorCode):
+                return replica
+            if self._request.replica_id in replica.partition.followers:
+                return replica
+            # Its metadata may be newer than this leader's: then it is a replica before long.
+            named = row.current_leader_epoch != data_messages.NO_EPOCH
+            return ErrorCode.unknown_leader_epoch if named else ErrorCode.not_leader_or_follower
         return self._manager.find_in_epoch(row.topic, row.index, row.current_leader_epoch)
 
     def _read(

@@ -144,7 +144,7 @@ def _epoch_end(
 ) -> data_messages.EpochEndOffset:
     replica = manager.find_leader(topic, int(row.partition), int(row.current_leader_epoch))
     found = None
-    if not isinstance(replica, ErrorCode):
+    if not isinstance(replica, ErrorCode) and row.leader_epoch != data_messages.NO_EPOCH:
         found = replica.log.end_offset_for_epoch(int(row.leader_epoch))
     return data_messages.EpochEndOffset(
         error_code=replica if isinstance(replica, ErrorCode) else ErrorCode.none,

@@ -180,7 +180,10 @@ def _features(features: Iterable[Any]) -> tuple[RecordFeature, ...]:
 
 
 def _check_features(role: str, features: tuple[RecordFeature, ...], state: MetadataState) -> None:
-    """Refuse a node without the features in force. Raises RequestError, UNSUPPORTED_VERSION."""
+    """Refuse a node without the features in force.
+
+    Raises RequestError: UNSUPPORTED_VERSION; INVALID_REGISTRATION without metadata.version.
+    """
     supported = {feature.name: feature for feature in features}
     finalized = list(state.features.keys())
     for name in dict.fromkeys([METADATA_VERSION, *finalized]):
@@ -196,7 +199,9 @@ def _check_features(role: str, features: tuple[RecordFeature, ...], state: Metad
             )
         else:
             continue
-        raise RequestError(ErrorCode.unsupported_version, message)
+        nameless = found is None and name == METADATA_VERSION
+        error = ErrorCode.invalid_registration if nameless else ErrorCode.unsupported_version
+        raise RequestError(error, message)
 
 
 def unregister_broker(

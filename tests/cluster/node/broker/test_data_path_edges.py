@@ -61,6 +61,31 @@ def test_a_consumer_that_may_read_at_the_leader_only_learns_that_it_leads_no_mor
     assert waiting[0].partitions[0].error is ErrorCode.not_leader_or_follower
 
 
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [(0, ErrorCode.unknown_leader_epoch), (-1, ErrorCode.not_leader_or_follower)],
+)
+def test_a_broker_that_is_no_replica_yet_fetches_again(epoch, error):
+    brokers = Brokers()
+    brokers.create(replicas=(1, 2))
+    row = d.FetchPartition("t", 0, 0, 1 << 20, current_leader_epoch=epoch)
+    fetched = brokers.answer(1, d.FetchRequest(3, -1, 0, 1, 1 << 20, (row,)))
+    assert fetched.partitions[0].error is error
+
+
+def test_no_epoch_ends_nowhere():
+    brokers = Brokers()
+    brokers.create()
+    brokers.produce(1, b"a")
+    row = d.OffsetForLeaderPartition(
+        partition=m.i32(0), current_leader_epoch=m.i32(-1), leader_epoch=m.i32(-1)
+    )
+    topic = d.OffsetForLeaderTopic(topic=m.TopicName("t"), partitions=(row,))
+    request = d.OffsetForLeaderEpochRequest(replica_id=m.BrokerId(-1), topics=(topic,))
+    (found,) = brokers.answer(1, request).topics[0].partitions
+    assert (found.error_code, found.leader_epoch, found.end_offset) == (ErrorCode.none, -1, -1)
+
+
 def test_a_fetch_that_is_parked_learns_of_the_deletion_of_its_topic():
     brokers = Brokers()
     brokers.create()

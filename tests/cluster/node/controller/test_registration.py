@@ -94,7 +94,8 @@ def test_a_broker_in_controlled_shutdown_may_come_back_at_once():
         ({"log_dirs": (uuid.UUID(int=500),) * 2}, ErrorCode.invalid_registration),
         ({"log_dirs": (uuid.UUID(int=1_001),)}, ErrorCode.invalid_registration),
         ({"listeners": (listener(), listener())}, ErrorCode.invalid_registration),
-        ({"features": ()}, ErrorCode.unsupported_version),
+        ({"listeners": (listener("x" * 40_000),)}, ErrorCode.invalid_request),
+        ({"features": ()}, ErrorCode.invalid_registration),
         ({"features": (feature(low=1, high=29),)}, ErrorCode.unsupported_version),
         ({"features": (feature(low=31, high=31),)}, ErrorCode.unsupported_version),
         ({"features": (feature(low=30, high=30), *ALL[1:])}, ErrorCode.none),
@@ -165,7 +166,7 @@ def controller(**changes):
         ({}, ErrorCode.none),
         ({"controller_id": -1}, ErrorCode.invalid_request),
         ({"zk_migration_ready": True}, ErrorCode.invalid_request),
-        ({"features": ()}, ErrorCode.unsupported_version),
+        ({"features": ()}, ErrorCode.invalid_registration),
     ],
 )
 def test_controllers_register(changes, error):
