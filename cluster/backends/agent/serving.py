@@ -46,6 +46,8 @@ class Agent:
             if name.startswith("do_")
         }
         self._answers: dict[int, asyncio.Task[bytes]] = {}
+        self._seen = 0
+        """No answer up to this number is needed any more."""
         self._connections: set[asyncio.StreamWriter] = set()
         self._connected_s = time.monotonic()
 
@@ -73,8 +75,11 @@ class Agent:
 
     def _take(self, request: Message, writer: asyncio.StreamWriter) -> None:
         """Do what is asked, unless it was asked before, and answer when it is done."""
-        number, seen = request.fields["id"], request.fields["seen"]
-        for old in [known for known in self._answers if known <= seen]:
+        number = request.fields["id"]
+        if number <= self._seen and number not in self._answers:
+            return  # answered; what a lost connection had on its way may come much later
+        self._seen = max(self._seen, request.fields["seen"])
+        for old in [known for known in self._answers if known <= self._seen]:
             if self._answers[old].done():
                 del self._answers[old]
         if number not in self._answers:

@@ -139,6 +139,33 @@ async def test_a_request_that_is_sent_again_is_done_once_and_answered_twice(*, t
 
 
 @play(asyncio.run)
+async def test_a_request_that_a_lost_connection_brings_late_is_not_done_again(*, tmp_path):
+    agent = serving.agent_of(str(tmp_path), {})
+    (lost, lost_end), (new, new_end) = socket.socketpair(), socket.socketpair()
+    served = [
+        asyncio.ensure_future(agent.serve(*await asyncio.open_connection(sock=end)))
+        for end in (lost_end, new_end)
+    ]
+    reader, writer = await asyncio.open_connection(sock=new)
+
+    async def put(number: int, content: bytes) -> None:
+        request = {"id": number, "seen": number - 1, "do": "put", "path": "file"}
+        writer.write(frames.encode(Message(request, content)))
+        await frames.read(reader)
+
+    await put(1, b"first")
+    await put(2, b"second")
+    lost.sendall(frames.encode(Message({"id": 1, "seen": 0, "do": "put", "path": "file"}, b"late")))
+    lost.close()
+    await served[0]
+    writer.write(frames.encode(Message({"id": 3, "seen": 2, "do": "ready"})))
+    await frames.read(reader)
+    assert (tmp_path / "file").read_bytes() == b"second"
+    writer.close()
+    await served[1]
+
+
+@play(asyncio.run)
 async def test_an_agent_ends_with_its_standard_input(*, tmp_path):
     command = (sys.executable, "-P", "-m", "cluster.backends.agent", "stdio", str(tmp_path))
     pipe = asyncio.subprocess.PIPE
