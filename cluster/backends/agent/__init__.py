@@ -7,7 +7,7 @@
   number of one more, over which `socket` hands out TCP sockets of this network.
 - `stdio FOLDER`: serve standard input and output, until they end (docker).
 - `serve FOLDER RUN GRACE_S`: become a daemon that serves FOLDER/agent.sock (ssh). Processes are its
-  children, so they and their exit codes outlive a lost connection. When nobody has been connected
+  children, so they and their exit codes outlive a lost connection. When nobody has asked anything
   for GRACE_S seconds the harness counts as lost: the daemon ends all that belongs to the run.
 - `relay FOLDER`: join standard input and output to that daemon; what ssh runs.
 

@@ -48,25 +48,19 @@ class Agent:
         self._answers: dict[int, asyncio.Task[bytes]] = {}
         self._seen = 0
         """No answer up to this number is needed any more."""
-        self._connections: set[asyncio.StreamWriter] = set()
-        self._connected_s = time.monotonic()
-
-    @property
-    def alone_s(self) -> float:
-        """How long nobody has been connected."""
-        return 0.0 if self._connections else time.monotonic() - self._connected_s
+        self.heard_s = time.monotonic()
+        """When something was asked last."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take requests until the connection ends."""
-        self._connections.add(writer)
         try:
             while True:
-                self._take(await frames.read(reader), writer)
+                request = await frames.read(reader)
+                self.heard_s = time.monotonic()
+                self._take(request, writer)
         except (asyncio.IncompleteReadError, OSError, frames.NotAMessageError):
             pass
         finally:
-            self._connections.discard(writer)
-            self._connected_s = time.monotonic()
             writer.close()
 
     def close(self) -> None:
@@ -142,7 +136,7 @@ async def serve_daemon(folder: str, run: str, grace_s: float) -> None:
     agent = agent_of(folder, _environment(folder))
     os.chdir(folder)  # a socket's path is at most some hundred bytes long
     await asyncio.start_unix_server(agent.serve, "agent.sock")
-    while agent.alone_s <= grace_s:  # noqa: ASYNC110  (time passes by itself)
+    while time.monotonic() - agent.heard_s <= grace_s:  # noqa: ASYNC110  (time passes by itself)
         await asyncio.sleep(min(1.0, grace_s / 4))
     cleaning.clean(folder, run, keep=not run.startswith(_THROW_AWAY))
     os._exit(3)

@@ -7,6 +7,10 @@ requests under way are sent again and done once (the agent knows their numbers).
 comes in time (`Inventory.reconnect_s`), or the host now shows another key, every request fails with
 one line. Only an answer ends an outage: a host whose agent is gone takes every connection and ends
 it at once, and would be connected to for ever.
+
+Where a network swallows all packets no connection ends for a quarter of an hour and more. So both
+ends listen for each other: the agent is asked something every few seconds, and a connection over
+which nothing comes for long is lost.
 """
 
 from __future__ import annotations
@@ -33,6 +37,9 @@ from cluster.backends.terms import BackendError
 
 _PAUSE_S = 0.1
 _PAUSE_MAX_S = 2.0
+_ASK_EVERY_S = 2.0
+_SILENCE_S = 15.0
+"""A busy host may need long for an answer."""
 
 
 @dataclass(slots=True)
@@ -119,7 +126,16 @@ class Session:
         return future
 
     def _write_forever(self) -> None:
-        while (message := self._writing.get()) is not None:
+        every_s = min(_ASK_EVERY_S, self._inventory.grace_s / 4)
+        while True:
+            try:
+                message = self._writing.get(timeout=every_s)
+            except queue.Empty:
+                with contextlib.suppress(BackendError):
+                    self._submit("ready", b"", {})
+                continue
+            if message is None:
+                return
             # What cannot be written is sent again once the reader has noticed and reconnected.
             with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
                 channel = self._channel
@@ -200,7 +216,9 @@ class Session:
         if closed:
             client.close()
             raise EOFError("the session was closed")
-        self._channel = open_channel(client, self._relay)
+        channel = open_channel(client, self._relay)
+        channel.settimeout(_SILENCE_S)
+        self._channel = channel
 
     def _fail(self, failure: BackendError) -> None:
         with self._lock:

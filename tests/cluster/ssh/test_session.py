@@ -1,6 +1,7 @@
 """What a lost connection to a host means to those that wait for its agent; no sshd is needed."""
 
 import contextlib
+import queue
 import socket
 import threading
 
@@ -32,10 +33,12 @@ class Client:
 
 
 class Agent:
-    """Answers so many requests on each connection, then ends it."""
+    """Answers so many requests on each connection, then ends it or is silent."""
 
-    def __init__(self, answers):
+    def __init__(self, answers, *, hangs_up=True):
         self.answers = answers
+        self.hangs_up = hangs_up
+        self.asked = queue.SimpleQueue()
         self.connections = 0
 
     def open_channel(self, client, _relay):
@@ -54,8 +57,11 @@ class Agent:
                 if not head:
                     return
                 asked = frames.decode(*map(stream.read, frames.lengths(head)))
+                self.asked.put(asked.fields["do"])
                 answer = Message({"id": asked.fields["id"], "to": asked.fields["do"]})
                 connection.sendall(frames.encode(answer))
+            while not self.hangs_up and stream.read(1):
+                pass
 
 
 @pytest.fixture
@@ -122,3 +128,18 @@ def test_a_close_amid_a_reconnection_ends_what_it_connects(opened, clients, monk
     go_on.set()
     join_threads()
     assert [client.closed for client in clients] == [True, True]
+
+
+def test_a_connection_over_which_nothing_comes_is_lost(opened, monkeypatch):
+    monkeypatch.setattr(sessions, "_SILENCE_S", 0.05)
+    agent = Agent(answers=0, hangs_up=False)
+    session = opened(agent, reconnect_s=0.05)
+    with pytest.raises(BackendError, match=r"n1 .*did not come back within 0.05 s"):
+        session.call_now("wait", timeout_s=300)
+
+
+def test_an_agent_is_asked_something_when_nobody_has_a_request(opened, monkeypatch):
+    monkeypatch.setattr(sessions, "_ASK_EVERY_S", 0.01)
+    agent = Agent(answers=3, hangs_up=False)
+    opened(agent, reconnect_s=300)
+    assert [agent.asked.get(timeout=300) for _ in range(3)] == ["ready"] * 3
