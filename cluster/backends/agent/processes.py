@@ -27,11 +27,14 @@ class RefusedError(Exception):
 
 
 def process_state(pid: int) -> tuple[str, str] | None:
-    """Read the state letter and start time of a process of Linux; None when there is none."""
+    """Read the state letter and start time of a process of Linux; None when there is none.
+
+    Nor one that this user may look at: proc's `hidepid` shows the numbers of others' at most.
+    """
     try:
         with open(f"/proc/{pid}/stat") as file:  # the command name before ")" may hold anything
             fields = file.read().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     return fields[0], f"{_boot_id()}-{fields[19]}"
 
@@ -91,11 +94,11 @@ def _members(leader: int, run: str) -> Iterator[tuple[int, int]]:
 
 
 def group_of(pid: str) -> int | None:
-    """Read the process group of a process; None when it is dead."""
+    """Read the process group of a process; None when it is dead, or may not be looked at."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             state, _, group = file.read().rpartition(b")")[2].split()[:3]
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     return None if state in b"ZXx" else int(group)
 

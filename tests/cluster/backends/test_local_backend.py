@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import re
@@ -131,6 +132,25 @@ async def test_a_node_that_ends_by_itself_is_reported_with_its_last_words(backen
     await eventually(backend.unexpected_deaths)
     await backend.kill("n2")
     await backend.start("n2")
+    assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
+
+
+@play("with_cluster")
+async def test_a_death_is_reported_where_others_processes_may_not_be_looked_at(
+    backend: LocalBackend, *, monkeypatch: pytest.MonkeyPatch
+):
+    own = {os.getpid(), *[(await backend.process(node)).pid for node in backend.nodes]}
+
+    def open_own(path, *args):
+        """Open as where /proc is mounted with hidepid=noaccess."""
+        found = re.match("/proc/([0-9]+)/", str(path))
+        if found is not None and int(found[1]) not in own:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        return open(path, *args)  # noqa: PTH123  (stands for it)
+
+    monkeypatch.setattr("cluster.backends.agent.processes.open", open_own, raising=False)
+    await ask(backend.endpoint("n2"), b"exit7")
+    await eventually(backend.unexpected_deaths)
     assert backend.unexpected_deaths() == (Death("n2", 0, 7, ("asked to exit",)),)
 
 
