@@ -27,6 +27,8 @@ class FaultKind:
     """The default of the parameter `targets`; None: it takes none."""
     numbers: ClassVar[Mapping[str, tuple[float, float, float]]] = {}
     """Parameters that are numbers -> (default, least, most)."""
+    idle: ClassVar[Mapping[str, float]] = {}
+    """The value of a number with which it would do nothing, and seem to have bitten."""
     choices: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Parameters that are one of some words, or true or false -> these, the default first."""
     keys: ClassVar[tuple[str, ...]] = ()
@@ -58,6 +60,8 @@ class FaultKind:
                 low = "above 0, at most" if least == ABOVE_ZERO else f"from {least:g} to"
                 bounds = f"a number {low} {most:g}"
                 raise ParameterError(f"{name} of {self.name} must be {bounds}, not {value!r}")
+            if value == self.idle.get(name):
+                raise ParameterError(f"{name} of {self.name} must not be {value!r}: no effect")
         for name, values in self.choices.items():
             value = parameters.get(name, values[0])
             if values == (False, True):

@@ -1,5 +1,7 @@
 """Who said of itself that it leads: from a node's own trace, else from what was seen outside."""
 
+import pytest
+
 from checkers.evidence import TraceEvent
 from checkers.history import NEMESIS, Event, EventType
 from checkers.runs.faults import Reign
@@ -34,10 +36,12 @@ def test_a_reign_lasts_until_its_own_node_says_otherwise():
     assert overlaps(ruled) == [Overlap(30, 50, tuple(ruled))]
 
 
-def test_a_reign_ends_with_its_process():
-    killed = note(40, "kill", phase="inject", targets=["n1"])
+@pytest.mark.parametrize("fault", ["kill", "container-kill", "power-loss", "disk-wipe"])
+def test_a_reign_ends_with_its_process(fault):
+    killed = note(40, fault, phase="inject", targets=["n1"])
     placed = [state("n1", 10, "Leader", 1), start("n1", 60, 1), state("n1", 70, "Follower", 2)]
     assert leaderships([killed], placed, 90) == [Reign("n1", 1, 10, 40)]
+    assert leaderships([killed], placed[:1], 90) == [Reign("n1", 1, 10, 40)]
     assert leaderships([], placed, 90) == [Reign("n1", 1, 10, 60)]
     crashed = note(40, "crash", node="n1")
     assert leaderships([crashed], placed[:1], 90) == [Reign("n1", 1, 10, 40)]
