@@ -104,7 +104,14 @@ class CommittedTruncated(Invariant):
 
     def on_truncate(self, node: str, fields: Fields) -> Broken | None:
         """Judge what a truncation drops."""
-        end_offset, quorum = fields["end_offset"], self.quorum
+        return self._dropped_from(node, fields["end_offset"])
+
+    def on_truncate_fully(self, node: str, fields: Fields) -> Broken | None:
+        """Judge what a snapshot lacks that replaces the log."""
+        return self._dropped_from(node, fields["start_offset"])
+
+    def _dropped_from(self, node: str, end_offset: int) -> Broken | None:
+        quorum = self.quorum
         log, epoch = quorum.logs[node], quorum.epochs.get(node, 0)
         known = bisect_right(quorum.committed_in, epoch)  # batches committed up to its epoch
         lost = end_offset < log.kept or any(

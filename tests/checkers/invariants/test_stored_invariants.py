@@ -94,6 +94,7 @@ def test_a_run_in_order_passes_and_names_what_was_left_out():
         ("majority-counted", [high_watermark(6, replicas={"1": 6, "2": 5, "3": 5})]),
         ("majority-counted", [high_watermark(6, replicas={"1": 6, "2": 6, "3": 5, "4": 5})]),
         ("committed-truncated", [("truncate", {"end_offset": 5, "epoch": 1})]),
+        ("committed-truncated", [("truncate-fully", {"start_offset": 5, "epoch": 1})]),
         ("log-matching", [append(5, 5)]),
         ("committed-prefix", [high_watermark(5)]),
         ("committed-prefix", [high_watermark(7)]),
