@@ -9,6 +9,7 @@ itself. What a missing part may explain names the nodes that may lack it (`Broke
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -342,8 +343,8 @@ class AnsweredInClaim(Invariant):
         self._claims: dict[str, int] = {}
         self._answered: dict[str, int] = {}
         """The highest offset from which each process answered."""
-        self._acks: dict[int, tuple[int, str]] = {}
-        """Offset -> the epoch in which it was acknowledged, and by which node."""
+        self._acks: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        """By node: offset -> the epoch in which it acknowledged it first."""
 
     def on_start(self, node: str, fields: Fields) -> None:
         """Forget the claim of a process that ended."""
@@ -362,7 +363,7 @@ class AnsweredInClaim(Invariant):
 
     def on_ack(self, node: str, fields: Fields) -> Broken | None:
         """Judge the epoch of an acknowledgement."""
-        self._acks[fields["offset"]] = fields.get("epoch", NO_NODE), node
+        self._acks[node].setdefault(fields["offset"], fields["epoch"])
         # It was replayed before it is answered, so a later read shows it.
         self._answered[node] = max(self._answered.get(node, -1), fields["offset"])
         return self._outside(node, fields, "acknowledges")
@@ -384,17 +385,15 @@ class AnsweredInClaim(Invariant):
 
     def _outside(self, node: str, fields: Fields, does: str) -> Broken | None:
         claimed = self._claims.get(node)
-        if fields.get("epoch") == claimed:
+        if fields["epoch"] == claimed:
             return None
         claims = "no epoch" if claimed is None else f"epoch {claimed}"
-        return Broken(f"{node} {does} in epoch {fields.get('epoch')}, though it claims {claims}")
+        return Broken(f"{node} {does} in epoch {fields['epoch']}, though it claims {claims}")
 
     def on_logs(self, node: str, fields: Fields) -> Broken | None:
         """Find an acknowledged offset that no log holds, or holds from a later epoch."""
         epochs, end_offset = fields["epochs"], fields["end_offset"]
-        for offset, (epoch, answered_by) in sorted(self._acks.items()):
-            if answered_by != node:
-                continue
+        for offset, epoch in sorted(self._acks[node].items()):
             if offset >= end_offset:
                 return Broken(f"{node} acknowledged offset {offset}; all logs end at {end_offset}")
             if epochs.get(offset, epoch) > epoch:

@@ -14,10 +14,12 @@ from tests.checkers.evidence.run_evidence import (
     NODES,
     append,
     final_reads,
+    good_log,
     good_run,
     good_trace,
     high_watermark,
     judged,
+    leader_change,
     state,
     trace,
     with_evidence,
@@ -324,3 +326,13 @@ def test_a_step_of_a_script_is_journaled_when_it_is_done(asked, nodes):
     run = good_run(traces=traces, events=events)
     unlike, unstarted = (f(run, evidence, NODES) for f in (unlike_faults, not_started))
     assert (unlike.keys(), unstarted.keys()) == nodes
+
+
+def test_what_another_node_acknowledges_at_an_offset_hides_no_lost_answer():
+    later = (
+        state(2, leader=2, voted=2, name="Leader"),
+        ("claim", {"epoch": 2, "offset": 5}),
+        ("ack", {"epoch": 2, "offset": 5, "high_watermark": 6}),
+    )
+    logs = {node: [*good_log(node)[:5], leader_change(node, 5, 2, 2)] for node in NODES}
+    assert "answered-in-claim" in judged(with_evidence(with_trace("n2", *later), logs=logs))[1]
