@@ -65,6 +65,8 @@ _JUDGED: Mapping[str, type[Invariant]] = {
 }
 _OF_DISKS = (Recovery, Appended, KeptState, SnapshotsKept)
 """What a fault that damages a node's storage may break."""
+_SPARES_DISKS = frozenset({"disk-full", "limit"})
+"""Faults that may end a node, and keep it from writing more: what it has written is there."""
 _OF_FILES = (LogMatching, CommittedPrefix, Appended, GrantedVotes, KeptState, SnapshotsKept)
 """What traces alone, without the logs and files that nodes leave, cannot show broken."""
 _PER_NODE_AND_KIND_MAX = 3
@@ -87,7 +89,8 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
     holes = incomplete(left, evidence) | disorder.keys()
     damaged = set(evidence.nodes)
     if not run.extent.pending:  # else whose storage it was is not known
-        damaged = hit_by_ending_fault(run.notes)
+        notes = [note for note in run.notes if note.f not in _SPARES_DISKS]
+        damaged = hit_by_ending_fault(notes)
     has_files = options.get("files") is not False
     possible = {name: kind for name, kind in _JUDGED.items() if has_files or kind not in _OF_FILES}
     everywhere = {

@@ -83,6 +83,12 @@ def test_damage_that_the_nemesis_did_is_not_the_nodes_fault():
     assert judged(run) == (Status.PASS, set())
 
 
+@pytest.mark.parametrize("fault", ["disk-full", "limit"])
+def test_what_was_fsynced_is_there_when_no_more_can_be_written(fault):
+    run = run_of(FLUSHED, *back(5), happened=[hit(fault, {"may_end_node": True})])
+    assert judged(run) == (Status.FAIL, {"recovery"})
+
+
 def test_a_torn_write_excuses_neither_loss_nor_death():
     died = ("fatal", {"reason": "CorruptLogError: byte 7"}, 1)
     run = run_of(FLUSHED, *back(5), died, happened=[hit("torn-write", {})])
