@@ -20,6 +20,7 @@ a snapshot. A node without log or trace makes the verdict UNKNOWN. Complexity: O
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -192,7 +193,8 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
     crowded = any(note.f == NO_SPACE for note in run.notes)
     deaths: list[Anomaly] = []
     doubts: list[Anomaly] = []
-    explained: set[str] = set()
+    explained: Counter[str] = Counter()
+    """By node: ends that its trace gives such a reason for, each of one process."""
     for node, trace in evidence.traces.items():
         for event in trace:
             if event.event != "fatal":
@@ -201,15 +203,16 @@ def _deaths(evidence: Evidence, run: RunInput) -> tuple[list[Anomaly], list[Anom
             explanation = f"{node} ended itself at {evidence.when(event)}: {reason}"
             death = anomaly("fatal", explanation, **evidence.place(event))
             if storage_failed(reason) and node in hit:
-                explained.add(node)
+                explained[node] += 1
             elif storage_failed(reason) and (unclear or (crowded and _FULL.search(str(reason)))):
-                explained.add(node)
+                explained[node] += 1
                 doubts.append(death)
             else:
                 deaths.append(death)
     for note in statements(run.notes, "crash"):
         node, code = str(note.value.get("node")), note.value.get("exit_code")
-        if node in explained:
+        if explained[node] > 0:
+            explained[node] -= 1
             continue
         explanation = (
             f"{node} died by {seconds(note.time_ns)} though no fault ended it, exit code {code}"

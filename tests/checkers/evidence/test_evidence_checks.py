@@ -149,12 +149,15 @@ def test_a_record_that_cannot_be_decoded_may_be_what_a_check_looks_for(check, ki
         assert said in result.summary
 
 
-def died(reason, targets=("n2",), *, may_end_node=True):
+def died(reason, targets=("n2",), *, may_end_node=True, exit_codes=(1,)):
     detail = {"may_end_node": may_end_node}
     inject = {"phase": "inject", "targets": list(targets), "verified": True, "detail": detail}
     events = [
         Event(0, 0, NEMESIS, EventType.INFO, "disk-error", None, inject),
-        Event(1, 1, NEMESIS, EventType.INFO, "crash", None, {"node": "n2", "exit_code": 1}),
+        *(
+            Event(i, i, NEMESIS, EventType.INFO, "crash", None, {"node": "n2", "exit_code": code})
+            for i, code in enumerate(exit_codes, 1)
+        ),
     ]
     traces = {n: good_trace(n) for n in NODES}
     traces["n2"] += trace("n2", ("fatal", {"reason": reason}))
@@ -182,6 +185,10 @@ def test_a_node_may_end_when_a_fault_took_its_disk():
 )
 def test_no_other_death_is_excused(how):
     assert died(**how) == (Status.FAIL, {"fatal", "crash"})
+
+
+def test_an_end_that_is_explained_explains_no_other_one():
+    assert died("OSError: [Errno 28]", exit_codes=(1, 139)) == (Status.FAIL, {"crash"})
 
 
 @pytest.mark.parametrize("check", ["log-agreement", "invariants"])
