@@ -95,8 +95,12 @@ def commit(node, base):
     return node, "commit", {"base_offset": base, "last_offset": base, "latency_ms": 1.0}
 
 
-LEADS = [state("n1", 1, "Leader", leader=1), led("n1", 0), led("n1", 1)]
-LEADS_AGAIN = [state("n1", 1, "Resigned", leader=1), state("n1", 2, "Leader", leader=1)]
+ALONE = [start("n1"), voters("n1", "1"), vote("n1", 1, 1)]
+LEADS = [*ALONE, state("n1", 1, "Leader", leader=1), led("n1", 0), led("n1", 1)]
+LEADS_AGAIN = [
+    *(state("n1", 1, "Resigned", leader=1), vote("n1", 2, 1)),
+    state("n1", 2, "Leader", leader=1),
+]
 REMOVED = ("n1", "voters", {"offset": 2, "voters": {"2": "b", "3": "c"}})
 ALL_HAVE = {"1": 5, "2": 5, "3": 5}
 QUORUM = [start("n1"), start("n2"), start("n3"), voters("n1"), voters("n2"), voters("n3")]
@@ -249,6 +253,10 @@ SEEN_CASES = {
     "snapshot-durable": (TWO_SNAPSHOTS, Disks(n1="it is torn", n2=1), Disks(n1=1, n2=1)),
     "snapshot-agreement": (TWO_SNAPSHOTS, Disks(n1=1, n2=2), Disks(n1=1, n2=1)),
 }
+
+
+def test_a_leader_of_no_voters_has_no_majority_of_them():
+    assert "elected-by-majority" in broken(LEADS[:1] + LEADS[2:])
 
 
 def broken(events, sight=None):
