@@ -10,8 +10,8 @@ of two kinds may stand in one quorum.
 A log begins at offset 0 with the snapshot 0-0, where a quorum was formatted with one, or where its
 oldest snapshot ends, which cannot be judged by this log (`beginning`). Any node's log will do that
 reaches the snapshot and whose node announced as much as committed: what is below a high watermark
-is the same on all, which `log-agreement` and `log-matching` judge. Complexity: O(records +
-snapshots x keys).
+is the same on all, which `log-agreement` and `log-matching` judge. One that no log reaches is
+compared with the first of its id. Complexity: O(records + snapshots x keys).
 """
 
 from __future__ import annotations
@@ -256,20 +256,20 @@ def beginning(
     return oldest, log[bisect_left(log, oldest.offset, key=lambda record: record.offset) :]
 
 
-def differences(sum_: Image, snapshot: Image) -> Iterator[str]:
-    """Name each key in which the sum of a log and a snapshot differ, and how."""
+def differences(sum_: Image, snapshot: Image, by: str = "the log") -> Iterator[str]:
+    """Name each key in which a snapshot differs from what `by` has, and how."""
     for key in sorted(sum_.keys.keys() | snapshot.keys.keys()):
         ours, its = sum_.keys.get(key), snapshot.keys.get(key)
         if its is None:
             yield f"it lacks {_name(key)}"
         elif ours is None:
-            yield f"it holds {_name(key)}, which the log does not"
+            yield f"it holds {_name(key)}, which {by} does not"
         else:
             left, right = _plain(ours), _plain(its)
             for field in sorted(left.keys() | right.keys()):
                 if left.get(field) != right.get(field):
                     yield (
-                        f"{_name(key)}: {field} is {_short(right.get(field))}, by the log "
+                        f"{_name(key)}: {field} is {_short(right.get(field))}, by {by} "
                         f"{_short(left.get(field))}"
                     )
 
@@ -293,38 +293,41 @@ def _short(part: object) -> str:
 
 
 def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = never) -> CheckResult:
-    """Compare every snapshot with the logs; one that no log reaches back to is not judged."""
+    """Compare every snapshot with the logs, or with others of its id where no log reaches it."""
     del options
     evidence = run.required_evidence
     sums = _Sums(evidence)
     anomalies: list[Anomaly] = []
     judged = keys = 0
-    unjudged: list[str] = []
+    unjudged: dict[tuple[int, int], Snapshot] = {}
     for snapshot in _by_offset(evidence):
         if cancelled():
             break
-        sum_ = sums.up_to(snapshot.offset)
+        name, held = f"{snapshot.offset}-{snapshot.epoch}", image_of(snapshot.records)
+        sum_, by, what = sums.up_to(snapshot.offset), "the log", "the log below it adds up to"
         if sum_ is None:
-            unjudged.append(f"{snapshot.offset}-{snapshot.epoch} of {snapshot.node}")
-            continue
+            first = unjudged.setdefault((snapshot.offset, snapshot.epoch), snapshot)
+            if first is snapshot:
+                continue
+            sum_, by, what = image_of(first.records), first.node, f"that of {first.node} is"
         judged += 1
-        held = image_of(snapshot.records)
         keys += len(sum_.keys)
-        found = list(islice(differences(sum_, held), _SHOWN_MAX + 1))
+        found = list(islice(differences(sum_, held, by), _SHOWN_MAX + 1))
         if found:
             more = ", and more" if len(found) > _SHOWN_MAX else ""
             explanation = (
-                f"snapshot {snapshot.offset}-{snapshot.epoch} of {snapshot.node} is not "
-                f"what the log below it adds up to: {'; '.join(found[:_SHOWN_MAX])}{more}"
+                f"snapshot {name} of {snapshot.node} is not what {what}: "
+                f"{'; '.join(found[:_SHOWN_MAX])}{more}"
             )
             anomalies.append(
                 anomaly("snapshot-differs", explanation, node=snapshot.node, offset=snapshot.offset)
             )
-    good = f"{judged} snapshots hold what the log adds up to, in {keys} keys"
+    good = f"{judged} snapshots agree with the log, or with each other, in {keys} keys"
     if not judged and not unjudged:
         good = "no node took a snapshot of more than nothing"
-    if unjudged:
-        good += f"; not judged, since no log reaches back far enough: {', '.join(unjudged)}"
+    aside = [f"{one.offset}-{one.epoch} of {one.node}" for one in unjudged.values()]
+    if aside:
+        good += f"; not judged, since no log reaches back far enough: {', '.join(aside)}"
     return evidence_result(
         NAME,
         anomalies,
@@ -333,7 +336,7 @@ def check(run: RunInput, options: Mapping[str, Any], cancelled: Cancelled = neve
         exercised=True,
         good=good,
         looked_at=judged,
-        statistics={"snapshots": judged, "keys": keys, "not_judged": unjudged},
+        statistics={"snapshots": judged, "keys": keys, "not_judged": aside},
     )
 
 

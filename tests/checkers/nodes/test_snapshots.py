@@ -12,7 +12,14 @@ from cluster.node.controller.metadata.image_writer import frozen_copy, image_rec
 from cluster.node.controller.metadata.state import committed_state
 from cluster.node.controller.records import record_to_json
 from cluster.node.controller.records.topic import ClearElrRecord
-from tests.checkers.evidence.run_evidence import NODES, good_run, high_watermark, record, trace
+from tests.checkers.evidence.run_evidence import (
+    NODES,
+    good_run,
+    high_watermark,
+    record,
+    trace,
+    with_evidence,
+)
 from tests.cluster.node.controller.test_snapshots import fitting, records
 
 
@@ -110,6 +117,14 @@ def test_what_no_log_reaches_is_named_and_not_passed_over():
     result = judged(run_with(snapshot(2, 0), start=2))
     assert result.status is Status.PASS
     assert ": 2-1 of n1" in result.summary
+
+
+def test_two_of_one_id_hold_the_same_where_no_log_reaches_them():
+    run = run_with(snapshot(3, 0, 1, 2), start=3)
+    held = run.evidence.snapshots
+    for numbers, status in (((2, 1, 0), Status.PASS), ((0, 1), Status.FAIL)):
+        others = {**held, "n2": [snapshot(3, *numbers, node="n2")]}
+        assert judged(with_evidence(run, snapshots=others)).status is status
 
 
 def test_the_end_of_a_log_that_nobody_announced_as_committed_judges_nobody():
