@@ -19,7 +19,7 @@ from checkers.history.recorded import ended_ns
 from checkers.partition_logs.columns import CONSUME
 from checkers.runs.exercised import DEPOSING, DOWN, OUTAGE
 from checkers.runs.faults import HEAL, NO_FAULT, FaultSpan, fault_spans
-from checkers.runs.statistics import READS
+from checkers.runs.statistics import READS, waited_until
 from porcupine_py.columns import OK, Columns, Int64s
 from porcupine_py.search.wording import title
 
@@ -186,15 +186,14 @@ def _outages(
         if any(begin < end_ns and begin_ns < end for begin, end in hurt):
             continue
         low, high = np.searchsorted(invoked, (begin_ns, end_ns))
-        yield from _runs(invoked[low:high], np.minimum(ends[low:high], end_ns), idle_ns)
+        part = invoked[low:high]
+        # Clients that all hang until one time-out invoke nothing more: their waits count.
+        waited = waited_until(part, ends[low:high], end_ns, int(_IDLE_S * 1e9))
+        yield from _runs(part, waited, idle_ns)
 
 
-def _runs(invoked: Int64s, ends: Int64s, idle_ns: int) -> Iterator[Span]:
-    """Yield from when to when something was tried without a pause, or waited for.
-
-    A wait counts but for `_IDLE_S`: clients that all hang until one time-out invoke nothing more.
-    """
-    waited = np.maximum(invoked, ends - int(_IDLE_S * 1e9))
+def _runs(invoked: Int64s, waited: Int64s, idle_ns: int) -> Iterator[Span]:
+    """Yield from when to when something was tried without a pause, or waited for."""
     breaks = np.flatnonzero(np.diff(invoked) > idle_ns) + 1
     for part, until in zip(np.split(invoked, breaks), np.split(waited, breaks), strict=True):
         if len(part):

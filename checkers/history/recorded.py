@@ -124,9 +124,14 @@ def ended_ns(operations: Sequence[Operation], events: Sequence[Event]) -> Int64s
     if isinstance(operations, Recorded) and isinstance(events, Journal):
         rest = operations.columns.rest
         assert rest is not None, "operations of a journal know their events"
-        return np.where(rest.ends == NO_END, -1, events.times_ns[rest.ends])
+        return ends_at(rest.ends, events.times_ns)
     ends = (operation.end_index for operation in operations)
     return np.array([-1 if end is None else events[end].time_ns for end in ends], np.int64)
+
+
+def ends_at(end_index: Int64s, times_ns: Int64s) -> Int64s:
+    """Return the times of completions by their indexes; -1 where there is none."""
+    return np.where(end_index == NO_END, -1, times_ns[end_index])
 
 
 def columns_of(operations: Sequence[Operation]) -> Columns:

@@ -94,11 +94,11 @@ def _latencies(operations: Columns) -> dict[str, dict[str, float]]:
     found = {}
     for code in np.unique(operations.f[ok]).tolist():
         mine = np.sort(latency_ns[ok & (operations.f == code)])
-        found[operations.functions[code]] = percentiles(mine)
+        found[operations.functions[code]] = latency_figures(mine)
     return dict(sorted(found.items()))
 
 
-def percentiles(latencies_ns: Int64s) -> dict[str, float]:
+def latency_figures(latencies_ns: Int64s) -> dict[str, float]:
     """Return count and percentiles, in ms, of sorted latencies, of which there is one at least."""
 
     def rank(share: float) -> float:
@@ -122,14 +122,15 @@ def _longest_gap(operations: Columns, begin_ns: int, end_ns: int) -> dict[str, A
     return {"duration_ms": (to_ns - from_ns) / _NS_PER_MS, "from_ns": from_ns, "to_ns": to_ns}
 
 
-def waited_until(invoke_ns: Int64s, ends_ns: Int64s, stop_ns: int) -> int:
-    """Return until when clients waited for the last of some operations, but not beyond `stop_ns`.
+def waited_until(invoke_ns: Int64s, ends_ns: Int64s, stop_ns: int, forgiven_ns: int = 0) -> Int64s:
+    """Return until when clients waited for each of some operations, but not beyond `stop_ns`.
 
-    `ends_ns`: when each ended, also that of `info`; -1: never.
+    `ends_ns`: when each ended, also that of `info`; -1: never. Of each wait the last `forgiven_ns`
+    do not count.
     """
     never_ns = invoke_ns if stop_ns == INFINITY_NS else stop_ns
-    waited = np.where(ends_ns < 0, never_ns, np.minimum(ends_ns, stop_ns))
-    return max(int(invoke_ns.max()), int(waited.max()))
+    waited = np.where(ends_ns < 0, never_ns, np.minimum(ends_ns, stop_ns)) - forgiven_ns
+    return np.maximum(invoke_ns, waited)
 
 
 def _write_outage(
@@ -147,7 +148,7 @@ def _write_outage(
     if not len(invoked):
         return None
     done = np.sort(operations.complete_ns[writes & (operations.type == OK)])
-    last_ns = waited_until(operations.invoke_ns[writes], ends_ns[writes], heal_ns)
+    last_ns = int(waited_until(operations.invoke_ns[writes], ends_ns[writes], heal_ns).max())
     ends = np.append(done, max([last_ns, *done[-1:].tolist()]))
     # Behind each completion: the next write that was asked for begins what ends with the next one.
     places = np.searchsorted(invoked, np.append(-1, done), side="right")
@@ -213,7 +214,7 @@ def _buckets(operations: Columns) -> list[dict[str, Any]]:
     for number, each in enumerate(counted.reshape(-1, len(KINDS)).tolist()):
         total = sum(each)
         mine = latency_ns[ends[number] - each[OK] : ends[number]]
-        figures = percentiles(mine) if len(mine) else {}
+        figures = latency_figures(mine) if len(mine) else {}
         rows.append(
             {
                 "from_ms": number * BUCKET_MS,

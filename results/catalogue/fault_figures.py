@@ -10,9 +10,9 @@ if it was not judged. `fault` is the kind of a fault, or `none`.
 | `windows` | run, a time of at least 1 s without an `ok` | begin_s, lasted_s, fault |
 | `recoveries` | run, fault, phase (inject, heal), targets | at_s, recovery_s |
 
-An operation belongs to each fault that was active at some time between its invocation and its
-completion, and to `none` where there was none; only `ok` ones have a latency. Percentiles are by
-nearest rank. A window lies between two completions with `ok`, while clients asked
+An operation belongs to each fault that bit and was active at some time between its invocation and
+its completion, and to `none` where there was none; only `ok` ones have a latency. Percentiles are
+by nearest rank. A window lies between two completions with `ok`, while clients asked
 (`results.store.facts`), and has a row for each kind of fault that was active in it. A recovery is
 the time from a fault, or its heal, to the first write served after it, as the check `statistics`
 has it; null where none came.
@@ -32,10 +32,11 @@ from numpy.typing import NDArray
 from checkers.history import INFINITY_NS, Event
 from checkers.history.arrow import encode, numbers, numbers_or
 from checkers.history.event_columns import EventColumns
+from checkers.history.recorded import ends_at
 from checkers.runs.faults import fault_spans
 from checkers.runs.statistics import NAME as STATISTICS
-from checkers.runs.statistics import READS, percentiles
-from porcupine_py.columns import Int64s
+from checkers.runs.statistics import READS, latency_figures
+from porcupine_py.columns import NO_END, Int64s
 from results.catalogue.rows import Entry
 from results.store.facts import load_end_ns, served_points
 from results.store.files import StoreError
@@ -99,11 +100,10 @@ class _Measured:
         self.ok = np.array([name == "ok" for name in kinds] or [False])[kind]
         self.invoke_ns: Int64s = numbers(table, "invoke_ns")
         self.complete_ns: Int64s = numbers(table, "complete_ns")
-        ends = numbers_or(table, "end_index", -1)
-        self.ends_ns = np.where(ends < 0, -1, times_ns[ends])
+        self.ends_ns = ends_at(numbers_or(table, "end_index", NO_END), times_ns)
         self.load_end_ns = load_end_ns(notes)
         self.spans: dict[str, list[tuple[int, int]]] = {}
-        for span in fault_spans(notes):
+        for span in (span for span in fault_spans(notes) if span.verified or span.is_left):
             end_ns = INFINITY_NS if span.end_ns is None else span.end_ns
             self.spans.setdefault(span.fault, []).append((span.begin_ns, end_ns))
 
@@ -116,7 +116,7 @@ class _Measured:
             for kind, mine in (("read", self.reads), ("write", ~self.reads)):
                 chosen = np.sort(took_ns[there & mine & self.ok])
                 if len(chosen):
-                    found = {f"{name}_ms": value for name, value in percentiles(chosen).items()}
+                    found = {f"{name}_ms": value for name, value in latency_figures(chosen).items()}
                     counted = {"kind": kind, "operations": found.pop("count_ms")}
                     yield {"run": run, "fault": fault, **counted, **found}
 

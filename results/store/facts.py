@@ -197,7 +197,8 @@ def served_points(
     if not asked.any():
         return np.zeros(0, np.int64)
     done = np.sort(complete_ns[asked & ok])
-    last_ns = max([waited_until(invoke_ns[asked], ends_ns[asked], stop_ns), *done[-1:].tolist()])
+    waited_ns = waited_until(invoke_ns[asked], ends_ns[asked], stop_ns)
+    last_ns = max([int(waited_ns.max()), *done[-1:].tolist()])
     return np.concatenate([[invoke_ns[asked].min()], done, [last_ns]])
 
 

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from factory import make_run
 
+from checkers.history import NEMESIS, Event, EventType
 from checkers.runs.faults import fault_spans
-from results.catalogue.fault_figures import SCHEMAS, figure_tables
+from results.catalogue.fault_figures import SCHEMAS, _Measured, figure_tables
 from results.catalogue.rows import catalogue
 from results.judge.pipeline import judge
 from results.store.tables import OPERATIONS_FILE
@@ -85,6 +88,15 @@ def test_the_longest_window_is_the_unavailability_of_the_run(tmp_path):
     assert longest["lasted_s"] <= entry.row.unavailability_s
     assert longest["lasted_s"] >= 1
     assert longest["fault"] in ("kill", "partition")
+
+
+@pytest.mark.parametrize(("verified", "fault"), [(True, "kill"), (False, "none")])
+def test_a_fault_counts_where_it_bit(verified, fault):
+    row = {"f": "read", "type": "ok", "invoke_ns": 5, "complete_ns": 6, "end_index": 1}
+    inject = {"phase": "inject", "targets": ["n1"], "verified": verified}
+    note = Event(0, 0, NEMESIS, EventType.INFO, "kill", None, inject)
+    measured = _Measured(pa.Table.from_pylist([row]), [note], np.array([5, 6]))
+    assert [row["fault"] for row in measured.latencies("r")] == [fault]
 
 
 def test_a_run_that_was_not_judged_has_no_figures(entries):

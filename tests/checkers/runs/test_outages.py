@@ -30,18 +30,19 @@ def phase(name, at_s):
 
 def judged(faults=(), *, down=(10, 40), f="write", every_s=0.5, plan=None):
     """A minute in which one write and one read are tried at a time; in `down` no write is ok."""
-    operations = []
+    operations, ends = [], []
+    notes = [phase("faults", 0), *faults, phase("heal", 58)]
     for number in range(int(60 / every_s)):
         begin = int(number * every_s * S)
         served = not down[0] * S <= begin < down[1] * S
         kind = EventType.OK if served else EventType.INFO
         for name, ended in ((f, kind), ("read", EventType.OK)):
-            index = len(operations)
+            index, end, at = len(operations), begin + S // 100, len(notes) + len(ends)
+            ends.append(Event(at, end, index, ended, name))
             operations.append(
-                Operation(index, index, name, None, 1, 1, ended, begin, begin + S // 100)
+                Operation(index, index, name, None, 1, 1, ended, begin, end, end_index=at)
             )
-    notes = [phase("faults", 0), *faults, phase("heal", 58)]
-    run = RunInput(notes, operations)
+    run = RunInput([*notes, *ends], operations)
     return Judged(run, [], [], {**PLAN, **(plan or {})})
 
 
