@@ -130,7 +130,8 @@ def waited_until(invoke_ns: Int64s, ends_ns: Int64s, stop_ns: int, forgiven_ns: 
     """
     never_ns = invoke_ns if stop_ns == INFINITY_NS else stop_ns
     waited = np.where(ends_ns < 0, never_ns, np.minimum(ends_ns, stop_ns)) - forgiven_ns
-    return np.maximum(invoke_ns, waited)
+    until_ns: Int64s = np.maximum(invoke_ns, waited)
+    return until_ns
 
 
 def _write_outage(
