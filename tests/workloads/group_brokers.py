@@ -3,6 +3,12 @@
 A generation begins with each join, which is answered at once with whoever is a member then.
 """
 
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+from kio.schema.join_group.v9.response import JoinGroupResponseMember
+from kio.schema.leave_group.v5.response import MemberResponse
+from kio.schema.offset_commit.v9 import response as committed
+from kio.schema.offset_fetch.v9 import response as fetched
+
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import group_messages as g
 from cluster.node.protocol import messages as m
@@ -52,7 +58,7 @@ class GroupBrokers(Brokers):
             self.rebalances = False
         leader = "other" if "other" in self.members else member
         members = tuple(
-            g.JoinGroupResponseMember(member_id=each, metadata=b"") for each in self.members
+            JoinGroupResponseMember(member_id=each, metadata=b"") for each in self.members
         )
         return g.JoinGroupResponse(
             throttle_time=m.NO_THROTTLE,
@@ -78,12 +84,12 @@ class GroupBrokers(Brokers):
         error = self._refusal(message)
         if error is NONE and self.rebalances:
             error = ErrorCode.rebalance_in_progress
-        return g.HeartbeatResponse(throttle_time=m.NO_THROTTLE, error_code=error)
+        return HeartbeatResponse(throttle_time=m.NO_THROTTLE, error_code=error)
 
     def _LeaveGroupRequest(self, broker, message):  # noqa: N802
         (member,) = message.members
         del self.members[member.member_id]
-        left = g.MemberResponse(member_id=member.member_id, group_instance_id=None, error_code=NONE)
+        left = MemberResponse(member_id=member.member_id, group_instance_id=None, error_code=NONE)
         return g.LeaveGroupResponse(throttle_time=m.NO_THROTTLE, error_code=NONE, members=(left,))
 
     def _OffsetCommitRequest(self, broker, message):  # noqa: N802
@@ -92,18 +98,20 @@ class GroupBrokers(Brokers):
         if error is NONE:
             self.offsets |= {p.partition_index: p.committed_offset for p in topic.partitions}
         results = tuple(
-            g.OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=error)
+            committed.OffsetCommitResponsePartition(
+                partition_index=p.partition_index, error_code=error
+            )
             for p in topic.partitions
         )
-        answer = g.OffsetCommitResponseTopic(name=topic.name, partitions=results)
-        return g.OffsetCommitResponse(throttle_time=m.NO_THROTTLE, topics=(answer,))
+        answer = committed.OffsetCommitResponseTopic(name=topic.name, partitions=results)
+        return committed.OffsetCommitResponse(throttle_time=m.NO_THROTTLE, topics=(answer,))
 
     def _OffsetFetchRequest(self, broker, message):  # noqa: N802
         assert message.require_stable
         (group,) = message.groups
         (topic,) = group.topics
         results = tuple(
-            g.OffsetFetchResponsePartitions(
+            fetched.OffsetFetchResponsePartitions(
                 partition_index=index,
                 committed_offset=m.i64(self.offsets.get(index, -1)),
                 metadata=None,
@@ -111,9 +119,9 @@ class GroupBrokers(Brokers):
             )
             for index in topic.partition_indexes
         )
-        answer = g.OffsetFetchResponseTopics(name=topic.name, partitions=results)
-        found = g.OffsetFetchResponseGroup(group_id=group.group_id, topics=(answer,))
-        return g.OffsetFetchResponse(throttle_time=m.NO_THROTTLE, groups=(found,))
+        answer = fetched.OffsetFetchResponseTopics(name=topic.name, partitions=results)
+        found = fetched.OffsetFetchResponseGroup(group_id=group.group_id, topics=(answer,))
+        return fetched.OffsetFetchResponse(throttle_time=m.NO_THROTTLE, groups=(found,))
 
     def _refusal(self, message, generation=None):
         generation = message.generation_id if generation is None else generation

@@ -4,6 +4,8 @@ from itertools import islice
 from random import Random
 
 import pytest
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+from kio.schema.offset_commit.v9 import response as committed
 
 from checkers.history import EventType
 from cluster.node.errors import ErrorCode
@@ -114,9 +116,11 @@ def test_a_commit_without_an_answer_may_be_done(served):
 )
 def test_an_error_is_certain_where_the_coordinator_gives_it_before_it_appends(error, kind):
     brokers = GroupBrokers()
-    result = (g.OffsetCommitResponsePartition(partition_index=i, error_code=error) for i in (0, 1))
-    topic = g.OffsetCommitResponseTopic(name="g0", partitions=tuple(result))
-    answer = g.OffsetCommitResponse(throttle_time=m.NO_THROTTLE, topics=(topic,))
+    result = (
+        committed.OffsetCommitResponsePartition(partition_index=i, error_code=error) for i in (0, 1)
+    )
+    topic = committed.OffsetCommitResponseTopic(name="g0", partitions=tuple(result))
+    answer = committed.OffsetCommitResponse(throttle_time=m.NO_THROTTLE, topics=(topic,))
     brokers.rules.append([g.OffsetCommitRequest, answer, False])
     assert perform(brokers, CONSUME, COMMIT)[1].type is kind
 
@@ -134,9 +138,7 @@ def test_another_coordinator_is_looked_for():
 
     def move():
         brokers.coordinator = 3
-        beat = g.HeartbeatResponse(
-            throttle_time=m.NO_THROTTLE, error_code=ErrorCode.not_coordinator
-        )
+        beat = HeartbeatResponse(throttle_time=m.NO_THROTTLE, error_code=ErrorCode.not_coordinator)
         brokers.rules.append([g.HeartbeatRequest, beat, False])
 
     done = perform(brokers, CONSUME, move, CONSUME, CONSUME, COMMIT)

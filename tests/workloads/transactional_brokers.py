@@ -6,6 +6,8 @@ partitions, markers at the end; with transaction.version 2 each EndTxn bumps the
 
 import struct
 
+from kio.schema.add_partitions_to_txn.v3 import response as added
+
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import Record, Sequenced, check_batch, encode_batch
 from cluster.node.protocol import data_messages as d
@@ -59,10 +61,12 @@ class TransactionalBrokers(Brokers):
             error = ErrorCode.producer_fenced
         else:
             self.open.add(index)
-        result = t.AddPartitionsToTxnPartitionResult(
+        result = added.AddPartitionsToTxnPartitionResult(
             partition_index=index, partition_error_code=error
         )
-        answer = t.AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=(result,))
+        answer = added.AddPartitionsToTxnTopicResult(
+            name=topic.name, results_by_partition=(result,)
+        )
         return t.AddPartitionsToTxnResponse(
             throttle_time=m.NO_THROTTLE, results_by_topic_v3_and_below=(answer,)
         )

@@ -102,20 +102,14 @@ from kio.schema.describe_configs.v4.response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v5.response import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from kio.schema.describe_topic_partitions.v0.request import (
-    Cursor as DescribeTopicPartitionsRequestCursor,
-)
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
-from kio.schema.describe_topic_partitions.v0.request import (
-    TopicRequest as DescribeTopicPartitionsRequestTopic,
-)
 from kio.schema.describe_topic_partitions.v0.response import (
     Cursor as DescribeTopicPartitionsResponseCursor,
 )
@@ -145,10 +139,7 @@ from kio.schema.list_config_resources.v1.response import (
     ConfigResource as ListConfigResourcesResource,
 )
 from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
-from kio.schema.list_partition_reassignments.v0.request import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
-)
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.list_partition_reassignments.v0.response import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,

@@ -1,5 +1,7 @@
 """What is in a broker's log directory, and what cannot be moved out of it."""
 
+from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic
+
 from cluster.node.broker.serving.log_dirs import describe_log_dirs
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.data_messages import (
@@ -7,7 +9,7 @@ from cluster.node.protocol.data_messages import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from cluster.node.protocol.messages import DescribableLogDirTopic, DescribeLogDirsRequest
+from cluster.node.protocol.messages import DescribeLogDirsRequest
 from tests.cluster.node.broker.cluster_of_brokers import Brokers
 
 EVERYTHING = DescribeLogDirsRequest(topics=None)

@@ -1,6 +1,7 @@
 """AlterPartitionReassignments and ListPartitionReassignments."""
 
 import pytest
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsTopics
 
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol import messages as m
@@ -24,9 +25,7 @@ def reassign(*wanted, resize=True):
 
 
 def listing(*names):
-    topics = tuple(
-        m.ListPartitionReassignmentsTopics(name=n, partition_indexes=(0,)) for n in names
-    )
+    topics = tuple(ListPartitionReassignmentsTopics(name=n, partition_indexes=(0,)) for n in names)
     return m.ListPartitionReassignmentsRequest(timeout=m.milliseconds(1000), topics=topics or None)
 
 

@@ -1,12 +1,11 @@
 """DescribeTopicPartitions: pages of partitions, with who may still lead them."""
 
 import pytest
+from kio.schema.describe_topic_partitions.v0.request import Cursor, TopicRequest
 
 from cluster.node.errors import ErrorCode
 from cluster.node.protocol.messages import (
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsRequestCursor,
-    DescribeTopicPartitionsRequestTopic,
 )
 from tests.cluster.node.controller.brokers import Brokers
 from tests.cluster.node.controller.fakes import CLIENT, active, creatable, create
@@ -14,11 +13,9 @@ from tests.cluster.node.controller.fakes import CLIENT, active, creatable, creat
 
 def asking(*names, limit=2000, cursor=None):
     if cursor is not None:
-        cursor = DescribeTopicPartitionsRequestCursor(
-            topic_name=cursor[0], partition_index=cursor[1]
-        )
+        cursor = Cursor(topic_name=cursor[0], partition_index=cursor[1])
     return DescribeTopicPartitionsRequest(
-        topics=tuple(DescribeTopicPartitionsRequestTopic(name=name) for name in names),
+        topics=tuple(TopicRequest(name=name) for name in names),
         response_partition_limit=limit,
         cursor=cursor,
     )
