@@ -27,7 +27,6 @@ class IdleSystem(PlainSystem):
         self.client_security = client_security
 
     def command(self, node: Placement) -> tuple[str, ...]:
-        """Listen at both endpoints."""
         listeners = (node.client, node.controller)
         addresses = (part for listener in listeners for part in (listener.host, str(listener.port)))
         return (node.interpreter, "-I", "-S", "-c", _PROGRAM, *addresses)

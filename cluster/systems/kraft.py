@@ -110,11 +110,9 @@ class KraftLayout(Layout):
     """See `cluster.systems.base.Layout`."""
 
     def data_folder(self, folder: PurePath) -> PurePath:
-        """Locate `metadata.log.dir`."""
         return folder / "metadata"
 
     def log_folder(self, folder: PurePath) -> PurePath:
-        """Locate the folder with segments and `quorum-state`."""
         return self.data_folder(folder) / METADATA_DIRECTORY
 
     def log_dirs(self, folder: PurePath) -> tuple[PurePath, ...]:
@@ -148,7 +146,6 @@ class KraftSystem(KraftLayout, System):
         self.client_security = PLAINTEXT if security is None else security.client()
 
     def files(self, node: Placement) -> Mapping[str, str]:
-        """Render `server.properties`, and what it names of keys and certificates."""
         listeners = (
             f"CLIENT://{node.client.host}:{node.client.port},"
             f"CONTROLLER://{node.controller.host}:{node.controller.port}"
@@ -188,7 +185,6 @@ class KraftSystem(KraftLayout, System):
         }
 
     def command(self, node: Placement) -> tuple[str, ...]:
-        """Run the node with the interpreter of its place, or with the one of its image."""
         python = node.interpreter if self.image is None else _PYTHON
         program = ("cluster.node",) if self.mutant is None else ("cluster.mutants", self.mutant)
         config = str(node.folder / "server.properties")

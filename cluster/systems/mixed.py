@@ -44,15 +44,12 @@ class MixedLayout(KraftLayout):
     """
 
     def log_dirs(self, folder: PurePath) -> tuple[PurePath, ...]:
-        """Locate where a node of its kind keeps the logs of partitions."""
         return _layout_of(folder).log_dirs(folder)
 
     def trace_source(self, folder: PurePath) -> PurePath:
-        """Locate what a node of its kind writes."""
         return _layout_of(folder).trace_source(folder)
 
     def trace_reader(self, folder: PurePath) -> TraceReader | None:
-        """Make what reads it."""
         return _layout_of(folder).trace_reader(folder)
 
 
@@ -82,7 +79,6 @@ class DynamicKraftSystem(KraftSystem):
         return {**rendered, START_FILE: json.dumps(start, indent=1)}
 
     def command(self, node: Placement) -> tuple[str, ...]:
-        """Format once, then become the node."""
         return starting(node)
 
 
@@ -106,15 +102,12 @@ class MixedSystem(MixedLayout, System):
         self.ready_timeout_s = max(system.ready_timeout_s for system in each)
 
     def files(self, node: Placement) -> Mapping[str, str]:
-        """Render what the node's own system does."""
         return self._of(node).files(node)
 
     def command(self, node: Placement) -> tuple[str, ...]:
-        """Run the node's own program."""
         return self._of(node).command(node)
 
     def environment(self, node: Placement) -> Mapping[str, str]:
-        """Give the variables of the node's own system."""
         return self._of(node).environment(node)
 
     def _of(self, node: Placement) -> System:

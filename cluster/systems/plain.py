@@ -29,7 +29,6 @@ class PlainLayout(Layout):
     """See `cluster.systems.base.Layout`. A node keeps its data in `data` and writes no trace."""
 
     def data_folder(self, folder: PurePath) -> PurePath:
-        """Locate the folder that faults of disks hit."""
         return folder / "data"
 
     def log_folder(self, folder: PurePath) -> PurePath:
@@ -53,5 +52,4 @@ class PlainSystem(PlainLayout, System):
     names: Names = "with-file"
 
     def files(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
-        """Render no configuration."""
         return {}

@@ -18,14 +18,11 @@ class LoopClock:
         self._loop = loop
 
     def monotonic_ms(self) -> float:
-        """Return milliseconds of the loop's monotonic clock."""
         return self._loop.time() * 1000.0
 
     def wall_ms(self) -> int:
-        """Return milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` from the loop after `delay_ms`."""
         assert delay_ms >= 0
         return self._loop.call_later(delay_ms / 1000.0, callback)

@@ -81,7 +81,6 @@ class PeerConnection(asyncio.Protocol):
         return transport is not None and not self._paused and not transport.is_closing()
 
     def write(self, frame: bytes) -> None:
-        """Hand a frame to the socket."""
         assert self._transport is not None
         self._transport.write(frame)
 
@@ -101,7 +100,6 @@ class PeerConnection(asyncio.Protocol):
         self._ask_versions()
 
     def data_received(self, data: bytes) -> None:
-        """Give each whole frame to its owner."""
         if self._ready and not self._owner.awaits_answer:
             self._end(unreadable=True)  # nobody asked for this
             return
@@ -128,11 +126,9 @@ class PeerConnection(asyncio.Protocol):
             self._owner.connection_ended(self)
 
     def pause_writing(self) -> None:
-        """Stop writing: the socket is full."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """Go on writing."""
         self._paused = False
         if self._transport is not None and self._ready:
             self._owner.writable_again()

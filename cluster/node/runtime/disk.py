@@ -61,23 +61,19 @@ class FileDisk:
         self._thread.start()
 
     def append(self, path: str, data: bytes, *, at_once: bool = False) -> None:
-        """Add bytes to the end of a file; with `at_once` they do not wait for a sync."""
         append = self._writer.append_at_once if at_once else self._writer.append
         self._put(partial(append, path, data))
 
     def write(self, path: str, data: bytes) -> None:
-        """Replace the whole content of a file."""
         self._put(partial(self._writer.write, path, data))
 
     def truncate(self, path: str, size: int) -> None:
         self._put(partial(self._writer.truncate, path, size))
 
     def rewrite(self, path: str, offset: int) -> None:
-        """Write again, in place, what a file has from `offset` on."""
         self._put(partial(self._writer.rewrite, path, offset))
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically give `source` the name `target`, replacing what had it."""
         self._put(partial(self._writer.rename, source, target))
 
     def remove(self, path: str) -> None:
@@ -90,21 +86,18 @@ class FileDisk:
         self._put(partial(self._writer.remove_directory, path))
 
     def sync(self, path: str, done: Completion, *, aside: bool = False) -> None:
-        """Write and fdatasync a file in queue order, then call `done` on the loop."""
         if aside:
             self._put_aside(partial(self._writer.open_written, path), os.fdatasync, done)
         else:
             self._put(partial(self._writer.sync, path), done)
 
     def sync_directory(self, path: str, done: Completion, *, aside: bool = False) -> None:
-        """Fsync a folder in queue order, then call `done` on the loop."""
         if aside:
             self._put_aside(partial(self._writer.open_directory, path), os.fsync, done)
         else:
             self._put(partial(self._writer.sync_directory, path), done)
 
     def barrier(self, done: Completion) -> None:
-        """Call `done` on the loop when the thread has come this far in the queue."""
         self._put(nothing, done)
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
@@ -114,7 +107,6 @@ class FileDisk:
             return file.read(-1 if size is None else size)
 
     def size(self, path: str) -> int:
-        """Size in bytes of what reached the kernel. Raises FileNotFoundError."""
         return (self._folder / path).stat().st_size
 
     def exists(self, path: str) -> bool:
@@ -127,7 +119,6 @@ class FileDisk:
             return ()
 
     def volume_bytes(self) -> tuple[int, int] | None:
-        """Total and usable bytes of the folder's volume. Raises OSError."""
         volume = os.statvfs(self._folder)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 

@@ -109,7 +109,6 @@ class TcpNetwork:
         timeout_ms: float,
         on_reply: Callable[[Any], None],
     ) -> None:
-        """Send a request; `on_reply` is called exactly once, never within this call."""
         if self._closed:
             self._loop.call_soon(on_reply, Failure.NOT_SENT)
             return
@@ -182,7 +181,6 @@ class _Peer:
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether the peer owes an answer."""
         return bool(self._in_flight)
 
     def submit(self, message: object, timeout_ms: float, on_reply: Callable[[Any], None]) -> None:
@@ -253,7 +251,6 @@ class _Peer:
     # --- the connection's events ---
 
     def response(self, connection: PeerConnection, correlation_id: int, frame: bytes) -> None:
-        """Give a response to its call. Raises MalformedError."""
         assert connection is self._connection
         call = self._in_flight.get(correlation_id)
         if call is None:
@@ -270,7 +267,6 @@ class _Peer:
         call.finish(reply)
 
     def on_versions(self, versions: Mapping[int, VersionRange]) -> None:
-        """Begin to send: the peer named what it serves."""
         self._cancel_setup()
         self._versions = versions
         self._state = _State.READY
@@ -278,12 +274,10 @@ class _Peer:
         self._send_waiting()
 
     def writable_again(self) -> None:
-        """Send what waited while the socket was full."""
         if self._state is _State.READY:
             self._send_waiting()
 
     def connection_ended(self, connection: PeerConnection, *, unreadable: bool = False) -> None:
-        """Note that a connection is over, unless it was ours to end."""
         if connection is self._connection:
             self._connection_over(Failure.WRONG_ANSWER if unreadable else Failure.DISCONNECTED)
 
@@ -360,7 +354,6 @@ class _Peer:
             connection.abort()  # it was given up while it opened
 
     def connection_made(self, connection: PeerConnection) -> None:
-        """Take a fresh connection, which is already asking for versions."""
         if connection is self._opening:
             self._connection = connection
 

@@ -126,7 +126,6 @@ class TcpServer:
         self._connections.add(connection)
 
     def count_out(self, connection: ServedConnection) -> None:
-        """Count a closed connection out. Idempotent."""
         self._connections.discard(connection)
 
     def make_room(self) -> None:

@@ -143,7 +143,6 @@ class ServedConnection(asyncio.Protocol):
         self._pump_guarded(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the peer; replies that come later are dropped."""
         del exc
         if not self._has_place:
             return  # it never had one, or has lost it
@@ -163,7 +162,6 @@ class ServedConnection(asyncio.Protocol):
         self._peer_is_slow = True
 
     def resume_writing(self) -> None:
-        """Go on serving."""
         self._peer_is_slow = False
         self.last_active = self._loop.time()
         self.recount()

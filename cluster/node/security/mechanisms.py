@@ -51,7 +51,6 @@ class PlainServer:
         self._users = users
 
     def answer(self, token: bytes) -> bytes:
-        """Check the one token. Raises SaslError."""
         try:
             authzid, user, password = token.decode().split("\0")
         except ValueError:
@@ -97,7 +96,6 @@ class ScramServer:
         self._step = 0
 
     def answer(self, token: bytes) -> bytes:
-        """Take the first or the final message of the client. Raises SaslError."""
         self._step += 1
         try:
             text = token.decode()
@@ -155,7 +153,6 @@ class PlainClient:
         self._credentials = credentials
 
     def first(self) -> bytes:
-        """Name the user and its password."""
         return f"\0{self._credentials.username}\0{self._credentials.password}".encode()
 
     def next(self, token: bytes) -> bytes | None:
@@ -174,7 +171,6 @@ class ScramClientExchange:
         self._step = 0
 
     def first(self) -> bytes:
-        """Name the user."""
         return str(self._client.get_client_first()).encode()
 
     def next(self, token: bytes) -> bytes | None:

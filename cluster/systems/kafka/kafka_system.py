@@ -68,15 +68,12 @@ class KafkaLayout(KraftLayout):
     """See `cluster.systems.base.Layout`: the folders are those of this repository's node."""
 
     def log_dirs(self, folder: PurePath) -> tuple[PurePath, ...]:
-        """Locate `log.dirs`."""
         return (folder / "data",)
 
     def trace_source(self, folder: PurePath) -> PurePath:
-        """Locate what the node logs."""
         return folder / OUTPUT
 
     def trace_reader(self, folder: PurePath) -> TraceReader | None:  # noqa: ARG002  (contract)
-        """Read what it logs."""
         return OutputReader()
 
 
@@ -123,11 +120,9 @@ class KafkaSystem(KafkaLayout, System):
         self.client_security = PLAINTEXT if security is None else security.client()
 
     def listeners(self, node_id: int) -> Listeners:
-        """See `System.listeners`: by its roles."""
         return self._changed.get(node_id) or self._roles.listeners(node_id)
 
     def files(self, node: Placement) -> Mapping[str, str]:
-        """Render the configuration of node and logging, and how both steps are started."""
         node = self._among_controllers(node)
         own = self.listeners(node.node_id)
         places = {"CLIENT": node.client, "CONTROLLER": node.controller}
@@ -179,11 +174,9 @@ class KafkaSystem(KafkaLayout, System):
         return replace(node, voters=voters, bootstrap=bootstrap)
 
     def command(self, node: Placement) -> tuple[str, ...]:
-        """Format once, then become Kafka."""
         return starting(node)
 
     def environment(self, node: Placement) -> Mapping[str, str]:  # noqa: ARG002  (contract)
-        """Nothing beside what it inherits."""
         return {}
 
     def _start(self, node: Placement) -> dict[str, object]:

@@ -94,12 +94,10 @@ class OutputReader:
         """That a process of the node printed, until its commit follows."""
 
     def take(self, data: bytes) -> bytes:
-        """Return the events of the lines that are whole now."""
         *whole, self._half = (self._half + data).split(b"\n")
         return b"".join(encode_line(event) for line in whole for event in self._events(line))
 
     def end(self) -> bytes:
-        """Return those of the last line and of a fatal fault that nothing followed."""
         events = [*self._events(self._half), *self._take_kept()]
         self._half = b""
         return b"".join(map(encode_line, events))

@@ -29,7 +29,6 @@ class Roles:
                 raise SettingError(f"system_options.{OPTION}: {unknown('role', word, _LISTENERS)}")
 
     def listeners(self, node_id: int) -> Listeners:
-        """Say where the node of this id listens."""
         return _LISTENERS[self._words[min(node_id, len(self._words)) - 1]]
 
     def of_all(self, nodes: int) -> tuple[Listeners, ...]:
