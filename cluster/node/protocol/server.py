@@ -72,6 +72,7 @@ class ListenerService:
 
     authenticated: ClassVar[bool] = True
     over: ClassVar[bool] = False
+    """Whether nothing more is served after the response that was just given."""
     max_frame_bytes: ClassVar[int | None] = None
 
     def serve(

@@ -24,7 +24,7 @@ from typing import Final
 
 from cluster.node.protocol.server import ListenerService
 from cluster.node.runtime.limits import Quota, ServerLimits
-from cluster.node.runtime.serving import ServedConnection
+from cluster.node.runtime.serving import ServedConnection, Session
 from cluster.node.security.authentication import Authenticator, SaslSession
 from cluster.values import valueclass
 
@@ -43,7 +43,7 @@ class Binding:
     tls: ssl.SSLContext | None = None
     authenticator: Authenticator | None = None
 
-    def session(self) -> ListenerService | SaslSession:
+    def session(self) -> Session:
         """Return what serves one new connection."""
         if self.authenticator is None:
             return self.service
@@ -61,8 +61,8 @@ class TcpServer:
         """Connections that ended before they were authenticated."""
         self._loop = asyncio.get_running_loop()
         self._servers: list[asyncio.Server] = []
-        self._quotas: list[Quota] = []
-        self._connections: set[ServedConnection] = set()
+        self.quotas: list[Quota] = []
+        self.connections: set[ServedConnection] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     async def bind(self, bindings: Sequence[Binding]) -> list[int]:
@@ -80,7 +80,7 @@ class TcpServer:
                     start_serving=False,
                 )
                 self._servers.append(server)
-                self._quotas.append(quota)
+                self.quotas.append(quota)
         except OSError:
             self.close()
             raise
@@ -96,21 +96,6 @@ class TcpServer:
             raise
         self._schedule_sweep()
 
-    @property
-    def connection_count(self) -> int:
-        """How many connections are open, handshakes included."""
-        return len(self._connections)
-
-    @property
-    def refused_count(self) -> int:
-        """How many connections found no place so far."""
-        return sum(quota.refused for quota in self._quotas)
-
-    @property
-    def evicted_count(self) -> int:
-        """How many connections had to make room so far."""
-        return sum(quota.evicted for quota in self._quotas)
-
     def close(self) -> None:
         """Stop listening and end all connections. Idempotent."""
         if self._sweep_timer is not None:
@@ -119,20 +104,14 @@ class TcpServer:
         for server in self._servers:
             server.close()
         self._servers.clear()
-        for connection in sorted(self._connections, key=id):
+        for connection in sorted(self.connections, key=id):
             connection.abort()
-
-    def count_in(self, connection: ServedConnection) -> None:
-        self._connections.add(connection)
-
-    def count_out(self, connection: ServedConnection) -> None:
-        self._connections.discard(connection)
 
     def make_room(self) -> None:
         """Close the connection that holds most, while all together hold too much."""
         if self.buffered_bytes <= self.limits.max_buffered_bytes:
             return
-        connections = sorted(self._connections, key=id)
+        connections = sorted(self.connections, key=id)
         for connection in connections:
             connection.recount()
         while self.buffered_bytes > self.limits.max_buffered_bytes and connections:
@@ -146,7 +125,7 @@ class TcpServer:
 
     def _sweep(self) -> None:
         oldest = self._loop.time() - self.limits.max_idle_ms / 1000.0
-        for connection in sorted(self._connections, key=id):
+        for connection in sorted(self.connections, key=id):
             if connection.last_active < oldest:
                 connection.abort()
         self._schedule_sweep()

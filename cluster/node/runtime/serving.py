@@ -6,14 +6,15 @@ import asyncio
 import select
 import ssl
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol, cast
 
 from cluster.node.protocol.apis import PEER_APIS, READ_APIS
 from cluster.node.protocol.frames import FrameError, FrameSplitter
 from cluster.node.protocol.origin import ANONYMOUS, Origin
+from cluster.node.protocol.server import ListenerService
 from cluster.node.runtime.limits import Quota, ServerLimits
+from cluster.node.security.authentication import SaslSession
 from cluster.node.security.principal import subject_of
 from cluster.node.wire.bounds import MalformedError
 
@@ -28,30 +29,8 @@ _TLS_SHUTDOWN_S: Final = 2.0
 """How long a peer may take to agree to the end of a TLS connection."""
 
 
-class Session(Protocol):
-    """What serves one connection: a listener's service, behind SASL or not."""
-
-    @property
-    def authenticated(self) -> bool:
-        """Whether the peer is authenticated, where it must be."""
-
-    @property
-    def serves_nodes(self) -> bool:
-        """Whether an API of `PEER_APIS` is asked by nodes here."""
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more is served after the response that was just given."""
-
-    @property
-    def max_frame_bytes(self) -> int | None:
-        """How long a frame may be now, None for the server's own limit."""
-
-    def serve(self, frame: bytes, respond: Callable[[bytes | None], None], origin: Origin) -> None:
-        """Serve a request from `origin`'s address; see `ListenerService.serve`.
-
-        Raises MalformedError.
-        """
+Session = ListenerService | SaslSession
+"""What serves one connection: a listener's service, behind SASL or not."""
 
 
 class Owner(Protocol):
@@ -60,12 +39,7 @@ class Owner(Protocol):
     limits: ServerLimits
     buffered_bytes: int
     authentication_failures: int
-
-    def count_in(self, connection: Any) -> None:
-        """Count a new connection in."""
-
-    def count_out(self, connection: Any) -> None:
-        """Count a closed connection out."""
+    connections: set[Any]
 
     def make_room(self) -> None:
         """Enforce the bound on what all connections hold."""
@@ -125,7 +99,7 @@ class ServedConnection(asyncio.Protocol):
             return
         self._has_place = True
         self._origin = Origin(address=address)
-        self._server.count_in(self)
+        self._server.connections.add(self)
         if self._tls is not None or not self._session.authenticated:
             timeout_s = self._server.limits.handshake_timeout_ms / 1000.0
             self._deadline = self._loop.call_later(timeout_s, self._too_late)
@@ -155,7 +129,7 @@ class ServedConnection(asyncio.Protocol):
         self._early.clear()
         self._cancel_deadline()
         self._hold(0)
-        self._server.count_out(self)
+        self._server.connections.discard(self)
 
     def pause_writing(self) -> None:
         """Serve nothing more until the peer takes what it asked for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from cluster.node.security.jaas import Credentials
 from cluster.node.security.settings import PLAIN
@@ -33,16 +33,6 @@ class SaslError(Exception):
     """The other side failed to authenticate, or sent what no mechanism sends."""
 
 
-class ServerExchange(Protocol):
-    """One client's attempt."""
-
-    user: str | None
-    """The user's name, once it is proved."""
-
-    def answer(self, token: bytes) -> bytes:
-        """Take the client's next token and return the server's. Raises SaslError."""
-
-
 class PlainServer:
     """PLAIN: `authzid NUL authcid NUL password`, an authzid being empty or the user's own name."""
 
@@ -51,6 +41,7 @@ class PlainServer:
         self._users = users
 
     def answer(self, token: bytes) -> bytes:
+        """Take the client's next token and return the server's. Raises SaslError."""
         try:
             authzid, user, password = token.decode().split("\0")
         except ValueError:
@@ -126,6 +117,10 @@ class ScramServer:
         return self._find(name)
 
 
+ServerExchange = PlainServer | ScramServer
+"""One client's attempt. `user` is the user's name, once it is proved."""
+
+
 def scram_credential(mechanism: str, password: str) -> ScramCredential:
     """Return what a server keeps of a password. Raises SaslError at one without a form."""
     try:
@@ -136,16 +131,6 @@ def scram_credential(mechanism: str, password: str) -> ScramCredential:
     return bytes(salt), bytes(stored), bytes(server), int(iterations)
 
 
-class ClientExchange(Protocol):
-    """One attempt at a server."""
-
-    def first(self) -> bytes:
-        """Return the first token."""
-
-    def next(self, token: bytes) -> bytes | None:
-        """Take the server's token; return the client's next, None at the end. Raises SaslError."""
-
-
 class PlainClient:
     """PLAIN, in one token."""
 
@@ -153,11 +138,12 @@ class PlainClient:
         self._credentials = credentials
 
     def first(self) -> bytes:
+        """Return the first token."""
         return f"\0{self._credentials.username}\0{self._credentials.password}".encode()
 
     def next(self, token: bytes) -> bytes | None:
-        """End; a server that refuses says so in its response's error code."""
-        del token
+        """Take the server's token; return the client's next, None at the end. Raises SaslError."""
+        del token  # a server that refuses says so in its response's error code
         return None
 
 
@@ -174,7 +160,6 @@ class ScramClientExchange:
         return str(self._client.get_client_first()).encode()
 
     def next(self, token: bytes) -> bytes | None:
-        """Prove the password, then check the server's proof. Raises SaslError."""
         self._step += 1
         try:
             text = token.decode()
@@ -188,6 +173,10 @@ class ScramClientExchange:
             return str(self._client.get_client_final()).encode()
         except _scram_errors() as error:
             raise SaslError("the server did not prove that it knows the password") from error
+
+
+ClientExchange = PlainClient | ScramClientExchange
+"""One attempt at a server."""
 
 
 def client_exchange(mechanism: str, credentials: Credentials) -> ClientExchange:

@@ -88,7 +88,7 @@ async def test_a_produce_with_acks_0_is_done_when_it_is_sent_and_the_connection_
             assert await ask(produced(0)) is data.UNANSWERED
         assert await ask(produced(1)) == appended()
         assert [request.acks for request in handler.asked] == [0, 0, 0, 1]
-        assert server.connection_count == 1
+        assert len(server.connections) == 1
 
 
 @play(run)
@@ -101,7 +101,7 @@ async def test_an_error_of_a_produce_with_acks_0_ends_the_connection(*, monkeypa
         assert await behind is Failure.DISCONNECTED
         assert await ask(produced(1)) == failed
         assert [request.acks for request in handler.asked] == [0, 1]
-        assert server.connection_count == 1
+        assert len(server.connections) == 1
 
 
 @play(run)
@@ -124,4 +124,4 @@ async def test_a_topic_by_id_is_not_asked_for_where_only_names_are_known(*, monk
 async def test_a_client_that_fetches_does_not_pass_for_a_peer(*, monkeypatch):
     async with a_broker(monkeypatch, FETCHED) as (_, server, ask):
         assert await ask(FETCH) == FETCHED
-        assert [connection.is_of_peer for connection in server._connections] == [False]
+        assert [connection.is_of_peer for connection in server.connections] == [False]

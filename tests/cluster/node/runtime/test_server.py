@@ -164,7 +164,7 @@ async def test_an_answer_after_the_peer_left_is_dropped():
         async with a_caller(port) as caller:
             caller.send()
             _, _, reply = await handler.next()
-        await until(lambda: server.connection_count == 0)
+        await until(lambda: not server.connections)
         reply(ANSWER)
         async with a_caller(port) as other:
             other.send(correlation_id=2)
@@ -186,7 +186,7 @@ async def test_a_question_whose_asker_has_left_is_not_worked_off_but_a_change_is
                 caller.writer.close()
                 await caller.writer.wait_closed()
             reply(VOTED)
-            await until(lambda: server.connection_count == 0)
+            await until(lambda: not server.connections)
         assert [message for _, message, _ in handler.asked] == [VOTE]
 
 
@@ -384,11 +384,11 @@ async def test_the_connection_that_holds_most_is_closed_when_all_together_hold_t
         sent = [(greedy, 9000), (modest, 7000)]
         for caller, size in sent if greedy_comes_first else reversed(sent):
             caller.writer.write(struct.pack(">i", 9500) + b"x" * size)
-            await until(lambda: server.connection_count == 3 and server.buffered_bytes >= 7000)
+            await until(lambda: len(server.connections) == 3 and server.buffered_bytes >= 7000)
         assert await greedy.is_hung_up()
         good.send(1)
         assert await good.correlation_id() == 1
-        assert server.connection_count == 2
+        assert len(server.connections) == 2
         assert server.buffered_bytes == 7004
 
 
@@ -406,7 +406,7 @@ async def test_buffered_bytes_return_to_nothing():
             assert server.buffered_bytes == 0
             caller.writer.write(b"\0\0\1\0rest")
             await until(lambda: server.buffered_bytes > 0)
-        await until(lambda: server.connection_count == 0)
+        await until(lambda: not server.connections)
         assert server.buffered_bytes == 0
 
 
@@ -454,7 +454,7 @@ async def test_the_idlest_connection_makes_room_for_a_new_one():
             assert await two.is_hung_up()
             one.send(4)
             assert await one.correlation_id() == 4
-            assert (server.connection_count, server.evicted_count) == (2, 1)
+            assert (len(server.connections), server.quotas[0].evicted) == (2, 1)
 
 
 @play(run)
@@ -467,7 +467,7 @@ async def test_a_connection_with_a_request_under_way_does_not_make_room():
             assert await two.is_hung_up()
         reply(ANSWER)
         assert await one.correlation_id() == 1
-        assert (server.connection_count, server.refused_count) == (1, 1)
+        assert (len(server.connections), server.quotas[0].refused) == (1, 1)
 
 
 @play(run)
@@ -485,7 +485,7 @@ async def test_another_nodes_connection_is_the_last_to_make_room():
         assert await client.correlation_id() == 1
         async with a_caller(port):
             assert await client.is_hung_up()
-            assert [c.is_of_peer for c in server._connections].count(True) == 1
+            assert [c.is_of_peer for c in server.connections].count(True) == 1
 
 
 @play(run)

@@ -102,7 +102,7 @@ def test_a_client_whose_certificate_cannot_be_read_is_hung_up_on(authority, monk
     async def scenario():
         async with a_server(security, handler) as (server, port):
             assert await ask(client_security(security), port) in FAILURES
-            await until(lambda: server.connection_count == 0)
+            await until(lambda: not server.connections)
 
     run(scenario)
     assert handler.principals == []

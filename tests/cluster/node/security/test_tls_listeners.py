@@ -61,7 +61,7 @@ async def a_server(security, handler=None, **limits):
         yield server, port
     finally:
         server.close()
-        await until(lambda: server.connection_count == 0)
+        await until(lambda: not server.connections)
         assert server.buffered_bytes == 0
 
 
@@ -91,7 +91,7 @@ async def test_a_peer_with_the_same_settings_is_served(*, authority, protocol, m
     security = security_of(protocol, authority, mechanism)
     async with a_server(security) as (server, port):
         assert await ask(client_security(security), port) == ANSWER
-        await until(lambda: server.connection_count == 0)
+        await until(lambda: not server.connections)
         assert server.authentication_failures == 0
 
 
@@ -220,7 +220,7 @@ async def test_a_peer_that_stops_mid_handshake_is_disconnected_and_stalls_no_oth
         assert await ask(client_security(security), port) == ANSWER
         assert await is_hung_up(reader)
         writer.transport.abort()
-        await until(lambda: server.connection_count == 0)
+        await until(lambda: not server.connections)
         assert server.authentication_failures == 1
 
 
@@ -246,7 +246,7 @@ async def test_a_peer_that_authenticated_may_take_its_time(*, authority):
             assert await answer == ANSWER
             await asyncio.sleep(1.2 * HANDSHAKE_MS / 1000)
         assert server.authentication_failures == 0
-        assert server.connection_count == 1
+        assert len(server.connections) == 1
         network.close()
 
 
@@ -293,8 +293,8 @@ async def test_hundreds_of_connections_take_no_peers_place(*, authority):
     await server.serve()
     crowd = [(await plain_socket(crowded))[1] for _ in range(300)]
     try:
-        await until(lambda: server.refused_count == 250)
-        assert server.connection_count == 50
+        await until(lambda: server.quotas[0].refused == 250)
+        assert len(server.connections) == 50
         assert await ask(client_security(security), quiet) == ANSWER
         with socket.socket() as other:
             other.bind(("127.0.0.2", 0))
@@ -308,7 +308,7 @@ async def test_hundreds_of_connections_take_no_peers_place(*, authority):
     finally:
         for connection in crowd:
             connection.transport.abort()
-    await until(lambda: server.connection_count == 0)
+    await until(lambda: not server.connections)
     server.close()
 
 
