@@ -90,7 +90,7 @@ class DataClient:
         def read(response: Any) -> Outcome:
             if response.error_code is not ErrorCode.none:
                 return _refusal(response.error_code)
-            found = only(response.topics)
+            found = only(response.topics, name=topic)
             if found.error_code is ErrorCode.unknown_topic_or_partition:
                 return Outcome("ok", None)
             if found.error_code is not ErrorCode.none:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kio.serial import entity_reader, entity_writer
 
-from cluster.client.caller import Caller, Outcome, WrongAnswerError
+from cluster.client.caller import Caller, Outcome, WrongAnswerError, only
 from cluster.client.data_client import TopicPartition
 from cluster.node.errors import ErrorCode
 from cluster.node.ports import Endpoint
@@ -224,7 +224,7 @@ class GroupClient:
         request = g.OffsetFetchRequest(groups=(group,), require_stable=True)
 
         def read(response: g.OffsetFetchResponse) -> Outcome:
-            (of_group,) = response.groups
+            of_group = only(response.groups, group_id=member.group)
             results = [
                 (TopicPartition(each.name, int(result.partition_index)), result)
                 for each in of_group.topics

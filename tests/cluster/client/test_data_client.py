@@ -240,6 +240,14 @@ def test_metadata_shows_who_leads_in_which_epoch(error, expected):
     assert ask(metadata(error), lambda c: DataClient(c).describe(NODE, "d0", 500.0))[0] == expected
 
 
+def test_who_leads_another_topic_is_a_wrong_answer():
+    outcome, _ = ask(metadata(), lambda c: DataClient(c).describe(NODE, "d1", 500.0))
+    assert (outcome.type, outcome.error) == (
+        "info",
+        "wrong-answer: answer to MetadataRequest: name is 'd0', asked was 'd1'",
+    )
+
+
 def log_of(sizes):
     """Return the bytes of a log with batches of these sizes, and its records."""
     data, records = b"", []

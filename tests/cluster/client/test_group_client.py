@@ -2,6 +2,9 @@
 
 import struct
 
+import pytest
+from kio.schema.offset_fetch.v9 import response as fetched
+
 from cluster.client.caller import Outcome
 from cluster.client.data_client import TopicPartition
 from cluster.client.group_client import GroupClient, Member
@@ -52,3 +55,33 @@ def test_a_length_that_the_assignment_does_not_have_is_a_wrong_answer():
         outcome, _ = sync(assignment)
         assert outcome.type == "info"
         assert outcome.error.startswith("wrong-answer: answer to SyncGroupRequest: MalformedError")
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ("g", Outcome("ok", {PARTITIONS[0]: 7})),
+        (
+            "h",
+            Outcome(
+                "info",
+                error="wrong-answer: answer to OffsetFetchRequest: group_id is 'h', asked was 'g'",
+            ),
+        ),
+    ],
+)
+def test_offsets_are_those_of_the_members_group(group, expected):
+    offset = fetched.OffsetFetchResponsePartitions(
+        partition_index=1, committed_offset=7, metadata=None, error_code=ErrorCode.none
+    )
+    topic = fetched.OffsetFetchResponseTopics(name="t", partitions=(offset,))
+    answer = fetched.OffsetFetchResponse(
+        throttle_time=m.NO_THROTTLE,
+        groups=(
+            fetched.OffsetFetchResponseGroup(
+                group_id=group, topics=(topic,), error_code=ErrorCode.none
+            ),
+        ),
+    )
+    outcome, _ = ask(answer, lambda c: GroupClient(c).offsets(NODE, MEMBER, PARTITIONS[:1], 500.0))
+    assert outcome == expected
