@@ -187,8 +187,19 @@ def _create(request: SystemRequest) -> MixedSystem:
 
 
 def _versions(request: SystemRequest) -> Mapping[str, str]:
-    each = (_PARTS[name].versions(own) for name, own in _requests(request).items())
+    requests = _requests(request)
+    each = (_PARTS[name].versions(requests[name]) for name in dict.fromkeys(_kinds(request)))
     return {name: version for found in each for name, version in found.items()}
+
+
+def _listeners(request: SystemRequest, nodes: int) -> tuple[Listeners, ...]:
+    count = len(_kinds(request))
+    if count > nodes:
+        raise SettingError(
+            f"system_options.{KINDS}: {count} kinds are more than {nodes} nodes; "
+            f"give --nodes {count}"
+        )
+    return everywhere(request, nodes)
 
 
 KIND = replace(
@@ -200,7 +211,7 @@ KIND = replace(
     check=_check,
     create=_create,
     versions=_versions,
-    listeners=everywhere,
+    listeners=_listeners,
     whole_traces=_whole_traces,
     options={
         **{key: says for key, says in kafka.OPTIONS.items() if key not in _KAFKAS_ALONE},

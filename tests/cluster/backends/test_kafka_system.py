@@ -716,6 +716,11 @@ def test_a_release_of_our_levels_is_mixed_with_our_node(tmp_path, monkeypatch, v
     assert mixed({"home": str(release(tmp_path / "k"))}).name == "mixed"
 
 
+def test_only_what_is_run_of_a_mixed_quorum_is_named_with_its_version():
+    versions = KIND.versions(SystemRequest({}, {"kinds": "kraft", "version": "4.1.0"}))
+    assert versions == {}
+
+
 def formatted_with(files: dict[str, str]) -> str:
     command = json.loads(files["start.json"])["format"]
     return command[command.index("--initial-controllers") + 1]
@@ -797,6 +802,7 @@ def test_a_start_that_cannot_be_read_is_left_out():
         ({"kinds": ""}, "system_options.kinds"),
         ({"roles": "combined"}, "unknown option 'roles'"),
         ({"quorum": "dynamical"}, "did you mean 'dynamic'"),
+        ({"kinds": "kraft,kraft,kraft,apache-kafka"}, "4 kinds are more than 3 nodes"),
     ],
 )
 def test_what_a_mixed_quorum_does_not_take_is_refused(options, said):
