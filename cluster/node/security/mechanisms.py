@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # scramp costs a tenth of a node's start, and most nodes have
 
 MAX_ITERATIONS: Final = 16_384
 """Of a SCRAM password, as in Kafka: a server that names more would stall its client."""
+SCRAM_BYTES_MAX: Final = 10_000
+"""Of one message: to prepare half a megabyte of a name (RFC 4013) takes seconds."""
 _WITH_EXTENSIONS: Final = re.compile(
     r"([^,]*,[^,]*,)(n=[^,]*,r=[^,]*)((?:,[A-Za-z]+=[^,\0]+)+)", re.DOTALL
 )
@@ -70,6 +72,13 @@ def _scram_errors() -> tuple[type[Exception], ...]:
     return (ScramException, ValueError, LookupError, TypeError)
 
 
+def _text(token: bytes) -> str:
+    """Return a message of SCRAM. Raises ValueError."""
+    if len(token) > SCRAM_BYTES_MAX:
+        raise ValueError(f"a message of {len(token)} bytes")
+    return token.decode()
+
+
 class ScramServer:
     """SCRAM without channel binding.
 
@@ -89,7 +98,7 @@ class ScramServer:
     def answer(self, token: bytes) -> bytes:
         self._step += 1
         try:
-            text = token.decode()
+            text = _text(token)
             if self._step == 1:
                 self._begin(text)
                 return str(self._exchange.get_server_first()).encode()
@@ -162,7 +171,7 @@ class ScramClientExchange:
     def next(self, token: bytes) -> bytes | None:
         self._step += 1
         try:
-            text = token.decode()
+            text = _text(token)
             if self._step > 1:
                 self._client.set_server_final(text)
                 return None

@@ -18,6 +18,7 @@ from cluster.node.protocol.server import ListenerService
 from cluster.node.security.authentication import Authenticator, SaslSession
 from cluster.node.security.jaas import Credentials
 from cluster.node.security.mechanisms import (
+    SCRAM_BYTES_MAX,
     PlainServer,
     SaslError,
     ScramClientExchange,
@@ -251,6 +252,22 @@ def test_a_server_that_asks_for_too_many_iterations_is_not_obeyed():
     nonce = client.first().decode().rpartition("r=")[2]
     with pytest.raises(SaslError, match="iterations"):
         client.next(f"r={nonce}x,s=QUJDREVGR0hJSktMTU5PUA==,i=1000000".encode())
+
+
+@pytest.mark.parametrize(("more", "is_read"), [(0, True), (1, False)])
+def test_scram_looks_at_no_message_that_would_keep_a_node_busy(more, is_read):
+    """Before any proof, half a megabyte of a name took 3.5 s on the node's one thread."""
+    client = ScramClientExchange("SCRAM-SHA-256", Credentials("alice", "wonderland"))
+    first = client.first() + b",x="
+    server = AUTHENTICATOR.begin("SCRAM-SHA-256")
+    answer = b"r=%sz,s=QUJDREVGR0hJSktMTU5PUA==,i=4096,x=" % first[:-3].rpartition(b"r=")[2]
+    for side, message in ((server.answer, first), (client.next, answer)):
+        long = message.ljust(SCRAM_BYTES_MAX + more, b"x")
+        if is_read:
+            side(long)
+        else:
+            with pytest.raises(SaslError):
+                side(long)
 
 
 @pytest.mark.slow
