@@ -234,25 +234,54 @@ def _ended_ns(operation: Operation) -> int:
 
 
 def _lost_ns(focus: _Focus, placed: Sequence[Placed], partition: str | None) -> int:
-    """Return when what was lost was cut off a log, or a leader began that may lack it.
+    """Return when what was lost was cut off a log or written over, or a leader began.
 
-    The end of the violation where neither can be seen.
+    The end of the violation where none of it can be seen.
     """
     kind = str(focus.anomaly.get("kind"))
     if not focus.operations or not ("lost" in kind or kind == "acknowledged-missing"):
         return focus.end_ns
+    last = focus.operations[-1]
+    offset = last.offset
+    if offset is None and partition is None:  # then at most what its leader had by then
+        ends = (
+            event.fields["last_offset"]
+            for at_ns, event in placed
+            if at_ns <= focus.end_ns and event.node == last.node and _writes(event)
+        )
+        offset = max(ends, default=None)
     later = [(at_ns, event) for at_ns, event in placed if at_ns > focus.end_ns]
-    cuts = (at_ns for at_ns, event in later if _cuts(event, partition))
+    losses = (at_ns for at_ns, event in later if _loses(event, partition, offset))
     leads = (at_ns for at_ns, event in later if _leads(event, partition))
-    return next(cuts, next(leads, focus.end_ns))
+    return next(losses, next(leads, focus.end_ns))
 
 
-def _cuts(event: TraceEvent, partition: str | None) -> bool:
-    if partition is not None:
-        return event.event == "replica-truncated" and partition_of(event) == partition
-    return event.event in ("truncate", "truncate-fully") or (
-        event.event == "recovered" and bool(event.fields.get("truncated_bytes"))
-    )
+_BEGINS = {
+    "truncate": "end_offset",
+    "truncate-fully": "start_offset",
+    "recovered": "end_offset",
+    "append": "base_offset",
+    "replica-truncated": "to_offset",
+    "replica-leader": "start_offset",
+}
+"""Event -> where what a log lacks from then on, or has anew, begins."""
+
+
+def _loses(event: TraceEvent, partition: str | None, offset: int | None) -> bool:
+    """Whether a log was cut, or a leader wrote it anew, at this offset; None: somewhere."""
+    writes = event.event == "replica-leader" or _writes(event)
+    if event.event not in _BEGINS or partition_of(event) != partition:
+        return False
+    if event.event == "append" and not writes:
+        return False  # a copy
+    if event.event == "recovered" and not event.fields.get("truncated_bytes"):
+        return False
+    begin = event.fields.get(_BEGINS[event.event])
+    return not writes if offset is None else type(begin) is int and begin <= offset
+
+
+def _writes(event: TraceEvent) -> bool:
+    return event.event == "append" and event.fields["role"] == "leader"
 
 
 def _leads(event: TraceEvent, partition: str | None) -> bool:

@@ -219,6 +219,15 @@ def test_the_way_of_what_was_lost_goes_on_to_where_a_log_was_cut():
         "n1 cut its log back to offset 7",
         "linearizable, acknowledged-lost: e",
     ]
+    over = {"epoch": 2, "base_offset": 7, "last_offset": 7, "role": "leader"}
+    written_over = traced(
+        (2.5, "append", {"epoch": 1, "base_offset": 7, "last_offset": 7, "role": "leader"}),
+        (4.0, "append", {**over, "base_offset": 8, "last_offset": 8, "epoch": 1}),
+        (5.0, "truncate", {"end_offset": 8, "epoch": 2}),
+        (6.0, "append", over),
+        (8.0, "truncate", {"end_offset": 7, "epoch": 2}),
+    )
+    assert of_cut_off(anomaly, written_over).end_ns == 6 * SECOND
     seen = {**anomaly, "kind": "stale-read"}
     assert "n1 cut its log back to offset 7" not in texts(of_cut_off(seen, evidence))
 
