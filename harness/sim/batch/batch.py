@@ -129,6 +129,7 @@ class Batch:
         A worker may live a little longer than Spark, and finish its chunk meanwhile: it stores the
         rows, then removes its file in `running`. So that folder is read first, and what is missing
         there by then is in `results`; where seeds of it were loaded before, they are there twice.
+        So they are in the file of a chunk whose worker died and that Spark began again.
         """
         unfinished: dict[Path, list[Row]] = {}
         for path in sorted((self.folder / "running").glob("*.jsonl")):
@@ -137,18 +138,15 @@ class Batch:
         self.rows = {}
         for path in sorted((self.folder / "results").glob("*.parquet")):
             rows = read_finished(path)
-            fresh = [row for row in rows if row["seed"] not in self.rows]
-            self.rows |= {row["seed"]: row for row in fresh}
+            fresh = self.add(rows)
             if len(fresh) < len(rows) and (not fresh or store_rows(self.folder, fresh) != path):
                 path.unlink()
         for path, rows in unfinished.items():
-            fresh = [row for row in rows if row["seed"] not in self.rows]
-            if fresh:
+            if fresh := self.add(rows):
                 try:
                     store_rows(self.folder, fresh)
                 except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                     raise BatchError(f"{path}: {NO_RESULTS}") from error
-            self.rows |= {row["seed"]: row for row in fresh}
             path.unlink(missing_ok=True)
 
     def waves(self) -> Iterator[list[Chunk]]:

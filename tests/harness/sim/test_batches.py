@@ -214,6 +214,20 @@ def test_a_worker_whose_rows_were_loaded_meanwhile_goes_on(tmp_path):
     assert [row["seed"] for row in stored(tmp_path)] == [0, 1]
 
 
+def test_seeds_that_spark_ran_again_after_a_worker_died_count_once(tmp_path):
+    plan = BatchPlan(0, 2, duration_ms=SHORT_MS)
+    with Batch(tmp_path, plan) as batch:
+        ((chunk,),) = batch.waves()
+        for _ in range(2):
+            with pytest.raises(SystemExit):  # it dies after its first seed
+                run_chunk(chunk, lambda row: sys.exit(row["seed"]))
+    with Batch(tmp_path, plan) as again:
+        run_plainly(again, lambda row: None)
+        again.finish()
+
+    assert [row["seed"] for row in stored(tmp_path)] == [0, 1]
+
+
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_a_batch_whose_spark_dies_reports_how_to_go_on(tmp_path, monkeypatch):
