@@ -21,6 +21,7 @@ from cluster.systems.kafka.installation import RELEASES
 from cluster.systems.kinds import SettingError, SystemKind, SystemRequest
 from cluster.systems.registry import SYSTEMS
 from harness.errors import PlanError
+from harness.plan.field_types import check_moment
 from harness.plan.plan import Expectations, Plan, fault_kinds
 from harness.plan.schedule import RandomSchedule, ScheduleError, draw, read_rows, strand_of
 from nemeses.base import ParameterError
@@ -216,11 +217,24 @@ def _either(names: Collection[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
+FIND_BROKERS = frozenset({"log", "groups", "transactions"})
+"""Workloads whose clients find by themselves whom to ask."""
+
+
 def _check_operations(plan: Plan) -> None:
+    """Refuse operations that would not be performed as they say. Raises PlanError."""
     for number, operation in enumerate(plan.operations):
+        place = ("operations", number)
+        check_moment(place, "at_ms", operation.at_ms, plan.duration_ms)
         if operation.node is not None and operation.node not in plan.node_names:
-            where = where_of(("operations", number))
-            raise PlanError(f"{where}: {unknown('node', operation.node, plan.node_names)}")
+            line = unknown("node", operation.node, plan.node_names)
+            raise PlanError(f"{where_of(place)}: {line}")
+        if operation.node is not None and plan.workload in FIND_BROKERS:
+            why = f"clients of workload {plan.workload} find brokers by themselves: leave it out"
+            raise PlanError(f"{where_of(place)}: node: {why}")
+        if operation.worker >= plan.concurrency:
+            most = f"below {plan.concurrency}, the plan's concurrency"
+            raise PlanError(f"{where_of(place)}: worker must be {most}, not {operation.worker}")
 
 
 def _read_script(plan: Plan, rows: Sequence[object], *, asks_for_faults: bool) -> Plan:

@@ -31,6 +31,7 @@ from cluster.schemas import Place, Schema, rising, where_of
 from cluster.values import valueclass
 from harness.errors import PlanError
 from harness.plan import shapes
+from harness.plan.field_types import check_moment
 from harness.plan.strands import Step, Strand, check_strand
 from nemeses.base import ParameterError
 from nemeses.registry import check_fault, fault_named
@@ -281,24 +282,29 @@ def read_rows(
     if len(rows) > ROWS_MAX:
         raise PlanError(f"schedule must be a list of at most {ROWS_MAX} entries")
     entries: list[Entry] = []
-    strands: list[Strand] = []
+    strands: dict[Place, Strand] = {}
     for number, row in enumerate(rows):
         place: Place = ("schedule", number)
         if isinstance(row, dict) and "steps" in row:
-            strands.append(STRAND.read(row, place=place))
-            check_strand(strands[-1], nodes, traced, place)
+            strands[place] = STRAND.read(row, place=place)
+            if any(step.kind != "heal" for step in strands[place].steps):  # the end heals all
+                check_moment(place, "at_ms", strands[place].at_ms, 1000.0 * duration_s)
         else:
             entries.append(ENTRY.read(row, place=place))
             _check_entry(entries[-1], nodes, duration_s, place)
-    return tuple(entries), tuple(strands)
+    steps = [step for strand in strands.values() for step in strand.steps]
+    ids = frozenset(step.options["id"] for step in steps if step.options.get("id"))
+    for place, strand in strands.items():
+        check_strand(strand, nodes, traced, ids, place)
+    return tuple(entries), tuple(strands.values())
 
 
 def _check_entry(entry: Entry, nodes: tuple[str, ...], duration_s: float, place: Place) -> None:
     where = where_of(place)
-    for key, moment_s in (("at_s", entry.at_s), ("for_s", entry.for_s)):
-        if moment_s > duration_s:
-            most = f"from 0 to {duration_s:g}, the plan's duration_s"
-            raise PlanError(f"{where}: {key} must be a number {most}, not {moment_s:g}")
+    check_moment(place, "at_s", entry.at_s, duration_s)
+    if entry.for_s > duration_s:
+        most = f"at most {duration_s:g}, the plan's duration_s"
+        raise PlanError(f"{where}: for_s must be {most}, not {entry.for_s:g}")
     try:
         for parameters in (entry.parameters, *entry.alternatives):
             check_fault(entry.fault, parameters, nodes)

@@ -4,7 +4,7 @@
 |---|---|---|
 | `wait` | nothing but wait for its time and `until` | |
 | `cast` | gives names to nodes: `{"A": "leader", "B": "follower"}`, used as `@A` from then on | `names` |
-| `op` | lets a client perform the operation `f`, `key`, `value` at `targets` (or the supposed leader) | `id`, `f`, `key`, `value` |
+| `op` | lets a client perform the operation `f`, `key`, `value` at `targets` (without any, or where they name no node now: the supposed leader) | `id`, `f`, `key`, `value` |
 | `expect` | checks that `that` holds within `within_ms`, and then for `for_ms` | `that`, `property` |
 | `heal` | heals all faults, or those of the kinds `fault` at `targets` | `fault` |
 | `release` | delivers the messages that `hold` keeps on `links` (default: all) and ends the hold there | `links` |
@@ -28,6 +28,7 @@ from cluster.names import unknown
 from cluster.schemas import Schema, Text, render
 from cluster.values import valueclass
 from harness.errors import PlanError
+from harness.plan.field_types import Json
 from nemeses.links.grudges import ends_of
 from nemeses.registry import FAULTS
 
@@ -41,6 +42,11 @@ class Option:
 
     type: Any
     default: Any
+
+
+def takes_targets(kind: str) -> bool:
+    """Whether a step of this kind acts at `targets`."""
+    return kind in ("op", "heal") or is_fault(kind)
 
 
 def _plain(value: object) -> object:
@@ -75,7 +81,7 @@ VERBS: Mapping[str, Mapping[str, Option]] = {
         "id": Option(Text, ""),
         "f": Option(Text, "write"),
         "key": Option(Text | None, None),
-        "value": Option(Annotated[Any, AfterValidator(_plain)], None),
+        "value": Option(Annotated[Json, AfterValidator(_plain)], None),
     },
     "expect": {"that": Option(_TABLE, ...), "property": Option(Text, "expectation")},
     "heal": {"fault": Option(Annotated[Text, AfterValidator(_faults)], "")},

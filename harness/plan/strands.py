@@ -24,19 +24,26 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from cluster.names import unknown
 from cluster.schemas import Flag, Place, Schema, Text, where_of
 from cluster.values import valueclass
 from harness.errors import PlanError
-from harness.plan.step_verbs import TARGETS, VERBS, is_fault, options_of, takes_for
+from harness.plan.field_types import Json
+from harness.plan.step_verbs import (
+    TARGETS,
+    VERBS,
+    is_fault,
+    options_of,
+    takes_for,
+    takes_targets,
+)
 from nemeses.base import ParameterError
 from nemeses.links.grudges import ends_of
 from nemeses.registry import FAULTS, check_fault
 
 STEPS_MAX = 10_000
-Json = dict[str, Any]
 Ms = Annotated[float, Field(strict=True, ge=0, le=86_400_000)]
 
 
@@ -48,8 +55,21 @@ class ScriptedOp:
     at_ms: Ms = 0.0
     worker: Annotated[int, Field(strict=True, ge=0, le=999)] = 0
     key: Text | None = None
-    value: Any = None
+    value: Json = None
     node: Text | None = None
+
+
+State = Literal[
+    "Unattached",
+    "Prospective",
+    "Candidate",
+    "Voted",
+    "Leader",
+    "Follower",
+    "Resigned",
+    "Starting",
+    "Dead",
+]
 
 
 @valueclass
@@ -57,14 +77,14 @@ class Condition:
     """What a step waits for or expects. All given fields must hold at the same node of `at`."""
 
     at: Text = "all"
-    """Nodes to evaluate it on: target words as for faults; `all` means any node."""
+    """Nodes to evaluate it on: a word for some nodes, such as `followers`, means any of them."""
     event: Text | None = None
     """The next trace event of this name (docs/evidence.md) ..."""
-    where: Mapping[str, Any] = field(default_factory=dict)
+    where: Mapping[str, Json] = field(default_factory=dict)
     """... with these fields; a string that begins with @ is the id of the node of that name."""
-    state: Text | None = None
-    """The node's epoch state: Leader, Follower, Candidate, ..."""
-    not_state: Text | None = None
+    state: State | None = None
+    """The node's epoch state."""
+    not_state: State | None = None
     epoch: Literal["same", "later"] | None = None
     """`same`: at most the highest epoch when the names were cast; `later`: above it."""
     established: Flag = False
@@ -83,7 +103,14 @@ def _says_something(table: object) -> object:
     return table
 
 
-CONDITION = Schema(Condition, PlanError)
+def _is_of_event(condition: Condition) -> Condition:
+    if condition.where and condition.event is None:
+        raise ValueError("where needs an event, of which it names fields")
+    return condition
+
+
+_Condition = Annotated[Condition, AfterValidator(_is_of_event)]
+CONDITION: Schema[Condition] = Schema(_Condition, PlanError)
 
 
 @valueclass
@@ -95,7 +122,7 @@ class Step:
     targets: Text = ""
     for_ms: Ms | None = None
     """A fault's length; None: until a `heal`, at the latest the end of the fault phase."""
-    until: Annotated[Condition, BeforeValidator(_says_something)] | None = None
+    until: Annotated[_Condition, BeforeValidator(_says_something)] | None = None
     within_ms: Ms = 10_000.0
     """How long to wait for `until`; then the step acts without it, unless `strict`."""
     strict: Flag = False
@@ -123,6 +150,8 @@ def _gather(row: object) -> object:
     own = {key: value for key, value in row.items() if key in _STEP_FIELDS}
     if own.get("for_ms") is not None and not takes_for(kind):
         raise ValueError(f"a {kind} takes no for_ms")
+    if own.get("targets") and not takes_targets(kind):
+        raise ValueError(f"targets would mean nothing to {kind}: leave them out")
     options = {key: value for key, value in row.items() if key not in own}
     if kind in VERBS:
         for key in options:
@@ -154,12 +183,12 @@ SILENT = frozenset({"cast", "wait", "expect"})
 """Verbs that neither act on the cluster nor send it a request."""
 
 
-def strand_to_json(strand: Strand) -> Json:
+def strand_to_json(strand: Strand) -> dict[str, Any]:
     """Render a strand as a plan holds it."""
     return {"at_ms": strand.at_ms, "steps": [step_to_json(step) for step in strand.steps]}
 
 
-def step_to_json(step: Step) -> Json:
+def step_to_json(step: Step) -> dict[str, Any]:
     """Render one step; its options stand beside its fields."""
     found = differences(step)
     found.pop("options", None)
@@ -168,9 +197,9 @@ def step_to_json(step: Step) -> Json:
     return {"kind": step.kind, **found, **step.options}
 
 
-def differences(value: Any) -> Json:
+def differences(value: Any) -> dict[str, Any]:
     """Render the fields of a dataclass that differ from their defaults."""
-    found: Json = {}
+    found: dict[str, Any] = {}
     for item in fields(value):
         current = getattr(value, item.name)
         default = item.default_factory() if callable(item.default_factory) else item.default
@@ -193,15 +222,22 @@ def without_faults(strand: Strand, kinds: Collection[str]) -> Strand:
 
 
 def check_strand(
-    strand: Strand, nodes: tuple[str, ...], traced: Collection[str] | None, place: Place
+    strand: Strand,
+    nodes: tuple[str, ...],
+    traced: Collection[str] | None,
+    ids: Collection[str],
+    place: Place,
 ) -> None:
-    """Refuse unknown names, and events that are never `traced`. Raises PlanError with one line."""
+    """Refuse unknown names, and events that are never `traced`. Raises PlanError with one line.
+
+    `ids`: of the operations of all strands.
+    """
     if len(strand.steps) > STEPS_MAX:
         raise PlanError(f"{where_of(place)}: steps must be at most {STEPS_MAX}")
     names: tuple[str, ...] = ()
     for number, step in enumerate(strand.steps):
         try:
-            _check(step, names, nodes)
+            _check(step, names, nodes, ids)
             if traced is not None:
                 _check_traced(step, traced)
         except (ParameterError, ValueError) as error:
@@ -209,12 +245,18 @@ def check_strand(
         names += tuple(f"@{name}" for name in step.options.get("names", ()))
 
 
-def _check(step: Step, names: Sequence[str], nodes: tuple[str, ...]) -> None:
+def _check(step: Step, names: Sequence[str], nodes: tuple[str, ...], ids: Collection[str]) -> None:
     """Refuse unknown target words, and parameters that a fault does not take."""
     known = {*TARGETS, *names, *(f"node:{node}" for node in nodes)}
     for word in _words(step):
         if word not in known:
             raise PlanError(unknown("target", word, known))
+    for condition in _conditions(step):
+        if condition.at in _DRAWN:
+            raise PlanError(f"at: {condition.at} nodes are drawn, and those of a condition are not")
+        for name in filter(None, (condition.ok, condition.ended)):
+            if name not in ids:
+                raise PlanError(unknown("id", name, ids))
     if is_fault(step.kind):
         # The nodes of cast names are not known yet; any node serves to check the other parameters.
         parameters = step.parameters
@@ -223,6 +265,9 @@ def _check(step: Step, names: Sequence[str], nodes: tuple[str, ...]) -> None:
         if step.options.get("links"):
             parameters["links"] = f"{nodes[0]}>{nodes[-1]}"
         check_fault(step.kind, parameters, nodes)
+
+
+_DRAWN = frozenset({"random", "minority", "majority"})
 
 
 def _check_traced(step: Step, traced: Collection[str]) -> None:

@@ -90,7 +90,7 @@ class ScriptedClients:
 def _by_worker(plan: Plan) -> dict[int, deque[ScriptedOp]]:
     listed: dict[int, deque[ScriptedOp]] = {}
     for op in sorted(plan.operations, key=lambda op: op.at_ms):
-        listed.setdefault(op.worker % plan.concurrency, deque()).append(op)
+        listed.setdefault(op.worker, deque()).append(op)
     return listed
 
 

@@ -107,7 +107,7 @@ def error(**changes):
         ),
         (
             {"schedule": [SCRIPT[0] | {"at_s": 99}]},
-            "schedule 1: at_s must be a number from 0 to 60",
+            "schedule 1: at_s must be below 60, where the plan's duration_s ends, not 99",
         ),
         ({"schedule": SCRIPT, "faults": ["pause"]}, "faults: 'pause' is not in the schedule"),
     ],

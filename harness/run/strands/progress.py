@@ -154,7 +154,8 @@ class Expectation:
 
     def begin(self) -> None:
         """Evaluate it now, and from now on at each event; of a name without a node never."""
-        if self._that.at.startswith("@") and self._that.at[1:] not in self._cast.names:
+        words = (self._that.at, *map(str, self._that.where.values()))
+        if any(word[:1] == "@" and word[1:] not in self._cast.names for word in words):
             return
         self._stage.standings.listeners.append(self._on_event)
         if self._holds():

@@ -34,6 +34,7 @@ from cluster.names import unknown
 from cluster.values import valueclass
 from harness.errors import UsageError
 from harness.plan.plan import Plan
+from harness.plan.schedule import LEAD_OUT_S
 from harness.plan.strands import Step, Strand, step_name
 from harness.sim.runner import run
 from results.store.model import RunResults
@@ -150,8 +151,9 @@ def neighbours(red: RedRun) -> Iterator[Plan]:
 
 
 def convert_to_sim(plan: Plan, seed: int, strands: tuple[Strand, ...]) -> Plan:
-    """Convert a plan to the simulated world, with these faults."""
+    """Convert a plan to the simulated world, with these faults; some came after its schedule."""
     plain = Plan()
+    last_ms = max((strand.at_ms for strand in strands), default=0.0)
     return replace(
         plan,
         backend="sim",
@@ -160,6 +162,7 @@ def convert_to_sim(plan: Plan, seed: int, strands: tuple[Strand, ...]) -> Plan:
         seed=seed,
         schedule=(),
         strands=strands,
+        duration_s=max(plan.duration_s, last_ms / 1000.0 + LEAD_OUT_S),
         skipped=(),
         faults=(),
         expectations={},

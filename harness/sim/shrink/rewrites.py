@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from checkers.history import EventType
+from harness.plan.document import FIND_BROKERS
 from harness.plan.plan import Plan
 from harness.plan.strands import Condition, ScriptedOp, Step
 from harness.run.scripted_clients import STRAND_WORKERS
@@ -45,7 +46,8 @@ def operations_in_faults(played: Played) -> Iterator[ScriptedOp]:
         worker = event.process % total
         at_ms = event.time_ns / 1e6 - played.fault_phase_ms
         if worker < streamed and 0 <= at_ms < played.plan.duration_ms:
-            node = ends.get(event.index)
+            finds = played.plan.workload in FIND_BROKERS
+            node = None if finds else ends.get(event.index)
             yield ScriptedOp(event.f, round(at_ms, 6), worker, event.key, event.value, node)
 
 

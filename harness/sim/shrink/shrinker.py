@@ -20,7 +20,8 @@ the rest. The passes, each with the invariant that it keeps:
 A candidate that violates the same property replaces the plan; any other is dropped. Where several
 defects violate one property (deaths, no progress, a check with kinds of anomalies) the causes must
 be the same, of a check one kind. An exception of the harness counts as no violation. A run is a function of its plan, so no candidate runs twice, and
-the result is exactly what `kraftprobe replay` runs. Rounds repeat until one changes nothing or the
+the result is exactly what `kraftprobe replay` runs: a candidate that is no plan (its steps use a name
+that no step casts any more) is none. Rounds repeat until one changes nothing or the
 time is up.
 """
 
@@ -35,7 +36,7 @@ from typing import Any, TypeVar
 
 from cluster.backends.sim.settings import SimSettings
 from cluster.systems.kraft import NODE_SETTINGS
-from harness.plan.document import expectations_of
+from harness.plan.document import expectations_of, from_document
 from harness.plan.plan import Plan
 from harness.plan.strands import ScriptedOp, Strand
 from harness.sim.findings import Violation
@@ -114,6 +115,7 @@ class Shrinker:
         self.progress.tried += 1
         verdict = False
         try:
+            from_document(plan.to_json())
             played, violation = self._run(plan)
         except Exception:  # noqa: BLE001  (a candidate that cannot be run is no candidate)
             violation = None
@@ -231,7 +233,7 @@ class Shrinker:
         last_ms = max((act.at_ms for act in played.acts), default=0.0) - played.fault_phase_ms
         shorter = float(round(max(last_ms, 0.0)) + 500)
         if shorter < plan.duration_ms:
-            plan = self._keep(replace(plan, duration_s=shorter / 1000.0), plan)
+            plan = self._keep(without_late(replace(plan, duration_s=shorter / 1000.0)), plan)
         return plan
 
     def _strands(self, plan: Plan) -> Plan:
@@ -420,7 +422,7 @@ class Shrinker:
                 plan = self._keep(replace(plan, operations=tuple(operations)), plan)
         for simpler in rounder(plan.duration_ms):
             if simpler >= 1:
-                plan = self._keep(replace(plan, duration_s=simpler / 1000.0), plan)
+                plan = self._keep(without_late(replace(plan, duration_s=simpler / 1000.0)), plan)
         return plan
 
     def _step_values(self, plan: Plan, number: int, position: int) -> Plan:

@@ -151,6 +151,13 @@ def test_the_nearest_plan_does_what_the_run_did():
     ]
 
 
+def test_faults_that_came_after_the_schedule_are_played_too():
+    nearest = next(neighbours(red_of(from_document({"seed": 3, "faults": [], "duration_s": 5}))))
+
+    assert nearest.duration_s == 8.0
+    assert from_document(nearest.to_json()).strands == nearest.strands
+
+
 def test_neighbours_are_other_worlds_other_times_and_the_very_nodes():
     plans = list(islice(neighbours(red_of(LOSES_THE_LEADER)), 12))
 

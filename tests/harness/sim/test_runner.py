@@ -184,14 +184,21 @@ def test_an_operation_that_ended_after_the_last_event_did_end():
     assert run_plan(replace(plan, strands=(Strand(1_000.0, steps),))).violations == ()
 
 
-def test_nothing_is_known_of_what_is_expected_at_a_name_without_a_node():
+OF_NOBODY = (
+    {"at": "@A", "state": "Follower"},
+    {"event": "state", "where": {"leader_id": "@A"}},
+)
+
+
+@pytest.mark.parametrize("that", OF_NOBODY)
+def test_nothing_is_known_of_what_is_expected_of_a_name_without_a_node(that):
     steps = (
         Step("cast", options={"names": {"A": "follower"}}),
-        Step("expect", options={"that": {"at": "@A", "state": "Follower"}}, within_ms=100.0),
+        Step("expect", options={"that": that}, within_ms=100.0),
     )
     result = run_plan(sim_plan(seed=1, nodes=1, duration_s=2.0, strands=(Strand(500.0, steps),)))
     assert result.violations == ()
-    assert "strand 1, step 2: whether {'at': '@A', 'state': 'Follower'} came" in result.reasons[0]
+    assert f"strand 1, step 2: whether {that} came" in result.reasons[0]
 
 
 def test_a_node_that_dies_by_itself_is_a_finding(monkeypatch):

@@ -152,3 +152,16 @@ def test_a_plan_without_time_to_shrink_it_keeps_its_violation_and_story():
     assert shrinker.progress.tried == 1
     assert run_plan(small).property == "majority-durable"
     assert story_of(*shrinker.story)[-1].startswith("VIOLATED majority-durable")
+
+
+def test_a_candidate_that_could_not_be_replayed_is_none():
+    never = Step("expect", options={"that": {"state": "Resigned"}}, within_ms=100.0)
+    plan = sim_plan(seed=1, nodes=1, duration_s=2.0, rate_per_s=0.0)
+    cast = Step("cast", options={"names": {"A": "leader"}})
+    pause = Step("pause", targets="@A")
+    steps = (cast, pause, never)
+    whole, without_cast = (replace(plan, strands=(Strand(0.0, of),)) for of in (steps, steps[1:]))
+    shrinker = Shrinker("expectation", float("inf"))
+
+    assert run_plan(without_cast).property == "expectation"
+    assert (shrinker.fails(whole), shrinker.fails(without_cast)) == (True, False)
