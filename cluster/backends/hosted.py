@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from cluster.backends.hosts import (
     HostPorts,
     HostProvider,
     StartedProcess,
+    all_of,
 )
 from cluster.backends.links.probe import LinkProber
 from cluster.backends.links.rules import LinkRules
@@ -125,7 +126,7 @@ class HostedBackend(ProcessBackend):
         now = self.endpoint(node, "CONTROLLER")
         port = max(*used, self.provider.ports(node).agent) + 1
         self._endpoints[node, "CONTROLLER"] = replace(now, port=port)
-        await _all(*(self.configure(each) for each in self.nodes))
+        await all_of(self.configure(each) for each in self.nodes)
 
     async def host_returned(self, node: str) -> None:
         """Apply again what is in force in a node's host, which was lost and came back.
@@ -146,8 +147,8 @@ class HostedBackend(ProcessBackend):
         self.shaping = HostShaping(self.hosts, self.run_id, self._prober)
         self.before_start.append(self.shaping.ensure)
         self._abilities = self._equip()
-        await _all(self._rules.install(), self._prober.start(), self._configure_all())
-        await _all(*(self.start(node) for node in self.nodes))
+        await all_of((self._rules.install(), self._prober.start(), self._configure_all()))
+        await all_of(self.start(node) for node in self.nodes)
 
     async def _put(self, node: str, files: Mapping[str, bytes]) -> None:
         await self.provider.put(node, files)
@@ -175,8 +176,8 @@ class HostedBackend(ProcessBackend):
         self._released = True
         try:
             try:
-                await _all(
-                    *(self.provider.fetch(node, self.node_folder(node)) for node in self.hosts)
+                await all_of(
+                    self.provider.fetch(node, self.node_folder(node)) for node in self.hosts
                 )
             finally:
                 await self.provider.tear_down()
@@ -209,7 +210,7 @@ class HostedBackend(ProcessBackend):
             free = max(ports.client, ports.controller, ports.agent) + 1
             for port, name in enumerate(self.system.ports, free):
                 self._endpoints[node, name] = Endpoint(number, address, port)
-        await _all(*(self.configure(node) for node in self.nodes))
+        await all_of(self.configure(node) for node in self.nodes)
 
     def _placement(self, node: str) -> Placement:
         inside = self.hosts[node].folder
@@ -221,14 +222,6 @@ class HostedBackend(ProcessBackend):
         await self.rules.ensure(node)
         await self.prober.ensure(node)
         return {}
-
-
-async def _all(*acts: Awaitable[object]) -> None:
-    """Wait for all of them, also when one fails; then raise what the first of them met."""
-    results = await asyncio.gather(*acts, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
 
 
 _PROBE_OUTPUT = "probe.log"

@@ -29,14 +29,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from cluster.backends.abilities import Host
 from cluster.backends.agent.channel import Caller
 from cluster.backends.base import NodeState, ProcessIdentity
 from cluster.values import valueclass
+
+T = TypeVar("T")
 
 NODE_OUTPUT = "stdout.log"
 """The output file of nodes, in their folders; every process with another one is no node."""
@@ -154,6 +156,25 @@ class HostProvider(Protocol):
 
         Called when `tear_down` is cancelled. Never raises; `kraftprobe cleanup` finds the rest.
         """
+
+
+async def all_of(acts: Iterable[Awaitable[T]]) -> list[T]:
+    """Wait for all of them, also when one fails; then raise what the first of them met."""
+    results = await asyncio.gather(*acts, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+async def call_whole(call: Callable[[], T]) -> T:
+    """Call in a thread; a cancelled caller waits for its end: what it makes is there by then."""
+    calling = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        return await asyncio.shield(calling)
+    except asyncio.CancelledError:
+        await asyncio.wait((calling,))
+        raise
 
 
 async def plain_connect(host: str, port: int) -> socket.socket:

@@ -60,7 +60,7 @@ from cluster.backends.docker.leftovers import remove_run
 from cluster.backends.docker.network import Network, make_network
 from cluster.backends.docker.process import ExecProcess, inner_pid, wait_executed
 from cluster.backends.docker.user_image import at_rest, variables
-from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, plain_connect
+from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, all_of, plain_connect
 from cluster.backends.localhost import write_files
 from cluster.backends.machine import clocks
 from cluster.backends.processes.records import TRIAL, labels
@@ -165,10 +165,10 @@ class DockerProvider:
             network = await in_thread(
                 make_network, self._connect(), f"kraftprobe-{self.run_id}", self._labels()
             )
-            hosts = await asyncio.gather(*(self._make_host(image, network, n) for n in nodes))
+            hosts = await all_of(self._make_host(image, network, node) for node in nodes)
             self.hosts = dict(zip(nodes, hosts, strict=True))
             self._say(f"starting {len(nodes)} containers on {network.subnet}")
-            await asyncio.gather(*(self._start_containers(host) for host in hosts))
+            await all_of(self._start_containers(host) for host in hosts)
             self._say("starting the nodes in them")
         except BaseException:
             await self.tear_down()

@@ -16,6 +16,7 @@ from requests.exceptions import ConnectionError as RequestsConnectionError
 from requests.exceptions import RequestException, Timeout
 
 from cluster.backends.base import BackendError
+from cluster.backends.hosts import call_whole
 from cluster.backends.packages import install
 from cluster.backends.processes.records import own_identity, own_place
 
@@ -146,13 +147,10 @@ def unfit(version: Mapping[str, Any], security: Sequence[str] = ()) -> str:
 async def in_thread(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call the SDK in a thread; what it raises becomes a BackendError with one line.
 
-    A cancelled caller leaves the call to end by itself, so whoever makes things looks for them
-    by their label and not by what a call returned.
+    It is called to its end (`call_whole`).
     """
     try:
-        return await asyncio.get_running_loop().run_in_executor(
-            None, functools.partial(act, *args, **kwargs)
-        )
+        return await call_whole(functools.partial(act, *args, **kwargs))
     except EngineErrors as error:
         raise backend_error(error) from error
 

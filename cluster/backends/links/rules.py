@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from cluster.backends.abilities import Host
 from cluster.backends.base import BackendError, Link
+from cluster.backends.hosts import all_of
 from cluster.backends.terms import HostAwayError
 
 _Act = Callable[[str, list[str]], Awaitable[None]]
@@ -47,7 +48,7 @@ class LinkRules:
 
     async def install(self) -> None:
         """Put the table into every host. Raises BackendError."""
-        await asyncio.gather(*(self.reapply(node) for node in self._hosts))
+        await all_of(self.reapply(node) for node in self._hosts)
 
     async def reapply(self, node: str) -> None:
         """Write the node's whole table anew, with what is cut now; counters begin again."""
@@ -87,7 +88,7 @@ class LinkRules:
     async def remove(self) -> None:
         """Take the tables away, and with them every cut."""
         self._cut.clear()
-        await asyncio.gather(*(self._drop_table(node) for node in self._hosts))
+        await all_of(self._drop_table(node) for node in self._hosts)
 
     # -- transactions ----------------------------------------------------------------------------
 
@@ -96,12 +97,7 @@ class LinkRules:
         by_target: dict[str, list[str]] = {}
         for source, target in links:
             by_target.setdefault(target, []).append(source)
-        results = await asyncio.gather(
-            *(act(target, sources) for target, sources in by_target.items()), return_exceptions=True
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        await all_of(act(target, sources) for target, sources in by_target.items())
 
     async def _add(self, target: str, sources: list[str]) -> None:
         addresses = self._addresses(sources)

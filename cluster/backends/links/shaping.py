@@ -18,7 +18,7 @@ from dataclasses import asdict
 
 from cluster.backends.abilities import LinkShape, ShapeMeasure
 from cluster.backends.base import BackendError, Link, Probe
-from cluster.backends.hosts import AgentHost
+from cluster.backends.hosts import AgentHost, all_of
 from cluster.backends.links.probe import LinkProber
 from cluster.backends.links.rules import table_name
 from cluster.backends.links.shapes import PERFECT, missing_effects
@@ -74,12 +74,7 @@ class HostShaping:
                 continue
             self._shapes[link] = shape
             touched.update(dict.fromkeys(link))
-        results = await asyncio.gather(
-            *(self.reapply(node) for node in touched), return_exceptions=True
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        await all_of(self.reapply(node) for node in touched)
         self._shapes = {link: shape for link, shape in self._shapes.items() if shape != PERFECT}
 
     def shapes(self) -> Mapping[Link, LinkShape]:

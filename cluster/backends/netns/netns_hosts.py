@@ -31,7 +31,7 @@ from cluster.backends.agent import channel
 from cluster.backends.agent.channel import ASK_S, Caller, Channel, Stream
 from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
-from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, connect_by
+from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, all_of, connect_by
 from cluster.backends.localhost import unpack, write_files
 from cluster.backends.machine import clocks
 from cluster.backends.packages import install
@@ -124,9 +124,9 @@ class NetnsProvider:
         try:
             self._hub = hub = await self._start_hub()
             await self._set_up(hub.channel, _HUB_SETUP)
-            hosts = await asyncio.gather(*(self._make_host(node) for node in nodes))
+            hosts = await all_of(self._make_host(node) for node in nodes)
             self._hosts = {host.node: host for host in hosts}
-            await asyncio.gather(*(self._connect_host(hub, host) for host in hosts))
+            await all_of(self._connect_host(hub, host) for host in hosts)
         except BaseException:
             await self.tear_down()
             raise

@@ -23,6 +23,7 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
@@ -33,7 +34,14 @@ from cluster.backends.agent import channel
 from cluster.backends.agent.channel import ASK_S
 from cluster.backends.agent.frames import Message
 from cluster.backends.base import BackendError, NodeState, ProcessIdentity
-from cluster.backends.hosts import NODE_OUTPUT, AgentHost, HostPorts, plain_connect
+from cluster.backends.hosts import (
+    NODE_OUTPUT,
+    AgentHost,
+    HostPorts,
+    all_of,
+    call_whole,
+    plain_connect,
+)
 from cluster.backends.localhost import unpack
 from cluster.backends.processes.records import last_lines
 from cluster.backends.ssh import bundle
@@ -242,14 +250,9 @@ class SshProvider:
             thread.join(_NOW_S)
 
     async def _prepare_all(self) -> None:
-        made = await asyncio.gather(
-            *(asyncio.to_thread(self._prepare, node) for node in self._entries),
-            return_exceptions=True,
-        )
-        for result in made:  # only now: a thread that still works would make something later
-            if isinstance(result, BaseException):
-                raise result
-        self._hosts = {host.node: host for host in made if isinstance(host, SshHost)}
+        # To the end, also where one fails: a thread that still works would make something later.
+        made = await all_of(call_whole(partial(self._prepare, node)) for node in self._entries)
+        self._hosts = {host.node: host for host in made}
 
     # -- in threads ------------------------------------------------------------------------------
 

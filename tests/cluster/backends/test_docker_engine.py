@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,8 @@ from cluster.backends.docker.dependencies import PACKAGE, requirements
 from cluster.backends.docker.docker_hosts import DockerProvider
 from cluster.backends.docker.image import ensure_image
 from cluster.backends.docker.network import routed_networks
+from cluster.backends.hosts import all_of
+from tests.play import play
 
 pytestmark = pytest.mark.slow
 
@@ -105,6 +108,39 @@ def test_a_call_that_the_engine_does_not_live_through_names_it(quick: Path):
         f"the docker engine is gone: {quick} does not answer; "
         "start it (sudo systemctl start docker)"
     )
+
+
+@play(asyncio.run)
+async def test_who_is_cancelled_waits_for_what_the_engine_is_making():
+    making, go_on, made = threading.Event(), threading.Event(), []
+
+    def make() -> None:
+        making.set()
+        go_on.wait()
+        made.append("network")
+
+    caller = asyncio.ensure_future(engine.in_thread(make))
+    await asyncio.to_thread(making.wait)
+    caller.cancel()
+    asyncio.get_running_loop().call_later(0.05, go_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert made == ["network"]
+
+
+@play(asyncio.run)
+async def test_what_is_made_beside_a_failure_is_waited_for():
+    made = []
+
+    async def make(name: str, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        if name == "n1":
+            raise BackendError("no room")
+        made.append(name)
+
+    with pytest.raises(BackendError, match="no room"):
+        await all_of((make("n1", 0), make("n2", 0.05)))
+    assert made == ["n2"]
 
 
 def test_a_lost_engine_is_one_line_with_what_is_left_and_what_to_do(quick: Path, tmp_path: Path):
