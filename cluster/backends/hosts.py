@@ -76,10 +76,11 @@ class StartedProcess(Protocol):
     async def output_tail(self) -> tuple[str, ...]:
         """Return the last few lines of its output file; empty when it cannot be read."""
 
-    def kill_now(self) -> None:
+    def kill_now(self) -> bool:
         """SIGKILL it without the event loop, for a harness in a hurry; best effort, never raises.
 
         Blocks for as long as that takes, a few seconds at most, and returns with it dead if it can.
+        False: it had ended before.
         """
 
 

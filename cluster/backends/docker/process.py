@@ -89,13 +89,19 @@ class ExecProcess:
         """Read the last lines of its output."""
         return tail_of(self._output)
 
-    def kill_now(self) -> None:
-        """SIGKILL it and see it dead, without the event loop."""
+    def kill_now(self) -> bool:
+        """SIGKILL it and see it dead, without the event loop.
+
+        An engine that is asked for a code as its container goes may know of the container's end
+        alone (`_code`), which must not excuse the crash of a node before.
+        """
+        lived = self.state_now() is not NodeState.DEAD
         with contextlib.suppress(PermissionError):  # then the container ends with it
             self._signal(signal.SIGKILL)
             deadline = time.monotonic() + _KILL_TIMEOUT_S
             while self.state_now() is not NodeState.DEAD and time.monotonic() < deadline:
                 time.sleep(0.001)
+        return lived
 
     def _signal(self, number: signal.Signals) -> None:
         if self._pidfd >= 0 and self._exit_code is None:

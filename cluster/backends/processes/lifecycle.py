@@ -112,9 +112,8 @@ class Incarnation:
 
     def kill_now(self) -> None:
         """SIGKILL it without the event loop."""
-        self._asked.add(signal.SIGKILL)
-        if self.exit_code is None:
-            self.process.kill_now()
+        if self.exit_code is None and self.process.kill_now():
+            self._asked.add(signal.SIGKILL)
 
     async def wait_ended(self, timeout_s: float) -> bool:
         """Wait for its end; False when it still lives after that time."""

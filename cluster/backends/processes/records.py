@@ -266,12 +266,14 @@ class LocalProcess:
         """Read the last lines of its output."""
         return tail_of(self._output)
 
-    def kill_now(self) -> None:
+    def kill_now(self) -> bool:
         """SIGKILL it with its group, and see it dead, without the event loop."""
+        lived = self.state_now() is not NodeState.DEAD
         self._signal(signal.SIGKILL)
         deadline = time.monotonic() + _KILL_TIMEOUT_S
         while self.state_now() is not NodeState.DEAD and time.monotonic() < deadline:
             time.sleep(0.001)
+        return lived
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:

@@ -138,12 +138,13 @@ class SshProcess:
             return ()
         return last_lines(answer.payload)
 
-    def kill_now(self) -> None:
+    def kill_now(self) -> bool:
         """SIGKILL it without the event loop."""
         with contextlib.suppress(BackendError):
             number = int(signal.SIGKILL)
             self._session.call_now("signal", pid=self.pid, number=number, timeout_s=_NOW_S)
             self._session.call_now("wait", pid=self.pid, timeout_s=_NOW_S)
+        return True
 
     async def _ask(self, do: str, **fields: Any) -> Any:
         return await self._session.call(do, pid=self.pid, **fields)

@@ -1,11 +1,16 @@
 """The engine answers before an exec's program runs: until then the process is runc."""
 
+import asyncio
+import subprocess
 import threading
 from types import SimpleNamespace
 
 import pytest
+from docker.errors import NotFound
 
 from cluster.backends.docker import process
+from cluster.backends.processes.lifecycle import Incarnation
+from tests.play import play
 
 pytestmark = pytest.mark.slow
 
@@ -52,3 +57,20 @@ def test_a_start_that_never_ends_is_given_up(tmp_path, monkeypatch, waits):
     (tmp_path / "7" / "comm").write_text("runc:[2:INIT]\n")
     process.wait_executed(7)
     assert sum(waits) == pytest.approx(5.0, abs=0.2)
+
+
+@play(asyncio.run)
+async def test_a_crash_is_no_kill_though_the_engine_forgot_its_exit_code(*, tmp_path):
+    def forget(_):
+        raise NotFound("no such exec")
+
+    # Nobody notices before the kill.
+    crashed = subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE)  # noqa: ASYNC220
+    client = SimpleNamespace(api=SimpleNamespace(exec_inspect=forget))
+    host = SimpleNamespace(node="n1")
+    started = process.ExecProcess(client, "exec", crashed.pid, host, tmp_path / "out", "r1")
+    incarnation = Incarnation(started)
+    crashed.communicate(b"")
+    incarnation.kill_now()
+    await incarnation.ended
+    assert incarnation.ended_unasked
