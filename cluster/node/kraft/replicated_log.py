@@ -17,7 +17,12 @@ from enum import Enum
 from cluster.node.kraft.quorum.control_state import ControlState
 from cluster.node.kraft.snapshot_store import SnapshotFile, SnapshotStore
 from cluster.node.kraft.types import IllegalStateError
-from cluster.node.log.batch.records import BatchHeader, parse_header, split_batches
+from cluster.node.log.batch.records import (
+    BatchHeader,
+    CutOffBatchError,
+    parse_header,
+    split_batches,
+)
 from cluster.node.log.metadata.log import Log
 from cluster.node.log.metadata.snapshot import BOOTSTRAP_ID, CorruptSnapshotError, Snapshot
 from cluster.node.log.types import OffsetAndEpoch
@@ -122,14 +127,19 @@ class ReplicatedLog:
         """Append fetched batches up to the first of an epoch above `epoch`; CRCs are checked.
 
         A response that was read while leadership changed may hold batches of a newer epoch, with a
-        leader unknown to this replica yet (KAFKA-18723). Returns whether anything was appended.
+        leader unknown to this replica yet (KAFKA-18723). Kafka's leaders fill a response up to the
+        byte, so its last batch may be cut off. Returns whether anything was appended.
         Raises CorruptBatchError; then nothing was appended.
         """
         accepted: list[tuple[BatchHeader, bytes]] = []
-        for header, batch in split_batches(records):  # the log verifies what it appends
-            if header.partition_leader_epoch > epoch:
-                break
-            accepted.append((header, batch))
+        try:
+            for header, batch in split_batches(records):  # the log verifies what it appends
+                if header.partition_leader_epoch > epoch:
+                    break
+                accepted.append((header, batch))
+        except CutOffBatchError:
+            if not accepted:
+                raise
         if accepted:
             self._log.append(b"".join(batch for _, batch in accepted))
             self.control.append(accepted)

@@ -61,6 +61,10 @@ class CorruptBatchError(Exception):
     """The bytes are not a sequence of whole, intact version 2 batches."""
 
 
+class CutOffBatchError(CorruptBatchError):
+    """The bytes end within a batch."""
+
+
 @valueclass
 class Record:
     """Key and value of one record; a metadata record has no key."""
@@ -244,7 +248,7 @@ def parse_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     Raises CorruptBatchError when there is no version 2 header.
     """
     if len(data) - position < HEADER_BYTES:
-        raise CorruptBatchError(f"batch at byte {position}: header is cut off")
+        raise CutOffBatchError(f"batch at byte {position}: header is cut off")
     header: BatchHeader = _header_of(_HEADER.unpack_from(data, position))
     if header.magic != MAGIC:
         raise CorruptBatchError(f"batch at byte {position}: magic is {header.magic}, not {MAGIC}")
@@ -313,7 +317,7 @@ def split_batches(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
         header = parse_header(data, position)
         end = position + header.length + PREFIX_BYTES
         if end > size_bytes:
-            raise CorruptBatchError(f"batch at byte {position}: cut off")
+            raise CutOffBatchError(f"batch at byte {position}: cut off")
         yield header, data[position:end]
         position = end
 

@@ -142,3 +142,14 @@ def test_reconciliation_ends_at_the_longest_common_prefix_of_epochs(mine, leader
 
 def shares_an_epoch(mine, leaders, common):
     return set(mine[common:]) & set(leaders) or set(leaders[common:]) & set(mine)
+
+
+def test_a_last_batch_that_a_full_response_cuts_off_is_left_for_the_next_fetch():
+    """Kafka's leaders fill a Fetch up to its last byte (LogSegment.read)."""
+    whole, following = batch(0, 1), batch(1, 1)
+    for left_bytes in (1, 40, len(following) - 1):
+        log = log_of()
+        assert log.append_as_follower(whole + following[:left_bytes], 1)
+        assert log.end_offset == 1
+        with pytest.raises(CorruptBatchError):
+            log.append_as_follower(following[:left_bytes], 1)
