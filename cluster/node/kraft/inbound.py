@@ -148,9 +148,11 @@ class InboundRequests:
 
         state = self._core.quorum.state
         if isinstance(state, Follower) and request.leader_epoch == state.epoch:
-            if request.leader_id == state.leader_id:
-                on_follow()  # nothing in it can be news: a leadership check, mostly
-                return
+            # A leadership check, mostly. Only where it listens can be news: the voters by which
+            # this replica knows that since its restart may be out of date.
+            state.leader_endpoint = request.leader_endpoint or state.leader_endpoint
+            on_follow()
+            return
         self._core.maybe_transition(
             request.leader_id, request.leader_epoch, request.leader_endpoint, on_follow
         )

@@ -175,6 +175,18 @@ def test_a_second_leader_of_the_epoch_is_refused_and_written_down(claim):
     assert event["reason"] == "epoch 5 is led by 1, not by 2"
 
 
+def test_a_leader_knows_best_where_it_listens():
+    """A follower that was restarted knows it by voters, and its own may be out of date."""
+    world, node = voter_in_epoch_5()
+    ask(world, node, begin())
+    assert node.state.leader_endpoint == world.voters.endpoint(1)
+    moved = Endpoint(1, "moved", 9001)
+    ask(world, node, begin(leader_endpoint=moved))
+    assert node.state.leader_endpoint == moved
+    ask(world, node, begin())
+    assert node.state.leader_endpoint == moved
+
+
 @pytest.mark.parametrize(
     ("candidates", "backoff_ms"),
     [
