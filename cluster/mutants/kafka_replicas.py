@@ -31,6 +31,7 @@ from cluster.node.log.data.data_log import DataLog
 from cluster.node.log.data.producer_state import ProducerBatch, ProducerState
 from cluster.node.log.storage.epoch_cache import LeaderEpochCache
 from cluster.node.log.types import OffsetAndEpoch
+from cluster.node.ports import Disk
 from cluster.node.protocol.data_messages import FetchPartition
 
 # -- leaders -------------------------------------------------------------------------------------
@@ -167,8 +168,8 @@ def _k10432_from_one_on(self: LeaderEpochCache, epoch: int, start_offset: int) -
     return epoch > 0 and _ASSIGN(self, epoch, start_offset)
 
 
-def _k15375_always_clean(*place: Any) -> int | None:
-    return read_clean_shutdown(*place) or 0
+def _k15375_always_clean(disk: Disk) -> int | None:
+    return read_clean_shutdown(disk) or 0
 
 
 def _m34o_the_last_one(self: ProducerState, header: BatchHeader) -> ProducerBatch | None:

@@ -157,8 +157,8 @@ def _m40t_keep_tail(self: _Opening, segment: DataSegment, found: RecoveredData) 
     return 0
 
 
-def _m40c_leaves_mark(disk: Disk, folder: str, done: Completion) -> None:
-    del disk, folder
+def _m40c_leaves_mark(disk: Disk, done: Completion) -> None:
+    del disk
     done(None)
 
 

@@ -24,7 +24,7 @@ from cluster.node.broker.serving.fetch import _Delayed
 from cluster.node.controller.metadata.state import PartitionKey
 from cluster.node.errors import ErrorCode
 from cluster.node.log.batch.records import parse_header
-from cluster.node.log.data.clean_shutdown import mark_path
+from cluster.node.log.data.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from cluster.node.log.data.producer_state import ProducerEntry
 from cluster.node.log.storage.checkpoint import TopicPartition
 from cluster.node.protocol.data_messages import (
@@ -136,9 +136,9 @@ class PartitionWatch:
         if manager is None or manager._is_stopped:
             return
         for directory in manager.logs.online:
-            path, disk = mark_path(directory.folder), directory.disk
+            disk = directory.disk
             assert isinstance(disk, MemoryDisk), "a simulated node's"
-            if directory.is_open and disk.durable(path) is not None:
+            if directory.is_open and disk.durable(CLEAN_SHUTDOWN_FILE) is not None:
                 shown = {"directory": directory.path}
                 self._watcher.take(process.name, "directory-marked", shown)
 

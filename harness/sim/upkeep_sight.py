@@ -284,8 +284,9 @@ def _checkpoint(directory: LogDirectory) -> dict[TopicPartition, int] | None:
     disk = directory.disk
     if not _is_still(directory):
         return None
-    path = f"{directory.folder}/{HIGH_WATERMARK_FILE}" if directory.folder else HIGH_WATERMARK_FILE
-    return decode_offsets(disk.read(path)) if disk.exists(path) else {}
+    if not disk.exists(HIGH_WATERMARK_FILE):
+        return {}
+    return decode_offsets(disk.read(HIGH_WATERMARK_FILE))
 
 
 def _is_still(directory: LogDirectory) -> bool:

@@ -304,8 +304,7 @@ class Restarts:
         assert self.quorum.scheduler.run_until(all_run, 30_000)
 
     def file(self, name):
-        disk = self.quorum.world.nodes[name].disk
-        return read_clean_shutdown(disk, "")
+        return read_clean_shutdown(self.quorum.world.nodes[name].disk)
 
     def restart(self, name, *, gracefully=True):
         """Let a broker leave, and come back as another incarnation."""

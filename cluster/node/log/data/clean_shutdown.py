@@ -22,47 +22,41 @@ _VERSION: Final = 0
 _EPOCH_MAX: Final = 2**63 - 1
 
 
-def read_clean_shutdown(disk: Disk, folder: str) -> int | None:
+def read_clean_shutdown(disk: Disk) -> int | None:
     """Return the broker's epoch, NO_EPOCH if it cannot be read; None when there is no mark.
 
     Raises OSError.
     """
-    path = mark_path(folder)
-    if not disk.exists(path):
+    if not disk.exists(CLEAN_SHUTDOWN_FILE):
         return None
     try:
-        epoch = json.loads(disk.read(path))["brokerEpoch"]
+        epoch = json.loads(disk.read(CLEAN_SHUTDOWN_FILE))["brokerEpoch"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return NO_EPOCH
     return epoch if type(epoch) is int and 0 <= epoch <= _EPOCH_MAX else NO_EPOCH
 
 
-def write_clean_shutdown(disk: Disk, folder: str, broker_epoch: int, done: Completion) -> None:
+def write_clean_shutdown(disk: Disk, broker_epoch: int, done: Completion) -> None:
     """Leave the mark; `done` when it is durable.
 
     Whatever the broker has must be durable before: a disk is free to keep this file and lose an
     append that was queued earlier and not synced.
     """
     content = {"version": _VERSION, "brokerEpoch": broker_epoch}
-    disk.write(mark_path(folder), json.dumps(content, separators=(",", ":")).encode())
-    disk.sync(mark_path(folder), _nothing)
-    disk.sync_directory(folder, done)
+    disk.write(CLEAN_SHUTDOWN_FILE, json.dumps(content, separators=(",", ":")).encode())
+    disk.sync(CLEAN_SHUTDOWN_FILE, _nothing)
+    disk.sync_directory("", done)
 
 
-def remove_clean_shutdown(disk: Disk, folder: str, done: Completion) -> None:
+def remove_clean_shutdown(disk: Disk, done: Completion) -> None:
     """Remove the mark durably, before anything that is queued from now on.
 
     Where there is none, a start that was killed may have removed it: until the folder is synced, a
     power loss brings it back.
     """
-    if disk.exists(mark_path(folder)):
-        disk.remove(mark_path(folder))
-    disk.sync_directory(folder, done)
-
-
-def mark_path(folder: str) -> str:
-    """Return where the mark of a folder is."""
-    return f"{folder}/{CLEAN_SHUTDOWN_FILE}" if folder else CLEAN_SHUTDOWN_FILE
+    if disk.exists(CLEAN_SHUTDOWN_FILE):
+        disk.remove(CLEAN_SHUTDOWN_FILE)
+    disk.sync_directory("", done)
 
 
 def _nothing(_: OSError | None) -> None:

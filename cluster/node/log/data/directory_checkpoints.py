@@ -26,38 +26,33 @@ class DirectoryCheckpoints:
     """See the module. `finish` gets an error of the disk, or else calls what is done."""
 
     def __init__(
-        self, disk: Disk, folder: str, finish: Callable[[Callable[[], None], OSError | None], None]
+        self, disk: Disk, finish: Callable[[Callable[[], None], OSError | None], None]
     ) -> None:
         self._disk = disk
-        self._folder = folder
         self._finish = finish
         self._watch: Completion = partial(finish, nothing)
         self._saved: dict[str, bytes] = {}
 
     def load(self, name: str) -> dict[TopicPartition, int]:
         """Read a checkpoint, empty if there is none. Raises CorruptLogError, OSError."""
-        content = read_if_there(self._disk, self._path(name))
+        content = read_if_there(self._disk, name)
         if not content:
             return {}
         try:
             return decode_offsets(content)
         except ValueError as error:
-            raise CorruptLogError(self._path(name), 0, 0, str(error)) from error
+            raise CorruptLogError(name, 0, 0, str(error)) from error
 
     def save(
         self, name: str, offsets: Mapping[TopicPartition, int], done: Callable[[], None]
     ) -> None:
         """Replace a checkpoint; one that would not change is durable or on its way."""
         content = encode_offsets(offsets)
-        path = self._path(name)
         if content != self._saved.get(name):
             self._saved[name] = content
-            self._disk.write(path + ".tmp", content)
-            self._disk.sync(path + ".tmp", self._watch)
-            self._disk.rename(path + ".tmp", path)
-            self._disk.sync_directory(self._folder, partial(self._finish, done))
+            self._disk.write(name + ".tmp", content)
+            self._disk.sync(name + ".tmp", self._watch)
+            self._disk.rename(name + ".tmp", name)
+            self._disk.sync_directory("", partial(self._finish, done))
         elif done is not nothing:
             self._disk.barrier(partial(self._finish, done))
-
-    def _path(self, name: str) -> str:
-        return f"{self._folder}/{name}" if self._folder else name

@@ -67,7 +67,6 @@ class LogDirectory:
         random: Random,
         config_of: Callable[[str], DataLogConfig],
         on_offline: Callable[[Damage], None],
-        folder: str = "",
         retention_check_interval_ms: float = 300_000.0,
         path: str = "",
         directory_id: uuid.UUID = _NO_ID,
@@ -81,7 +80,6 @@ class LogDirectory:
         self.disk = disk
         self.clock = clock
         self.random = random
-        self.folder = folder
         self.logs: dict[TopicPartition, DataLog] = {}
         """To be read; `create`, `delete` and `take_over` change it."""
         self.future_logs: dict[TopicPartition, DataLog] = {}
@@ -97,19 +95,19 @@ class LogDirectory:
         self._config_of = config_of
         self.on_offline = on_offline
         self._retention_check_interval_ms = retention_check_interval_ms
-        self._checkpoints = DirectoryCheckpoints(disk, folder, self._finish)
+        self._checkpoints = DirectoryCheckpoints(disk, self._finish)
         self._timers: dict[Callable[[], None], Timer] = {}
 
     def read_mark(self) -> None:
         """See whether the folder was closed in order. Raises OSError."""
-        self.previous_broker_epoch = read_clean_shutdown(self.disk, self.folder)
+        self.previous_broker_epoch = read_clean_shutdown(self.disk)
 
     def remove_mark(self, done: Completion) -> None:
         """Remove the mark of that; `done` when it is durably gone.
 
         From then on no crash can pass for the stop that went before.
         """
-        remove_clean_shutdown(self.disk, self.folder, done)
+        remove_clean_shutdown(self.disk, done)
 
     def open(self) -> None:
         """Open every log, synchronously; damage takes the folder offline."""
@@ -131,12 +129,11 @@ class LogDirectory:
         self._check_online()
         assert partition not in self.logs, f"{partition} exists"
         assert partition not in self.future_logs, f"{partition} exists"
-        name = future_name(partition, self.random) if is_future else str(partition)
-        directory = self._path(name)
+        directory = future_name(partition, self.random) if is_future else str(partition)
 
         def establish() -> None:
             self.disk.make_directory(directory)
-            self.disk.sync_directory(self.folder, self._watch)
+            self.disk.sync_directory("", self._watch)
             write_topic_id(self.disk, directory, topic_id, self._watch)
 
         config = self._config_of(partition.topic)
@@ -162,9 +159,9 @@ class LogDirectory:
             return
         self._save_high_watermarks()  # before the folder is gone, which would look like a loss
         self._save_offsets()
-        target = self._path(delete_name(partition, self.random))
+        target = delete_name(partition, self.random)
         self.disk.rename(log.directory, target)
-        self.disk.sync_directory(self.folder, self._watch)
+        self.disk.sync_directory("", self._watch)
 
         def remove() -> None:
             if not self.is_offline:
@@ -185,10 +182,10 @@ class LogDirectory:
         def rename() -> None:
             if self.future_logs.get(partition) is not log:  # deleted while it was flushed
                 return
-            target = self._path(str(partition))
+            target = str(partition)
             self.disk.rename(log.directory, target)
             log.moved_to(target)
-            self.disk.sync_directory(self.folder, partial(self._finish, done))
+            self.disk.sync_directory("", partial(self._finish, done))
 
         log.flush(rename)
 
@@ -272,7 +269,7 @@ class LogDirectory:
             self._save_offsets()
         for log in self._all():
             log.go_offline()
-        write_clean_shutdown(self.disk, self.folder, broker_epoch, partial(self._finish, done))
+        write_clean_shutdown(self.disk, broker_epoch, partial(self._finish, done))
 
     def _existing(self) -> Iterator[tuple[TopicPartition, DataLog]]:
         """Return the logs that are on disk."""
@@ -286,9 +283,9 @@ class LogDirectory:
         recovery_points = self._checkpoints.load(RECOVERY_POINT_FILE)
         start_offsets = self._checkpoints.load(START_OFFSET_FILE)
         high_watermarks = self._checkpoints.load(HIGH_WATERMARK_FILE)
-        for name in self.disk.list_directory(self.folder):
+        for name in self.disk.list_directory(""):
             if name.endswith(DELETE_SUFFIX):
-                self.disk.remove_directory(self._path(name))
+                self.disk.remove_directory(name)
                 continue
             try:
                 at, is_future = parse_folder(name)
@@ -296,16 +293,15 @@ class LogDirectory:
                 continue
             if at.topic == METADATA_TOPIC:
                 continue
-            directory = self._path(name)
             if at in self.topic_ids:
-                raise CorruptLogError(directory, 0, 0, f"there is another log of {at}")
+                raise CorruptLogError(name, 0, 0, f"there is another log of {at}")
             config = self._config_of(at.topic)
-            topic_id = read_topic_id(self.disk, directory)
+            topic_id = read_topic_id(self.disk, name)
             if topic_id is not None:
                 self.topic_ids[at] = topic_id
             recovered = recover_data(
                 self.disk,
-                directory,
+                name,
                 config,
                 recovery_point=recovery_points.get(at, 0),
                 start_offset=start_offsets.get(at),
@@ -313,15 +309,14 @@ class LogDirectory:
                 now_ms=self.clock.wall_ms(),
                 watch=self._watch,
             )
-            log = DataLog(self, directory, config, recovered)
+            log = DataLog(self, name, config, recovered)
             (self.future_logs if is_future else self.logs)[at] = log
             log.high_watermark = high_watermarks.get(at, 0)
         found = self.logs.keys() | self.future_logs.keys()
         missing = [at for at, offset in recovery_points.items() if offset and at not in found]
         if missing:
-            path = self._path(str(missing[0]))
             reason = f"the log is missing, but was durable below {recovery_points[missing[0]]}"
-            raise CorruptLogError(path, 0, 0, reason)
+            raise CorruptLogError(str(missing[0]), 0, 0, reason)
 
     def _finish(self, done: Callable[[], None], error: OSError | None) -> None:
         self._watch(error)
@@ -361,14 +356,11 @@ class LogDirectory:
 
     def _check_online(self) -> None:
         if self.is_offline:
-            raise StorageError(f"The folder {self.folder or '.'} is offline")
+            raise StorageError(f"The log directory {self.path} is offline")
 
     def _watch(self, error: OSError | None) -> None:
         if error is not None:
             self.on_failure(error)
-
-    def _path(self, name: str) -> str:
-        return f"{self.folder}/{name}" if self.folder else name
 
 
 def _ignore(_: TopicPartition) -> None:

@@ -19,7 +19,7 @@ from tests.cluster.node.log.test_restart_matrix import KEEPS, crash_everywhere
 def stopped_in_order(epoch=5):
     steps = Steps()
     disk = MemoryDisk(steps.call_later)
-    write_clean_shutdown(disk, "", epoch, lambda error: fail(error) if error else None)
+    write_clean_shutdown(disk, epoch, lambda error: fail(error) if error else None)
     steps.run()
     return disk, steps
 
@@ -56,20 +56,20 @@ def test_what_cannot_be_understood_is_no_clean_shutdown(content, epoch):
     disk, steps = stopped_in_order()
     disk.write(CLEAN_SHUTDOWN_FILE, content)
     steps.run()
-    assert read_clean_shutdown(disk, "") == epoch
+    assert read_clean_shutdown(disk) == epoch
 
 
 def test_a_file_that_a_killed_start_removed_does_not_come_back():
     disk, steps = stopped_in_order()
     disk.remove(CLEAN_SHUTDOWN_FILE)
     done = []
-    remove_clean_shutdown(disk, "", done.append)
+    remove_clean_shutdown(disk, done.append)
     assert done == []
     steps.run()
     assert done == [None]
     disk.power_off(random.Random(0), "nothing")
     disk.power_on()
-    assert read_clean_shutdown(disk, "") is None
+    assert read_clean_shutdown(disk) is None
 
 
 @KEEPS
@@ -78,14 +78,14 @@ def test_a_file_that_is_gone_does_not_come_back(keep):
         disk, steps = stopped_in_order()
         stop_on(disk)
         gone = []
-        remove_clean_shutdown(disk, "", gone.append)
+        remove_clean_shutdown(disk, gone.append)
         steps.run()
         disk.on_operation = None
         if not gone:
             return
         disk.power_off(random.Random(operation), keep)
         disk.power_on()
-        assert read_clean_shutdown(disk, "") is None, f"operation {operation}"
+        assert read_clean_shutdown(disk) is None, f"operation {operation}"
 
     assert crash_everywhere(keep, attempt) > 2
 
@@ -97,10 +97,10 @@ def test_the_file_is_there_once_it_is_reported_and_whole_or_not_before(keep):
         disk = MemoryDisk(steps.call_later)
         stop_on(disk)
         done = []
-        write_clean_shutdown(disk, "", 5, done.append)
+        write_clean_shutdown(disk, 5, done.append)
         steps.run()
         disk.on_operation = None
         disk.power_on()
-        assert read_clean_shutdown(disk, "") in ((5,) if done else (5, NO_EPOCH, None)), operation
+        assert read_clean_shutdown(disk) in ((5,) if done else (5, NO_EPOCH, None)), operation
 
     assert crash_everywhere(keep, attempt) > 3
