@@ -121,9 +121,8 @@ _FLUSH_LOG = RaftCore.flush_log
 
 
 def _m15_leader_twice(self: Leader) -> int | None:
-    offsets = [-1 if s.end_offset is None else s.end_offset for s in self.replicas.values()]
-    own = self.replicas[self.local.id].end_offset
-    offsets = sorted([*offsets, -1 if own is None else own])
+    offsets = [state.end_offset for state in self.replicas.values()]
+    offsets = sorted([*offsets, self.replicas[self.local.id].end_offset])
     offset = offsets[len(offsets) // 2]
     return None if offset < 0 else offset
 

@@ -46,7 +46,7 @@ def _k12181_never_back(
     wall_ms: int,
 ) -> bool:
     known = self.replicas.get(key.id)
-    if known is not None and fetch_offset < (known.end_offset or 0):
+    if known is not None and fetch_offset < known.end_offset:
         raise IllegalStateError(f"replica {key.id} fetches from {fetch_offset} on again")
     return _UPDATE_REPLICA(self, key, fetch_offset, leader_end_offset, now_ms, wall_ms)
 
@@ -59,7 +59,7 @@ def _k16530_counts_itself(self: Leader, durable_end_offset: int) -> bool:
     moved = _UPDATE_LOCAL(self, durable_end_offset)
     if self.is_voter:
         return moved
-    others = [-1 if s.end_offset is None else s.end_offset for s in self.replicas.values()]
+    others = [state.end_offset for state in self.replicas.values()]
     offset = sorted([durable_end_offset, *others], reverse=True)[self.voters.majority - 1]
     if not self.may_commit(offset) or offset <= (self.high_watermark or 0):
         return moved

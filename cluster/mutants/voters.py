@@ -14,8 +14,7 @@ from cluster.node.kraft.replicated_log import ReplicatedLog
 
 def _m16_half(self: Leader) -> int | None:
     # Half of the voters are a majority only of an odd number.
-    offsets = sorted(-1 if s.end_offset is None else s.end_offset for s in self.replicas.values())
-    offsets.reverse()
+    offsets = sorted((state.end_offset for state in self.replicas.values()), reverse=True)
     offset = offsets[(len(offsets) + 1) // 2 - 1]
     return None if offset < 0 else offset
 

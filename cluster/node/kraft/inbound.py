@@ -418,7 +418,7 @@ def _describe(state: ReplicaState, now_wall_ms: int | None) -> messages.ReplicaD
     return messages.ReplicaDescription(
         state.key.id,
         state.key.directory_id,
-        -1 if state.end_offset is None else state.end_offset,
+        state.end_offset,
         state.last_fetch_wall_ms if now_wall_ms is None else now_wall_ms,
         state.last_caught_up_wall_ms if now_wall_ms is None else now_wall_ms,
     )

@@ -173,10 +173,7 @@ class Leader:
         Voters' end offsets in descending order, that of the last of a majority: so many hold it.
         A voter not heard of yet counts lowest. The leader counts once, and only as a voter.
         """
-        offsets = [
-            -1 if state.end_offset is None else state.end_offset for state in self.replicas.values()
-        ]
-        offsets.sort(reverse=True)
+        offsets = sorted((state.end_offset for state in self.replicas.values()), reverse=True)
         offset = offsets[self.voters.majority - 1]
         return None if offset < 0 else offset
 
@@ -197,10 +194,7 @@ class Leader:
 
     def replica_offsets(self) -> dict[str, int]:
         """End offsets by voter id, for the trace; -1 for a voter not heard of."""
-        return {
-            str(id_): -1 if state.end_offset is None else state.end_offset
-            for id_, state in self.replicas.items()
-        }
+        return {str(id_): state.end_offset for id_, state in self.replicas.items()}
 
     # -- check quorum ----------------------------------------------------------------------------
 
@@ -235,8 +229,5 @@ class Leader:
 
     def successors(self) -> tuple[ReplicaKey, ...]:
         """The other voters, the one with the longest log first (for EndQuorumEpoch)."""
-        ordered = sorted(
-            self.remote_voters(),
-            key=lambda s: (-(-1 if s.end_offset is None else s.end_offset), s.key.id),
-        )
+        ordered = sorted(self.remote_voters(), key=lambda s: (-s.end_offset, s.key.id))
         return tuple(state.key for state in ordered)

@@ -31,8 +31,8 @@ class ReplicaState:
     """Progress of one replica as its fetches show it. Times are the leader's monotonic ms."""
 
     key: ReplicaKey
-    end_offset: int | None = None
-    """What it holds durably; None until it was heard of in this epoch."""
+    end_offset: int = -1
+    """What it holds durably; -1 until it was heard of in this epoch."""
     last_fetch_ms: float = NEVER_FETCHED_MS
     last_fetch_leader_end_offset: int = -1
     last_caught_up_ms: float = NEVER_FETCHED_MS
