@@ -226,7 +226,7 @@ class UpkeepWatch:
         store, now_ms = node.raft._core.log.snapshots, process.monotonic_ms()
         loading = node.raft._core.download
         used = {file.path for file in store._writing.values() if file is loading or not file.frozen}
-        late_ms = now_ms - node.raft._cleaner._interval_ms - 2 * CHECKPOINT_MS
+        late_ms = now_ms - node.raft._core.config.log_clean_interval_ms - 2 * CHECKPOINT_MS
         used |= {path for due_ms, path in store._deleted if due_ms >= late_ms}
         left = {path for path in _strays(store) if path not in used}
         seen = self._of(process)
@@ -235,14 +235,14 @@ class UpkeepWatch:
         seen.left = left
 
     def _look_at_size(self, process: Incarnation, node: Node) -> None:
-        seen, log, cleaner = self._of(process), node.raft._core.log, node.raft._cleaner
+        seen, log, config = self._of(process), node.raft._core.log, node.raft._core.config
         ids = log.snapshots.ids
-        is_vast = cleaner._retention_bytes > _GROWN_MAX_BYTES
+        is_vast = config.metadata_max_retention_bytes > _GROWN_MAX_BYTES
         if is_vast or len(ids) < 2 or not log.start_offset < ids[1].offset <= log.high_watermark:
             seen.large = None
             return
         size_bytes = log.size_bytes + sum(map(log.snapshots.size_bytes, ids))
-        if size_bytes <= cleaner._retention_bytes:
+        if size_bytes <= config.metadata_max_retention_bytes:
             seen.large = None
             return
         now_ms = process.monotonic_ms()
@@ -251,9 +251,9 @@ class UpkeepWatch:
         if looks > 1:
             shown = {
                 "for_ms": now_ms - since_ms,
-                "interval_ms": cleaner._interval_ms,
+                "interval_ms": config.log_clean_interval_ms,
                 "size_bytes": size_bytes,
-                "kept_bytes": cleaner._retention_bytes,
+                "kept_bytes": config.metadata_max_retention_bytes,
             }
             self._watcher.take(process.name, "cleaning-seen", shown)
 

@@ -23,13 +23,11 @@ records, so some ten milliseconds."""
 class ListenerContext:
     """Knows what a listener was given so far: every batch once, every leader once."""
 
-    def __init__(
-        self, listener: RaftListener, next_offset: int, feed_later: Callable[[], None]
-    ) -> None:
+    def __init__(self, listener: RaftListener, feed_later: Callable[[], None]) -> None:
         """`feed_later` has `feed` called in a turn to come."""
         self._listener = listener
         self._feed_later = feed_later
-        self.next_offset = next_offset
+        self.next_offset = 0
         """Everything below was given."""
         self._notified: LeaderAndEpoch | None = None
         self._feeding = False

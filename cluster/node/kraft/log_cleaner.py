@@ -8,37 +8,24 @@ may shorten a metadata log: what no snapshot holds would be lost (KAFKA-14238).
 
 from __future__ import annotations
 
-from cluster.node.kraft.replicated_log import ReplicatedLog
+from cluster.node.kraft.core import RaftCore
 from cluster.node.log.types import OffsetAndEpoch
-from cluster.node.ports import Clock, Trace
 
 
 class LogCleaner:
     """Polled by the raft client."""
 
-    def __init__(
-        self,
-        log: ReplicatedLog,
-        retention_bytes: int,
-        retention_ms: int,
-        interval_ms: float,
-        clock: Clock,
-        trace: Trace,
-    ) -> None:
-        self._interval_ms = interval_ms
-        self._log = log
-        self._retention_bytes = retention_bytes
-        self._retention_ms = retention_ms
-        self._clock = clock
-        self._trace = trace
-        self._due_ms = clock.monotonic_ms() + self._interval_ms
+    def __init__(self, core: RaftCore) -> None:
+        self._core = core
+        self._log = core.log
+        self._due_ms = core.clock.monotonic_ms() + core.config.log_clean_interval_ms
 
     def poll(self, now_ms: float) -> float:
         """Clean when it is time; returns when it will be again."""
         if now_ms >= self._due_ms:
             self._log.snapshots.remove_deleted(now_ms)
             self.clean(now_ms)
-            self._due_ms = now_ms + self._interval_ms
+            self._due_ms = now_ms + self._core.config.log_clean_interval_ms
         return self._due_ms
 
     def clean(self, now_ms: float) -> None:
@@ -49,13 +36,14 @@ class LogCleaner:
                 return
             if not self._log.delete_before_snapshot(following, now_ms):
                 return
-            self._trace("log-start", offset=following.offset, epoch=following.epoch)
+            self._core.trace("log-start", offset=following.offset, epoch=following.epoch)
 
     def _is_too_large(self) -> bool:
         snapshots = self._log.snapshots
         held_bytes = sum(snapshots.size_bytes(snapshot_id) for snapshot_id in snapshots.ids)
-        return 0 <= self._retention_bytes < self._log.size_bytes + held_bytes
+        most_bytes = self._core.config.metadata_max_retention_bytes
+        return 0 <= most_bytes < self._log.size_bytes + held_bytes
 
     def _is_too_old(self, snapshot_id: OffsetAndEpoch) -> bool:
-        timestamp_ms = self._log.snapshots.timestamp_ms(snapshot_id)
-        return 0 <= self._retention_ms < self._clock.wall_ms() - timestamp_ms
+        age_ms = self._core.clock.wall_ms() - self._log.snapshots.timestamp_ms(snapshot_id)
+        return 0 <= self._core.config.metadata_max_retention_ms < age_ms

@@ -76,14 +76,7 @@ class RaftClient:
         self._core = RaftCore(
             config, self._quorum, replicated, clock, network, random, trace, self._submit
         )
-        self._cleaner = LogCleaner(
-            self._core.log,
-            config.metadata_max_retention_bytes,
-            config.metadata_max_retention_ms,
-            config.log_clean_interval_ms,
-            clock,
-            trace,
-        )
+        self._cleaner = LogCleaner(self._core)
         self._voters = Reconfiguration(self._core)
         self._inbound = InboundRequests(self._core, self._voters)
         self._roles = RolePolls(self._core, OutboundRequests(self._core))
@@ -177,7 +170,7 @@ class RaftClient:
     def register(self, listener: RaftListener) -> None:
         """Attach a state machine; call before `start`. It is fed everything from offset 0 on."""
         assert not self._started
-        self._core.listeners.append(ListenerContext(listener, 0, self._core.feed_later))
+        self._core.listeners.append(ListenerContext(listener, self._core.feed_later))
 
     def create_snapshot(
         self, snapshot_id: OffsetAndEpoch, last_contained_log_timestamp_ms: int

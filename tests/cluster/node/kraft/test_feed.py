@@ -45,7 +45,7 @@ class Turns:
         self.log = log
         self.listener = listener or Listener()
         self.asked = 0
-        self.context = ListenerContext(self.listener, 0, self._ask)
+        self.context = ListenerContext(self.listener, self._ask)
 
     def _ask(self):
         self.asked += 1
