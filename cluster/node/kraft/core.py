@@ -84,9 +84,7 @@ class RaftCore:
         self.trace = trace
         self.submit = submit
         """Queue an event; it runs once no move is being persisted, and is followed by a poll."""
-        self.requests = RequestManager(
-            (), config.retry_backoff_ms, config.request_timeout_ms, random
-        )
+        self.requests = RequestManager(config.retry_backoff_ms, config.request_timeout_ms, random)
         self._known_voters: VoterSet | None = None
         """What `take_up_voters` saw last."""
         self.fetch_purgatory = ThresholdPurgatory()

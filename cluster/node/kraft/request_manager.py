@@ -30,14 +30,8 @@ class _Connection:
 class RequestManager:
     """Connection states by node id. Times are monotonic ms."""
 
-    def __init__(
-        self,
-        bootstrap: tuple[Endpoint, ...],
-        retry_backoff_ms: float,
-        request_timeout_ms: float,
-        random: Random,
-    ) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, retry_backoff_ms: float, request_timeout_ms: float, random: Random) -> None:
+        self.bootstrap: tuple[Endpoint, ...] = ()
         """The nodes to ask for the leader."""
         self._retry_backoff_ms = retry_backoff_ms
         self._request_timeout_ms = request_timeout_ms

@@ -9,7 +9,9 @@ PEERS = (Endpoint(2, "n", 9002), Endpoint(3, "n", 9003))
 
 
 def manager():
-    return RequestManager(PEERS, retry_backoff_ms=20, request_timeout_ms=2000, random=random.Random(1))  # fmt: skip
+    requests = RequestManager(20, 2000, random.Random(1))
+    requests.bootstrap = PEERS
+    return requests
 
 
 def test_a_node_with_a_request_in_flight_is_not_ready():
